@@ -1,0 +1,1 @@
+"""The ground floor: shapes, cards, patterns, probes, heads and the masked softmax."""

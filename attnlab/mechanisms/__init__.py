@@ -1,0 +1,1 @@
+"""The shelf: one family is one folder, one mechanism is one file."""

@@ -1,0 +1,76 @@
+"""The catalogue: walks the shelf and yields every card. No list is written by hand."""
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from torch import nn
+
+import attnlab.mechanisms
+from attnlab.core.card import Card
+from attnlab.core.words import choose, nearest
+
+
+class Catalog(tuple[Card, ...]):
+    """All cards, in the order of the shelf; shows as a table in a notebook."""
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{c.name:<16} {c.family:<10} {c.paper.year}  {c.title} ({', '.join(c.forms)})"
+            for c in self
+        )
+
+    def _repr_html_(self) -> str:
+        head = ("name", "mechanism", "family", "year", "time", "memory", "causal", "forms")
+        rows = (
+            (
+                *(c.name, c.title, c.family, str(c.paper.year), f"O({c.order('time')})"),
+                *(f"O({c.order('memory', list(c.forms)[-1])})", c.causal, ", ".join(c.forms)),
+            )
+            for c in self
+        )
+        cell = '<td style="text-align:left">{}</td>'.format
+        body = "".join(f"<tr>{''.join(cell(escape(x)) for x in row)}</tr>" for row in rows)
+        header = "".join(f'<th scope="col" style="text-align:left">{x}</th>' for x in head)
+        return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@functools.cache
+def cards() -> Catalog:
+    """Every mechanism on the shelf: paper, year, family, cost, forms."""
+    return Catalog(module.CARD for module in _pages() if hasattr(module, "CARD"))
+
+
+def card(name: str) -> Card:
+    """The card called ``name``; an unknown name is answered with the nearest ones."""
+    return choose("mechanism", name, {c.name: c for c in cards()})
+
+
+def build(
+    name: str, *, dim: int, heads: int = 1, causal: bool = False, **options: Any
+) -> nn.Module:
+    """The module of mechanism ``name``, mapping (b, n, dim) to (b, n, dim).
+
+    Options are those of the mechanism's own module; an unknown one is refused with the nearest
+    known.
+    """
+    c = card(name)
+    known = inspect.signature(c.build).parameters
+    for option in options:
+        if option not in known:
+            raise TypeError(f"{name} has no option {option!r}{nearest(option, known)}")
+    if causal and c.causal == "never":
+        raise ValueError(f"{name} cannot be causal: its mixing needs the whole sequence at once")
+    if not causal and c.causal == "always":
+        raise ValueError(f"{name} is always causal; build it with causal=True")
+    return c.build(dim=dim, heads=heads, causal=causal, **options)
+
+
+def _pages() -> Iterator[Any]:
+    shelf = attnlab.mechanisms
+    for found in pkgutil.walk_packages(shelf.__path__, shelf.__name__ + "."):
+        yield importlib.import_module(found.name)

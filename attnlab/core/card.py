@@ -1,0 +1,134 @@
+"""What a mechanism claims.
+
+Every page of the shelf ends with a ``CARD``. Catalogue, claim tests, figures, benchmark, README
+table and widget menus are derived from the cards; nothing is listed by hand. Costs are sympy
+expressions in the house's letters, so the LaTeX that a reader sees, the number that a table prints
+and the exponent that a test expects come from one place.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from types import MappingProxyType
+from typing import Any
+
+import sympy
+from torch import nn
+
+ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
+CAUSAL = ("never", "optional", "always")
+
+
+def letters(names: str) -> tuple[sympy.Symbol, ...]:
+    """The house's letters as positive integers: ``n, d, h = letters("n d h")``."""
+    return tuple(sympy.Symbol(name, positive=True, integer=True) for name in names.split())
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a mechanism comes from."""
+
+    authors: str
+    title: str
+    venue: str
+    year: int
+    arxiv: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        return f"https://arxiv.org/abs/{self.arxiv}" if self.arxiv else None
+
+    def __str__(self) -> str:
+        where = f", arXiv:{self.arxiv}" if self.arxiv else ""
+        return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
+
+
+@dataclass(frozen=True)
+class Card:
+    """The claims of one mechanism.
+
+    ``forms``     name → function; the first is ``naive``, the definition that the others must
+                  equal.
+    ``causal``    "never" (refuses), "optional" (``causal=True`` of its module) or "always".
+    ``time``      FLOPs (two per multiply-add) of the mixing itself on one sequence, projections
+                  apart; one expression for all forms, or one per form.
+    ``memory``    elements of the largest tensor a form makes, likewise.
+    ``notes``     form → names that it notes for ``attnlab.core.probe``.
+    ``variants``  options, understood by the forms and by ``build`` alike, under which the claims
+                  are tested.
+    ``build``     ``build(dim=…, heads=…, causal=…, **options) -> nn.Module``.
+    """
+
+    name: str
+    title: str
+    family: str
+    role: str
+    paper: Paper
+    forms: Mapping[str, Callable[..., Any]]
+    causal: str
+    time: sympy.Expr | Mapping[str, sympy.Expr]
+    memory: sympy.Expr | Mapping[str, sympy.Expr]
+    build: Callable[..., nn.Module]
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    departures: tuple[str, ...] = ()
+    variants: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ValueError(f"card {self.name!r}: role must be one of {ROLES}, got {self.role!r}")
+        if self.causal not in CAUSAL:
+            raise ValueError(
+                f"card {self.name!r}: causal must be one of {CAUSAL}, got {self.causal!r}"
+            )
+        if next(iter(self.forms), None) != "naive":
+            raise ValueError(f"card {self.name!r}: the first form is `naive`, the definition")
+
+    def cost(self, what: str, form: str = "naive") -> sympy.Expr:
+        """The claimed ``"time"`` or ``"memory"`` of a form."""
+        claim = {"time": self.time, "memory": self.memory}[what]
+        return claim[form] if isinstance(claim, Mapping) else claim
+
+    def order(self, what: str, form: str = "naive") -> sympy.Expr:
+        """The claim as an order of growth in n: its leading term, m = n and constants dropped."""
+        n, m = letters("n m")
+        expression = sympy.expand(self.cost(what, form).subs(m, n))
+        terms = sympy.Add.make_args(expression)
+        degree = max(_degree(term, n) for term in terms)
+        leading = sum(term for term in terms if _degree(term, n) == degree)
+        return sympy.factor(leading).as_independent(*leading.free_symbols)[1]
+
+    def order_latex(self, what: str, form: str = "naive") -> str:
+        return rf"O({sympy.latex(self.order(what, form))})"
+
+    def __repr__(self) -> str:
+        return (
+            f"Card({self.name!r}: {self.title}, {self.paper.year}; forms {', '.join(self.forms)})"
+        )
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The card as (label, text) lines, for tables and screen readers."""
+        return [
+            ("name", self.name),
+            ("family", self.family),
+            ("role", self.role),
+            ("paper", str(self.paper)),
+            ("causal", self.causal),
+            ("forms", ", ".join(self.forms)),
+            *((f"time, {form}", f"{self.cost('time', form)} FLOPs") for form in self.forms),
+            *((f"memory, {form}", f"{self.cost('memory', form)} elements") for form in self.forms),
+            ("seen inside", ", ".join(sorted({n for names in self.notes.values() for n in names}))),
+            *(("departs from the paper", departure) for departure in self.departures),
+        ]
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th scope="row" style="text-align:left">{escape(label)}</th>'
+            f'<td style="text-align:left">{escape(text)}</td></tr>'
+            for label, text in self.rows()
+        )
+        return f"<table><caption>{escape(self.title)}</caption><tbody>{rows}</tbody></table>"
+
+
+def _degree(term: sympy.Expr, n: sympy.Symbol) -> sympy.Expr:
+    """How fast a product grows in n, up to logarithms (which are treated as constants)."""
+    return term.as_coeff_exponent(n)[1]

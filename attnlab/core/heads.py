@@ -1,0 +1,93 @@
+r"""Projections and heads, once for the whole shelf.
+
+$$q = x W_Q,\quad k = c\,W_K,\quad v = c\,W_V,\qquad y = \mathrm{concat}_h(o_h)\,W_O$$
+
+x is the sequence that asks, c the one that is looked at (x itself unless a context is given). With
+fewer key/value heads than query heads (g < h), query head a uses key/value head ⌊a g / h⌋:
+consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is multi-query attention
+(Shazeer 2019).
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+
+
+class Heads(nn.Module):
+    """Owns the query, key, value and output projections of one attention layer.
+
+    ``head_dim`` d and ``value_dim`` e default to dim / heads. Parameters without biases:
+    dim·h·d + dim·g·d + dim·g·e + h·e·dim.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        _validate(dim, heads, kv_heads, head_dim)
+        self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
+        self.head_dim = dim // heads if head_dim is None else head_dim
+        self.value_dim = self.head_dim if value_dim is None else value_dim
+        self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
+        self.key = nn.Linear(dim, kv_heads * self.head_dim, bias=bias)
+        self.value = nn.Linear(dim, kv_heads * self.value_dim, bias=bias)
+        self.output = nn.Linear(heads * self.value_dim, dim, bias=bias)
+
+    @checked
+    def project(
+        self, x: Float[Tensor, "b n dim"], context: Float[Tensor, "b m dim"] | None = None
+    ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        """Queries from ``x``; keys and values from ``context``, or from ``x`` itself."""
+        self._fits(x, "x")
+        if context is None:
+            context = x
+        else:
+            self._fits(context, "context")
+        q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
+        k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
+        v = self.value(context).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
+        return note("queries", q), note("keys", k), note("values", v)
+
+    @checked
+    def merge(self, out: Float[Tensor, "b h n e"]) -> Float[Tensor, "b n dim"]:
+        """Put the heads side by side and project them back to ``dim``."""
+        return self.output(out.transpose(1, 2).flatten(-2))
+
+    def _fits(self, x: Tensor, name: str) -> None:
+        if x.shape[-1] != self.dim:
+            raise ValueError(
+                f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
+            )
+        own = self.query.weight.dtype
+        if x.dtype != own and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(
+                f"`{name}` is {x.dtype} but the layer's parameters are {own}; "
+                "convert one of them with .to(dtype)"
+            )
+
+
+def _validate(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:
+    for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads)):
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+    if head_dim is None and dim % heads:
+        raise ValueError(
+            f"heads={heads} does not divide dim={dim}: choose heads among the divisors of dim, "
+            "or give head_dim"
+        )
+    if heads % kv_heads:
+        raise ValueError(
+            f"kv_heads={kv_heads} does not divide heads={heads}: "
+            "each key/value head serves equally many query heads"
+        )

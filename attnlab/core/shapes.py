@@ -1,0 +1,184 @@
+"""Shape contracts that speak.
+
+A signature such as ``q: Float[Tensor, "b h n d"]`` is documentation that a reader trusts only if it
+is enforced. ``checked`` enforces it on every call: the letters of all arguments must agree, dtypes
+must be of the stated kind, and all tensors must live on one device. What is wrong is said in the
+caller's words: which argument, what was expected, what came, in which letters.
+
+The vocabulary is jaxtyping's: ``b h n d`` letters, ``3`` a fixed size, ``#b`` a size that may be 1
+to broadcast, ``...`` any leading sizes.
+
+While ``torch.compile`` traces, the check steps aside, so ``fullgraph=True`` works.
+"""
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, Union
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAY_BE_EMPTY = {"b"}
+"""Letters that may be 0: an empty batch is harmless, an empty sequence is a mistake."""
+
+
+class ShapeError(ValueError):
+    """An argument whose shape, dtype or device is not what the signature says."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One jaxtyping annotation, read once: the kind of number and the letters."""
+
+    kind: str
+    dtypes: tuple[str, ...] | None
+    letters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}[{' '.join(self.letters)}]"
+
+    @property
+    def leading(self) -> bool:
+        return bool(self.letters) and self.letters[0] == "..."
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.letters[1:] if self.leading else self.letters
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Enforce the jaxtyping annotations of ``function``'s arguments on every call."""
+    signature = inspect.signature(function)
+    contracts = {
+        name: found
+        for name, parameter in signature.parameters.items()
+        if (found := _contracts(parameter.annotation))
+    }
+    name = function.__qualname__
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not torch.compiler.is_compiling():
+            check(name, contracts, signature.bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check(
+    function: str, contracts: dict[str, tuple[Contract, ...]], arguments: dict[str, Any]
+) -> dict[str, int]:
+    """The sizes of the letters in ``arguments``; a ``ShapeError`` where they do not fit."""
+    sizes: dict[str, int] = {}
+    setters: dict[str, str] = {}
+    first: tuple[str, torch.device] | None = None
+    for name, alternatives in contracts.items():
+        value = arguments.get(name)
+        if not isinstance(value, Tensor):
+            continue
+        first = first or (name, value.device)
+        if value.device != first[1]:
+            raise ShapeError(
+                f"{function}: `{name}` is on {value.device} but `{first[0]}` is on {first[1]}; "
+                f"move them to one device, for example {name}.to({first[0]}.device)."
+            )
+        _bind(function, name, value, alternatives, sizes, setters)
+    return sizes
+
+
+def _bind(
+    function: str,
+    name: str,
+    value: Tensor,
+    alternatives: tuple[Contract, ...],
+    sizes: dict[str, int],
+    setters: dict[str, str],
+) -> None:
+    complaints = []
+    for contract in alternatives:
+        complaint, bound = _fit(contract, value, sizes, setters)
+        if complaint is None:
+            sizes.update(bound)
+            setters.update(dict.fromkeys(bound.keys() - setters.keys(), name))
+            return
+        complaints.append(complaint)
+    expected = " or ".join(map(str, alternatives))
+    # Among several alternatives the telling complaint is the one about the right number of axes.
+    telling = next((c for c in complaints if "axes" not in c), complaints[0])
+    raise ShapeError(
+        f"{function}: `{name}` should be {expected}, "
+        f"got {_dtype(value)} of shape {tuple(value.shape)}: {telling}."
+    )
+
+
+def _fit(
+    contract: Contract, value: Tensor, sizes: dict[str, int], setters: dict[str, str]
+) -> tuple[str | None, dict[str, int]]:
+    """What is wrong with ``value`` (None if nothing), and the letters it binds."""
+    if contract.dtypes is not None and _dtype(value) not in contract.dtypes:
+        return _wrong_dtype(contract, value), {}
+    axes, shape = contract.axes, tuple(value.shape)
+    if len(shape) != len(axes) and not (contract.leading and len(shape) >= len(axes)):
+        at_least = "at least " if contract.leading else ""
+        return f"it has {len(shape)} axes, expected {at_least}{len(axes)}", {}
+    bound: dict[str, int] = {}
+    for letter, size in zip(axes, shape[len(shape) - len(axes) :], strict=True):
+        known = (
+            int(letter) if letter.isdigit() else sizes.get(letter.lstrip("#"), bound.get(letter))
+        )
+        if letter.startswith("#") and size == 1:
+            continue
+        if known is not None and known != size:
+            setter = setters.get(letter.lstrip("#"))
+            return f"{letter.lstrip('#')} is {size}, expected {known}" + (
+                f" as in `{setter}`" if setter else ""
+            ), {}
+        if size == 0 and letter.lstrip("#") not in MAY_BE_EMPTY:
+            return f"{letter.lstrip('#')} is 0, and there is nothing to attend to", {}
+        if not letter.isdigit() and letter != "_":
+            bound[letter.lstrip("#")] = size
+    return None, bound
+
+
+def _wrong_dtype(contract: Contract, value: Tensor) -> str:
+    if contract.kind == "Bool" and value.is_floating_point():
+        return (
+            "masks here are bool, True = may attend; "
+            "an additive mask (0 / -inf) is turned into one by `mask == 0`"
+        )
+    if contract.kind == "Bool":
+        return "masks here are bool, True = may attend; for 0/1 numbers use `mask.bool()`"
+    return f"the dtype is not a {contract.kind.lower()}"
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _contracts(annotation: Any) -> tuple[Contract, ...]:
+    """The jaxtyping contracts inside an annotation, ``X | Y | None`` included."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is Union:
+        return tuple(c for part in typing.get_args(annotation) for c in _contracts(part))
+    if not hasattr(annotation, "dim_str"):
+        return ()
+    dtypes = annotation.dtypes
+    return (
+        Contract(
+            kind=annotation.__name__.split("[")[0],
+            dtypes=tuple(dtypes) if isinstance(dtypes, (tuple, list)) else None,
+            letters=tuple(annotation.dim_str.split()),
+        ),
+    )
+
+
+def letters_of(function: Callable[..., Any]) -> dict[str, tuple[Contract, ...]]:
+    """Argument name → its contracts, for whoever builds inputs from a signature."""
+    parameters = inspect.signature(function).parameters
+    return {name: found for name, p in parameters.items() if (found := _contracts(p.annotation))}
