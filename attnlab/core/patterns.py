@@ -204,6 +204,24 @@ def padding(real: Bool[Tensor, "b m"] | None) -> Pattern:
     return FULL if real is None else Padding(real)
 
 
+def visible(
+    causally: bool,
+    padding_: Tensor | None = None,
+    context: Tensor | None = None,
+    context_padding: Tensor | None = None,
+) -> Pattern:
+    """What a layer's queries may see of itself or, if it is given one, of its context."""
+    if context is None:
+        if context_padding is not None:
+            raise ValueError("context_padding was given without a context")
+        return (causal() if causally else full()) & padding(padding_)
+    if causally:
+        raise ValueError("a causal layer cannot look at a context: build it with causal=False")
+    if padding_ is not None:
+        raise ValueError("with a context it is the context that is looked at: give context_padding")
+    return padding(context_padding)
+
+
 def is_causal(pattern: object) -> bool:
     """Whether ``pattern`` is exactly ``causal()``, for forms that have a faster way to say so."""
     return isinstance(pattern, Causal)

@@ -259,7 +259,7 @@ class FullAttention(nn.Module):
         context_padding: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b n dim"]:
         q, k, v = self.heads.project(x, context)
-        mask = note("mask", self._mask(padding, context, context_padding))
+        mask = note("mask", patterns.visible(self.causal, padding, context, context_padding))
         return self.heads.merge(self.attend(q, k, v, mask=mask))
 
     @checked
@@ -273,23 +273,6 @@ class FullAttention(nn.Module):
         state = KeyValueCache.extended(state, k, v)
         out = self.attend(q, *state, mask=note("mask", patterns.causal()))
         return self.heads.merge(out), state
-
-    def _mask(
-        self, padding: Tensor | None, context: Tensor | None, context_padding: Tensor | None
-    ) -> Pattern:
-        if context is None and context_padding is None:
-            return (patterns.causal() if self.causal else patterns.full()) & patterns.padding(
-                padding
-            )
-        if context is None:
-            raise ValueError("context_padding was given without a context")
-        if self.causal:
-            raise ValueError("a causal layer cannot look at a context: build it with causal=False")
-        if padding is not None:
-            raise ValueError(
-                "with a context it is the context that is looked at: give context_padding"
-            )
-        return patterns.padding(context_padding)
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}, form={self.form!r}"

@@ -1,0 +1,217 @@
+r"""Multi-query and grouped-query attention: many questions, few places to look.
+
+While a model decodes, each new token reads the keys and values of all tokens before it; that
+reading, not the arithmetic, is what takes the time. Multi-query attention lets all h query heads
+share one key head and one value head, so the cache is h times smaller. Grouped-query attention
+stands between: g key/value heads, each shared by h / g consecutive query heads.
+
+$$o_a = \mathrm{softmax}\!\left(\frac{q_a\, k_{\lfloor a g / h \rfloor}^\top}{\sqrt d}\right)
+v_{\lfloor a g / h \rfloor},\qquad a = 0 \ldots h - 1$$
+
+g = h is multi-head attention, g = 1 multi-query attention. The FLOPs of the mixing stay those of
+full attention, $2 h n m (d + e)$; what shrinks is the cache, to $g\,m\,(d + e)$ numbers, and the
+two projections.
+
+``naive``    repeats each key/value head h / g times and is then full attention.
+``grouped``  repeats nothing: the queries of one group stand below each other and meet their key
+             head in one matrix product.
+``fused``    PyTorch's ``scaled_dot_product_attention`` with ``enable_gqa``.
+
+``MultiQueryAttention.step`` decodes with the small cache and equals the parallel form token for
+token.
+
+The papers' letters: $h$ is ours, $G$ (groups) is our g; $k$, $v$ (widths) are d and e.
+
+The trap: heads are repeated one after the other (0, 0, 1, 1), not in turn (0, 1, 0, 1).
+
+Departures. As for full attention: a row with nothing to see gives zeros, causal masks are aligned
+at the bottom right, no dropout on the weights. The conversion of multi-head checkpoints by
+averaging heads (Ainslie et al., section 2.1) is not part of the mechanism and is not here.
+
+Shazeer. Fast Transformer Decoding: One Write-Head is All You Need. 2019, arXiv:1911.02150, section
+3. Ainslie, Lee-Thorp, de Jong, Zemlyanskiy, Lebrón, Sanghai. GQA: Training Generalized Multi-Query
+Transformer Models from Multi-Head Checkpoints. EMNLP 2023, arXiv:2305.13245, section 2.2.
+"""
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.cache import KeyValueCache
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.patterns import Pattern
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.words import choose
+
+# ---- helpers
+
+
+def queries_per_key_head(q: Tensor, k: Tensor) -> int:
+    """h / g, refused in a sentence where g does not divide h."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(
+            f"{g} key/value heads do not divide {h} query heads: "
+            "each key/value head serves equally many query heads"
+        )
+    return h // g
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g m d"],
+    v: Float[Tensor, "b g m e"],
+    *,
+    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """Full attention after repeating each key/value head h / g times, one after the other."""
+    repeats = queries_per_key_head(q, k)
+    k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = note("scores", q @ k.mT * scale)
+    weights = note("weights", masked_softmax(scores, allowed))
+    return weights @ v
+
+
+# ---- grouped
+
+
+@checked
+def grouped(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g m d"],
+    v: Float[Tensor, "b g m e"],
+    *,
+    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
+    repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
+    allowed = patterns.as_mask(mask, n, m, q.device)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    stacked = q.unflatten(1, (-1, repeats)).flatten(2, 3)
+    scores = note("scores", (stacked @ k.mT * scale).unflatten(2, (repeats, n)).flatten(1, 2))
+    weights = note("weights", masked_softmax(scores, allowed))
+    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ v
+    return out.unflatten(2, (repeats, n)).flatten(1, 2)
+
+
+# ---- fused
+
+
+@checked
+def fused(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g m d"],
+    v: Float[Tensor, "b g m e"],
+    *,
+    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """PyTorch's ``scaled_dot_product_attention``, which repeats heads where its kernels must."""
+    n, m, shared = q.shape[-2], k.shape[-2], queries_per_key_head(q, k) > 1
+    if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=scale, enable_gqa=shared
+        )
+    allowed = patterns.as_mask(mask, n, m, q.device)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=allowed, scale=scale, enable_gqa=shared
+    )
+
+
+FORMS = {"naive": naive, "grouped": grouped, "fused": fused}
+
+# ---- module
+
+
+class MultiQueryAttention(nn.Module):
+    """Attention with g = ``kv_heads`` key/value heads: (b, n, dim) → (b, n, dim).
+
+    Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes with a cache of
+    g·t·(d + e) numbers per sequence.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int = 1,
+        causal: bool = False,
+        form: str = "fused",
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias)
+        self.causal, self.form = causal, form
+        self.attend = choose("form of multi-query attention", form, FORMS)
+
+    @checked
+    def forward(
+        self,
+        x: Float[Tensor, "b n dim"],
+        padding: Bool[Tensor, "b n"] | None = None,
+        *,
+        context: Float[Tensor, "b m dim"] | None = None,
+        context_padding: Bool[Tensor, "b m"] | None = None,
+    ) -> Float[Tensor, "b n dim"]:
+        q, k, v = self.heads.project(x, context)
+        mask = note("mask", patterns.visible(self.causal, padding, context, context_padding))
+        return self.heads.merge(self.attend(q, k, v, mask=mask))
+
+    @checked
+    def step(
+        self, x: Float[Tensor, "b t dim"], state: KeyValueCache | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        if not self.causal:
+            raise ValueError("step decodes from left to right; build the module with causal=True")
+        q, k, v = self.heads.project(x)
+        state = KeyValueCache.extended(state, k, v)
+        out = self.attend(q, *state, mask=note("mask", patterns.causal()))
+        return self.heads.merge(out), state
+
+    def extra_repr(self) -> str:
+        return f"causal={self.causal}, form={self.form!r}"
+
+
+# ---- card
+
+b, h, n, m, d, e, g = letters("b h n m d e g")
+
+CARD = Card(
+    name="multi_query",
+    title="Multi-query and grouped-query attention",
+    family="dense",
+    role="attend",
+    paper=Paper(
+        "Shazeer",
+        "Fast Transformer Decoding: One Write-Head is All You Need",
+        "arXiv",
+        2019,
+        "1911.02150",
+    ),
+    forms=FORMS,
+    causal="optional",
+    time=2 * h * n * m * (d + e),
+    memory={"naive": h * n * m, "grouped": h * n * m, "fused": h * n * e},
+    notes={"naive": ("scores", "weights"), "grouped": ("scores", "weights")},
+    departures=(
+        "a row with nothing to see gives zeros",
+        "causal masks are aligned at the bottom right when there are fewer queries than keys",
+        "no dropout on the weights",
+    ),
+    variants=({"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 6}),
+    build=MultiQueryAttention,
+)

@@ -1,0 +1,305 @@
+"""Claims are tests: what the cards say is proved for every mechanism on the shelf, once for all.
+
+Inputs are made from the forms' own signatures (their jaxtyping letters), with a different prime for every
+letter that is free, so that two axes are never mixed up unnoticed. A mechanism added to the shelf is tested
+here without a line being written.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attnlab
+from attnlab.core import patterns
+from attnlab.core.card import Card
+from attnlab.core.probe import record
+from attnlab.core.shapes import letters_of
+from attnlab.measure.count import count, expected_exponent, exponent
+
+CARDS = list(attnlab.cards())
+DIM, HEADS = 12, 6  # kv_heads = 1, 2, 3 all divide
+DTYPES = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}
+
+# b, h, g, n, m, d, e: the group letter g must divide h, everything else is prime and different.
+SIZES = [
+    dict(b=2, h=6, g=3, n=7, m=7, d=5, e=11, dim=13),
+    dict(b=2, h=3, g=1, n=5, m=17, d=7, e=11, dim=13),
+    dict(b=1, h=2, g=2, n=1, m=1, d=3, e=5, dim=7),
+]
+
+
+def named(card: Card, *rest: Any) -> Any:
+    return pytest.param(card, *rest, id="-".join([card.name, *(str(r) for r in rest)]))
+
+
+ALL = [named(card, i) for card in CARDS for i in range(len(card.variants))]
+FAST = [
+    named(card, form, i)
+    for card in CARDS
+    for form in list(card.forms)[1:]
+    for i in range(len(card.variants))
+]
+FORMS = [named(card, form) for card in CARDS for form in card.forms]
+CAUSAL = [named(card, i) for card in CARDS if card.causal != "never" for i in range(len(card.variants))]
+
+
+def options(function: Callable[..., Any], variant: Any) -> dict[str, Any]:
+    """Those of the variant's options that the function has."""
+    return {k: v for k, v in variant.items() if k in inspect.signature(function).parameters}
+
+
+def inputs(form: Callable[..., Any], sizes: dict[str, int], dtype: torch.dtype) -> list[Tensor]:
+    """Random tensors for the required tensor arguments of a form, made from its own letters."""
+    signature, made = inspect.signature(form), []
+    for name, contracts in letters_of(form).items():
+        if signature.parameters[name].default is inspect.Parameter.empty:
+            shape = [sizes[letter] for letter in contracts[0].axes]
+            made.append(torch.randn(shape, dtype=torch.float64).to(dtype))
+    assert made, "a form takes at least one tensor"
+    return made
+
+
+def masks(form: Callable[..., Any], sizes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Keyword arguments that mask in every way a form accepts."""
+    yield {}
+    if "mask" not in inspect.signature(form).parameters:
+        return
+    b, h, n, m = (sizes[letter] for letter in "bhnm")
+    real = torch.arange(m) < torch.randint(1, m + 1, (b, 1))
+    holes = torch.rand(b, h, n, m) > 0.4
+    holes[0, 0, 0] = False  # a row with nothing to see
+    yield {"mask": patterns.causal()}
+    yield {"mask": patterns.causal() & patterns.padding(real)}
+    yield {"mask": holes}
+    yield {"mask": holes[0, 0]}
+    yield {"mask": ~patterns.full()}
+
+
+def grown(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of a function of the output that treats every entry differently."""
+    torch.manual_seed(1)
+    direction = torch.randn(outputs.shape, dtype=torch.float64).to(outputs.dtype)
+    return torch.autograd.grad((outputs * direction).sum(), made)
+
+
+def module(card: Card, variant: int, causal: bool | None = None, **more: Any) -> nn.Module:
+    torch.manual_seed(2)
+    causal = card.causal == "always" if causal is None else causal
+    chosen = {**card.variants[variant], **more}
+    return attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **chosen).double()
+
+
+def module_forms(card: Card) -> list[dict[str, str]]:
+    """One set of options per form that the module can be built with."""
+    if "form" not in inspect.signature(card.build).parameters:
+        return [{}]
+    return [{"form": form} for form in card.forms]
+
+
+def test_there_are_cards() -> None:
+    assert {"full", "multi_query"} <= {card.name for card in CARDS}
+    assert FAST
+    assert CAUSAL
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["self", "cached", "one"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize(("card", "form", "variant"), FAST)
+def test_form_equals_naive(
+    card: Card, form: str, variant: int, dtype: torch.dtype, sizes: dict[str, int]
+) -> None:
+    naive, fast = card.forms["naive"], card.forms[form]
+    for mask in masks(naive, sizes):
+        made = [x.requires_grad_() for x in inputs(naive, sizes, dtype)]
+        exact = [x.detach().double().requires_grad_() for x in made]
+        expected = naive(*exact, **mask, **options(naive, card.variants[variant]))
+        out = fast(*made, **mask, **options(fast, card.variants[variant]))
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+        for mine, theirs in zip(grown(out, made), grown(expected, exact), strict=True):
+            tolerance = DTYPES[dtype] * max(1.0, theirs.abs().max().item())
+            torch.testing.assert_close(mine.double(), theirs, rtol=DTYPES[dtype], atol=tolerance)
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_row_with_nothing_to_see_is_zero(card: Card, form: str) -> None:
+    function, sizes = card.forms[form], SIZES[0]
+    if "mask" not in inspect.signature(function).parameters:
+        pytest.skip(f"{card.name} takes no mask")
+    made = [x.requires_grad_() for x in inputs(function, sizes, torch.float64)]
+    mask = torch.ones(sizes["n"], sizes["m"], dtype=torch.bool)
+    mask[3] = False
+    with record() as notes:
+        out = function(*made, mask=mask, **options(function, card.variants[0]))
+    assert (out[..., 3, :] == 0).all()
+    assert (out[..., 2, :] != 0).any()
+    assert all(torch.isfinite(g).all() for g in grown(out, made))
+    for weights in notes["weights"] if "weights" in notes else []:
+        assert (weights[..., 3, :] == 0).all()
+        torch.testing.assert_close(weights[..., :3, :].sum(-1), torch.ones_like(out[..., :3, 0]))
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_promised_notes_fire_and_nothing_is_left(card: Card, form: str) -> None:
+    function = card.forms[form]
+    made = inputs(function, SIZES[0], torch.float64)
+    with record() as notes:
+        looked_at = function(*made, **options(function, card.variants[0]))
+    unseen = function(*made, **options(function, card.variants[0]))
+    assert set(card.notes.get(form, ())) == set(notes.names())
+    assert torch.equal(looked_at, unseen)
+
+
+def test_module_keeps_nothing(subtests: Any) -> None:
+    for card in CARDS:
+        with subtests.test(card.name):
+            layer = module(card, 0)
+            before = {name: set(vars(part)) for name, part in layer.named_modules()}
+            with record() as notes:
+                layer(torch.randn(2, 7, DIM, dtype=torch.float64))
+            assert len(notes)
+            assert before == {name: set(vars(part)) for name, part in layer.named_modules()}
+
+
+@pytest.mark.parametrize(("card", "variant"), CAUSAL)
+def test_nothing_leaks_from_the_future(card: Card, variant: int) -> None:
+    for form in module_forms(card):
+        layer = module(card, variant, causal=True, **form)
+        x = torch.randn(2, 13, DIM, dtype=torch.float64, requires_grad=True)
+        out = layer(x)
+        for t in (1, 6, 12):
+            other = x.detach().clone()
+            other[:, t:] = torch.randn_like(other[:, t:]) * 10
+            assert torch.equal(layer(other)[:, :t], out[:, :t]), form
+            (grad,) = torch.autograd.grad(out[:, t - 1].sum(), x, retain_graph=True)
+            assert (grad[:, t:] == 0).all()
+            assert (grad[:, :t] != 0).any()
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_padding_changes_nothing_for_real_tokens(card: Card, variant: int) -> None:
+    for causal in {"never": [False], "optional": [False, True], "always": [True]}[card.causal]:
+        for form in module_forms(card):
+            layer = module(card, variant, causal=causal, **form)
+            x = torch.randn(2, 11, DIM, dtype=torch.float64)
+            lengths = (11, 7)
+            padding = torch.arange(11) < torch.tensor(lengths)[:, None]
+            out = layer(x, padding)
+            noisy = torch.where(padding[..., None], x, torch.randn_like(x) * 10)
+            noisy_out = layer(noisy, padding)
+            for row, length in enumerate(lengths):
+                alone = layer(x[row : row + 1, :length])[0]
+                torch.testing.assert_close(out[row, :length], alone, rtol=1e-9, atol=1e-9)
+                torch.testing.assert_close(noisy_out[row, :length], alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_any_length_in_any_form(card: Card, variant: int) -> None:
+    for n in (1, 2, 3, 31, 64, 97):
+        x = torch.randn(2, n, DIM, dtype=torch.float64)
+        outs = [module(card, variant, **form)(x) for form in module_forms(card)]
+        assert outs[0].shape == x.shape
+        assert torch.isfinite(outs[0]).all()
+        for out in outs[1:]:
+            torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_batch_rows_do_not_talk(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x = torch.randn(3, 7, DIM, dtype=torch.float64, requires_grad=True)
+    out = layer(x)
+    (grad,) = torch.autograd.grad(out[1].square().sum(), x)
+    assert (grad[[0, 2]] == 0).all()
+    assert (grad[1] != 0).any()
+    torch.testing.assert_close(layer(x[1:2])[0], out[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), CAUSAL)
+def test_step_by_step_equals_all_at_once(card: Card, variant: int) -> None:
+    for form in module_forms(card):
+        layer = module(card, variant, causal=True, **form)
+        if not hasattr(layer, "step"):
+            pytest.skip(f"{card.name} has no incremental path")
+        x = torch.randn(2, 11, DIM, dtype=torch.float64)
+        parts, state = [], None
+        for piece in x.split([3, 1, 1, 2, 1, 1, 1, 1], dim=1):  # a prompt, then token by token
+            out, state = layer.step(piece, state)
+            parts.append(out)
+        torch.testing.assert_close(torch.cat(parts, dim=1), layer(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_trains(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x, target = torch.randn(2, 3, 7, DIM, dtype=torch.float64)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+    before = (layer(x) - target).square().mean()
+    before.backward()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        assert (parameter.grad != 0).any(), name
+    optimizer.step()
+    assert (layer(x) - target).square().mean() < before
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_compiles_whole(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x), layer(x))
+
+
+@pytest.mark.parametrize("what", ["time", "memory"])
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_cost_grows_as_claimed(card: Card, form: str, what: str) -> None:
+    """Counted, not timed: FLOPs and the largest tensor, over lengths that are no multiples of a block."""
+    function, base = card.forms[form], dict(b=1, h=2, g=2, d=5, e=5, dim=7)
+    lengths = (127, 257, 509, 1021, 2039)
+    counted = []
+    for n in lengths:
+        made = inputs(function, dict(base, n=n, m=n), torch.float32)
+        counts = count(function, *made, **options(function, card.variants[0]))
+        counted.append(counts.flops if what == "time" else counts.largest_tensor)
+    letters = {**base, **{k: v for k, v in card.variants[0].items() if isinstance(v, int)}}
+    claim = expected_exponent(card.cost(what, form).subs("m", "n"), "n", lengths, letters)
+    assert exponent(lengths, counted).slope == pytest.approx(claim, abs=0.1), counted
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"`x` should be Float\[b n dim\]"):
+        layer(x[0])
+    with pytest.raises(ValueError, match="dim=12"):
+        layer(x[..., :5])
+    with pytest.raises(ValueError, match="nothing to attend to"):
+        layer(x[:, :0])
+    with pytest.raises(ValueError, match="not a float"):
+        layer(x.long())
+    with pytest.raises(ValueError, match=r"n is 5, expected 7 as in `x`"):
+        layer(x, torch.ones(2, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="mask == 0"):
+        layer(x, torch.zeros(2, 7))
+    with pytest.raises(ValueError, match="dtype"):
+        layer(x.float())
+    with pytest.raises(TypeError, match=f"{card.name} has no option 'colour'"):
+        attnlab.build(card.name, dim=DIM, heads=HEADS, colour="red")
+    with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
+        attnlab.build(card.name, dim=DIM, heads=5, **card.variants[variant])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_moves_to_the_gpu(card: Card, variant: int, accelerator: torch.device) -> None:
+    layer = module(card, variant)
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    expected = layer(x)
+    torch.testing.assert_close(layer.to(accelerator)(x.to(accelerator)).cpu(), expected)
