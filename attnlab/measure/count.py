@@ -1,0 +1,280 @@
+"""Counting instead of timing: FLOPs, the largest tensor and the peak of live bytes of a call.
+
+Every ATen operation of the call, forward and backward, passes through one `TorchDispatchMode`. It
+adds the operation's FLOPs (`flops`), and follows each new storage from its allocation to its death,
+so what autograd keeps for the backward pass counts for as long as it is kept. No stop-watch is
+involved: two counts of the same call are equal, on any machine.
+
+What an operation allocates and frees within itself (the workspace of a fused kernel) is not seen;
+`memory.resident` measures a whole process and is the cross-check.
+"""
+
+import gc
+import math
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from attnlab.measure.flops import FORMULAS, OPAQUE
+
+
+@dataclass(frozen=True)
+class LargestTensor:
+    """The allocation with the most elements; `operation` is the ATen operation that made it."""
+
+    elements: int = 0
+    bytes: int = 0
+    shape: tuple[int, ...] = ()
+    operation: str = ""
+
+
+@dataclass(frozen=True)
+class Count:
+    """What one call computed and held.
+
+    `flops`: 2 per multiply-add. `elements_written`: by all operations, views apart; it shows the
+    work of a mechanism that mixes by sums or products element by element. `largest_tensor`:
+    allocated by the call; views and what the caller passed in do not count. `peak_bytes`: most
+    bytes alive at once, above what was alive at the start, results and gradients included.
+    `flops_by_operation`: the same FLOPs by the name of the ATen operation.
+    """
+
+    flops: int
+    elements_written: int
+    largest_tensor: LargestTensor
+    peak_bytes: int
+    flops_by_operation: dict[str, int]
+
+
+def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> Count:
+    """Call `function(*args)` once and count; with `backward`, also its gradients.
+
+    The backward pass goes from every output that requires a gradient to every leaf it depends on.
+    Gradients are dropped afterwards: no `.grad` is touched. The gradients that arrive at the
+    outputs belong to the caller, so they are not counted.
+
+    Raises ValueError where `backward` is asked for and nothing requires a gradient, and where a
+    kernel or tensor layout cannot be counted.
+    """
+    ledger = _Ledger()
+    with _steady():
+        with ledger:
+            result = function(*args)
+        gradients = _gradients(result, ledger) if backward else None
+        del result, gradients
+    return ledger.count()
+
+
+class _Ledger(TorchDispatchMode):
+    """Books each operation; `storages` holds the bytes of each storage this call allocated."""
+
+    supports_higher_order_operators = True  # so that they arrive here, and are refused
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops: Counter[str] = Counter()
+        self.written = 0
+        self.live = 0
+        self.peak = 0
+        self.largest = LargestTensor()
+        # Keyed by id: a storage keeps one Python object as long as it lives. Zero bytes: not ours.
+        self.storages: dict[int, tuple[weakref.ref[Any], int]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = _name(func)
+        if name not in FORMULAS:  # under inference_mode, composite operations arrive whole
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        if name != "lift_fresh":  # torch.tensor(…) allocates unseen and announces itself so
+            self._meet(_tensors((args, kwargs)))
+        result = func(*args, **kwargs)
+        self._book(func, name, args, result)
+        return result
+
+    def _meet(self, tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            if id(tensor.untyped_storage()) not in self.storages:
+                self._follow(tensor.untyped_storage(), 0)
+
+    def _book(self, func: Any, name: str, args: Sequence[Any], result: Any) -> None:
+        outputs = _tensors(result)
+        if name in FORMULAS:
+            self.flops[name] += FORMULAS[name](args, result)
+        if not _is_view(func):
+            self.written += sum(tensor.numel() for tensor in outputs)
+        for tensor in outputs:
+            self._allocate(tensor, name)
+
+    def _allocate(self, tensor: Tensor, name: str) -> None:
+        storage = tensor.untyped_storage()
+        known = self.storages.get(id(storage))
+        if known is not None and known[1] in (0, storage.nbytes()):
+            return
+        if known is not None:  # resized in place
+            self.live -= known[1]
+        self._follow(storage, storage.nbytes())
+        elements = storage.nbytes() // tensor.element_size()
+        if (elements, storage.nbytes()) > (self.largest.elements, self.largest.bytes):
+            shape = tuple(tensor.shape)
+            self.largest = LargestTensor(elements, storage.nbytes(), shape, name)
+
+    def _follow(self, storage: torch.UntypedStorage, size: int) -> None:
+        key, ledger = id(storage), weakref.ref(self)
+
+        def forget(_: Any) -> None:
+            if (owner := ledger()) is not None:
+                owner.live -= owner.storages.pop(key)[1]
+
+        self.storages[key] = (weakref.ref(storage, forget), size)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+    def count(self) -> Count:
+        flops = dict(self.flops)
+        return Count(sum(flops.values()), self.written, self.largest, self.peak, flops)
+
+
+def _name(func: Any) -> str:
+    """The operation's name without its namespace; refuses what cannot be counted."""
+    name = func._schema.name.removeprefix("aten::") if hasattr(func, "_schema") else func.name()
+    if name in OPAQUE or not hasattr(func, "_schema"):
+        raise ValueError(
+            f"count cannot see inside the kernel {name}: its FLOPs are unknown. Count the same "
+            "computation by its parts (linear layers, scaled_dot_product_attention)."
+        )
+    return name
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    tensors = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise ValueError(
+                f"count follows dense (strided) tensors; one of layout {tensor.layout} came. "
+                "Give the call dense tensors."
+            )
+    return tensors
+
+
+def _is_view(func: Any) -> bool:
+    aliases = [output.alias_info for output in func._schema.returns]
+    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def _gradients(result: Any, ledger: _Ledger) -> Any:
+    outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
+    if not outputs:
+        raise ValueError(
+            "count(…, backward=True) needs an output that requires a gradient; none of this call's "
+            "does. Give inputs or parameters with requires_grad=True, outside torch.no_grad()."
+        )
+    leaves = _leaves(outputs)
+    arriving = [torch.ones_like(output) for output in outputs]
+    with ledger:
+        return torch.autograd.grad(outputs, leaves, arriving)
+
+
+def _leaves(outputs: list[Tensor]) -> list[Tensor]:
+    """The leaves of the graph above `outputs`, each once."""
+    leaves = {id(output): output for output in outputs if output.grad_fn is None}
+    waiting = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen: set[Any] = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(leaf := getattr(node, "variable", None), Tensor):
+            leaves[id(leaf)] = leaf
+        above = {parent for parent, _ in node.next_functions if parent is not None} - seen
+        seen |= above
+        waiting.extend(above)
+    return list(leaves.values())
+
+
+@contextmanager
+def _steady() -> Iterator[None]:
+    """No garbage collection at a moment of its own choosing, no opaque fast path of nn.MHA."""
+    collecting, fast = gc.isenabled(), torch.backends.mha.get_fastpath_enabled()
+    gc.collect()
+    gc.disable()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        if collecting:
+            gc.enable()
+
+
+class Exponent(NamedTuple):
+    """The slope of log(values) over log(sizes), and its standard error."""
+
+    slope: float
+    error: float
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
+    """The power of n with which `values` grow, by least squares on the logarithms.
+
+    The standard error is 0 for two points, where any line fits. Raises ValueError for fewer than
+    two different sizes and for numbers that have no logarithm.
+    """
+    if len(sizes) != len(values):
+        raise ValueError(
+            f"sizes and values go in pairs; got {len(sizes)} sizes and {len(values)} values."
+        )
+    if len(set(sizes)) < 2:
+        raise ValueError(f"a slope needs at least two different sizes; got {list(sizes)}.")
+    if min(*sizes, *values) <= 0:
+        raise ValueError("sizes and values must be positive: the fit is one of logarithms.")
+    x = np.log(np.asarray(sizes, dtype=float))
+    y = np.log(np.asarray(values, dtype=float))
+    x, y = x - x.mean(), y - y.mean()
+    slope = float(x @ y / (x @ x))
+    residual = y - slope * x
+    freedom = len(x) - 2
+    error = math.sqrt(residual @ residual / freedom / (x @ x)) if freedom else 0.0
+    return Exponent(slope, error)
+
+
+def expected_exponent(
+    expression: Any, letter: str, sizes: Sequence[float], values: Mapping[str, float]
+) -> float:
+    """The exponent that a cost formula has on a grid: what `exponent` should find there.
+
+    `expression` is a card's sympy expression (or text), `letter` the one that runs over `sizes`,
+    `values` the numbers of all others. n log n, or n·d + n², has no single power; on the grid of
+    the measurement it has a slope, and this is it.
+    """
+    import sympy
+
+    expression = sympy.sympify(expression)
+    fixed = {symbol: values[symbol.name] for symbol in _others(expression, letter, values)}
+    running = [symbol for symbol in expression.free_symbols if symbol.name == letter]
+    costs = [
+        float(expression.subs(fixed).subs([(symbol, size) for symbol in running])) for size in sizes
+    ]
+    return exponent(sizes, costs).slope
+
+
+def _others(expression: Any, letter: str, values: Mapping[str, float]) -> list[Any]:
+    others = [symbol for symbol in expression.free_symbols if symbol.name != letter]
+    missing = sorted({symbol.name for symbol in others} - set(values))
+    if missing:
+        raise ValueError(
+            f"the cost {expression} has the letters {', '.join(missing)}, which values does not "
+            f"give; it has {', '.join(sorted(values)) or 'none'}. Add them to values."
+        )
+    return others

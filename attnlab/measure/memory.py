@@ -1,0 +1,89 @@
+"""Memory of a real process: the cross-check of the counted peak.
+
+`count` follows PyTorch's storages; it cannot see a kernel's own workspace, fragments or caches.
+`resident` runs the call in a fresh interpreter and asks the operating system for the peak.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+_STATUS = Path("/proc/self/status")
+
+
+def resident(call: str, *, setup: str = "", threads: int = 2) -> int:
+    """Bytes by which `call` raises a fresh process's peak resident memory above its start.
+
+    Both arguments are Python source, as for `timeit`: `setup` runs first and is not measured
+    (imports, inputs, a small first call that loads kernels); `call` runs once.
+
+    Exact to some megabytes: pages that setup left free may be used again. Where there is no
+    /proc (macOS), the start is the peak of the setup, so the answer is a lower bound.
+    """
+    task = json.dumps({"setup": setup, "call": call, "threads": threads})
+    child = subprocess.run(
+        [sys.executable, "-m", "attnlab.measure.memory"],
+        input=task,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    if child.returncode:
+        raise RuntimeError(f"the measured process failed:\n{child.stderr.strip()}")
+    return int(child.stdout.splitlines()[-1])
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, in which a child imports the same attnlab as this process."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _kilobytes(field: str) -> int:
+    lines = _STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def _now() -> int:
+    """Bytes resident now (with /proc), or at the peak so far."""
+    return _kilobytes("VmRSS") * 1024 if _STATUS.exists() else _peak()
+
+
+def _peak() -> int:
+    # VmHWM rather than ru_maxrss where there is a choice: on Linux the latter survives exec, so a
+    # child would report the size of the parent that started it.
+    if _STATUS.exists():
+        return _kilobytes("VmHWM") * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _forget_peak() -> None:
+    """Set VmHWM back to the present size; where the kernel refuses, the old peak stands."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def _child() -> None:
+    task = json.load(sys.stdin)
+    torch.set_num_threads(task["threads"])
+    names: dict[str, object] = {}
+    exec(task["setup"], names)
+    _forget_peak()
+    start = _now()
+    exec(task["call"], names)
+    sys.stdout.write(f"\n{max(0, _peak() - start)}\n")
+
+
+if __name__ == "__main__":
+    _child()

@@ -1,0 +1,133 @@
+"""Seconds and peak memory of notebooks, each run from top to bottom in a fresh kernel.
+
+The memory is that of the kernel's process and its children: resident, sampled twenty times a
+second, and never below the kernel's own exact high-water mark where the system keeps one. Nothing
+is written back to the notebooks.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab.measure.memory import environment
+from attnlab.measure.report import grid
+
+SECONDS, GIGABYTES = 60.0, 1.5
+_HEADINGS = ("notebook", "seconds", "peak memory", "verdict")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One notebook's run; `error` is the sentence of a failing cell, empty where all ran."""
+
+    path: Path
+    seconds: float
+    peak_bytes: int
+    error: str = ""
+
+    def verdict(self, seconds: float = SECONDS, gigabytes: float = GIGABYTES) -> str:
+        """`ok`, or everything that is wrong: `failed: …`, `over 60 s`, `over 1.5 GB`."""
+        wrong = [f"failed: {self.error}"] if self.error else []
+        wrong += [f"over {seconds:g} s"] if self.seconds > seconds else []
+        wrong += [f"over {gigabytes:g} GB"] if self.peak_bytes > gigabytes * 1e9 else []
+        return ", ".join(wrong) or "ok"
+
+
+def find(paths: Sequence[str]) -> list[Path]:
+    """The notebooks under the given files and folders, in order; `notebooks/` by default."""
+    found: list[Path] = []
+    for path in map(Path, paths or ["notebooks"]):
+        found += sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
+    missing = [str(path) for path in found if not path.is_file()]
+    if missing or not found:
+        where = ", ".join(missing or map(str, paths or ["notebooks"]))
+        raise FileNotFoundError(f"no notebook at {where}; give files or folders that hold some.")
+    return found
+
+
+def profile(path: Path, *, threads: int = 2, timeout: float = 600) -> Profile:
+    """Run one notebook in its own folder; a cell that fails or hangs ends up in `error`."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    notebook = nbformat.read(path, as_version=4)
+    folder = {"metadata": {"path": str(path.resolve().parent)}}
+    client = NotebookClient(notebook, timeout=int(timeout), resources=folder)
+    environ = {**environment(), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    start, error, peak = time.perf_counter(), "", [0]
+    try:
+        with client.setup_kernel(env=environ), _sampled(_process(client), peak):
+            for index, cell in enumerate(notebook.cells):
+                client.execute_cell(cell, index)
+    except CellExecutionError as failure:
+        error = f"{failure.ename}: {failure.evalue}"
+    except (CellTimeoutError, DeadKernelError) as failure:
+        error = str(failure).strip().splitlines()[0]
+    return Profile(path, time.perf_counter() - start, peak[0], error)
+
+
+def _process(client: Any) -> int:
+    """The kernel's process id. Its provisioner is jupyter_client's, version 7 and later."""
+    return int(client.km.provisioner.process.pid)
+
+
+@contextmanager
+def _sampled(process: int, peak: list[int], every: float = 0.05) -> Iterator[None]:
+    """Raise `peak[0]` to the most bytes that the process and its children hold in the block."""
+    import psutil
+
+    kernel = psutil.Process(process)
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.wait(every):
+            peak[0] = max(peak[0], _held(kernel))
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        peak[0] = max(peak[0], _high_water(process))
+        done.set()
+        thread.join()
+
+
+def _held(kernel: Any) -> int:
+    import psutil
+
+    total = 0
+    try:
+        for process in [kernel, *kernel.children(recursive=True)]:
+            total += process.memory_info().rss
+    except psutil.Error:  # one ended between the list and the look
+        return total
+    return total
+
+
+def _high_water(process: int) -> int:
+    status = Path(f"/proc/{process}/status")
+    if not status.exists():
+        return 0
+    lines = status.read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def report(profiles: Sequence[Profile], *, markdown: bool = False) -> str:
+    """The table of both figures, one line per notebook."""
+    lines = [
+        (
+            os.path.relpath(profiled.path),
+            f"{profiled.seconds:.1f}",
+            f"{profiled.peak_bytes / 1e9:.2f} GB",
+            profiled.verdict(),
+        )
+        for profiled in profiles
+    ]
+    return grid(_HEADINGS, lines, (False, True, True, False), markdown=markdown)
