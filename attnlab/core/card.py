@@ -54,8 +54,8 @@ class Card:
                   apart; one expression for all forms, or one per form.
     ``memory``    elements of the largest tensor a form makes, likewise.
     ``notes``     form → names that it notes for ``attnlab.core.probe``.
-    ``variants``  options, understood by the forms and by ``build`` alike, under which the claims
-                  are tested.
+    ``variants``  options under which the claims are tested; each form, and ``build``, takes those
+                  that it has.
     ``build``     ``build(dim=…, heads=…, causal=…, **options) -> nn.Module``.
     """
 

@@ -18,7 +18,8 @@ Three forms of the same function:
             running maximum and its running sum, so that no n × m tensor exists; the backward pass
             computes the weights again, tile by tile, from the saved log-sum-exp. Memory is linear
             in n.
-``fused``   PyTorch's ``scaled_dot_product_attention``.
+``fused``   PyTorch's ``scaled_dot_product_attention``. Its kernels want e = d; with other value
+            widths it holds n × m weights after all.
 
 The papers' letters: $N$ (length) is our n and m; $d_k$, $d_v$ are d and e; FlashAttention's blocks
 $B_r \times B_c$ are ``tile`` × ``tile``, its $m_i$, $\ell_i$ are ``largest``, ``total``, its $L$ is
@@ -89,7 +90,7 @@ def tiled(
     *,
     mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
     scale: float | None = None,
-    tile: int = 256,
+    tile: int = 512,
 ) -> Float[Tensor, "b h n e"]:
     """FlashAttention's algorithm: tile × tile scores at a time, forward and backward; no n × m
     tensor.
@@ -304,5 +305,6 @@ CARD = Card(
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
     ),
+    variants=({"tile": 32},),
     build=FullAttention,
 )

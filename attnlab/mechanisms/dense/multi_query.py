@@ -15,7 +15,8 @@ two projections.
 ``naive``    repeats each key/value head h / g times and is then full attention.
 ``grouped``  repeats nothing: the queries of one group stand below each other and meet their key
              head in one matrix product.
-``fused``    PyTorch's ``scaled_dot_product_attention`` with ``enable_gqa``.
+``fused``    PyTorch's ``scaled_dot_product_attention`` with ``enable_gqa``; memory is linear where
+             e = d.
 
 ``MultiQueryAttention.step`` decodes with the small cache and equals the parallel form token for
 token.

@@ -1,0 +1,58 @@
+"""Cards: costs from one place, and refusals."""
+
+import dataclasses
+
+import pytest
+from torch import nn
+
+import attnlab
+from attnlab.core.card import Card, Paper, letters
+
+n, d, h = letters("n d h")
+
+
+def card(**changes: object) -> Card:
+    plain = Card(
+        name="plain",
+        title="Plain <b>bold</b>",
+        family="dense",
+        role="mix",
+        paper=Paper("Somebody", "Something", "Somewhere", 2020, "2001.00001"),
+        forms={"naive": max},
+        causal="never",
+        time=3 * n**2 * d + 7 * n * d**2,
+        memory={"naive": n**2 * h},
+        build=nn.Identity,
+    )
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_order_is_the_leading_term_without_constants() -> None:
+    assert card().order("time") == d * n**2
+    assert card().order_latex("memory") == r"O(h n^{2})"
+    assert card(time=2 * n**1.5 + n).order("time") == n**1.5
+
+
+def test_full_attention_s_cost() -> None:
+    full = attnlab.card("full")
+    assert str(full.order("time")) == "h*n**2*(d + e)"
+    assert str(full.order("memory", "tiled")) == "e*h*n"
+
+
+def test_notebook_table_is_escaped_and_whole() -> None:
+    html = card()._repr_html_()
+    assert "Plain &lt;b&gt;bold" in html
+    assert "arXiv:2001.00001" in html
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"role": "look"}, "role must be one of"),
+        ({"causal": True}, "causal must be one of"),
+        ({"forms": {"fast": max}}, "the first form is `naive`"),
+    ],
+)
+def test_cards_refuse_nonsense(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        card(**changes)

@@ -1,0 +1,87 @@
+"""The contract speaks: which argument, what was expected, what came, in which letters."""
+
+import pytest
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.core.shapes import ShapeError, checked, letters_of
+
+
+@checked
+def attend(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    mask: Bool[Tensor, "#b #h n m"] | Bool[Tensor, "n m"] | None = None,
+    ids: Int[Tensor, "... 3"] | None = None,
+) -> Tensor:
+    """Sum of the scores."""
+    return (q @ k.mT).sum()
+
+
+def tensors(*shapes: tuple[int, ...]) -> list[Tensor]:
+    return [torch.zeros(shape) for shape in shapes]
+
+
+def test_what_fits_passes() -> None:
+    q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    for mask in (None, torch.ones(5, 11).bool(), torch.ones(1, 3, 5, 11).bool()):
+        attend(q, k, mask, ids=torch.zeros(4, 9, 3, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sentence"),
+    [
+        (((2, 3, 5, 7), (2, 3, 11, 13)), r"`k` should be .* d is 13, expected 7 as in `q`"),
+        (((2, 3, 5, 7), (2, 11, 7)), r"`k` should be .* it has 3 axes, expected 4"),
+        (((2, 3, 0, 7), (2, 3, 11, 7)), r"`q` .* n is 0, and there is nothing to attend to"),
+        (((2, 3, 5, 7), (2, 3, 11, 7), (5, 13)), r"`mask` .* m is 13, expected 11 as in `k`"),
+        (((2, 3, 5, 7), (2, 3, 11, 7), (2, 5, 5, 11)), r"`mask` .* h is 5, expected 3 as in `q`"),
+    ],
+)
+def test_what_does_not_fit_is_named(shapes, sentence: str) -> None:
+    made = tensors(*shapes)
+    with pytest.raises(ShapeError, match=sentence):
+        attend(*made[:2], *(m.bool() for m in made[2:]))
+
+
+def test_dtypes_are_named() -> None:
+    q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    with pytest.raises(ShapeError, match=r"attend: `q` .* got int64 .* the dtype is not a float"):
+        attend(q.long(), k)
+    with pytest.raises(ShapeError, match=r"additive mask .* turned into one by `mask == 0`"):
+        attend(q, k, torch.zeros(5, 11))
+    with pytest.raises(ShapeError, match=r"use `mask.bool\(\)`"):
+        attend(q, k, torch.ones(5, 11, dtype=torch.uint8))
+    with pytest.raises(ShapeError, match=r"`ids` should be Int\[\.\.\. 3\].* 3 is 2, expected 3"):
+        attend(q, k, ids=torch.zeros(4, 2, dtype=torch.long))
+
+
+def test_devices_are_named() -> None:
+    q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    with pytest.raises(ShapeError, match="`k` is on meta but `q` is on cpu; move them"):
+        attend(q, k.to("meta"))
+
+
+def test_an_empty_batch_is_harmless() -> None:
+    assert attend(*tensors((0, 3, 5, 7), (0, 3, 11, 7))) == 0
+
+
+def test_compiles_whole() -> None:
+    q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    assert torch.compile(attend, fullgraph=True, backend="eager")(q, k) == 0
+
+
+def test_letters_of() -> None:
+    letters = {name: str(found[0]) for name, found in letters_of(attend).items()}
+    assert letters == {
+        "q": "Float[b h n d]",
+        "k": "Float[b h m d]",
+        "mask": "Bool[#b #h n m]",
+        "ids": "Int[... 3]",
+    }
+
+
+def test_wrapped_functions_keep_their_name() -> None:
+    assert attend.__name__ == "attend"
+    assert attend.__doc__ == "Sum of the scores."

@@ -1,0 +1,58 @@
+"""The catalogue finds every page by itself and answers mistypings."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attnlab
+from attnlab import catalog
+
+
+def test_every_page_of_the_shelf_is_found() -> None:
+    shelf = Path(attnlab.__file__).parent / "mechanisms"
+    pages = {p for p in shelf.rglob("*.py") if "CARD = Card(" in p.read_text(encoding="utf-8")}
+    assert len(pages) == len(attnlab.cards())
+    for card in attnlab.cards():
+        assert (shelf / card.family).is_dir()
+
+
+def test_names_are_unique() -> None:
+    names = [card.name for card in attnlab.cards()]
+    assert len(names) == len(set(names))
+
+
+def test_nearest_name_is_suggested() -> None:
+    with pytest.raises(ValueError, match=r"no mechanism 'ful'; did you mean 'full'\?"):
+        attnlab.card("ful")
+    with pytest.raises(ValueError, match="known: full, multi_query"):
+        attnlab.card("zzz")
+    with pytest.raises(TypeError, match="no option 'kv_head'; did you mean 'kv_heads'"):
+        attnlab.build("multi_query", dim=8, heads=2, kv_head=1)
+
+
+def test_catalogue_shows_in_text_and_notebook() -> None:
+    shelf = attnlab.cards()
+    assert all(card.name in repr(shelf) and card.title in shelf._repr_html_() for card in shelf)
+
+
+def test_unknown_attribute_names_what_there_is() -> None:
+    with pytest.raises(AttributeError, match=r"attnlab has no 'attend'; it has .*build"):
+        attnlab.attend  # noqa: B018
+
+
+def test_import_is_light() -> None:
+    """A bare GPU machine has torch, numpy and jaxtyping; the shelf must open there."""
+    forbidden = ("accelerate", "plotly", "ipywidgets", "anywidget", "tokenizers", "safetensors")
+    program = (
+        "import sys; "
+        f"sys.modules.update(dict.fromkeys({forbidden!r}));"
+        "import attnlab; assert 'sympy' not in sys.modules;"
+        "print(len(attnlab.cards())); attnlab.TinyTransformer; attnlab.watch"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) == len(catalog.cards())
