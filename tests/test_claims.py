@@ -209,11 +209,24 @@ def test_padding_changes_nothing_for_real_tokens(card: Card, variant: int) -> No
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_any_length_in_any_form(card: Card, variant: int) -> None:
+    """Primes, powers of two, what no block divides, and one token alone."""
     for n in (1, 2, 3, 31, 64, 97):
         x = torch.randn(2, n, DIM, dtype=torch.float64)
-        outs = [module(card, variant, **form)(x) for form in module_forms(card)]
-        assert outs[0].shape == x.shape
+        assert module(card, variant)(x).shape == x.shape
+        made = inputs(card.forms["naive"], {**SIZES[0], "n": n, "m": n}, torch.float64)
+        outs = [
+            form(*made, **options(form, card.variants[variant])) for form in card.forms.values()
+        ]
         assert torch.isfinite(outs[0]).all()
+        for out in outs[1:]:
+            torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_is_the_same_by_any_form(card: Card, variant: int) -> None:
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    for causal in {"never": [False], "optional": [False, True], "always": [True]}[card.causal]:
+        outs = [module(card, variant, causal, **form)(x) for form in module_forms(card)]
         for out in outs[1:]:
             torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
 

@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.core import shapes
 from attnlab.core.shapes import ShapeError, checked, letters_of
 
 
@@ -67,8 +68,14 @@ def test_an_empty_batch_is_harmless() -> None:
     assert attend(*tensors((0, 3, 5, 7), (0, 3, 11, 7))) == 0
 
 
-def test_compiles_whole() -> None:
+def test_steps_aside_while_torch_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the check ran inside the traced graph")
+
     q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    monkeypatch.setattr(shapes, "check", never)
+    with pytest.raises(AssertionError, match="the check ran"):
+        attend(q, k)
     assert torch.compile(attend, fullgraph=True, backend="eager")(q, k) == 0
 
 

@@ -305,6 +305,6 @@ CARD = Card(
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
     ),
-    variants=({"tile": 32},),
+    variants=({"tile": 32}, {"tile": 3}),
     build=FullAttention,
 )
