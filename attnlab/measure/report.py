@@ -56,7 +56,7 @@ def _quantity(value: float, unit: str) -> str:
 
 def _number(value: float) -> str:
     """Three significant digits, whole above a hundred, thousands apart."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def table(rows: Sequence[Row], *, markdown: bool = False) -> str:

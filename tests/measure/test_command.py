@@ -1,0 +1,60 @@
+"""`python -m attnlab.measure`, on a topic planted for the occasion."""
+
+import json
+import sys
+
+import pytest
+
+from attnlab.measure import topics
+from attnlab.measure.__main__ import main
+
+TRIVIAL = '''"""Trivial: one plus one."""
+
+from attnlab.measure.report import Row
+
+def rows(*, quick, threads):
+    yield Row("one plus one", 2.0, "units", at_most=3.0, note=f"quick={quick}, threads={threads}")
+'''
+
+
+@pytest.fixture
+def _trivial(tmp_path, monkeypatch):
+    """A topic is found because its file lies in the folder, and for no other reason."""
+    (tmp_path / "trivial.py").write_text(TRIVIAL)
+    monkeypatch.setattr(topics, "__path__", [*topics.__path__, str(tmp_path)])
+    yield
+    sys.modules.pop("attnlab.measure.topics.trivial", None)
+
+
+@pytest.mark.usefixtures("_trivial")
+def test_list_walks_the_folder(capsys):
+    assert main(["--list"]) == 0
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert listed["trivial"] == "Trivial: one plus one."
+    assert {"dense", "start", "training"} <= set(listed)
+
+
+@pytest.mark.usefixtures("_trivial")
+def test_quick_run_of_one_topic(capsys, tmp_path):
+    file = tmp_path / "rows.json"
+    assert main(["trivial", "--quick", "--threads", "1", "--json", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "threads: 1" in shown
+    assert "not the figures to report" in shown
+    assert "2.00 units" in shown
+    assert "quick=True, threads=1" in shown
+    written = json.loads(file.read_text())
+    assert written["quick"] is True
+    assert list(written["topics"]) == ["trivial"]
+    assert written["topics"]["trivial"][0]["met"] is True
+
+
+@pytest.mark.usefixtures("_trivial")
+def test_markdown(capsys):
+    main(["trivial", "--markdown"])
+    assert "| one plus one |" in capsys.readouterr().out
+
+
+def test_unknown_topic_names_the_known_ones(capsys):
+    assert main(["trainning"]) == 2
+    assert "no topic trainning; there are dense" in capsys.readouterr().err
