@@ -207,7 +207,6 @@ def _leaves(outputs: list[Tensor]) -> list[Tensor]:
 def _steady() -> Iterator[None]:
     """No garbage collection at a moment of its own choosing, no opaque fast path of nn.MHA."""
     collecting, fast = gc.isenabled(), torch.backends.mha.get_fastpath_enabled()
-    gc.collect()
     gc.disable()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
