@@ -81,9 +81,9 @@ class _Bare(nn.Module):
         return mixed
 
 
-def _inputs(n: int) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 1, HEADS, n, WIDTH, generator=generator)
+def _inputs(n: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0) if device == "cpu" else None
+    q, k, v = torch.randn(3, 1, HEADS, n, WIDTH, generator=generator, device=device)
     return q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
 
 
@@ -125,8 +125,9 @@ def _tiled_beside_naive(n: int, threads: int) -> Iterator[Row]:
 
 
 def _counted(form: Callable[..., Tensor], n: int, backward: bool) -> int:
+    """On the meta device: the same operations and storages, without the arithmetic."""
     with torch.set_grad_enabled(backward):
-        return count(form, *_inputs(n), backward=backward).peak_bytes
+        return count(form, *_inputs(n, "meta"), backward=backward).peak_bytes
 
 
 def _resident(form: str, n: int, backward: bool, threads: int) -> int:
