@@ -58,7 +58,7 @@ def reached(
     metadata: Metadata = installed_requirements,
     stop: Iterable[str] = (),
 ) -> Iterator[tuple[Requirement, str]]:
-    """Every requirement that pip would meet, and who asks for it; not beyond the names in `stop`."""
+    """Every requirement that pip would meet, and who asks; not beyond the names in `stop`."""
     environment = {**default_environment(), "python_version": python}
     environment["python_full_version"] = python if python.count(".") == 2 else python + ".0"
     waiting = [(requirement, "attnlab") for requirement in start]
