@@ -43,13 +43,14 @@ def _speed(timing: Timing, model: nn.Module, tokens: int) -> Row:
 
 def _models() -> tuple[dict[str, tuple[nn.Module, Logits]], dict[str, str]]:
     """The models that can be built here, and the peers whose package is not installed."""
-    torch.manual_seed(0)
     peers = {
         "x-transformers": ("x_transformers", _x_transformers),
         "Hugging Face GPT-2": ("transformers", _gpt2),
     }
-    models = {"attnlab": _attnlab()}
-    models |= {name: build() for name, (package, build) in peers.items() if find_spec(package)}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        models = {"attnlab": _attnlab()}
+        models |= {name: build() for name, (package, build) in peers.items() if find_spec(package)}
     missing = {name: package for name, (package, _) in peers.items() if name not in models}
     return models, missing
 

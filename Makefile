@@ -1,0 +1,119 @@
+# Two commands: `make lab` opens the laboratory, `make test` proves all of it.
+# Both work in .venv, which is built once and again only when pyproject.toml or constraints.txt changes.
+
+PYTHON ?= python3
+LAB_OPTIONS ?=
+PYTEST_OPTIONS ?=
+
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check
+TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## Say what can be asked for
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: lab
+lab: $(INSTALLED) ## Open JupyterLab on the first lesson
+	$(RUN) -m jupyterlab $(ALLOW_ROOT) $(LAB_OPTIONS) notebooks/00_start_here.ipynb
+
+# Every check runs, whatever the ones before it said; one failure is enough to fail.
+.PHONY: test
+test: $(INSTALLED) ## Run every check: format, lint, types, tests, notebooks
+	@$(MAKE) --no-print-directory --keep-going \
+		check-format check-lint check-types check-tests check-notebooks
+	@echo "Every check passed."
+
+.PHONY: check-format
+check-format: $(INSTALLED)
+	$(RUN) -m ruff format --check .
+
+.PHONY: check-lint
+check-lint: $(INSTALLED)
+	$(RUN) -m ruff check .
+
+.PHONY: check-types
+check-types: $(INSTALLED)
+	$(RUN) -m mypy
+
+.PHONY: check-tests
+check-tests: $(INSTALLED)
+	$(RUN) -m pytest $(PYTEST_OPTIONS) tests
+
+# Cells tagged nbval-check-output are compared strictly, the others by running without an error.
+.PHONY: check-notebooks
+check-notebooks: $(INSTALLED)
+	$(RUN) -m pytest -p no:cacheprovider --nbval-lax --nbval-current-env --nbval-cell-timeout=120 notebooks
+
+.PHONY: notebooks
+notebooks: $(INSTALLED) ## Run the lessons; print the seconds and the memory of each
+	$(RUN) -m attnlab.measure notebooks
+
+.PHONY: readme
+readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and the cards
+	$(RUN) -m attnlab.readme
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code and mend what the linter can mend
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+
+.PHONY: clean
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What Binder does, in an environment of its own.
+.PHONY: binder-check
+binder-check: ## Install binder/ in an empty environment and use it
+	@set -e; empty=$$(mktemp -d); trap 'rm -rf "$$empty"' EXIT; \
+	$(PYTHON) -m venv "$$empty"; \
+	"$$empty/bin/pip" install -qq --no-cache-dir --retries 1 --timeout 30 -r binder/requirements.txt; \
+	"$$empty/bin/pip" check; \
+	"$$empty/bin/python" -c 'import attnlab, attnlab.figures, attnlab_widgets, sklearn, tokenizers; \
+		assert attnlab.cards(), "the shelf is empty"'; \
+	"$$empty/bin/python" -c 'import torch; assert torch.version.cuda is None, torch.__version__'; \
+	du -sh "$$empty" | awk '{ print "The environment takes " $$1 "." }'
+
+.PHONY: constraints
+constraints: ## Write constraints.txt anew from the newest versions that fit pyproject.toml
+	@set -e; empty=$$(mktemp -d); trap 'rm -rf "$$empty"' EXIT; \
+	$(PYTHON) -m venv "$$empty"; \
+	"$$empty/bin/pip" install -qq --extra-index-url $(CPU_WHEELS) '.[test,peers]'; \
+	sed -n '/^#/p' constraints.txt > "$$empty/constraints.txt"; \
+	"$$empty/bin/pip" freeze --all | grep -vE '^(pip|attnlab)( |==)' | sed 's/+cpu$$//' | sort -f \
+		>> "$$empty/constraints.txt"; \
+	cp "$$empty/constraints.txt" constraints.txt
+
+# Without an NVIDIA GPU the CPU build of PyTorch comes first: 200 MB in place of 3 GB. Where that host cannot
+# be reached pip's usual index serves; should it hold the CUDA build, that is said before it is downloaded.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "attnlab needs Python 3.11 or newer; $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name a newer one, for example: make PYTHON=python3.12 $(or $(MAKECMDGOALS),lab)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make a virtual environment, because its venv module is not installed." >&2; \
+		echo "On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
+	@echo "Building $(VENV): about 2 GB and a few minutes, once."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@if nvidia-smi -L >/dev/null 2>&1; then \
+		$(PIP) install -qq '$(TORCH)'; \
+	elif $(PIP) install -qq --no-deps --retries 0 --timeout 5 --index-url $(CPU_WHEELS) \
+			'$(TORCH)+cpu' >/dev/null 2>&1; then :; \
+	else \
+		if $(PIP) install -qq --no-deps --dry-run --report - '$(TORCH)' 2>/dev/null \
+				| grep -qE '"(nvidia|cuda)-'; then \
+			echo "No NVIDIA GPU is seen and $(CPU_WHEELS) cannot be reached:"; \
+			echo "PyTorch comes in its CUDA build, about 3 GB. It works without a GPU; Ctrl-C stops here."; \
+		fi; \
+		$(PIP) install -qq '$(TORCH)'; \
+	fi
+	@$(PIP) install -qq -c constraints.txt -e '.[test,peers]'
+	@touch $@

@@ -1,0 +1,154 @@
+"""The tables of README.md, written from the lessons and the cards: ``python -m attnlab.readme``.
+
+A lesson speaks for itself in the metadata of its notebook, ``{"attnlab": {"question": …,
+"minutes": …}}``; a mechanism in its card. Nothing is listed by hand, and a test compares.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from attnlab.catalog import cards
+from attnlab.core.card import Card
+
+
+class Home(NamedTuple):
+    """Where the repository lives: the one place that badges are built from."""
+
+    slug: str
+    branch: str
+
+    def colab(self, path: str) -> str:
+        """The badge that opens the notebook at ``path`` on Colab, in Markdown."""
+        address = f"https://colab.research.google.com/github/{self.slug}/blob/{self.branch}/{path}"
+        picture = "https://colab.research.google.com/assets/colab-badge.svg"
+        return f"[![Open in Colab]({picture})]({address})"
+
+    def binder(self, path: str) -> str:
+        """The badge that opens the notebook at ``path`` in JupyterLab on Binder, in Markdown."""
+        where = quote(f"lab/tree/{path}", safe="")
+        address = f"https://mybinder.org/v2/gh/{self.slug}/{self.branch}?urlpath={where}"
+        return f"[![Open on Binder](https://mybinder.org/badge_logo.svg)]({address})"
+
+
+def home(root: Path) -> Home:
+    """The slug and branch that pyproject.toml names."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    return Home(**settings["tool"]["attnlab"])
+
+
+class Lesson(NamedTuple):
+    path: str
+    question: str
+    minutes: int
+
+    @property
+    def number(self) -> int:
+        return int(Path(self.path).name.split("_")[0])
+
+
+def lessons(root: Path) -> list[Lesson]:
+    """The numbered notebooks in their order."""
+    return [
+        _lesson(path, path.relative_to(root).as_posix())
+        for path in sorted((root / "notebooks").glob("[0-9]*_*.ipynb"))
+    ]
+
+
+def _lesson(path: Path, name: str) -> Lesson:
+    said = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("attnlab", {})
+    for key, kind in (("question", str), ("minutes", int)):
+        if not isinstance(said.get(key), kind):
+            raise ValueError(
+                f'{name}: its metadata need {{"attnlab": {{"{key}": …}}}}, a {kind.__name__}; '
+                f"found {said.get(key)!r}"
+            )
+    return Lesson(name, said["question"], said["minutes"])
+
+
+def lesson_table(root: Path) -> str:
+    """One row a lesson: number, question, minutes, badges."""
+    place = home(root)
+    rows = [
+        (
+            f"{lesson.number:02}",
+            f"[{lesson.question}]({lesson.path})",
+            f"{lesson.minutes}",
+            f"{place.colab(lesson.path)} {place.binder(lesson.path)}",
+        )
+        for lesson in lessons(root)
+    ]
+    return _table(("", "Lesson", "Minutes", "Run it now"), rows)
+
+
+def mechanism_table() -> str:
+    """One row a card: page, family, paper, cost, forms."""
+    rows = [
+        (
+            f"[{card.title}]({_page(card)})",
+            card.family,
+            _paper(card),
+            f"${card.order_latex('time')}$",
+            f"${card.order_latex('memory', list(card.forms)[-1])}$",
+            ", ".join(f"`{form}`" for form in card.forms),
+        )
+        for card in cards()
+    ]
+    return _table(("Mechanism", "Family", "Paper", "Time", "Memory", "Forms"), rows)
+
+
+def _page(card: Card) -> str:
+    module = card.build.__module__
+    page = Path(__file__).parents[1] / module.replace(".", "/")
+    return f"{module.replace('.', '/')}{'' if page.is_dir() else '.py'}"
+
+
+def _paper(card: Card) -> str:
+    title = f"[{card.paper.title}]({card.paper.url})" if card.paper.url else card.paper.title
+    return f"{title}, {card.paper.year}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(_row(line) for line in (head, ["---"] * len(head), *rows))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def filled(text: str, tables: Mapping[str, str]) -> str:
+    """``text`` with each table between its markers, ``<!-- name -->`` and ``<!-- /name -->``."""
+    for name, table in tables.items():
+        between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if len(between.findall(text)) != 1:
+            raise ValueError(
+                f"README.md needs one <!-- {name} --> and one <!-- /{name} --> after it"
+            )
+        text = between.sub(_between(table), text)
+    return text
+
+
+def _between(table: str) -> Callable[[re.Match[str]], str]:
+    return lambda match: f"{match[1]}{table}\n{match[2]}"
+
+
+def current(root: Path) -> str:
+    """What README.md should be: its own words, and the tables as they are now."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    return filled(text, {"lessons": lesson_table(root), "mechanisms": mechanism_table()})
+
+
+def main() -> None:
+    root = Path(__file__).parents[1]
+    if not (root / "README.md").is_file():
+        raise SystemExit(f"there is no README.md in {root}: run this in a clone of the repository")
+    text = current(root)
+    (root / "README.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

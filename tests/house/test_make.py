@@ -1,0 +1,176 @@
+"""The environment that `make` builds, watched through a Python that only notes what it is asked."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("make", "awk", "sed")
+
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in NEEDED), reason=f"needs {', '.join(NEEDED)}"
+)
+
+# Answers as a Python would; what it is asked goes to asked.txt, one line a call.
+PYTHON = """#!/bin/sh
+echo "$@" >> "$HOUSE/asked.txt"
+case "$*" in
+    --version) echo "Python 3.9.2" ;;
+    *version_info*) exit ${TOO_OLD:-0} ;;
+    *ensurepip*) exit ${NO_VENV:-0} ;;
+    *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+    *--index-url*) exit ${CPU_HOST_AWAY:-0} ;;
+    *--report*) echo "\\"requires_dist\\": [\\"${TORCH_NEEDS:-sympy}-cu13==1.0\\"]" ;;
+esac
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Runs make in a folder that holds no more than it reads; returns the process and the calls."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    write_program(programs / "python3", PYTHON)
+    write_program(programs / "nvidia-smi", "#!/bin/sh\nexit ${NO_GPU:-1}\n")
+
+    def run(*goals: str, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+        asked = tmp_path / "asked.txt"
+        asked.write_text("")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+        path = f"{programs}{os.pathsep}{inherited['PATH']}"
+        done = subprocess.run(
+            ["make", *goals],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**inherited, "PATH": path, "HOUSE": str(tmp_path), **environment},
+        )
+        return done, asked.read_text().splitlines()
+
+    return run
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def installs(calls: list[str]) -> list[str]:
+    """What pip was asked to install, its options for silence and patience apart."""
+    return [call.split("install -qq ")[1] for call in calls if " install " in call]
+
+
+def torch_pin() -> str:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    (pin,) = [line for line in lines if line.startswith("torch==")]
+    return pin
+
+
+EVERYTHING = "-c constraints.txt -e .[test,peers]"
+
+
+def test_help_comes_first_and_names_both_commands(make):
+    done, calls = make()
+    assert done.returncode == 0
+    assert calls == []
+    told = [line.split()[1] for line in done.stdout.splitlines()]
+    assert {"help", "lab", "test", "notebooks", "format", "clean", "binder-check"} <= set(told)
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines()), "each with its sentence"
+
+
+def test_lab_builds_the_environment_once_and_opens_the_first_lesson(make):
+    done, calls = make("lab")
+    assert done.returncode == 0, done.stderr
+    assert installs(calls)[1:] == [EVERYTHING]
+    assert "-m jupyterlab" in calls[-1]
+    assert calls[-1].endswith("notebooks/00_start_here.ipynb")
+    done, calls = make("lab")
+    assert [call.split()[1] for call in calls] == ["jupyterlab"]
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+def test_the_environment_is_built_again_when_its_versions_change(make, tmp_path, changed):
+    make(".venv/.installed")
+    later = (tmp_path / ".venv/.installed").stat().st_mtime + 10
+    os.utime(tmp_path / changed, (later, later))
+    done, calls = make(".venv/.installed")
+    assert done.returncode == 0, done.stderr
+    assert any("-m venv --clear .venv" in call for call in calls)
+
+
+def test_an_interrupted_build_is_not_taken_for_an_environment(make, tmp_path):
+    write_program(
+        tmp_path / "programs/python3",
+        PYTHON.replace("*--report*", "*peers*) exit 7 ;;\n*--report*"),
+    )
+    done, _ = make("lab")
+    assert done.returncode != 0
+    assert not (tmp_path / ".venv/.installed").exists()
+
+
+def test_an_old_python_is_told_what_to_do(make):
+    done, calls = make("lab", TOO_OLD="1")
+    assert done.returncode != 0
+    assert "attnlab needs Python 3.11 or newer; python3 is: Python 3.9.2." in done.stderr
+    assert "make PYTHON=python3.12 lab" in done.stderr
+    assert not any("venv --clear" in call for call in calls)
+
+
+def test_a_python_without_venv_is_told_what_to_install(make):
+    done, calls = make("test", NO_VENV="1")
+    assert done.returncode != 0
+    assert "sudo apt-get install python3-venv" in done.stderr
+    assert not any("venv --clear" in call for call in calls)
+
+
+def test_without_a_gpu_torch_comes_in_its_cpu_build(make):
+    _, calls = make(".venv/.installed")
+    assert installs(calls) == [
+        f"--no-deps --retries 0 --timeout 5 --index-url https://download.pytorch.org/whl/cpu "
+        f"{torch_pin()}+cpu",
+        EVERYTHING,
+    ]
+
+
+def test_with_a_gpu_torch_comes_from_the_usual_index(make):
+    _, calls = make(".venv/.installed", NO_GPU="0")
+    assert installs(calls) == [torch_pin(), EVERYTHING]
+
+
+def test_the_usual_index_serves_quietly_when_it_holds_the_cpu_build(make):
+    done, calls = make(".venv/.installed", CPU_HOST_AWAY="1")
+    assert done.returncode == 0, done.stderr
+    assert installs(calls)[-2:] == [torch_pin(), EVERYTHING]
+    assert "CUDA" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("package", ["nvidia-cublas", "cuda-toolkit"])
+def test_the_cuda_build_is_announced_before_it_is_downloaded(make, package):
+    done, calls = make(".venv/.installed", CPU_HOST_AWAY="1", TORCH_NEEDS=package)
+    assert done.returncode == 0, done.stderr
+    assert "PyTorch comes in its CUDA build, about 3 GB" in done.stdout
+    assert installs(calls)[-2:] == [torch_pin(), EVERYTHING]
+
+
+def test_every_check_runs_though_the_first_fails(make, tmp_path):
+    failing = PYTHON.replace("*--report*", "*ruff*|*mypy*) exit 1 ;;\n    *--report*")
+    write_program(tmp_path / "programs/python3", failing)
+    done, calls = make("test")
+    asked = [call for call in calls if call.startswith(("-m ruff", "-m mypy", "-m pytest"))]
+    assert done.returncode != 0
+    assert "Every check passed." not in done.stdout
+    assert [call.split()[1] for call in asked] == ["ruff", "ruff", "mypy", "pytest", "pytest"]
+    assert "ruff format --check ." in asked[0]
+    assert "--nbval-lax" in asked[-1]
+
+
+def test_success_is_said(make):
+    done, _ = make("test")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("Every check passed.")
