@@ -10,23 +10,24 @@ A file joins by defining a concrete subclass of `Task` with a `name`.
 
 import importlib
 import inspect
+import operator
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from operator import index
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.core.words import choose, nearest
+
 SPLITS = ("train", "validation")
 UNSCORED = -100  # torch's cross_entropy skips targets of this value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """What one step of training sees.
 
@@ -67,7 +68,7 @@ class Batch:
         return Batch(**changed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Example:
     """One row of a task as data for a picture.
 
@@ -130,8 +131,8 @@ class Task(ABC):
         one_of("split", split, SPLITS)
         whole_number("size", size, least=1)
         whole_number("seed", seed, least=0)
-        generator = np.random.default_rng([SPLITS.index(split), index(seed)])
-        return self._draw(split, index(size), generator)
+        generator = np.random.default_rng([SPLITS.index(split), operator.index(seed)])
+        return self._draw(split, operator.index(size), generator)
 
     def example(self, index: int = 0, split: str = "validation") -> Example:
         """Row `index` of an endless, fixed sequence of rows of `split`, as data for a picture."""
@@ -168,32 +169,25 @@ def tasks() -> dict[str, type[Task]]:
     return dict(sorted(found.items()))
 
 
-def task(name: str, /, **options: Any) -> Task:
+def task(name: str, **options: Any) -> Task:
     """The task called `name`, with its options.
 
     >>> task("copying", items=5).length
     10
     """
-    shelf = tasks()
-    one_of("task", name, shelf)
-    known = inspect.signature(shelf[name]).parameters
+    kind_of_task = choose("task", name, tasks())
+    known = inspect.signature(kind_of_task).parameters
     for option in options:
         if option not in known:
-            raise TypeError(
-                f"The task {name!r} has no option {option!r}{did_you_mean(option, known)} "
-                f"Its options are {', '.join(known)}."
-            )
-    return shelf[name](**options)
+            raise TypeError(f"the task {name!r} has no option {option!r}{nearest(option, known)}")
+    return kind_of_task(**options)
 
 
 def one_of(what: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a `value` that is not among `choices`, suggesting the nearest."""
     choices = list(choices)
     if value not in choices:
-        raise ValueError(
-            f"There is no {what} {value!r}{did_you_mean(value, choices)} "
-            f"Choose from {', '.join(map(repr, choices))}."
-        )
+        raise ValueError(f"there is no {what} {value!r}{nearest(str(value), choices)}")
 
 
 def whole_number(what: str, value: object, least: int, most: int | None = None) -> None:
@@ -201,14 +195,9 @@ def whole_number(what: str, value: object, least: int, most: int | None = None) 
     span = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} must be {span}; got {value!r}, a {type(value).__name__}.")
-    if index(value) < least or (most is not None and index(value) > most):
+    number = operator.index(value)
+    if number < least or (most is not None and number > most):
         raise ValueError(f"{what} must be {span}; got {value}.")
-
-
-def did_you_mean(value: object, choices: Iterable[str]) -> str:
-    """The middle of an error sentence: `"; did you mean 'x'?"`, or its plain end."""
-    near = get_close_matches(str(value), list(choices), n=1, cutoff=0.3)
-    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def _is_task_of(thing: object, module: str) -> bool:

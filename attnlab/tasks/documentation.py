@@ -44,8 +44,7 @@ _BETWEEN_TOPICS = "\n\n"
 
 @dataclass(frozen=True)
 class Documentation(Task):
-    """Windows of `length` tokens from the Python documentation; the target is always the next
-    token.
+    """Windows of `length` tokens from the Python documentation; each target is the next token.
 
     Args:
         unit: "bytes" or "bpe".
@@ -86,6 +85,11 @@ class Documentation(Task):
     @classmethod
     def from_vocabulary(cls, vocabulary: str, length: int = 256) -> "Documentation":
         """The task over this Python's text with the JSON of another task's `.vocabulary`."""
+        if not isinstance(vocabulary, str):
+            raise TypeError(
+                "from_vocabulary takes the JSON text of `task.vocabulary`; "
+                f"got a {type(vocabulary).__name__}."
+            )
         return cls(_read_vocabulary(vocabulary)["unit"], length, vocabulary=vocabulary)
 
     @property
@@ -93,8 +97,7 @@ class Documentation(Task):
         return self.bpe_size or _BYTES
 
     def encode(self, text: str) -> Tensor:
-        """The tokens `(n,)` of any text, however long: nothing is cut to `length`, nothing is
-        unknown.
+        """The tokens `(n,)` of any text, however long: nothing is cut to `length` or unknown.
 
         Raises ValueError for an empty text, and for half a surrogate pair, which no UTF-8 can hold.
         """
@@ -145,9 +148,8 @@ class Documentation(Task):
         carried = _read_vocabulary(self.vocabulary)
         if carried["unit"] != self.unit or carried["size"] != self.vocab:
             raise ValueError(
-                f"The vocabulary holds {carried['size']} tokens of unit={carried['unit']!r}, but the "
-                f"options ask for {self.vocab} of {self.unit!r}: leave the options out, with "
-                "Documentation.from_vocabulary."
+                f"The vocabulary holds {carried['size']} tokens of {carried['unit']!r}, but the "
+                f"options ask for {self.vocab} of {self.unit!r}: use Documentation.from_vocabulary."
             )
 
     def _check_length(self) -> None:
@@ -234,16 +236,14 @@ def _trained_bpe(size: int) -> str:
     return json.dumps({"unit": "bpe", "size": size, "tokenizer": json.loads(tokenizer.to_str())})
 
 
+@lru_cache(maxsize=8)
 def _read_vocabulary(vocabulary: str) -> dict[str, Any]:
     try:
         carried = json.loads(vocabulary)
         one_of("unit", carried["unit"], ("bytes", "bpe"))
         whole_number("size", carried["size"], least=_BYTES)
     except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(
-            "The vocabulary is not one that Documentation wrote: expected the JSON text of "
-            f"`task.vocabulary`; got {str(vocabulary)[:60]!r}."
-        ) from error
+        raise _foreign(vocabulary) from error
     return carried
 
 
@@ -251,7 +251,22 @@ def _read_vocabulary(vocabulary: str) -> dict[str, Any]:
 def _tokenizer(vocabulary: str) -> "Tokenizer":
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_str(json.dumps(_read_vocabulary(vocabulary)["tokenizer"]))
+    carried = _read_vocabulary(vocabulary)
+    try:
+        tokenizer = Tokenizer.from_str(json.dumps(carried.get("tokenizer")))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise _foreign(vocabulary) from error
+    complete = {tokenizer.id_to_token(token) for token in range(carried["size"])}
+    if tokenizer.get_vocab_size() != carried["size"] or not complete.issuperset(_byte_letters()):
+        raise _foreign(vocabulary)
+    return tokenizer
+
+
+def _foreign(vocabulary: str) -> ValueError:
+    return ValueError(
+        "The vocabulary is not one that Documentation wrote, or not all of it: expected the JSON "
+        f"text of `task.vocabulary`; got {vocabulary[:60]!r}."
+    )
 
 
 def _encode(vocabulary: str, text: str) -> list[int]:
