@@ -44,7 +44,7 @@ class Copying(Task):
         whole_number("symbols", self.symbols, least=2)
         one_of("kind", self.kind, ("language_model", "encoder_decoder"))
         options = f"items={self.items} and symbols={self.symbols}"
-        enough_contents(self.symbols**self.items, options)
+        enough_contents(int(self.symbols) ** int(self.items), options)
 
     @property
     def vocab(self) -> int:

@@ -62,7 +62,7 @@ class Recall(Task):
                 f"got queries={self.queries} and pairs={self.pairs}."
             )
         options = f"pairs={self.pairs}, keys={self.keys} and values={self.values}"
-        enough_contents(perm(self.keys, self.pairs) * self.values**self.pairs, options)
+        enough_contents(perm(self.keys, self.pairs) * int(self.values) ** int(self.pairs), options)
 
     @property
     def vocab(self) -> int:
