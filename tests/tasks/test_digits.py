@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -86,6 +88,6 @@ def test_options_that_make_no_task_are_refused():
 def test_without_scikit_learn_there_is_a_sentence(monkeypatch):
     from attnlab.tasks import digits
 
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ImportError, match="pip install scikit-learn"):
         digits._load.__wrapped__()

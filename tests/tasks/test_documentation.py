@@ -258,7 +258,7 @@ def test_a_vocabulary_that_lacks_pieces_is_refused(small_bpe):
     model["vocab"] = {f"odd{i}": i for i in range(300)}
     with pytest.raises(ValueError, match="or not all of it"):
         Documentation.from_vocabulary(json.dumps(carried))
-    with pytest.raises(TypeError, match="takes the JSON text of `task.vocabulary`; got a dict"):
+    with pytest.raises(TypeError, match=r"takes the JSON text of `task.vocabulary`; got a dict"):
         Documentation.from_vocabulary(carried)
 
 
