@@ -164,7 +164,7 @@ def tasks() -> dict[str, type[Task]]:
     for module_info in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
         module = importlib.import_module(module_info.name)
         for thing in vars(module).values():
-            if _is_task_of(thing, module_info.name):
+            if _is_task(thing):
                 found[thing.name] = thing
     return dict(sorted(found.items()))
 
@@ -200,10 +200,5 @@ def whole_number(what: str, value: object, least: int, most: int | None = None) 
         raise ValueError(f"{what} must be {span}; got {value}.")
 
 
-def _is_task_of(thing: object, module: str) -> bool:
-    return (
-        inspect.isclass(thing)
-        and issubclass(thing, Task)
-        and not inspect.isabstract(thing)
-        and thing.__module__ == module
-    )
+def _is_task(thing: object) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, Task) and not inspect.isabstract(thing)
