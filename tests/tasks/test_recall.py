@@ -25,6 +25,8 @@ def test_keys_are_different_and_answers_are_in_the_list():
         beside = dict(zip(inputs[0:10:2], inputs[1:10:2], strict=True))
         asked = inputs[11::2]
         assert len(beside) == 5
+        assert set(beside) <= set(range(7))
+        assert set(beside.values()) <= set(range(7, 18))
         assert len(set(asked)) == 3
         assert targets[11::2] == [beside[key] for key in asked]
         assert set(targets[:11] + targets[12::2]) == {-100}
