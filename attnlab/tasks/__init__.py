@@ -1,0 +1,204 @@
+"""Tiny data sets and problems, one per file, all offline.
+
+`tasks()` lists them by walking this folder and `task(name, **options)` builds one. A task has no
+state: `batch(split, size, seed)` is a function of its three arguments alone, so a run that
+resumes, or that is shared between processes, sees exactly the data of an unbroken one. Nothing
+here touches a global random number generator.
+
+A file joins by defining a concrete subclass of `Task` with a `name`.
+"""
+
+import importlib
+import inspect
+import operator
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlab.core.words import choose, nearest
+
+SPLITS = ("train", "validation")
+UNSCORED = -100  # torch's cross_entropy skips targets of this value
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What one step of training sees.
+
+    Attributes:
+        inputs: tokens `(b, n)`, or feature vectors `(b, n, f)`.
+        targets: the token to predict at each position `(b, n)`, or one class per row `(b,)`;
+            `UNSCORED` (-100) where no answer is wanted.
+        padding: `(b, n)` bool, True = a real token; None when every token is real.
+        source: tokens the encoder reads, for encoder-decoder tasks.
+        source_padding: as `padding`, for `source`.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    padding: Tensor | None = None
+    source: Tensor | None = None
+    source_padding: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, rows: slice) -> "Batch":
+        if not isinstance(rows, slice):
+            raise TypeError(
+                f"A batch is cut with a slice, for example batch[0:8]; got batch[{rows!r}]. "
+                "For a single row write batch[3:4]."
+            )
+        return self._each(lambda part: part[rows])
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        return self._each(lambda part: part.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        changed: dict[str, Any] = {
+            name: None if part is None else change(part) for name, part in vars(self).items()
+        }
+        return Batch(**changed)
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One row of a task as data for a picture.
+
+    Attributes:
+        title: a short heading.
+        words: what a reader who cannot see the picture should know.
+        tokens: what stands at each input position, ready for display; empty for feature vectors.
+        labels: what is to be predicted at each position, `""` where nothing is scored; for a
+            classifier, one label.
+        source: what the encoder reads, for encoder-decoder tasks.
+        image: `(height, width)`, for tasks made of images; zero is dark.
+    """
+
+    title: str
+    words: str
+    tokens: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    source: list[str] = field(default_factory=list)
+    image: np.ndarray | None = None
+
+
+class Task(ABC):
+    """A problem that a `TinyTransformer` can be trained on.
+
+    Subclasses are frozen dataclasses whose fields are their options.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """`"language_model"`, `"classifier"` or `"encoder_decoder"`."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Positions of the longest sequence that the model reads."""
+
+    @property
+    def vocab(self) -> int | None:
+        """How many different tokens there are; None when the inputs are feature vectors."""
+        return None
+
+    @property
+    def features(self) -> int | None:
+        """Width of the feature vectors; None when the inputs are tokens."""
+        return None
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes a classifier tells apart; None for the other kinds."""
+        return None
+
+    def batch(self, split: str, size: int, seed: int) -> Batch:
+        """`size` rows of `split` ("train" or "validation"), chosen by `seed`.
+
+        Equal arguments give equal batches, whatever was drawn before and in whatever process.
+        """
+        one_of("split", split, SPLITS)
+        whole_number("size", size, least=1)
+        whole_number("seed", seed, least=0)
+        generator = np.random.default_rng([SPLITS.index(split), operator.index(seed)])
+        return self._draw(split, operator.index(size), generator)
+
+    def example(self, index: int = 0, split: str = "validation") -> Example:
+        """Row `index` of an endless, fixed sequence of rows of `split`, as data for a picture."""
+        whole_number("index", index, least=0)
+        return self._describe(self.batch(split, 1, seed=index))
+
+    def model_options(self) -> dict[str, Any]:
+        """The keyword arguments that a `TinyTransformer` for this task needs."""
+        return {
+            "vocab": self.vocab,
+            "kind": self.kind,
+            "classes": self.classes,
+            "features": self.features,
+            "max_len": self.length,
+        }
+
+    @abstractmethod
+    def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
+        """A batch whose every choice comes from `generator`."""
+
+    @abstractmethod
+    def _describe(self, batch: Batch) -> Example:
+        """The only row of `batch`, for people."""
+
+
+def tasks() -> dict[str, type[Task]]:
+    """Every task by name, found by walking this folder."""
+    found: dict[str, type[Task]] = {}
+    for module_info in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
+        module = importlib.import_module(module_info.name)
+        for thing in vars(module).values():
+            if _is_task(thing):
+                found[thing.name] = thing
+    return dict(sorted(found.items()))
+
+
+def task(name: str, **options: Any) -> Task:
+    """The task called `name`, with its options.
+
+    >>> task("copying", items=5).length
+    10
+    """
+    kind_of_task = choose("task", name, tasks())
+    known = inspect.signature(kind_of_task).parameters
+    for option in options:
+        if option not in known:
+            raise TypeError(f"the task {name!r} has no option {option!r}{nearest(option, known)}")
+    return kind_of_task(**options)
+
+
+def one_of(what: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a `value` that is not among `choices`, suggesting the nearest."""
+    choices = list(choices)
+    if value not in choices:
+        raise ValueError(f"there is no {what} {value!r}{nearest(str(value), choices)}")
+
+
+def whole_number(what: str, value: object, least: int, most: int | None = None) -> None:
+    """Refuse a `value` that is not an integer from `least` to `most`."""
+    span = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be {span}; got {value!r}, a {type(value).__name__}.")
+    number = operator.index(value)
+    if number < least or (most is not None and number > most):
+        raise ValueError(f"{what} must be {span}; got {value}.")
+
+
+def _is_task(thing: object) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, Task) and not inspect.isabstract(thing)

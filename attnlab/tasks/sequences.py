@@ -1,0 +1,80 @@
+"""What the synthetic tasks share: keeping the splits apart, and shifting by one."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from torch import Tensor, from_numpy
+
+from attnlab.tasks import UNSCORED
+
+SEPARATOR = "|"
+_VALIDATION_SHARE = 8  # one content in eight belongs to validation
+_FEWEST_CONTENTS = 1000
+
+
+def in_split(contents: np.ndarray, split: str) -> np.ndarray:
+    """Which rows of `contents (rows, width)` belong to `split`.
+
+    A row's own symbols decide: they are hashed (a polynomial modulo 2^64) and one eighth of all
+    hash values are validation. So no content can ever occur in both splits, however many are
+    drawn.
+    """
+    powers = [pow(0x9E3779B97F4A7C15, place + 1, 2**64) for place in range(contents.shape[1])]
+    mixed = contents.astype(np.uint64) @ np.array(powers, dtype=np.uint64)
+    chosen = mixed < np.uint64(2**64 // _VALIDATION_SHARE)
+    return chosen if split == "validation" else ~chosen
+
+
+def draw_contents(
+    split: str,
+    size: int,
+    generator: np.random.Generator,
+    sample: Callable[[np.random.Generator, int], np.ndarray],
+) -> np.ndarray:
+    """`size` rows of `sample(generator, rows)` that belong to `split`, by rejection."""
+    rows = size * (2 if split == "train" else _VALIDATION_SHARE) + 16
+    kept = np.empty((0, 0), dtype=np.int64)
+    while len(kept) < size:
+        drawn = sample(generator, rows)
+        drawn = drawn[in_split(drawn, split)]
+        kept = np.concatenate([kept, drawn]) if len(kept) else drawn
+    return kept[:size]
+
+
+def enough_contents(count: int, options: str) -> None:
+    """Refuse options that allow too few different rows for two splits that share none."""
+    if count < _FEWEST_CONTENTS:
+        raise ValueError(
+            f"With {options} there are only {count} different sequences, too few for training and "
+            f"validation to share none: at least {_FEWEST_CONTENTS} are needed; make them larger."
+        )
+
+
+def shifted(sequence: np.ndarray, scored: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Inputs and targets `(b, n)` of a causal language model from `sequence (b, n + 1)`.
+
+    Position i reads `sequence[:, i]` and is asked for `sequence[:, i + 1]`, where `scored` (same
+    shape as `sequence`, or broadcastable to it) says that this token is an answer.
+    """
+    answers = np.broadcast_to(scored, sequence.shape)[:, 1:]
+    targets = np.where(answers, sequence[:, 1:], UNSCORED)
+    return from_numpy(np.ascontiguousarray(sequence[:, :-1])), from_numpy(targets)
+
+
+def without_repeats(
+    generator: np.random.Generator, rows: int, symbols: int, width: int
+) -> np.ndarray:
+    """`(rows, width)` symbols below `symbols`, all different within a row."""
+    return np.argsort(generator.random((rows, symbols)), axis=1)[:, :width]
+
+
+def letters(symbols: int, prefix: str = "s") -> list[str]:
+    """Display names: the alphabet while it lasts, numbered names beyond."""
+    if symbols <= 26:
+        return [chr(ord("a") + symbol) for symbol in range(symbols)]
+    return [f"{prefix}{symbol}" for symbol in range(symbols)]
+
+
+def named(ids: Tensor | Sequence[int], names: Sequence[str]) -> list[str]:
+    """The display name of each token, `""` for an unscored target."""
+    return ["" if token == UNSCORED else names[token] for token in map(int, ids)]

@@ -1,0 +1,32 @@
+"""What the tests of tasks share: every task, in every kind it has."""
+
+import pytest
+
+from attnlab.tasks import Task, task
+
+VARIANTS = [
+    ("documentation", {"unit": "bytes", "length": 23}),
+    ("documentation", {"unit": "bpe", "length": 23, "bpe_size": 300}),
+    ("digits", {}),
+    ("digits", {"kind": "language_model"}),
+    ("digits", {"unit": "patches"}),
+    ("digits", {"unit": "patches", "patch": 4}),
+    ("copying", {"items": 5, "symbols": 7}),
+    ("copying", {"items": 5, "symbols": 7, "kind": "encoder_decoder"}),
+    ("reversing", {"items": 5, "symbols": 7}),
+    ("reversing", {"items": 5, "symbols": 7, "kind": "encoder_decoder"}),
+    ("recall", {"pairs": 3, "keys": 5, "values": 7}),
+    ("recall", {"pairs": 5, "queries": 3, "keys": 7, "values": 11}),
+    ("induction", {"length": 13, "symbols": 17}),
+]
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda v: " ".join([v[0], *map(str, v[1].values())]))
+def any_task(request: pytest.FixtureRequest) -> Task:
+    name, options = request.param
+    return task(name, **options)
+
+
+@pytest.fixture
+def variant_names() -> set[str]:
+    return {name for name, _ in VARIANTS}

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as some
+from hypothesis.extra.numpy import arrays
+
+from attnlab.tasks.sequences import (
+    draw_contents,
+    enough_contents,
+    in_split,
+    letters,
+    named,
+    shifted,
+    without_repeats,
+)
+
+LISTS = arrays(np.int64, some.tuples(some.integers(1, 7), some.integers(1, 11)), elements={
+    "min_value": 0, "max_value": 2**40,
+})  # fmt: skip
+
+
+@given(LISTS)
+def test_a_row_belongs_to_exactly_one_split_whatever_stands_beside_it(rows):
+    train, validation = in_split(rows, "train"), in_split(rows, "validation")
+    assert (train ^ validation).all()
+    alone = [in_split(row[None], "train")[0] for row in rows]
+    assert (train == alone).all()
+
+
+def test_one_content_in_eight_is_validation():
+    grid = np.stack(np.meshgrid(*[np.arange(11)] * 4), axis=-1).reshape(-1, 4)
+    assert 0.11 < in_split(grid, "validation").mean() < 0.14
+
+
+def test_drawn_contents_are_of_the_split_and_as_many_as_asked():
+    def sample(generator, rows):
+        return generator.integers(5, size=(rows, 7))
+
+    for split in ("train", "validation"):
+        contents = draw_contents(split, 503, np.random.default_rng(0), sample)
+        assert contents.shape == (503, 7)
+        assert in_split(contents, split).all()
+
+
+def test_drawing_goes_on_until_there_are_enough():
+    def mostly_the_other_split(generator, rows):
+        contents = generator.integers(5, size=(rows, 7))
+        contents[:-1] = contents[:1]  # one content nearly everywhere
+        return contents
+
+    contents = draw_contents("validation", 13, np.random.default_rng(0), mostly_the_other_split)
+    assert contents.shape == (13, 7)
+    assert in_split(contents, "validation").all()
+
+
+def test_shifting_asks_for_the_next_token_where_it_is_scored():
+    sequence = np.array([[5, 6, 7, 8], [1, 2, 3, 4]])
+    inputs, targets = shifted(sequence, np.array([True, False, True, True]))
+    assert inputs.tolist() == [[5, 6, 7], [1, 2, 3]]
+    assert targets.tolist() == [[-100, 7, 8], [-100, 3, 4]]
+
+
+def test_symbols_without_repeats_differ_and_reach_every_symbol():
+    drawn = without_repeats(np.random.default_rng(0), 211, symbols=7, width=5)
+    assert drawn.shape == (211, 5)
+    assert all(len(set(row)) == 5 for row in drawn.tolist())
+    assert set(drawn[:, 0].tolist()) == set(range(7))
+
+
+def test_names_for_display():
+    assert letters(3) == ["a", "b", "c"]
+    assert letters(27, "k")[26] == "k26"
+    assert named(torch.tensor([1, -100, 0]), ["x", "y"]) == ["y", "", "x"]
+
+
+def test_too_few_contents_are_refused():
+    enough_contents(1000, "enough")
+    with pytest.raises(ValueError, match="With items=2 there are only 999 different sequences"):
+        enough_contents(999, "items=2")

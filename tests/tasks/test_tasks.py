@@ -1,0 +1,179 @@
+"""What every task promises, and the way to find one."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.tasks import UNSCORED, Batch, task, tasks
+
+PARTS = ("inputs", "targets", "padding", "source", "source_padding")
+
+
+def same(one: Batch, other: Batch) -> bool:
+    pairs = [(getattr(one, part), getattr(other, part)) for part in PARTS]
+    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
+
+
+def test_every_task_of_the_folder_is_found_and_tested_here(variant_names):
+    assert set(tasks()) == variant_names
+    assert all(kind.name == name for name, kind in tasks().items())
+
+
+def test_a_batch_depends_on_its_arguments_alone(any_task):
+    first = any_task.batch("train", 11, seed=3)
+    any_task.batch("validation", 2, seed=5)
+    any_task.batch("train", 7, seed=4)
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    assert same(any_task.batch("train", 11, seed=3), first)
+    assert same(any_task.batch("train", np.int64(11), seed=np.int64(3)), first)
+
+
+def test_seed_and_split_matter(any_task):
+    first = any_task.batch("train", 11, seed=3)
+    assert not same(any_task.batch("train", 11, seed=4), first)
+    assert not same(any_task.batch("validation", 11, seed=3), first)
+
+
+def test_global_random_state_is_left_alone(any_task):
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    any_task.batch("train", 11, seed=3)
+    any_task.example(2)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+    assert random.getstate() == before[2]
+
+
+def test_a_batch_is_what_the_model_options_say(any_task):
+    options, batch = any_task.model_options(), any_task.batch("train", 11, seed=0)
+    assert len(batch) == 11
+    assert batch.inputs.shape[1] == options["max_len"] == any_task.length
+    if options["features"]:
+        assert options["vocab"] is None
+        assert batch.inputs.dtype == torch.float32
+        assert batch.inputs.shape[2] == options["features"]
+    else:
+        assert batch.inputs.dtype == torch.int64
+        assert 0 <= batch.inputs.min() <= batch.inputs.max() < options["vocab"]
+    assert batch.targets.dtype == torch.int64
+    answers = batch.targets[batch.targets != UNSCORED]
+    if options["kind"] == "classifier":
+        assert batch.targets.shape == (11,)
+        assert 0 <= answers.min() <= answers.max() < options["classes"]
+    else:
+        assert options["classes"] is None
+        assert batch.targets.shape == batch.inputs.shape
+        assert 0 <= answers.min() <= answers.max() < options["vocab"]
+        assert (batch.targets != UNSCORED).any(dim=1).all()
+    assert (batch.source is not None) == (options["kind"] == "encoder_decoder")
+
+
+def test_targets_are_the_next_inputs(any_task):
+    if any_task.kind == "classifier":
+        pytest.skip("a classifier has no next token")
+    batch = any_task.batch("train", 11, seed=1)
+    asked, following = batch.targets[:, :-1], batch.inputs[:, 1:]
+    scored = asked != UNSCORED
+    # Recall with one query has its only answer after the last input.
+    assert scored.any() or (batch.targets[:, -1] != UNSCORED).all()
+    assert torch.equal(asked[scored], following[scored])
+
+
+def test_no_row_is_in_both_splits(any_task):
+    if any_task.name == "documentation":
+        pytest.skip("windows as short as these repeat; its own tests compare runs of words")
+
+    def rows(split: str) -> set[bytes]:
+        batch = any_task.batch(split, 1500, seed=0)
+        whole = batch.inputs if batch.source is None else batch.source
+        if any_task.kind == "language_model":
+            whole = torch.cat([whole, batch.targets[:, -1:]], dim=1)
+        return {row.numpy().tobytes() for row in whole}
+
+    train, validation = rows("train"), rows("validation")
+    assert len(train) > 100
+    assert len(validation) > 100
+    assert train.isdisjoint(validation)
+
+
+def test_examples_say_what_a_picture_needs(any_task):
+    example = any_task.example(3)
+    assert example.title
+    assert example.words.endswith((".", "?")) or any_task.name == "documentation"
+    assert len(example.tokens) == (0 if any_task.features else any_task.length)
+    assert len(example.labels) == (1 if any_task.kind == "classifier" else any_task.length)
+    assert all(isinstance(token, str) and token for token in example.tokens)
+    assert any(example.labels)
+    assert bool(example.source) == (any_task.kind == "encoder_decoder")
+    assert (example.image is not None) == (any_task.name == "digits")
+    again, other = any_task.example(3), any_task.example(4, split="train")
+    assert again.labels == example.labels
+    assert again.tokens == example.tokens
+    assert other.words != example.words or other.tokens != example.tokens
+
+
+def test_tasks_are_values(any_task):
+    twin = type(any_task)(**vars(any_task))
+    assert twin == any_task
+    assert hash(twin) == hash(any_task)
+    with pytest.raises(AttributeError):
+        any_task.kind = "other"
+
+
+def test_a_batch_can_be_cut_and_moved():
+    batch = task("copying", items=5, kind="encoder_decoder").batch("train", 7, seed=0)
+    assert same(batch[0:7], batch)
+    assert torch.equal(batch[2:5].inputs, batch.inputs[2:5])
+    assert torch.equal(batch[2:5].source, batch.source[2:5])
+    assert batch[2:5].padding is None
+    assert len(batch[2:5]) == 3
+    moved = batch.to("meta")
+    assert {moved.inputs.device.type, moved.targets.device.type, moved.source.device.type} == {
+        "meta"
+    }
+    with pytest.raises(TypeError, match=r"batch\[3:4\]"):
+        batch[3]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: task("recal"), "no task 'recal'; did you mean 'recall'"),
+        (lambda: task("xyz"), "no task 'xyz'; known: copying, digits, documentation"),
+        (lambda: task("documentation", unit="byte"), "no unit 'byte'; did you mean 'bytes'"),
+        (lambda: task("copying").batch("trian", 1, 0), "no split 'trian'; did you mean 'train'"),
+        (lambda: task("copying").batch("train", 0, 0), "size must be .* at least 1; got 0"),
+        (lambda: task("copying").batch("train", 1, -1), "seed must be .* at least 0; got -1"),
+        (lambda: task("copying").example(-1), "index must be .* at least 0; got -1"),
+    ],
+)
+def test_wrong_values_are_refused_in_sentences(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: task("copying", item=3), "no option 'item'; did you mean 'items'"),
+        (lambda: task("digits", name="x"), "multiple values|no option"),
+        (lambda: task("copying", items="8"), "items must be .*; got '8', a str"),
+        (lambda: task("copying", items=True), "items must be .*; got True, a bool"),
+        (lambda: task("copying").batch("train", 1.5, 0), "size must be .*; got 1.5, a float"),
+    ],
+)
+def test_wrong_kinds_are_refused_in_sentences(call, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        call()
+
+
+def test_importing_tasks_needs_neither_tokenizers_nor_scikit_learn():
+    program = (
+        "import sys; from attnlab.tasks import tasks; tasks();"
+        "assert not {'tokenizers', 'sklearn', 'plotly'} & set(sys.modules), 'too much is imported'"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
