@@ -12,8 +12,13 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from attnlab.core.heads import Heads
 
-# Small enough that tied logits start near zero (standard deviation 0.02·√dim), so loss ≈ ln(vocab).
-EMBEDDING_STD = 0.02
+
+def embedding_std(dim: int) -> float:
+    """GPT-2's 0.02, less beyond dim = 128, so that the loss starts near ln(vocab) at any width.
+
+    A tied output scores the token just read with up to std·dim, as the stream still holds it.
+    """
+    return min(0.02, 2.56 / dim)
 
 
 def sinusoidal_positions(length: int, dim: int) -> Float[Tensor, "n dim"]:
@@ -154,7 +159,7 @@ class Positions(nn.Module):
     def __init__(self, length: int, dim: int, learned: bool) -> None:
         super().__init__()
         if learned:
-            self.weight = nn.Parameter(torch.randn(length, dim) * EMBEDDING_STD)
+            self.weight = nn.Parameter(torch.randn(length, dim) * embedding_std(dim))
         else:
             self.register_buffer("weight", sinusoidal_positions(length, dim), persistent=False)
 

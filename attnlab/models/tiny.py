@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.models import choices, storage
 from attnlab.models.choices import Attention
-from attnlab.models.layers import EMBEDDING_STD, Block, Positions, Stack, shrink_residual_branches
+from attnlab.models.layers import Block, Positions, Stack, embedding_std, shrink_residual_branches
 
 DecoderState = tuple[int, list[Any]]
 
@@ -55,8 +55,8 @@ class TinyTransformer(nn.Module):
         switches it later.
 
     ``model.config`` rebuilds the model: ``TinyTransformer(**model.config)``, as long as
-    ``attention`` is a name. ``model.extra`` holds strings that are saved and loaded with it (a tokeniser's
-    vocabulary).
+    ``attention`` is a name. ``model.extra`` holds strings that are saved and loaded with
+    it (a tokeniser's vocabulary).
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class TinyTransformer(nn.Module):
         source_padding: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"]:
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; what stands
-        elsewhere is never read. A classifier's row without any real token is judged from a zero vector.
+        elsewhere is never read. A classifier judges a row without real tokens from zeros.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:
@@ -192,7 +192,7 @@ class TinyTransformer(nn.Module):
         return self.logits(x[:, -1]), (position + 1, states)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
-        """Write weights, config and strings (``extra``) as one safetensors file, whole or not at all.
+        """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
 
         What is in ``self.extra`` is written too, unless ``extra`` says otherwise.
         """
@@ -280,7 +280,7 @@ def _embedding(vocab: int | None, features: int | None, dim: int) -> nn.Embeddin
         assert features is not None
         return nn.Linear(features, dim)
     embedding = nn.Embedding(vocab, dim)
-    nn.init.normal_(embedding.weight, std=EMBEDDING_STD)
+    nn.init.normal_(embedding.weight, std=embedding_std(dim))
     return embedding
 
 
@@ -293,7 +293,7 @@ def _output(
     width = classes if kind == "classifier" else vocab
     assert width is not None
     output = nn.Linear(dim, width, bias=kind == "classifier")
-    nn.init.normal_(output.weight, std=EMBEDDING_STD)
+    nn.init.normal_(output.weight, std=embedding_std(dim))
     if output.bias is not None:
         nn.init.zeros_(output.bias)
     return output

@@ -8,7 +8,7 @@ from attnlab.models.counts import count
 
 N, DIM, HIDDEN, LAYERS, VOCAB = 19, 12, 48, 2, 29
 NORM = 2 * DIM
-# Four projections and the two products of attention with the full n × n matrix (equations, section 1).
+# Four projections, and the two products of attention with the full n × n matrix.
 ATTENTION = 2 * N * 4 * DIM * DIM + 2 * N * N * 2 * DIM
 FEED_FORWARD = 2 * N * 2 * DIM * HIDDEN
 
@@ -20,7 +20,10 @@ def rows_of(model):
 @pytest.mark.parametrize("form", ["naive", "tiled", "fused"])
 def test_language_model_by_hand(make, form):
     rows = rows_of(make(attention_options={"form": form}))
-    attention, feed_forward = rows["decoder.blocks.1.attention"], rows["decoder.blocks.1.feed_forward"]
+    attention, feed_forward = (
+        rows["decoder.blocks.1.attention"],
+        rows["decoder.blocks.1.feed_forward"],
+    )
     assert attention.flops == ATTENTION
     assert attention.parameters == 4 * DIM * DIM + NORM
     assert feed_forward.flops == FEED_FORWARD
@@ -33,8 +36,7 @@ def test_language_model_by_hand(make, form):
 
 
 @pytest.mark.parametrize("kind", ["language_model", "classifier", "encoder_decoder"])
-@pytest.mark.parametrize("tie", [True, False])
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(("tie", "norm"), [(True, "pre"), (False, "post")])
 def test_equals_the_real_parameters_and_the_counter(make, kind, tie, norm):
     model = make(kind, tie=tie, norm=norm, attention_options={"form": "naive"})
     for module in model.modules():  # cross-attention too, so that the counter sees every product

@@ -9,10 +9,17 @@ def seeded():
 
 
 @pytest.mark.parametrize("how", [{}, {"temperature": 0.0}, {"temperature": 0.7, "top_k": 5}])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
-def test_steps_and_reruns_give_the_same_tokens(make, tokens, how, norm, positions):
-    model = make(norm=norm, positions=positions)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm": "pre", "positions": "none"},
+        {"norm": "post", "positions": "sinusoidal"},
+        {"attention": "multi_query"},
+        {"attention": ["full", "multi_query"], "dim": 12, "heads": 4},
+    ],
+)
+def test_steps_and_reruns_give_the_same_tokens(make, tokens, how, options):
+    model = make(**options)
     fast, slow = (
         generate(model, tokens, 12, generator=seeded(), incremental=incremental, **how)
         for incremental in (True, False)
@@ -38,7 +45,9 @@ def test_encoder_decoder_steps_and_reruns_give_the_same_tokens(make, tokens, sou
         for incremental in (True, False)
     )
     assert torch.equal(fast, slow)
-    assert not torch.equal(fast, generate(model, tokens[:, :1], 19, generator=seeded(), source=source))
+    assert not torch.equal(
+        fast, generate(model, tokens[:, :1], 19, generator=seeded(), source=source)
+    )
 
 
 def test_step_equals_forward_in_numbers(make, tokens):

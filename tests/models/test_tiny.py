@@ -21,7 +21,7 @@ def call(model, tokens, source=None, **options):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_shapes_of_every_kind(make, tokens, source, norm, positions):
-    shapes = {kind: (3, 11, 29) for kind in KINDS} | {"classifier": (3, 7)}
+    shapes = dict.fromkeys(KINDS, (3, 11, 29)) | {"classifier": (3, 7)}
     for kind, shape in shapes.items():
         model = make(kind, norm=norm, positions=positions)
         assert call(model, tokens, source).shape == shape
@@ -43,7 +43,7 @@ def test_an_encoder_sees_both_sides(make, tokens):
     changed = tokens.clone()
     changed[:, -1] = (changed[:, -1] + 1) % 29
     difference = model.encode(tokens) - model.encode(changed)
-    assert difference.abs().amax(-1).min() > 1e-4
+    assert (difference != 0).any(-1).all()
 
 
 def test_every_target_position_reads_the_source(make, tokens, source):
@@ -57,7 +57,7 @@ def test_every_target_position_reads_the_source(make, tokens, source):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_is_as_if_absent(make, tokens, source, kind, side):
-    """Rows of 7 real tokens padded to 11, with numbers no vocabulary has, give what 7 alone give."""
+    """7 real tokens padded to 11 with a number no vocabulary has give what the 7 give."""
     model = make(kind)
     real = torch.arange(11) < 7 if side == "right" else torch.arange(11) >= 4
     padding = real.expand(3, 11)
@@ -94,17 +94,15 @@ def test_a_row_without_real_tokens_is_finite_and_leaves_the_others_alone(make, t
 
 @pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_loss_starts_at_the_logarithm_of_the_choices(kind, norm, tie):
+@pytest.mark.parametrize(("kind", "dim"), [(kind, 128) for kind in KINDS] + [(KINDS[0], 512)])
+def test_loss_starts_at_the_logarithm_of_the_choices(kind, dim, norm, tie):
     torch.manual_seed(0)
-    classes = 13 if kind == "classifier" else None
-    model = TinyTransformer(101, kind=kind, classes=classes, norm=norm, tie=tie, max_len=64)
-    tokens = torch.randint(101, (7, 64))
+    options = {"kind": kind, "dim": dim, "layers": 2, "norm": norm, "tie": tie, "max_len": 31}
+    model = TinyTransformer(211, classes=13 if kind == "classifier" else None, **options)
+    tokens = torch.randint(211, (7, 31))
     logits = call(model, tokens, tokens)
-    choices = logits.shape[-1]
-    targets = torch.randint(choices, logits.shape[:-1])
-    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
-    assert abs(loss.item() - math.log(choices)) < 0.05
+    loss = (logits.logsumexp(-1) - logits.mean(-1)).mean()  # of targets drawn uniformly
+    assert abs(loss.item() - math.log(logits.shape[-1])) < 0.06
 
 
 def test_residual_branches_start_smaller_with_depth():
@@ -135,7 +133,7 @@ def test_checkpointing_recomputes_and_gives_equal_gradients(make, tokens, source
         model = make(kind, checkpoint=checkpoint, dropout=0.3).train()
         stack = model.decoder or model.encoder
         seen = []
-        stack.blocks[0].register_forward_hook(lambda *_, seen=seen: seen.append(1))
+        stack.blocks[0].register_forward_pre_hook(lambda *_, seen=seen: seen.append(1))
         torch.manual_seed(7)
         call(model, tokens, source).square().sum().backward()
         gradients.append({name: p.grad for name, p in model.named_parameters()})
