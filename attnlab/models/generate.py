@@ -1,0 +1,128 @@
+"""Writing on from a prompt, one token at a time.
+
+Each new token is drawn from softmax(logits / temperature) at the last position, perhaps among the
+top_k most likely only (Fan, Lewis, Dauphin, Hierarchical Neural Story Generation, ACL 2018,
+arXiv:1805.04833); temperature 0 takes the most likely. Re-running the whole prefix costs a forward
+pass over n positions per token; a mechanism with an incremental path (``.step``) keeps a state
+instead and pays for one position. Both give the same tokens.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.models.tiny import DecoderState, TinyTransformer
+
+NextLogits = Callable[[Tensor], Tensor]
+
+
+@torch.no_grad()
+def generate(
+    model: TinyTransformer,
+    tokens: Int[Tensor, "b n"],
+    steps: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+    source: Int[Tensor, "b m"] | None = None,
+    source_padding: Bool[Tensor, "b m"] | None = None,
+    incremental: bool | None = None,
+) -> Int[Tensor, "b n_plus_steps"]:
+    """The prompt and ``steps`` tokens more.
+
+    Past ``max_len`` the model reads the last ``max_len`` tokens, re-run at every step because each
+    then stands at a new position: slower, and the beginning is forgotten. Draws come from
+    ``generator``, or from PyTorch's own on the tokens' device. ``incremental``: None uses ``.step``
+    where every layer has it, True insists, False always re-runs. Dropout is off meanwhile, and
+    nothing of the model changes.
+    """
+    _check_call(model, tokens, steps, temperature, top_k)
+    model.check_source(source, source_padding)
+    was_training = model.training
+    model.eval()
+    try:
+        memory = None if source is None else model.encode(source, source_padding)
+        next_logits = _choose_path(model, memory, source_padding, incremental)
+        for _ in range(steps):
+            drawn = sample(next_logits(tokens), temperature, top_k, generator)
+            tokens = torch.cat([tokens, drawn.to(tokens.dtype)], dim=1)
+        return tokens
+    finally:
+        model.train(was_training)
+
+
+def sample(
+    logits: Float[Tensor, "b vocab"],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "b 1"]:
+    """One token per row from softmax(logits / temperature); at temperature 0 the most likely."""
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    scores = logits.float() / temperature
+    if top_k is None:
+        return torch.multinomial(scores.softmax(-1), 1, generator=generator)
+    best, index = scores.topk(top_k, dim=-1)  # exactly k candidates, also where scores tie
+    return index.gather(-1, torch.multinomial(best.softmax(-1), 1, generator=generator))
+
+
+def _choose_path(
+    model: TinyTransformer,
+    memory: Tensor | None,
+    memory_padding: Tensor | None,
+    incremental: bool | None,
+) -> NextLogits:
+    if incremental and not model.steps_incrementally:
+        raise ValueError(
+            "incremental=True needs a step(x, state) method on every attention module of the "
+            "decoder; leave it out to re-run the prefix where there is none."
+        )
+    use_steps = model.steps_incrementally if incremental is None else incremental
+    path = _by_steps if use_steps else _by_rerunning
+    return path(model, memory, memory_padding)
+
+
+def _by_rerunning(
+    model: TinyTransformer, memory: Tensor | None, memory_padding: Tensor | None
+) -> NextLogits:
+    def next_logits(tokens: Tensor) -> Tensor:
+        recent = tokens[:, -model.max_len :]
+        return model.logits(model.decode(recent, None, memory, memory_padding)[:, -1])
+
+    return next_logits
+
+
+def _by_steps(
+    model: TinyTransformer, memory: Tensor | None, memory_padding: Tensor | None
+) -> NextLogits:
+    rerun = _by_rerunning(model, memory, memory_padding)
+    state: DecoderState | None = None
+
+    def next_logits(tokens: Tensor) -> Tensor:
+        nonlocal state
+        if tokens.shape[1] > model.max_len:
+            return rerun(tokens)
+        for token in tokens[:, 0 if state is None else state[0] :].split(1, dim=1):
+            logits, state = model.step(token, state, memory=memory, memory_padding=memory_padding)
+        return logits
+
+    return next_logits
+
+
+def _check_call(
+    model: TinyTransformer, tokens: Tensor, steps: int, temperature: float, top_k: int | None
+) -> None:
+    if model.decoder is None or model.vocab is None:
+        raise ValueError(f"a model of kind={model.kind!r} does not write tokens.")
+    if tokens.ndim == 2 and tokens.shape[1] == 0:
+        raise ValueError("the prompt is empty (n = 0); give at least one token to start from.")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ValueError(f"steps must be a whole number of at least 0; got {steps!r}.")
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"temperature must be 0 (greedy) or more; got {temperature!r}.")
+    if top_k is not None and not 1 <= top_k <= model.vocab:
+        raise ValueError(f"top_k must lie in 1 … {model.vocab} (the vocabulary); got {top_k!r}.")

@@ -1,0 +1,180 @@
+"""The layers that every TinyTransformer stacks: attention and feed-forward on a residual stream."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint as recompute
+
+from attnlab.core.heads import Heads
+
+
+def embedding_std(dim: int) -> float:
+    """GPT-2's 0.02, less beyond dim = 128, so that the loss starts near ln(vocab) at any width.
+
+    A tied output scores the token just read with up to std·dim, as the stream still holds it.
+    """
+    return min(0.02, 2.56 / dim)
+
+
+def sinusoidal_positions(length: int, dim: int) -> Float[Tensor, "n dim"]:
+    """sin and cos of i / 10000^(2k/dim) in alternating columns (Vaswani et al., section 3.5)."""
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    angle = position * 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    pairs = torch.stack([angle.sin(), angle.cos()], dim=-1)
+    return pairs.flatten(1)[:, :dim].float()
+
+
+class FeedForward(nn.Module):
+    """x -> W₂ gelu(W₁ x + b₁) + b₂, at each position alone."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.expand = nn.Linear(dim, hidden)
+        self.contract = nn.Linear(hidden, dim)
+        nn.init.zeros_(self.expand.bias)
+        nn.init.zeros_(self.contract.bias)
+
+    def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
+        return self.contract(F.gelu(self.expand(x)))
+
+
+class Residual(nn.Module):
+    """How a sublayer f joins the stream: pre-norm x + f(norm(x)), post-norm norm(x + f(x))."""
+
+    def __init__(self, dim: int, norm: str, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.pre = norm == "pre"
+        self.dropout = dropout
+
+    def read(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
+        return self.norm(x) if self.pre else x
+
+    def add(self, x: Tensor, out: Tensor) -> Tensor:
+        x = x + F.dropout(out, self.dropout, self.training)
+        return x if self.pre else self.norm(x)
+
+
+class Block(nn.Module):
+    """One layer: attention, in a decoder with a source cross-attention, feed-forward."""
+
+    def __init__(
+        self,
+        dim: int,
+        attention: nn.Module,
+        cross: nn.Module | None,
+        hidden: int,
+        norm: str,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = Residual(dim, norm, dropout)
+        self.cross = cross
+        self.cross_residual = Residual(dim, norm, dropout) if cross is not None else None
+        self.feed_forward = FeedForward(dim, hidden)
+        self.feed_forward_residual = Residual(dim, norm, dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n dim"],
+        padding: Bool[Tensor, "b n"] | None = None,
+        memory: Float[Tensor, "b m dim"] | None = None,
+        memory_padding: Bool[Tensor, "b m"] | None = None,
+    ) -> Float[Tensor, "b n dim"]:
+        out = self.attention(self.attention_residual.read(x), padding)
+        return self._after_attention(x, out, memory, memory_padding)
+
+    def step(
+        self,
+        x: Float[Tensor, "b 1 dim"],
+        state: Any,
+        memory: Float[Tensor, "b m dim"] | None = None,
+        memory_padding: Bool[Tensor, "b m"] | None = None,
+    ) -> tuple[Float[Tensor, "b 1 dim"], Any]:
+        """``forward`` for the next position alone; ``state`` is what attention keeps."""
+        out, state = self.attention.step(self.attention_residual.read(x), state)  # type: ignore[operator]
+        return self._after_attention(x, out, memory, memory_padding), state
+
+    def _after_attention(
+        self, x: Tensor, out: Tensor, memory: Tensor | None, memory_padding: Tensor | None
+    ) -> Tensor:
+        x = self.attention_residual.add(x, out)
+        if self.cross is not None and self.cross_residual is not None:
+            read = self.cross_residual.read(x)
+            out = self.cross(read, context=memory, context_padding=memory_padding)
+            x = self.cross_residual.add(x, out)
+        out = self.feed_forward(self.feed_forward_residual.read(x))
+        return self.feed_forward_residual.add(x, out)
+
+
+class Stack(nn.Module):
+    """Layers one after another; under pre-norm a last norm, since nothing normalised the stream."""
+
+    def __init__(self, blocks: Sequence[Block], dim: int, norm: str) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(dim) if norm == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n dim"],
+        padding: Bool[Tensor, "b n"] | None = None,
+        memory: Float[Tensor, "b m dim"] | None = None,
+        memory_padding: Bool[Tensor, "b m"] | None = None,
+        *,
+        checkpoint: bool = False,
+    ) -> Float[Tensor, "b n dim"]:
+        for block in self.blocks:
+            if checkpoint and torch.is_grad_enabled():
+                x = recompute(block, x, padding, memory, memory_padding, use_reentrant=False)
+            else:
+                x = block(x, padding, memory, memory_padding)
+        return self.norm(x)
+
+    def step(
+        self,
+        x: Float[Tensor, "b 1 dim"],
+        states: list[Any],
+        memory: Float[Tensor, "b m dim"] | None = None,
+        memory_padding: Bool[Tensor, "b m"] | None = None,
+    ) -> tuple[Float[Tensor, "b 1 dim"], list[Any]]:
+        after = []
+        for block, state in zip(self.blocks, states, strict=True):
+            x, state = block.step(x, state, memory, memory_padding)  # type: ignore[operator]
+            after.append(state)
+        return self.norm(x), after
+
+
+class Positions(nn.Module):
+    """One vector per position: learned, or fixed sinusoids (then no parameter, and not saved)."""
+
+    weight: Tensor
+
+    def __init__(self, length: int, dim: int, learned: bool) -> None:
+        super().__init__()
+        if learned:
+            self.weight = nn.Parameter(torch.randn(length, dim) * embedding_std(dim))
+        else:
+            self.register_buffer("weight", sinusoidal_positions(length, dim), persistent=False)
+
+
+def shrink_residual_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
+    """Divide each branch's last matrix by √(number of branches), as GPT-2 does.
+
+    The stream is a sum of that many branches; this keeps its variance at the start the same for
+    any depth. Modules that the caller built are left alone: they may be trained.
+    """
+    kept = {id(part) for module in keep for part in module.modules()}
+    for stack in (s for s in model.children() if isinstance(s, Stack)):
+        branches = sum(2 if block.cross is None else 3 for block in stack.blocks)
+        for part in stack.modules():
+            if isinstance(part, FeedForward):
+                part.contract.weight.data.div_(math.sqrt(branches))
+            elif isinstance(part, Heads) and id(part) not in kept:
+                part.output.weight.data.div_(math.sqrt(branches))

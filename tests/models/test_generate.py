@@ -1,0 +1,151 @@
+import pytest
+import torch
+
+from attnlab.models.generate import generate, sample
+
+
+def seeded():
+    return torch.Generator().manual_seed(11)
+
+
+@pytest.mark.parametrize("how", [{}, {"temperature": 0.0}, {"temperature": 0.7, "top_k": 5}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm": "pre", "positions": "none"},
+        {"norm": "post", "positions": "sinusoidal"},
+        {"attention": "multi_query"},
+        {"attention": ["full", "multi_query"], "dim": 12, "heads": 4},
+    ],
+)
+def test_steps_and_reruns_give_the_same_tokens(make, tokens, how, options):
+    model = make(**options)
+    fast, slow = (
+        generate(model, tokens, 12, generator=seeded(), incremental=incremental, **how)
+        for incremental in (True, False)
+    )
+    assert torch.equal(fast, slow)
+    assert torch.equal(fast[:, :11], tokens)
+    assert fast.shape == (3, 23)
+
+
+def test_encoder_decoder_steps_and_reruns_give_the_same_tokens(make, tokens, source):
+    model = make("encoder_decoder")
+    padding = torch.arange(17) < torch.tensor([[17], [13], [5]])
+    fast, slow = (
+        generate(
+            model,
+            tokens[:, :1],
+            19,
+            generator=seeded(),
+            source=source,
+            source_padding=padding,
+            incremental=incremental,
+        )
+        for incremental in (True, False)
+    )
+    assert torch.equal(fast, slow)
+    assert not torch.equal(
+        fast, generate(model, tokens[:, :1], 19, generator=seeded(), source=source)
+    )
+
+
+def test_step_equals_forward_in_numbers(make, tokens):
+    model = make().double()
+    state, stepped = None, []
+    for t in range(11):
+        logits, state = model.step(tokens[:, t : t + 1], state)
+        stepped.append(logits)
+    torch.testing.assert_close(torch.stack(stepped, 1), model(tokens))
+
+
+def test_steps_are_taken_where_every_layer_has_them(make, tokens, monkeypatch, running_mean):
+    def lengths_decoded(model):
+        seen = []
+        decode = model.decode
+        monkeypatch.setattr(model, "decode", lambda t, *a: seen.append(t.shape[1]) or decode(t, *a))
+        generate(model, tokens, 4)
+        return seen
+
+    assert lengths_decoded(make()) == []
+    mixed = make(attention=["full", running_mean])
+    assert not mixed.steps_incrementally
+    assert lengths_decoded(mixed) == [11, 12, 13, 14]
+    with pytest.raises(ValueError, match="step"):
+        generate(mixed, tokens, 1, incremental=True)
+
+
+def test_past_max_len_the_last_tokens_are_read(make, tokens):
+    model = make()
+    out = generate(model, tokens, 20, temperature=0)
+    assert out.shape == (3, 31)
+    for t in range(22, 30):
+        window = out[:, max(0, t + 1 - 23) : t + 1]
+        assert torch.equal(model(window)[:, -1].argmax(-1), out[:, t + 1])
+    assert torch.equal(out, generate(model, tokens, 20, temperature=0, incremental=False))
+
+
+def test_greedy_takes_the_most_likely(make, tokens):
+    model = make()
+    out = generate(model, tokens, 3, temperature=0)
+    assert torch.equal(model(out[:, :-1])[:, -3:].argmax(-1)[:, 0], out[:, 11])
+    assert torch.equal(model(out[:, :-1]).argmax(-1)[:, -1], out[:, -1])
+
+
+def test_draws_follow_the_tempered_softmax():
+    logits = torch.tensor([[0.0, 1.0, 3.0, -torch.inf, 2.0]])
+    many = logits.expand(20011, 5)
+    drawn = sample(many, 2.0, None, seeded()).flatten()
+    frequency = torch.bincount(drawn, minlength=5) / len(drawn)
+    torch.testing.assert_close(frequency, (logits[0] / 2).softmax(-1), atol=0.015, rtol=0)
+    best = sample(many, 1.0, 2, seeded()).flatten()
+    frequency = torch.bincount(best, minlength=5) / len(best)
+    expected = torch.zeros(5)
+    expected[[2, 4]] = torch.tensor([3.0, 2.0]).softmax(-1)
+    torch.testing.assert_close(frequency, expected, atol=0.015, rtol=0)
+
+
+def test_exactly_k_candidates_where_scores_tie():
+    drawn = sample(torch.zeros(2003, 7), 1.0, 3, seeded())
+    assert len(drawn.unique()) == 3
+
+
+def test_the_model_is_left_as_it_was(make, tokens):
+    model = make(dropout=0.5).train()
+    before = torch.random.get_rng_state()
+    first = generate(model, tokens, 5, generator=seeded())
+    assert model.training
+    assert all(module.training for module in model.modules())
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(first, generate(model.eval(), tokens, 5, generator=seeded()))
+    assert not first.requires_grad
+
+
+def test_zero_steps_return_the_prompt(make, tokens):
+    assert torch.equal(generate(make(), tokens, 0), tokens)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"steps": -1}, "steps"),
+        ({"steps": 1.5}, "steps"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_k": 30}, "top_k"),
+        ({"source": torch.zeros(3, 5, dtype=torch.long)}, "source"),
+    ],
+)
+def test_refusals(make, tokens, options, word):
+    with pytest.raises(ValueError, match=word):
+        generate(make(), tokens, **({"steps": 2} | options))
+
+
+def test_refuses_an_empty_prompt_a_classifier_and_a_missing_source(make, tokens):
+    with pytest.raises(ValueError, match="empty"):
+        generate(make(), tokens[:, :0], 2)
+    with pytest.raises(ValueError, match="classifier"):
+        generate(make("classifier"), tokens, 2)
+    with pytest.raises(ValueError, match="source"):
+        generate(make("encoder_decoder"), tokens, 2)
