@@ -26,7 +26,7 @@ class Held:
     def __init__(self, tensor: Tensor, layout: Layout) -> None:
         self.tensor = tensor.detach()
         self.layout = layout
-        self.version = _version(self.tensor)
+        self.version = version(self.tensor)
 
     def kept(self, keep: Keep) -> "Held":
         if keep is None:
@@ -35,7 +35,7 @@ class Held:
         return Held(self.tensor.to(device, copy=True), self.layout)
 
     def arranged(self, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()) -> Tensor:
-        if _version(self.tensor) != self.version:
+        if version(self.tensor) != self.version:
             raise RuntimeError(
                 "this tensor was changed in place after it was seen (a key/value cache, an "
                 'optimiser step?), so its old values are gone; watch(model, keep="copy") keeps them'
@@ -43,7 +43,8 @@ class Held:
         return arrange(self.tensor, self.layout, groups, whole)
 
 
-def _version(tensor: Tensor) -> int:
+def version(tensor: Tensor) -> int:
+    """How often the tensor was changed in place (inference tensors do not count)."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -111,12 +112,12 @@ class Attention:
     Nothing is copied while watching: tensors are detached views of what the model computed, and
     what needs work (masks, weights that a fused kernel never formed) is computed when asked for.
 
-    ``name``     the path of the module that attended, in ``model.named_modules()``; a second call
-                 of the same module is ``name#2``
-    ``form``     how it was found: "fused" (PyTorch's ``scaled_dot_product_attention``), "softmax" (a
-                 softmax over a product of two tensors), "noted" (an attnlab form said so)
-    ``dropout``  the probability that was applied to the weights after the softmax; ``weights`` are
-                 those before dropout
+    ``name``     the path of the module that attended, in ``model.named_modules()`` (the class for
+                 the model itself); a second call of the same module is ``name#2``
+    ``form``     how it was found: "fused" (PyTorch's ``scaled_dot_product_attention``), "softmax"
+                 (a softmax over a product of two tensors), "noted" (an attnlab form said so)
+    ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
+                 before dropout
     """
 
     def __init__(
@@ -160,7 +161,9 @@ class Attention:
     def keys(self) -> Tensor:
         """(b, g, m, d): g = h, or fewer where query heads share a key head (g divides h)."""
         batch, heads, _, keys = self._roles.groups()
-        return self._keys.arranged([batch, heads_of(self._keys, heads), keys, self._roles.width], (0,))
+        return self._keys.arranged(
+            [batch, heads_of(self._keys, heads), keys, self._roles.width], (0,)
+        )
 
     @property
     def values(self) -> Tensor:
@@ -173,11 +176,11 @@ class Attention:
     def scale(self) -> float | Tensor | None:
         """What query-key products were multiplied by; a tensor where heads differ; None if the
         scores went through something else as well (a soft cap, say)."""
-        history = self._history
-        if history.through:
-            return None
-        scale: float | Tensor = history.factor
-        for held in history.factors:
+        return None if self._history.through else self._factor()
+
+    def _factor(self) -> float | Tensor:
+        scale: float | Tensor = self._history.factor
+        for held in self._history.factors:
             scale = scale * held.arranged(self._roles.groups())
         return scale
 
@@ -224,7 +227,7 @@ class Attention:
     def _computed(self) -> Tensor:
         queries, keys = _wide(self.queries), _wide(self.keys)
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
-        scores = queries @ keys.mT * self.scale
+        scores = queries @ keys.mT * self._factor()
         for value in self._additive():
             scores = scores + value
         for mask in self._masks(additive=False):

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnlab.lens.axes import Axis, Layout, aligned, fresh, leaves, permuted, size, viewed
-from attnlab.lens.record import BLOCKED, Attention, Held, History, Keep, Roles
+from attnlab.lens.record import BLOCKED, Attention, Held, History, Keep, Roles, version
 
 
 @dataclass
@@ -67,6 +67,7 @@ class Scaled:
 
     base: Held
     factor: float
+    version: int
 
 
 @dataclass
@@ -179,15 +180,12 @@ class Trace:
         return 0, None
 
     def _scaled(self, name: str, args: tuple[Any, ...], out: Tensor) -> None:
-        tensor, factor = args[:2] if len(args) > 1 else (None, None)
-        if not isinstance(factor, int | float) or not isinstance(tensor, Tensor):
-            tensor, factor = factor, tensor
-        by_number = isinstance(factor, int | float) and isinstance(tensor, Tensor)
-        if by_number and tensor is not out and factor and out.dim() > 2:
-            if name == "div" and tensor is not args[0]:
-                return
+        """A tensor times a number, either way round (Python hands the tensor over first)."""
+        tensor, factor = args if len(args) == 2 else (None, None)
+        scales = isinstance(tensor, Tensor) and isinstance(factor, int | float) and factor
+        if scales and tensor is not out and out.dim() > 2:
             by = factor if name == "mul" else 1 / factor
-            self.learn(out, Scaled(Held(tensor, ()), float(by)))
+            self.learn(out, Scaled(Held(tensor, ()), float(by), version(out)))
 
     # ---- products
 
@@ -205,7 +203,7 @@ class Trace:
         meanings = []
         for side in (left, right):
             scaled = self.of(side)
-            if isinstance(scaled, Scaled) and scaled.base.tensor.shape == side.shape:
+            if isinstance(scaled, Scaled) and scaled.version == version(side):
                 history.times(scaled.factor)
                 side = scaled.base.tensor
             meanings.append(side)
@@ -262,7 +260,7 @@ class Trace:
     def _follow(
         self, name: str, func: Any, first: int, meaning: Any, call: Arguments, out: Tensor
     ) -> None:
-        args, kwargs = call
+        args, _ = call
         layout = _moved(name, func, meaning.layout, call, out)
         if layout is not None:
             self._moved_to(layout, name, meaning, out)
@@ -297,7 +295,7 @@ class Trace:
         in_place = out is args[first]
         history = scores.history if in_place else scores.history.copy()
         if not _rescored(name, first, history, scores.layout, args, kwargs):
-            if name not in POINTWISE and name not in AFFINE and name not in DROPOUT:
+            if not in_place and name not in (*POINTWISE, *AFFINE, *DROPOUT):
                 return
             history.through.append(name)
         self.learn(out, Scores(scores.product, scores.layout, history))
@@ -372,7 +370,11 @@ def _operands(
 def _letters(equation: str) -> tuple[str, str, str] | None:
     inputs, arrow, result = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
-    if len(sides) != 2 or not arrow or any(len(set(side)) != len(side.replace("...", ".")) for side in sides):
+    if (
+        len(sides) != 2
+        or not arrow
+        or any(len(set(side)) != len(side.replace("...", ".")) for side in sides)
+    ):
         return None
     return sides[0], sides[1], result
 
@@ -383,7 +385,11 @@ def _align(
     if letters is not None:
         return _align_letters(left, right, letters, out)
     lead = fresh(out.shape[:-2])
-    rows, columns, inner = (Axis(left.shape[-2]),), (Axis(right.shape[-1]),), (Axis(left.shape[-1]),)
+    rows, columns, inner = (
+        (Axis(left.shape[-2]),),
+        (Axis(right.shape[-1]),),
+        (Axis(left.shape[-1]),),
+    )
     return Product(
         Held(left, (*aligned(left.shape[:-2], lead), rows, inner)),
         Held(right, (*aligned(right.shape[:-2], lead), inner, columns)),
@@ -598,7 +604,9 @@ def _block(history: History, mask: Any, value: Any, layout: Layout, allowed: boo
     held = _held(mask, layout) if isinstance(mask, Tensor) else None
     if number is None or number > BLOCKED or held is None:
         return False
-    history.masks.append((held if mask.dtype == torch.bool else Held(mask != 0, held.layout), allowed))
+    history.masks.append(
+        (held if mask.dtype == torch.bool else Held(mask != 0, held.layout), allowed)
+    )
     return True
 
 
@@ -617,7 +625,9 @@ def fused(
     enable_gqa: bool = False,
 ) -> tuple[Found, Layout]:
     """A call of ``scaled_dot_product_attention``, and the layout of its result."""
-    shape = torch.broadcast_shapes(*(t.shape[: -3 if enable_gqa else -2] for t in (query, key, value)))
+    shape = torch.broadcast_shapes(
+        *(t.shape[: -3 if enable_gqa else -2] for t in (query, key, value))
+    )
     lead = fresh(shape)
     if enable_gqa:
         shared = Axis(key.shape[-3])

@@ -42,7 +42,7 @@ from torch.overrides import TorchFunctionMode
 from attnlab.core import probe
 from attnlab.core.patterns import Pattern
 from attnlab.lens.axes import Axis, Layout, aligned
-from attnlab.lens.record import Attention, Held, History, Keep, Roles, Seen
+from attnlab.lens.record import Held, History, Keep, Roles, Seen
 from attnlab.lens.trace import ALIASES, Found, Scores, Trace, softmax_of
 
 
@@ -310,7 +310,12 @@ _FAST = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttentio
 def _has_fast_path(module: nn.Module | None) -> bool:
     """Whether PyTorch may run this module, unwatched, in one fused call."""
     kind = next((kind for kind in _FAST if isinstance(module, kind)), None)
-    if kind is None or module is None or module.training or type(module).forward is not kind.forward:
+    if (
+        kind is None
+        or module is None
+        or module.training
+        or type(module).forward is not kind.forward
+    ):
         return False
     if torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
         return False
