@@ -72,9 +72,12 @@ def note(name: str, value: T) -> T:
 
 
 @contextmanager
-def record() -> Iterator[Notes]:
-    """Keep what is noted inside the block. Blocks nest; each hears everything said inside it."""
-    notes = Notes()
+def record(notes: Notes | None = None) -> Iterator[Notes]:
+    """Keep what is noted inside the block. Blocks nest; each hears everything said inside it.
+
+    ``notes`` may be one's own ``Notes``, for who wants to act on a note when it is made.
+    """
+    notes = Notes() if notes is None else notes
     token = _listeners.set((*_listeners.get(), notes))
     try:
         yield notes

@@ -1,0 +1,146 @@
+"""What a head does, in a few numbers.
+
+Trained heads fall into kinds: some look at the previous token, some at the next, some at
+themselves, at the first token or at delimiters, which serves as "nowhere" (Clark, Khandelwal,
+Levy, Manning. What Does BERT Look At? BlackboxNLP 2019, arXiv:1906.04341); some are broad, some
+sharp. ``head_statistics`` measures this for each head, averaged over rows and batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlab.core.shapes import checked
+
+DELIMITERS = frozenset({"[SEP]", "[CLS]", "</s>", "<s>", ".", ",", ";", ":", "!", "?", "\n"})
+
+Tokens = Sequence[str] | Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadStatistics:
+    """One number per head, each an array (h,) of float64; means over the rows that count.
+
+    ``entropy``             in nats: 0 looks at one key, ln m at all alike
+    ``normalised_entropy``  divided by ln(number of keys that the row may attend to): 0 to 1; rows
+                            with a single such key are left out
+    ``distance``            mean of |i - j| in tokens, weighted by attention
+    ``previous``, ``next``  share of attention to j = i - 1, i + 1; rows without such a key left out
+    ``same``                share to j = i
+    ``first``               share to the first real token
+    ``delimiter``           share to delimiters; None where no tokens were given
+    """
+
+    entropy: np.ndarray
+    normalised_entropy: np.ndarray
+    distance: np.ndarray
+    previous: np.ndarray
+    next: np.ndarray
+    same: np.ndarray
+    first: np.ndarray
+    delimiter: np.ndarray | None = None
+
+    def rows(self) -> list[dict[str, float]]:
+        """One plain dict per head, for a table."""
+        columns = {name: column for name, column in vars(self).items() if column is not None}
+        return [
+            {"head": head, **{name: float(column[head]) for name, column in columns.items()}}
+            for head in range(len(self.entropy))
+        ]
+
+
+@checked
+def head_statistics(
+    weights: Float[Tensor, "b h n m"],
+    tokens: Tokens | None = None,
+    delimiters: Sequence[str] | frozenset[str] = DELIMITERS,
+    *,
+    mask: Bool[Tensor, "#b #h #n #m"] | None = None,
+    padding: Bool[Tensor, "b n"] | None = None,
+) -> HeadStatistics:
+    """Statistics of each head from its weights.
+
+    ``tokens`` are those of the keys, one list for all or one per row of the batch. ``mask`` (True =
+    may attend) only serves the normalised entropy. ``padding`` (True = a real token) leaves out
+    rows of padding; rows without any weight (nothing to attend to) are left out too. With fewer
+    queries than keys the queries are the last positions.
+    """
+    w = weights.detach().double()
+    b, _, n, m = w.shape
+    counts = w.sum(dim=-1) > 0
+    if padding is not None:
+        counts = counts & padding[:, None, :]
+    i = torch.arange(m - n, m, device=w.device)
+    j = torch.arange(m, device=w.device)
+    offset = j - i[:, None]
+    entropy = -torch.special.xlogy(w, w).sum(dim=-1)
+    return HeadStatistics(
+        entropy=_mean(entropy, counts),
+        normalised_entropy=_normalised(entropy, counts, mask, m),
+        distance=_mean((w * offset.abs()).sum(dim=-1), counts),
+        previous=_mean(_share(w, offset == -1), counts & (offset == -1).any(dim=-1)),
+        next=_mean(_share(w, offset == 1), counts & _has_next(offset, padding)),
+        same=_mean(_share(w, offset == 0), counts & (offset == 0).any(dim=-1)),
+        first=_mean(_share(w, _first(padding, m, w.device)), counts),
+        delimiter=None
+        if tokens is None
+        else _mean(_share(w, _among(tokens, delimiters, b, m, w.device)), counts),
+    )
+
+
+def _share(w: Tensor, columns: Tensor) -> Tensor:
+    """The part of each row's attention that goes to ``columns``."""
+    return (w * columns).sum(dim=-1)
+
+
+def _mean(value: Tensor, counts: Tensor) -> np.ndarray:
+    """Over batch and rows that count, per head; NaN for a head without any."""
+    counts = counts.expand(value.shape)
+    total = value.masked_fill(~counts, 0).sum(dim=(0, 2))
+    return np.asarray((total / counts.sum(dim=(0, 2))).cpu().numpy())
+
+
+def _normalised(entropy: Tensor, counts: Tensor, mask: Tensor | None, m: int) -> np.ndarray:
+    choices = torch.full_like(entropy, m)
+    if mask is not None:
+        choices = mask.expand(*entropy.shape, m).sum(dim=-1).to(entropy)
+    several = choices > 1
+    return _mean(entropy / choices.clamp_min(2).log(), counts & several)
+
+
+def _has_next(offset: Tensor, padding: Tensor | None) -> Tensor:
+    there = (offset == 1).any(dim=-1)
+    if padding is None:
+        return there
+    following = torch.nn.functional.pad(padding[:, 1:], (0, 1), value=offset.shape[1] > len(offset))
+    return there & following[:, None, :]
+
+
+def _first(padding: Tensor | None, m: int, device: torch.device) -> Tensor:
+    if padding is None or padding.shape[1] != m:
+        return torch.arange(m, device=device) == 0
+    return (padding.cumsum(dim=-1) == 1).logical_and(padding)[:, None, None, :]
+
+
+def _among(
+    tokens: Tokens, delimiters: Sequence[str] | frozenset[str], b: int, m: int, device: torch.device
+) -> Tensor:
+    if isinstance(delimiters, str):
+        raise TypeError(f"delimiters must be a collection of tokens, got the text {delimiters!r}")
+    if isinstance(tokens, str):
+        raise TypeError("tokens must be a list of tokens, got one text; split it first")
+    shared = all(isinstance(token, str) for token in tokens)
+    rows = [tokens] if shared else list(tokens)
+    if len(rows) not in (1, b) or any(len(row) != m for row in rows):
+        lengths = sorted({len(row) for row in rows})
+        raise ValueError(
+            f"tokens must be {m} keys' tokens, or {b} lists of them; got {len(rows)} "
+            f"of lengths {lengths}"
+        )
+    known = set(delimiters)
+    hit = [[token in known for token in row] for row in rows]
+    return torch.tensor(hit, device=device)[:, None, None, :]

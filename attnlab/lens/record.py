@@ -1,0 +1,340 @@
+"""What was seen: one record per attention call."""
+
+import difflib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from attnlab.core import patterns
+from attnlab.core.patterns import Pattern
+from attnlab.lens.axes import Axis, Layout, arrange, leaves, size
+
+BLOCKED = -1e4
+"""An additive entry at or below this counts as "may not attend" in ``Attention.mask``: its weight
+is exactly zero in every float format, unless the whole row is blocked in the same way."""
+
+Keep = Literal["copy", "cpu"] | None
+
+
+class Held:
+    """A tensor as it was when it was seen, with the meaning of its dimensions."""
+
+    def __init__(self, tensor: Tensor, layout: Layout) -> None:
+        self.tensor = tensor.detach()
+        self.layout = layout
+        self.version = version(self.tensor)
+
+    def kept(self, keep: Keep) -> "Held":
+        if keep is None:
+            return self
+        device = torch.device("cpu") if keep == "cpu" else self.tensor.device
+        return Held(self.tensor.to(device, copy=True), self.layout)
+
+    def arranged(self, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()) -> Tensor:
+        if version(self.tensor) != self.version:
+            raise RuntimeError(
+                "this tensor was changed in place after it was seen (a key/value cache, an "
+                'optimiser step?), so its old values are gone; watch(model, keep="copy") keeps them'
+            )
+        return arrange(self.tensor, self.layout, groups, whole)
+
+
+def version(tensor: Tensor) -> int:
+    """How often the tensor was changed in place (inference tensors do not count)."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which axes are batch, heads, queries, keys, width and value width."""
+
+    batch: tuple[Axis, ...]
+    heads: tuple[Axis, ...]
+    queries: tuple[Axis, ...]
+    keys: tuple[Axis, ...]
+    width: tuple[Axis, ...]
+    value_width: tuple[Axis, ...] = ()
+
+    def groups(self) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]]:
+        """Batch, heads, queries, keys. A merged batch·heads axis that some view has split since
+        gives both."""
+        batch, heads = leaves(self.batch), leaves(self.heads)
+        if not heads and len(batch) > 1:
+            batch, heads = batch[:-1], batch[-1:]
+        return batch, heads, leaves(self.queries), leaves(self.keys)
+
+
+@dataclass
+class History:
+    """What happened to the scores between the product and the softmax."""
+
+    factor: float = 1.0
+    factors: list[Held] = field(default_factory=list)
+    addends: list[tuple[Held, float]] = field(default_factory=list)
+    masks: list[tuple[Held, bool]] = field(default_factory=list)
+    """Bool tensors, with the value that means "may attend"."""
+    causal: bool = False
+    """PyTorch's ``is_causal``, aligned at the top left."""
+    pattern: Pattern | None = None
+    through: list[str] = field(default_factory=list)
+    """Functions on the way that are neither scale, bias nor mask (tanh, clamp, …)."""
+
+    def copy(self) -> "History":
+        return History(
+            self.factor,
+            [*self.factors],
+            [*self.addends],
+            [*self.masks],
+            self.causal,
+            self.pattern,
+            [*self.through],
+        )
+
+    def times(self, factor: float) -> None:
+        self.factor *= factor
+        self.addends = [(held, by * factor) for held, by in self.addends]
+
+    def kept(self, keep: Keep) -> "History":
+        new = self.copy()
+        new.factors = [held.kept(keep) for held in self.factors]
+        new.addends = [(held.kept(keep), by) for held, by in self.addends]
+        new.masks = [(held.kept(keep), meaning) for held, meaning in self.masks]
+        return new
+
+
+class Attention:
+    """One attention call: its queries, keys, values, mask and weights, in one layout.
+
+    Nothing is copied while watching: tensors are detached views of what the model computed, and
+    what needs work (masks, weights that a fused kernel never formed) is computed when asked for.
+
+    ``name``     the path of the module that attended, in ``model.named_modules()`` (the class for
+                 the model itself); a second call of the same module is ``name#2``
+    ``form``     how it was found: "fused" (PyTorch's ``scaled_dot_product_attention``), "softmax"
+                 (a softmax over a product of two tensors), "noted" (an attnlab form said so)
+    ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
+                 before dropout
+    """
+
+    def __init__(
+        self,
+        name: str,
+        form: str,
+        roles: Roles,
+        queries: Held,
+        keys: Held,
+        values: Held,
+        history: History,
+        *,
+        weights: Held | None = None,
+        dropout: float = 0.0,
+        log_sum_exp: Held | None = None,
+        missing: str | None = None,
+    ) -> None:
+        self.name = name
+        self.form = form
+        self.dropout = dropout
+        self._roles = roles
+        self._queries, self._keys, self._values = queries, keys, values
+        self._history = history
+        self._weights = weights
+        self._log_sum_exp = log_sum_exp
+        self._missing = missing
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(b, h, n, m)."""
+        b, h, n, m = map(size, self._roles.groups())
+        return b, h, n, m
+
+    @property
+    def queries(self) -> Tensor:
+        """(b, h, n, d)."""
+        batch, heads, queries, _ = self._roles.groups()
+        return self._queries.arranged([batch, heads, queries, self._roles.width], (0, 1))
+
+    @property
+    def keys(self) -> Tensor:
+        """(b, g, m, d): g = h, or fewer where query heads share a key head (g divides h)."""
+        batch, heads, _, keys = self._roles.groups()
+        return self._keys.arranged(
+            [batch, heads_of(self._keys, heads), keys, self._roles.width], (0,)
+        )
+
+    @property
+    def values(self) -> Tensor:
+        """(b, g, m, e)."""
+        batch, heads, _, keys = self._roles.groups()
+        own = heads_of(self._values, heads)
+        return self._values.arranged([batch, own, keys, self._roles.value_width], (0,))
+
+    @property
+    def scale(self) -> float | Tensor | None:
+        """What query-key products were multiplied by; a tensor where heads differ; None if the
+        scores went through something else as well (a soft cap, say)."""
+        return None if self._history.through else self._factor()
+
+    def _factor(self) -> float | Tensor:
+        scale: float | Tensor = self._history.factor
+        for held in self._history.factors:
+            scale = scale * held.arranged(self._roles.groups())
+        return scale
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Bool, True = may attend, broadcastable to (b, h, n, m); None where all may.
+
+        Additive entries at or below −10⁴ count as "may not".
+        """
+        found = [mask for mask in self._masks() if not bool(mask.all())]
+        if not found:
+            return None
+        whole = found[0]
+        for mask in found[1:]:
+            whole = whole & mask
+        return whole
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The finite part of what was added to the scores, or None; 0 where blocked."""
+        if self._history.through:
+            return None
+        total: Tensor | None = None
+        for value in self._additive():
+            finite = value.masked_fill(value <= BLOCKED, 0)
+            if bool(finite.any()):
+                total = finite if total is None else total + finite
+        return total
+
+    @property
+    def weights(self) -> Tensor:
+        """(b, h, n, m), those the model used, before dropout.
+
+        Where the model formed them itself they are its own tensor, NaN rows included. Where a fused
+        kernel did not form them they are computed now from queries, keys, scale and mask, half
+        precisions in float32; a query that may attend to nothing then has a row of zeros.
+        """
+        if self._weights is not None:
+            return self._weights.arranged(self._roles.groups(), (0, 1, 2, 3))
+        if self._missing is not None:
+            raise ValueError(self._missing)
+        return self._computed()
+
+    def _computed(self) -> Tensor:
+        queries, keys = _wide(self.queries), _wide(self.keys)
+        keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
+        scores = queries @ keys.mT * self._factor()
+        for value in self._additive():
+            scores = scores + value
+        for mask in self._masks(additive=False):
+            scores = scores.masked_fill(~mask, -math.inf)
+        empty = (scores == -math.inf).all(dim=-1, keepdim=True)
+        self._verify(scores, empty)
+        return scores.softmax(dim=-1).masked_fill(empty, 0)
+
+    def _verify(self, scores: Tensor, empty: Tensor) -> None:
+        """A form that noted its log-sum-exp must have had these scores."""
+        if self._log_sum_exp is None:
+            return
+        noted = self._log_sum_exp.arranged(self._roles.groups()[:3], (0, 1, 2))
+        ours = scores.logsumexp(dim=-1).masked_fill(empty.squeeze(-1), math.inf)
+        if not torch.allclose(ours.to(noted), noted, rtol=1e-3, atol=1e-3):
+            raise ValueError(
+                f"the log-sum-exp that {self.name} noted is not that of its queries, keys and "
+                "mask, so its weights cannot be told from them"
+            )
+
+    def _additive(self) -> Iterator[Tensor]:
+        groups = self._roles.groups()
+        for held, by in self._history.addends:
+            value = held.arranged(groups)
+            yield value if by == 1 else value * by
+
+    def _masks(self, additive: bool = True) -> Iterator[Tensor]:
+        groups = self._roles.groups()
+        n, m = self.shape[2:]
+        for held, meaning in self._history.masks:
+            mask = held.arranged(groups)
+            yield mask if meaning else ~mask
+        device = self._queries.tensor.device
+        if self._history.causal:
+            yield torch.ones(1, 1, n, m, dtype=torch.bool, device=device).tril()
+        dense = patterns.as_mask(self._history.pattern, n, m, device)
+        if dense is not None:
+            yield dense[(None,) * (4 - dense.dim())]
+        if additive:
+            yield from (value > BLOCKED for value in self._additive())
+
+    def __repr__(self) -> str:
+        b, h, n, m = self.shape
+        kinds = {
+            "fused": "scaled_dot_product_attention",
+            "softmax": "a softmax over scores",
+            "noted": "an attnlab form",
+        }
+        through = "".join(f", scores through {name}" for name in self._history.through)
+        return (
+            f"<Attention {self.name!r}: batch {b}, {h} heads, {n} queries × {m} keys, "
+            f"width {size(self._roles.width)}, by {kinds[self.form]}{through}>"
+        )
+
+
+def heads_of(held: Held, heads: Sequence[Axis]) -> list[Axis]:
+    """The heads that a tensor has of its own: leading ones, if query heads share the rest."""
+    own = set(leaves(axis for axes in held.layout for axis in axes))
+    has = [axis in own for axis in heads]
+    count = sum(has)
+    return list(heads[:count]) if all(has[:count]) else list(heads)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+class Seen(Sequence[Attention]):
+    """The attention calls of a model, in the order in which they happened.
+
+    ``seen[0]`` is the first, ``seen["encoder.layers.0.self_attn"]`` the one of that module.
+    """
+
+    def __init__(self, model: str = "the model") -> None:
+        self._records: list[Attention] = []
+        self._model = model
+
+    @property
+    def names(self) -> list[str]:
+        return [record.name for record in self._records]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Attention]:
+        return iter(self._records)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Attention: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[Attention]: ...
+    def __getitem__(self, which: int | str | slice) -> Attention | list[Attention]:
+        if not isinstance(which, str):
+            return self._records[which]
+        for record in self._records:
+            if record.name == which:
+                return record
+        near = difflib.get_close_matches(which, self.names, n=3, cutoff=0.3) or self.names[:3]
+        hint = f"nearest are {', '.join(map(repr, near))}" if near else "nothing was recorded"
+        raise KeyError(f"no attention call was recorded under {which!r}; {hint}")
+
+    def __repr__(self) -> str:
+        if not self._records:
+            return (
+                f"<Seen: no attention call in {self._model}. Either it was not called inside the "
+                "block, or it mixes without a softmax over scores (then see "
+                "attnlab.lens.mixing.mixing_matrix)>"
+            )
+        lines = "\n".join(f"  {record!r}" for record in self._records)
+        return f"<Seen: {len(self)} attention calls in {self._model}\n{lines}\n>"
