@@ -2,17 +2,19 @@
 
 What it promises, each held by a test in `tests/train/`:
 
-- **The loss is that of the whole batch.** Sums of cross-entropy over the scored targets, divided by their
-  number in the whole batch of all processes: accumulating or sharding changes rounding, nothing else.
-- **A run is a function of its arguments.** Batches, dropout and schedule follow from `seed` and the step;
-  the caller's own random generators are left as they were.
-- **Nothing is lost.** Checkpoints are atomic (`attnlab.train.checkpoint`); a run that was killed and called
-  again goes on where it stopped, bit for bit as if it had never been killed.
-- **A number that is not finite stops the run** with its step and layer, before it reaches the weights.
+- **The loss is that of the whole batch.** Sums of cross-entropy over the scored targets, divided
+  by their number in the whole batch of all processes: accumulating or sharding changes rounding,
+  nothing else.
+- **A run is a function of its arguments.** Batches, dropout and schedule follow from `seed` and
+  the step; the caller's own random generators are left as they were.
+- **Nothing is lost.** Checkpoints are atomic (`attnlab.train.checkpoint`); a run that was killed
+  and called again goes on where it stopped, bit for bit as if it had never been killed.
+- **A number that is not finite stops the run** with its step and layer, before it reaches the
+  weights.
 
-On several processes the same script runs under `accelerate launch`; each process takes its share of the
-batch, and gradients are averaged by PyTorch's DistributedDataParallel. For several CPU processes:
-`ACCELERATE_USE_CPU=1 accelerate launch --multi_gpu --num_processes 2 script.py`.
+On several processes the same script runs under `accelerate launch`; each process takes its share
+of the batch, and gradients are averaged by PyTorch's DistributedDataParallel. For several CPU
+processes: `ACCELERATE_USE_CPU=1 accelerate launch --multi_gpu --num_processes 2 script.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -79,30 +81,32 @@ def fit(
 ) -> History:
     """Trains `model` on `task` in place and returns the history, one plain dict per step.
 
-    The model ends on the device it was trained on, every submodule in the mode (train or eval) it was
-    found in, without gradients; the caller's random generators are as before. Bit-identical for equal
-    arguments on the CPU, and on a GPU as far as its kernels are deterministic.
+    The model ends on the device it was trained on, every submodule in the mode (train or eval)
+    it was found in, without gradients; the caller's random generators are as before. Equal
+    arguments give equal bits on the CPU, and on a GPU as far as its kernels are deterministic.
 
     steps: length of the whole run, the steps of a resumed checkpoint included.
     batch_size: rows per process and step; `accumulate` equal parts of it go through one by one.
     learning_rate: the peak. The rate climbs to it over `warmup` steps (None: a tenth of the run, at
         most 100) and falls along half a cosine towards 0 at the end.
-    clip: largest gradient norm; None leaves gradients as they are (the norm is recorded either way).
+    clip: largest gradient norm; None leaves gradients as they are.
     precision: "fp32", or "bf16" for autocast to bfloat16 (weights and loss stay in float32).
     gradient_checkpointing: turns on the model's own switch (`model.checkpoint`, or Hugging Face's
         `gradient_checkpointing_enable`) for the run.
-    folder: where checkpoints live: every `save_every` steps, at the end, and when a callback stops the
-        run. With `resume`, a run found there goes on; a finished one is loaded and returned at once.
-        Only `steps` may grow (the schedule then stretches), and device, precision, processes and
-        `accumulate` may change (same batch in all), at the price of bit-identity. With resume=False
-        the run begins anew; an old checkpoint is replaced at the first save, not before.
-    evaluate_every: adds validation_loss and validation_accuracy, over `evaluate_batches` fixed batches,
-        to every such row and to the last.
+    folder: where checkpoints live, written every `save_every` steps, at the end, and when a
+        callback stops the run. With `resume`, a run found there goes on; a finished one is
+        loaded and returned at once. Only `steps` may grow (the schedule then stretches), and
+        device, precision, processes and `accumulate` may change (same batch in all), at the
+        price of bit-identity. With resume=False the run begins anew; an old checkpoint is
+        replaced at the first save, not before.
+    evaluate_every: adds validation_loss and validation_accuracy to every such row and to the
+        last, over `evaluate_batches` fixed batches.
     callbacks: called after every step with a `State`, in the first process; False stops the run.
 
-    Raises ValueError for arguments that make no sense together or a task that does not suit the model,
-    CheckpointError for a checkpoint that cannot be used (it is never harmed), TrainingError when the
-    loss or a gradient is not finite, naming step and layer, before weights or checkpoint are touched.
+    Raises ValueError for arguments that make no sense together or a task that does not suit the
+    model, CheckpointError for a checkpoint that cannot be used (it is never harmed),
+    TrainingError when the loss or a gradient is not finite, naming step and layer, before
+    weights or checkpoint are touched.
     """
     settings = Settings(
         steps=steps,
@@ -153,14 +157,16 @@ def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path |
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"folder='{folder}' cannot be a folder for checkpoints: {error}.") from error
+        raise ValueError(
+            f"folder='{folder}' cannot be a folder for checkpoints: {error}."
+        ) from error
     return place
 
 
 def _check_callbacks(callbacks: Sequence[Callback]) -> None:
     if callable(callbacks) or not all(map(callable, callbacks)):
         raise ValueError(
-            "callbacks must be a list of functions that take a State, for example callbacks=[film]; "
+            "callbacks must be a list of functions that take a State, such as callbacks=[film]; "
             f"{callbacks!r} was given."
         )
 
@@ -171,18 +177,19 @@ def _checkpointing(model: nn.Module, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
     elif isinstance(getattr(model, "checkpoint", None), bool):
-        found, model.checkpoint = model.checkpoint, True  # type: ignore[assignment]
+        found = model.checkpoint
+        model.checkpoint = True  # type: ignore[assignment]
         try:
             yield
         finally:
             model.checkpoint = found
     elif callable(enable := getattr(model, "gradient_checkpointing_enable", None)):
-        found = bool(getattr(model, "is_gradient_checkpointing", False))
+        already = getattr(model, "is_gradient_checkpointing", False)
         enable()
         try:
             yield
         finally:
-            if not found:
+            if not already:
                 model.gradient_checkpointing_disable()  # type: ignore[operator]
     else:
         raise ValueError(
@@ -193,7 +200,7 @@ def _checkpointing(model: nn.Module, wanted: bool) -> Iterator[None]:
 
 
 def _try_out(model: nn.Module, task: Task, settings: Settings, device: torch.device) -> None:
-    """One row through the model before anything is trained: a mismatch is told in the task's words."""
+    """One row through the model first: a mismatch is told in the task's words."""
     batch = task.batch("train", 1, seed=derived_seed(settings.seed, "try"))
     _check_batch(task, batch)
     try:
@@ -208,8 +215,8 @@ def _try_out(model: nn.Module, task: Task, settings: Settings, device: torch.dev
     needed = max(declared, int(batch.targets.max()) + 1)
     if logits.shape[-1] < needed:
         raise ValueError(
-            f"Task '{task.name}' has {needed} different targets ({_wants(task)}); the model tells only "
-            f"{logits.shape[-1]} apart. {_advice(task)}"
+            f"Task '{task.name}' has {needed} different targets ({_wants(task)}); the model tells "
+            f"only {logits.shape[-1]} apart. {_advice(task)}"
         )
 
 

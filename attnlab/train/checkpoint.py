@@ -8,10 +8,10 @@
             generators.safetensors random generator states, one row per process
             state.json            step, schedule, task, history …: plain JSON
 
-A checkpoint is written into a hidden folder beside its final place, forced to disk, renamed (which is
-atomic), and only then named in `latest` (replaced, which is atomic too); the one before is removed last.
-So `latest` names a complete checkpoint at every moment. Only safetensors and JSON are read: loading a
-checkpoint can run no code.
+A checkpoint is written into a hidden folder beside its final place, forced to disk, renamed
+(which is atomic), and only then named in `latest` (replaced, which is atomic too); the one
+before is removed last. So `latest` names a complete checkpoint at every moment. Only safetensors
+and JSON are read: loading a checkpoint can run no code.
 """
 
 import json
@@ -33,7 +33,7 @@ _WRITING = ".writing-"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written, read, or used for this call. Nothing was changed or removed."""
+    """A checkpoint that cannot be written, read or used here. Nothing was changed or removed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Checkpoint:
         return int(self.state["step"])
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Copies the weights (and the optimizer's moments) in. All is checked before anything changes."""
+        """Copies weights (and the optimizer's moments) in; checks all before changing any."""
         targets = model_tensors(model)
         self._check("model", _shapes(targets), _shapes(self.model))
         if optimizer is not None:
@@ -63,7 +63,9 @@ class Checkpoint:
 
     def _check(self, what: str, wanted: dict[str, str], found: dict[str, str]) -> None:
         complaints = [f"it lacks '{n}' {s}" for n, s in wanted.items() if n not in found]
-        complaints += [f"it holds an unknown '{n}' {s}" for n, s in found.items() if n not in wanted]
+        complaints += [
+            f"it holds an unknown '{n}' {s}" for n, s in found.items() if n not in wanted
+        ]
         complaints += [
             f"'{n}' is {found[n]} there and {s} here"
             for n, s in wanted.items()
@@ -73,8 +75,8 @@ class Checkpoint:
             more = f", and {len(complaints) - 3} more" if len(complaints) > 3 else ""
             raise CheckpointError(
                 f"The checkpoint in '{self.path}' (step {self.step}) does not fit this {what}: "
-                f"{'; '.join(complaints[:3])}{more}. Build the model with the options it was trained "
-                "with, or give another folder. The checkpoint and the model are as they were."
+                f"{'; '.join(complaints[:3])}{more}. Build the model with the options it was "
+                "trained with, or give another folder. The checkpoint and the model are as they were."
             )
 
     def _optimizer_state(
@@ -130,8 +132,8 @@ def save_checkpoint(
 ) -> Path:
     """Writes one checkpoint into `folder`, makes it the latest, and removes the one before.
 
-    `state` must be JSON-able (NaN is not). Raises `CheckpointError` if writing fails, for example on
-    a full disk; the checkpoint before is then still the latest.
+    `state` must be JSON-able (NaN is not). Raises `CheckpointError` if writing fails, for
+    example on a full disk; the checkpoint before is then still the latest.
     """
     folder = Path(folder)
     text = json.dumps({**(state or {}), "format": FORMAT, "step": step}, allow_nan=False)
@@ -174,7 +176,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
 
 
 def latest(folder: str | Path) -> Path | None:
-    """Where the checkpoint of `folder` lies, or None. Without a pointer, the furthest complete one."""
+    """Where the checkpoint of `folder` lies, or None. Without pointer, the furthest one."""
     folder = Path(folder)
     pointer = folder / POINTER
     try:
@@ -208,7 +210,7 @@ def _optimizer_tensors(
 ) -> dict[str, Tensor]:
     if optimizer is None:
         return {}
-    names = {parameter: name for name, parameter in bare(model).named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in bare(model).named_parameters()}
     return {
         f"{names[parameter]}/{slot}": value
         for parameter, slots in optimizer.state.items()
@@ -235,7 +237,7 @@ def _write(
 
 
 def _free_name(folder: Path, step: int) -> Path:
-    """`step-00000300`, or `step-00000300.1` where a run that was begun anew passes an old one's step."""
+    """`step-00000300`, or `step-00000300.1` where a new run passes the step of an old one."""
     name = f"step-{step:08d}"
     taken = {path.name for path in folder.iterdir()}
     again = 1

@@ -9,8 +9,8 @@ from accelerate import Accelerator
 def make_accelerator(device: str | torch.device | None) -> Accelerator:
     """One Accelerate state serves every `fit` of a process, so nothing that may vary goes into it.
 
-    Precision is `fit`'s own autocast. `cpu` matters only to launched processes: without it Accelerate
-    takes CPU processes for strangers to one another, and each would train alone.
+    Precision is `fit`'s own autocast. `cpu` matters only to launched processes: without it
+    Accelerate takes CPU processes for strangers to one another, and each would train alone.
     """
     wanted = None if device is None else parsed(device)
     on_cpu = not torch.accelerator.is_available() or (wanted is not None and wanted.type == "cpu")

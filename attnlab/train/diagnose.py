@@ -1,7 +1,8 @@
 """Where did the NaN come from? The batch is run once more with every layer watched.
 
-A loss that is NaN says nothing about its cause: one bad number spreads to everything behind it. The cause
-is the first place, in the order of computation, where a number is not finite while everything before it is.
+A loss that is NaN says nothing about its cause: one bad number spreads to everything behind it.
+The cause is the first place, in the order of computation, where a number is not finite while
+everything before it is.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on. `step` says when; `layer` is the name of the layer at fault, where known."""
+    """Training cannot go on. `step` says when; `layer` names the layer at fault, if known."""
 
     def __init__(self, message: str, *, step: int | None = None, layer: str | None = None) -> None:
         super().__init__(message)
@@ -22,7 +23,7 @@ class TrainingError(RuntimeError):
 
 
 class Fault(NamedTuple):
-    """The first thing that is not finite, and the layer (dotted name, "" for the model itself) it is in."""
+    """The first thing that is not finite, and the dotted name of its layer ("": the model)."""
 
     layer: str
     words: str
@@ -37,7 +38,7 @@ def broken(value: Tensor) -> bool:
 
 
 def first_fault(model: nn.Module, run: Callable[[], object]) -> Fault | None:
-    """Calls `run`, which takes `model` forward (and, if it likes, backward), and names the first fault.
+    """Calls `run`, which takes `model` forward (and perhaps backward); names the first fault.
 
     Layers are looked at through hooks and gradients through tensor hooks, so the computation is the
     same as without. None if everything inside the model was finite.
@@ -61,7 +62,7 @@ class _Watch:
         self.names = {module: name for name, module in model.named_modules()}
         self.fault: Fault | None = None
         self.inside: list[nn.Module] = []
-        # Backward: who read a tensor (in order of entry), and whose output gradient came back finite.
+        # Backward: who read a tensor, and whose output's gradient came back finite.
         self.readers: dict[Tensor, list[nn.Module]] = {}
         self.sound: set[nn.Module] = set()
 
@@ -90,7 +91,7 @@ class _Watch:
         self.inside.append(module)
 
     def blame_caller(self, module: nn.Module) -> None:
-        """A bad input was made by whoever calls: its own arithmetic, as its other layers were sound."""
+        """A bad input was made by the caller's own arithmetic, its other layers being sound."""
         if not self.inside:
             return self.blame("", "the batch: the task's inputs")
         caller = self.inside[-1]

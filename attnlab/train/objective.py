@@ -1,8 +1,9 @@
-"""What is minimised: the cross-entropy of scored targets, summed, so that parts of a batch add up exactly.
+"""What is minimised: cross-entropy over scored targets, as sums that add up exactly.
 
-A mean over a part of a batch weighs every part alike, however few of its targets are scored. Sums do not
-have that flaw: accumulated or sharded, the pieces add up to the sum of the whole batch, and one division
-by the number of scored targets of the WHOLE batch gives the loss of the whole batch.
+A mean over a part of a batch weighs every part alike, however few of its targets are scored.
+Sums do not have that flaw: accumulated or sharded, the pieces add up to the sum of the whole
+batch, and one division by the number of scored targets of the WHOLE batch gives the loss of the
+whole batch.
 """
 
 import contextlib
@@ -68,8 +69,8 @@ def checked_logits(logits: Any, batch: Batch) -> Tensor:
         )
     if logits.shape[:-1] != batch.targets.shape:
         raise ValueError(
-            f"For targets of shape {tuple(batch.targets.shape)} the model must return logits of shape "
-            f"{tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}. "
+            f"For targets of shape {tuple(batch.targets.shape)} the model must return logits of "
+            f"shape {tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}. "
             "Is the model of the task's kind?"
         )
     return logits
@@ -127,8 +128,8 @@ def evaluate(
 ) -> Evaluation:
     """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
 
-    The same `seed` asks the same questions every time. Under several processes each call answers for
-    itself. The model's modes, the random generators and the gradients are as before. Raises
+    The same `seed` asks the same questions every time. Under several processes each call answers
+    for itself. The model's modes, the random generators and the gradients are as before. Raises
     `TrainingError` naming the layer if the loss is not finite.
     """
     check_count("batches", batches)
@@ -159,7 +160,7 @@ def summed_scores(
     seed: int = 0,
     precision: str = "fp32",
 ) -> Tensor:
-    """(summed loss, right answers, scored targets) over the batches numbered `indices`, in float64."""
+    """(summed loss, right answers, scored targets) over the batches `indices`, in float64."""
     device = device_of(model)
     sums = torch.zeros(3, dtype=torch.float64)
     with mode(model, training=False), preserved_generators(device), torch.no_grad():

@@ -1,4 +1,4 @@
-"""What moves the weights: AdamW with decay only where it makes sense, and the learning rate of every step."""
+"""What moves the weights: AdamW, decaying only where it makes sense, and its learning rate."""
 
 import math
 
@@ -11,8 +11,9 @@ _GAINS = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 def decays(module: nn.Module, name: str, parameter: nn.Parameter) -> bool:
     """Whether weight decay applies: to matrices that multiply, not to biases, gains and embeddings.
 
-    Decay shrinks a matrix towards a smaller function; on a gain, a bias or the row of a rare token it
-    only fights what was learned there (Loshchilov and Hutter, "Decoupled weight decay", 2019).
+    Decay shrinks a matrix towards a smaller function; on a gain, a bias or the row of a rare
+    token it only fights what was learned there (Loshchilov and Hutter, "Decoupled weight decay",
+    2019).
     """
     return parameter.ndim >= 2 and name != "bias" and not isinstance(module, _GAINS)
 
@@ -46,7 +47,7 @@ def default_warmup(steps: int) -> int:
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup: int) -> float:
-    """The rate of step 1, 2, …, `steps`: a straight line up to `peak`, then half a cosine down towards 0.
+    """The rate of step 1, 2, …, `steps`: straight up to `peak`, then half a cosine towards 0.
 
     A function of its arguments alone, so a resumed run needs no scheduler state. The first rate is
     above zero and the last one too: no step is wasted.

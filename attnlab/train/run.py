@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from attnlab.train.checkpoint import (
     bare,
     latest,
     load_checkpoint,
-    model_tensors,
     save_checkpoint,
 )
 from attnlab.train.diagnose import Fault, TrainingError, first_fault
@@ -51,9 +50,10 @@ _FAULT_BYTES = 1024
 
 @dataclass
 class History:
-    """One plain dict per step: step, loss, learning_rate, gradient_norm (before clipping), tokens (read
-    so far), tokens_per_second (real tokens of all processes over the wall clock of this step, fetching
-    the batch included), and validation_loss and validation_accuracy where it was evaluated."""
+    """One plain dict per step: step, loss, learning_rate, gradient_norm (before clipping),
+    tokens (read so far), tokens_per_second (real tokens of all processes over the wall clock of
+    this step, fetching the batch included), and validation_loss and validation_accuracy where it
+    was evaluated."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ Callback = Callable[[State], object]
 
 
 class Run:
-    """Everything one call of `fit` holds: the model being trained, its optimizer, and how far it is."""
+    """Everything one call of `fit` holds: model, optimizer, and how far they are."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class Run:
             )
         if (theirs := state.get("settings")) != (ours := self.settings.identity(self.processes)):
             raise CheckpointError(
-                f"{where} is of a run with other settings: {_differences(theirs or {}, ours)}. Repeat "
-                "the call as it was to go on with it; give another folder or resume=False to begin "
+                f"{where} is of a run with other settings: {_differences(theirs or {}, ours)}. "
+                "Repeat the call as it was to go on with it; give another folder or resume=False to begin "
                 "anew; or take its weights with load_checkpoint(folder).restore(model) first."
             )
         if checkpoint.step > self.settings.steps:
@@ -141,22 +141,21 @@ class Run:
             )
 
     def _restore_generators(self, checkpoint: Checkpoint) -> None:
-        """Exactly, if processes and kind of device are the same; else from the seed and the step."""
+        """Exactly, for equal processes and kind of device; else from the seed and the step."""
         stored, here = checkpoint.generators, generator_states(self.device)
         if stored.keys() == here.keys() and len(stored["cpu"]) == self.processes:
             set_generator_states({k: v[self.rank].clone() for k, v in stored.items()}, self.device)
         else:
-            torch.manual_seed(
-                derived_seed(self.settings.seed, "generators", self.done, self.rank)
-            )
+            torch.manual_seed(derived_seed(self.settings.seed, "generators", self.done, self.rank))
 
     def save(self) -> None:
-        """Every process hands in its generators, the first one writes. Never weights that are broken."""
+        """Every process hands in its generators, the first one writes. Never broken weights."""
         self.check_weights()
         if self.folder is None or self.saved == self.done:
             return
         generators = {
-            name: self._gathered(state[None]) for name, state in generator_states(self.device).items()
+            name: self._gathered(state[None])
+            for name, state in generator_states(self.device).items()
         }
         if self.accelerator.is_main_process:
             save_checkpoint(
@@ -262,8 +261,8 @@ class Run:
     def _backward(self, model: nn.Module, parts: list[Batch], targets: int) -> Tensor:
         """Gradients of the whole batch's mean loss; returns this process's sum of losses.
 
-        Processes are averaged by DistributedDataParallel, so each part is multiplied by their number.
-        Plain `backward`: Accelerate's own divides by a setting the launcher may carry.
+        Processes are averaged by DistributedDataParallel, so each part is multiplied by their
+        number. Plain `backward`: Accelerate's own divides by a setting the launcher may carry.
         """
         summed = torch.zeros((), device=self.device)
         for index, part in enumerate(parts):
@@ -279,7 +278,7 @@ class Run:
     def _loss_and_norm(
         self, share: Tensor, parts: list[Batch], before: dict[str, Tensor], step: int
     ) -> tuple[float, Tensor]:
-        """Both across processes; one wait for the device. Anything not finite stops the run here."""
+        """Both across processes, with one wait for the device. Not finite: the run ends here."""
         loss = self._summed(share)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients).to(self.device)
@@ -335,7 +334,7 @@ class Run:
         return evaluation(sums)
 
     def _stopped(self, loss: float) -> bool:
-        """Callbacks live in the first process; what they decide, all do. They disturb no dropout."""
+        """Callbacks live in the first process; what they say, all do. They disturb no dropout."""
         if not self.callbacks:
             return False
         stop = False
@@ -350,7 +349,8 @@ class Run:
                 self.device,
             )
             with preserved_generators(self.device), mode(self.model, training=True):
-                stop = any([callback(state) is False for callback in self.callbacks])
+                answers = [callback(state) for callback in self.callbacks]
+            stop = any(answer is False for answer in answers)
         return bool(self._summed(torch.tensor(float(stop), device=self.device)))
 
     # --- faults --------------------------------------------------------------------------------
