@@ -76,7 +76,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"The checkpoint in '{self.path}' (step {self.step}) does not fit this {what}: "
                 f"{'; '.join(complaints[:3])}{more}. Build the model with the options it was "
-                "trained with, or give another folder. The checkpoint and the model are as they were."
+                "trained with, or give another folder. Checkpoint and model are as they were."
             )
 
     def _optimizer_state(

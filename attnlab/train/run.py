@@ -130,8 +130,8 @@ class Run:
         if (theirs := state.get("settings")) != (ours := self.settings.identity(self.processes)):
             raise CheckpointError(
                 f"{where} is of a run with other settings: {_differences(theirs or {}, ours)}. "
-                "Repeat the call as it was to go on with it; give another folder or resume=False to begin "
-                "anew; or take its weights with load_checkpoint(folder).restore(model) first."
+                "Repeat the call as it was to go on with it; give another folder or resume=False to "
+                "begin anew; or take its weights by load_checkpoint(folder).restore(model) first."
             )
         if checkpoint.step > self.settings.steps:
             raise CheckpointError(
