@@ -1,0 +1,143 @@
+"""Where did the NaN come from? The batch is run once more with every layer watched.
+
+A loss that is NaN says nothing about its cause: one bad number spreads to everything behind it.
+The cause is the first place, in the order of computation, where a number is not finite while
+everything before it is.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on. `step` says when; `layer` names the layer at fault, if known."""
+
+    def __init__(self, message: str, *, step: int | None = None, layer: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        self.layer = layer
+
+
+class Fault(NamedTuple):
+    """The first thing that is not finite, and the dotted name of its layer ("": the model)."""
+
+    layer: str
+    words: str
+
+
+def broken(value: Tensor) -> bool:
+    """Whether a NaN or +∞ is in it. A lone −∞ is how masks are written, and no sign of trouble."""
+    if not (value.is_floating_point() or value.is_complex()) or value.numel() == 0:
+        return False
+    real = torch.view_as_real(value) if value.is_complex() else value
+    return bool((real.isnan() | real.isposinf()).any())
+
+
+def first_fault(model: nn.Module, run: Callable[[], object]) -> Fault | None:
+    """Calls `run`, which takes `model` forward (and perhaps backward); names the first fault.
+
+    Layers are looked at through hooks and gradients through tensor hooks, so the computation is the
+    same as without. None if everything inside the model was finite.
+    """
+    held = [*model.named_parameters(), *model.named_buffers()]
+    for name, tensor in held:
+        if broken(tensor):
+            return Fault(name.rpartition(".")[0], f"'{name}' itself, before the step")
+    watch = _Watch(model)
+    handles = list(watch.attach(model))
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return watch.fault
+
+
+class _Watch:
+    def __init__(self, model: nn.Module) -> None:
+        self.names = {module: name for name, module in model.named_modules()}
+        self.fault: Fault | None = None
+        self.inside: list[nn.Module] = []
+        # Backward: who read a tensor, and whose output's gradient came back finite.
+        self.readers: dict[Tensor, list[nn.Module]] = {}
+        self.sound: set[nn.Module] = set()
+
+    def attach(self, model: nn.Module) -> Iterator[Any]:
+        for module in model.modules():
+            yield module.register_forward_pre_hook(self.enter, with_kwargs=True)
+            yield module.register_forward_hook(self.leave, with_kwargs=True)
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                yield parameter.register_hook(partial(self.parameter_gradient, name))
+
+    def blame(self, layer: str, words: str) -> None:
+        if self.fault is None:
+            self.fault = Fault(layer, words)
+
+    def called(self, module: nn.Module) -> str:
+        name, kind = self.names.get(module, ""), type(module).__name__
+        return f"layer '{name}' ({kind})" if name else f"the model itself ({kind})"
+
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if any(map(broken, _tensors((args, kwargs)))):
+            self.blame_caller(module)
+        for tensor in _tensors((args, kwargs)):
+            if tensor.requires_grad:
+                self.watch_gradient(tensor).append(module)
+        self.inside.append(module)
+
+    def blame_caller(self, module: nn.Module) -> None:
+        """A bad input was made by the caller's own arithmetic, its other layers being sound."""
+        if not self.inside:
+            return self.blame("", "the batch: the task's inputs")
+        caller = self.inside[-1]
+        words = f"the arithmetic of {self.called(caller)} before {self.called(module)}"
+        self.blame(self.names.get(caller, ""), words)
+
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        self.inside.pop()
+        for tensor in _tensors(output):
+            if broken(tensor):
+                self.blame(self.names.get(module, ""), f"the output of {self.called(module)}")
+            if tensor.requires_grad:
+                self.watch_gradient(tensor)
+                tensor.register_hook(partial(self.output_gradient, module))
+
+    def watch_gradient(self, tensor: Tensor) -> list[nn.Module]:
+        if tensor not in self.readers:
+            self.readers[tensor] = []
+            tensor.register_hook(partial(self.tensor_gradient, tensor))
+        return self.readers[tensor]
+
+    def tensor_gradient(self, tensor: Tensor, gradient: Tensor) -> None:
+        if broken(gradient) or gradient.isneginf().any():
+            culprits = [m for m in self.readers[tensor] if m in self.sound]
+            if culprits:
+                words = f"the gradient that {self.called(culprits[-1])} passes back"
+                self.blame(self.names.get(culprits[-1], ""), words)
+
+    def output_gradient(self, module: nn.Module, gradient: Tensor) -> None:
+        if not broken(gradient):
+            self.sound.add(module)
+        else:
+            words = f"the gradient that arrives at the output of {self.called(module)}"
+            self.blame(self.names.get(module, ""), words)
+
+    def parameter_gradient(self, name: str, gradient: Tensor) -> None:
+        if broken(gradient) or gradient.isneginf().any():
+            self.blame(name.rpartition(".")[0], f"the gradient of '{name}'")
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _tensors(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)

@@ -1,0 +1,63 @@
+"""kill -9 at any moment leaves a checkpoint that loads, and no step already saved is ever lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(script, run, tmp_path: Path):
+    """Children are forked, killed without warning and resumed; in the end nothing shows it.
+
+    A checkpoint is written at every step, so most kills fall into the middle of writing one.
+    """
+    program = script(
+        """
+        import json, os, random, signal, time, warnings
+        from pathlib import Path
+        from attnlab.train import load_checkpoint
+        warnings.simplefilter("ignore")
+        folder, steps, moments = Path(sys.argv[1]), 30, random.Random()
+
+        def train(where, *callbacks):
+            options = dict(batch_size=6, accumulate=2, save_every=1, progress=False)
+            model = ToyModel(dropout=0.3)
+            return fit(model, ToyTask(), steps, folder=where, callbacks=callbacks, **options).rows
+
+        def life():
+            "Let a child come to its second step or so, then end it at a random moment."
+            read, write = os.pipe()
+            if (child := os.fork()) == 0:
+                train(folder, lambda state: os.write(write, b"."))
+                os._exit(0)
+            os.close(write)
+            os.read(read, 1)
+            time.sleep(moments.uniform(0, 3 * a_step))
+            os.kill(child, signal.SIGKILL)
+            os.close(read)
+            return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+        started = time.perf_counter()
+        unbroken = train(folder.with_name("unbroken"))
+        a_step = (time.perf_counter() - started) / steps
+        kills, reached = 0, [0]
+        while life():
+            kills += 1
+            checkpoint = load_checkpoint(folder)
+            checkpoint.restore(ToyModel(seed=7))
+            assert len(checkpoint.state["rows"]) == checkpoint.step > reached[-1]
+            reached.append(checkpoint.step)
+            if checkpoint.step == steps:
+                break
+        rows = train(folder)
+        print(json.dumps([kills, [r["loss"] for r in rows],
+                          [r["loss"] for r in unbroken], sorted(os.listdir(folder))]))
+        """
+    )
+    output = run([*program, str(tmp_path / "killed")])
+    kills, losses, unbroken, left = json.loads(output.splitlines()[-1])
+    assert kills >= 3
+    assert losses == unbroken
+    assert len(losses) == 30
+    assert left == ["latest", "step-00000030"]

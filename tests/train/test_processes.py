@@ -1,0 +1,82 @@
+"""Two processes under `accelerate launch` are one process with twice the batch."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+LAUNCH = (
+    "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no "
+    "--main_process_port 0"
+)
+
+
+def launched(command: list[str]) -> list[str]:
+    return [sys.executable, "-m", "accelerate.commands.launch", *LAUNCH.split(), *command[1:]]
+
+
+@pytest.mark.slow
+def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_path: Path):
+    """Rows with very unequal numbers of scored targets: a mean of the two means would be off."""
+    import attnlab.train
+
+    program = script(
+        """
+        import json
+        from accelerate import PartialState
+        from attnlab.train import TrainingError, load_checkpoint
+        out = sys.argv[1]
+        options = dict(batch_size=6, accumulate=2, evaluate_every=5, seed=3, folder=out + "/ck")
+
+        seen = []
+        look = lambda state: seen.append(state.step)
+        rows = fit(ToyModel(), ToyTask(), 5, callbacks=[look], **options).rows
+        rows = fit(ToyModel(seed=1), ToyTask(), 7, device="cpu", **options).rows
+        state = PartialState()
+        assert state.num_processes == 2
+        stopping = [lambda s: s.step < 2]
+        stopped = fit(ToyModel(), ToyTask(), 5, batch_size=3, callbacks=stopping).rows
+
+        # Only the second process meets the NaN; both must stop, with the same sentence.
+        model = ToyModel()
+        if state.process_index == 1:
+            spoil = lambda module, inputs, out: out * float("nan") if module.training else out
+            model.layers[1].up.register_forward_hook(spoil)
+        try:
+            fit(model, ToyTask(), 5, batch_size=3)
+            message = "no error"
+        except TrainingError as error:
+            message = f"{error.step} {error.layer} {error}"
+        with open(f"{out}/{state.process_index}.json", "w") as file:
+            json.dump([rows, stopped, message, seen], file)
+        state.destroy_process_group()
+        """
+    )
+    run([*launched(program), str(tmp_path)], ACCELERATE_USE_CPU="1")
+    (rows, stopped, message, seen), other = (
+        json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)
+    )
+    model = toy()
+    steps = {"batch_size": 12, "accumulate": 1, "evaluate_every": 5, "seed": 3}
+    alone = attnlab.train.fit(model, successor(), 5, folder=tmp_path / "alone", **steps).rows
+    alone = attnlab.train.fit(model, successor(), 7, folder=tmp_path / "alone", **steps).rows
+    for column in ("loss", "gradient_norm", "learning_rate", "tokens"):
+        assert [row[column] for row in rows] == pytest.approx(
+            [row[column] for row in alone], rel=1e-5
+        )
+    # Each process scores half of the validation batches, of 6 rows here and of 12 there.
+    assert [row["step"] for row in rows if "validation_loss" in row] == [5, 7]
+    assert seen == [1, 2, 3, 4, 5]
+    assert other[3] == []
+    assert len(stopped) == len(other[1]) == 2
+    for said in (message, other[2]):
+        assert said.startswith("1 layers.1.up ")
+        assert "step 1 of 5" in said
+    assert [{**r, "tokens_per_second": 0} for r in rows] == [
+        {**r, "tokens_per_second": 0} for r in other[0]
+    ]
+    # A checkpoint of two processes fits one process with the same whole batch.
+    model = toy(seed=5)
+    again = attnlab.train.fit(model, successor(), 7, folder=tmp_path / "ck", **steps).rows
+    assert again == rows
