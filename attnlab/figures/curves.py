@@ -1,5 +1,6 @@
 """Curves and bars: losses over training, measured costs against n, costs that cards claim."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,12 +51,12 @@ def loss_curves(
     order = list(runs)
     traces = [t for curve in curves for t in _curve_traces(curve, order.index(curve["run"]))]
     steps = _padded(np.concatenate([curve["steps"] for curve in curves]), log=False)
-    losses = _padded(np.concatenate([np.r_[c["low"], c["high"]] for c in curves]), log=log)
+    losses = np.concatenate([np.r_[c["low"], c["high"]] for c in curves])
     page = _curve_layout(
         look,
         title,
         xaxis=axis(look, "training step", range=steps),
-        yaxis=axis(look, f"loss ({unit})", range=losses, **_scale(log)),
+        yaxis=axis(look, f"loss ({unit})", **_scale(losses, log=log)),
         names=[curve["name"] for curve in curves],
     )
     return Picture(
@@ -90,8 +91,8 @@ def cost_curves(
     names = [_with_slope(name, slope) for name, slope in slopes.items()]
     traces = [
         go.Scatter(
-            x=pairs[:, 0].tolist(),
-            y=_rounded(pairs[:, 1]),
+            x=_packed(pairs[:, 0]),
+            y=_packed(pairs[:, 1]),
             name=name,
             mode="lines+markers",
             hovertemplate=f"n = %{{x:,}}<br>{harmless(quantity)} %{{y:.4~g}}",
@@ -104,7 +105,7 @@ def cost_curves(
         look,
         title,
         xaxis=axis(look, length, range=_padded(together[:, 0], log=True), **_powers(together)),
-        yaxis=axis(look, quantity, range=_padded(together[:, 1], log=True), **_scale(True)),
+        yaxis=axis(look, quantity, **_scale(together[:, 1], log=True)),
         names=names,
     )
     rows = [
@@ -145,14 +146,13 @@ def claimed_costs(
         orientation="h",
         marker={"color": SERIES[0]},
         width=0.62,
-        text=[f"{cost:.3g}" for _, cost, _ in costs],
+        text=[_power(cost) for _, cost, _ in costs],
         textposition="outside",
         textfont={"size": 11, "color": look.ink},
         cliponaxis=False,
         customdata=names,
         hovertemplate="%{customdata}<br>%{x:,} " + unit + "<extra></extra>",
     )
-    largest = max(cost for _, cost, _ in costs)
     margin = {"l": 20 + max(map(text_width, names)), "r": 70, "t": 48, "b": 52}
     page = layout(
         look,
@@ -160,7 +160,7 @@ def claimed_costs(
         width=max(WIDTH, margin["l"] + 380),
         height=100 + 30 * len(costs),
         margin=margin,
-        xaxis=axis(look, f"{unit} at n = {n:,}", range=[0, largest * 1.02], exponentformat="power"),
+        xaxis=axis(look, f"{unit} at n = {n:,}", **_bar_ticks(costs[0][1])),
         yaxis=axis(
             look,
             range=[len(costs) - 0.5, -0.5],
@@ -250,8 +250,8 @@ def _curve_traces(curve: dict[str, Any], place: int) -> list[go.Scatter]:
         style = {"line": {"color": SERIES[place % len(SERIES)], "width": 1.3, "dash": "solid"}}
     few = curve["validation"] or len(curve["steps"]) == 1
     line = go.Scatter(
-        x=_rounded(curve["steps"], 7),
-        y=_rounded(curve["mean"]),
+        x=_packed(curve["steps"]),
+        y=_packed(curve["mean"]),
         name=harmless(curve["name"]),
         mode="lines+markers" if few else "lines",
         hovertemplate="step %{x:,.0f}<br>loss %{y:.4~g}",
@@ -262,10 +262,10 @@ def _curve_traces(curve: dict[str, Any], place: int) -> list[go.Scatter]:
 
 def _band(curve: dict[str, Any], place: int) -> go.Scatter:
     red, green, blue = rgb(SERIES[place % len(SERIES)])
-    steps = _rounded(curve["steps"], 7)
+    steps = _packed(curve["steps"])
     return go.Scatter(
-        x=steps + steps[::-1],
-        y=_rounded(curve["high"]) + _rounded(curve["low"])[::-1],
+        x=np.r_[steps, steps[::-1]],
+        y=_packed(np.r_[curve["high"], curve["low"][::-1]]),
         mode="lines",
         line={"width": 0, "color": SERIES[place % len(SERIES)]},
         fill="toself",
@@ -355,7 +355,8 @@ def _cost_twin(
         grows = "" if slopes[name] is None else f", growing like n to the power {slopes[name]:.2f}"
         (first, cost), (last, end) = pairs[0], pairs[-1]
         words.append(
-            f"{name}: {cost:.3g} at n = {_whole(first):,}, {end:.3g} at n = {_whole(last):,}{grows}."
+            f"{name}: {cost:.3g} at n = {_whole(first):,}, "
+            f"{end:.3g} at n = {_whole(last):,}{grows}."
         )
     return " ".join(words)
 
@@ -374,6 +375,26 @@ def _claim(card: Card, what: str, form: str, known: Mapping[str, int]) -> tuple[
         )
     cost = float(claim.subs({letter: known[str(letter)] for letter in claim.free_symbols}))
     return card, cost, f"O({_readable(card.order(what, form))})"
+
+
+def _bar_ticks(largest: float) -> dict[str, Any]:
+    step = 10.0 ** math.floor(math.log10(largest))
+    step = next(step * share for share in (1, 0.5, 0.2) if largest / (step * share) >= 3)
+    ticks = [i * step for i in range(int(largest / step) + 1)]
+    return {
+        "range": [0, largest * 1.02],
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [_power(tick) for tick in ticks],
+    }
+
+
+def _power(value: float) -> str:
+    """4.29·10⁹ for large numbers."""
+    if value < 1e5:
+        return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+    power = math.floor(math.log10(value))
+    return f"{value / 10.0**power:.3g}·10<sup>{power}</sup>"
 
 
 def _readable(order: sympy.Expr) -> str:
@@ -425,8 +446,33 @@ def _curve_layout(look: Theme, title: str, *, names: list[str], **axes: Any) -> 
     }
 
 
-def _scale(log: bool) -> dict[str, Any]:
-    return {"type": "log", "dtick": 1, "exponentformat": "power"} if log else {"type": "linear"}
+def _scale(values: Array, *, log: bool) -> dict[str, Any]:
+    """Type, range and, on a log axis, ticks: powers of ten, or finer where there are few."""
+    ends = _padded(values, log=log)
+    if not log:
+        return {"type": "linear", "range": ends}
+    for digits in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
+        powers = range(math.floor(ends[0]), math.ceil(ends[1]) + 1)
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        ticks = [tick for tick in ticks if ends[0] <= math.log10(tick) <= ends[1]]
+        if len(ticks) >= 4:
+            break
+    step = -(-len(ticks) // 9)
+    return {
+        "type": "log",
+        "range": ends,
+        "tickmode": "array",
+        "tickvals": ticks[::step],
+        "ticktext": [_tick(tick) for tick in ticks[::step]],
+    }
+
+
+def _tick(value: float) -> str:
+    if 1e-3 <= value < 1e5:
+        return f"{value:,.10g}"
+    power = math.floor(math.log10(value) + 1e-9)
+    digit = round(value / 10.0**power)
+    return f"{'' if digit == 1 else f'{digit}·'}10<sup>{power}</sup>"
 
 
 def _padded(values: Array, *, log: bool) -> list[float]:
@@ -437,8 +483,9 @@ def _padded(values: Array, *, log: bool) -> list[float]:
     return [low - room, high + room]
 
 
-def _rounded(values: Array, digits: int = 5) -> list[float]:
-    return [float(f"{value:.{digits}g}") for value in values]
+def _packed(values: Array) -> Array:
+    """Single precision: plotly writes numpy arrays as base64, which keeps notebooks small."""
+    return values.astype(np.float32)
 
 
 def _whole(value: float) -> float | int:

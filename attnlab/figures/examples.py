@@ -10,7 +10,7 @@ from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.frame import axis, bare_axis, layout, note, text_width
 from attnlab.figures.labels import labels, visible
 from attnlab.figures.picture import Picture
-from attnlab.figures.theme import SERIES, Theme, colours, theme_name
+from attnlab.figures.theme import MONO, SERIES, Theme, colours, theme_name
 
 MOST_TOKENS = 512
 WIDTH = 720
@@ -82,9 +82,7 @@ def token_strip(
     )
 
 
-def image_sequence(
-    image: Any, *, title: str, patch: int = 1, theme: str | None = None
-) -> Picture:
+def image_sequence(image: Any, *, title: str, patch: int = 1, theme: str | None = None) -> Picture:
     """A grey image (height, width) and, under it, the sequence that a model reads.
 
     ``patch`` = 1 reads pixel by pixel, row by row; larger patches are read in the same order, each
@@ -102,7 +100,6 @@ def image_sequence(
     look = colours(theme)
     strip = _strip(image, patch)
     traces = [_grey(image, "x", "y"), _grey(strip, "x2", "y2")]
-    traces.append(_numbers(image.shape, patch, look))
     count = (height // patch) * (width // patch)
     what = "pixels" if patch == 1 else f"patches of {patch} × {patch} pixels"
     rows = [
@@ -141,14 +138,14 @@ def _outline(boxes: Array, colour: str, fill: str, width: float) -> go.Scatter |
     """All boxes of one kind as one trace: rectangles apart."""
     if not len(boxes):
         return None
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for left, right, middle in boxes.tolist():
-        x += [left, right, right, left, left, None]
-        y += [middle - 14, middle - 14, middle + 14, middle + 14, middle - 14, None]
+    left, right, middle = boxes.T[..., None]
+    gap = np.full_like(left, np.nan)
+    x = np.hstack([left, right, right, left, left, gap]).ravel()
+    up, down = middle - 14, middle + 14
+    y = np.hstack([up, up, down, down, up, gap]).ravel()
     return go.Scatter(
-        x=x,
-        y=y,
+        x=x.astype(np.float32),
+        y=y.astype(np.float32),
         mode="lines",
         fill="toself",
         fillcolor=fill,
@@ -162,8 +159,8 @@ def _marks(boxes: Array) -> go.Scatter | None:
     if not len(boxes):
         return None
     return go.Scatter(
-        x=((boxes[:, 0] + boxes[:, 1]) / 2).tolist(),
-        y=(boxes[:, 2] - 15).tolist(),
+        x=((boxes[:, 0] + boxes[:, 1]) / 2).astype(np.float32),
+        y=(boxes[:, 2] - 15).astype(np.float32),
         mode="markers",
         marker={"symbol": "triangle-down", "size": 9, "color": SERIES[1]},
         hoverinfo="skip",
@@ -172,12 +169,12 @@ def _marks(boxes: Array) -> go.Scatter | None:
 
 def _words(boxes: Array, tokens: Sequence[Any], look: Theme) -> go.Scatter:
     return go.Scatter(
-        x=((boxes[:, 0] + boxes[:, 1]) / 2).tolist(),
-        y=boxes[:, 2].tolist(),
+        x=((boxes[:, 0] + boxes[:, 1]) / 2).astype(np.float32),
+        y=boxes[:, 2].astype(np.float32),
         mode="text",
         text=labels(tokens),
-        textfont={"size": 13, "color": look.ink},
-        customdata=list(range(len(tokens))),
+        textfont={"family": MONO, "size": 13, "color": look.ink},
+        customdata=np.arange(len(tokens), dtype=np.int32),
         hovertemplate="position %{customdata}<br>token %{text}<extra></extra>",
     )
 
@@ -187,12 +184,12 @@ def _answers(boxes: Array, answers: Sequence[Any]) -> go.Scatter | None:
     if not places:
         return None
     return go.Scatter(
-        x=((boxes[places, 0] + boxes[places, 1]) / 2).tolist(),
-        y=(boxes[places, 2] + 25).tolist(),
+        x=((boxes[places, 0] + boxes[places, 1]) / 2).astype(np.float32),
+        y=(boxes[places, 2] + 25).astype(np.float32),
         mode="text",
         text=labels([answers[i] for i in places]),
-        textfont={"size": 12, "color": SERIES[1]},
-        customdata=places,
+        textfont={"family": MONO, "size": 12, "color": SERIES[1]},
+        customdata=np.array(places, dtype=np.int32),
         hovertemplate="position %{customdata}<br>target %{text}<extra></extra>",
     )
 
@@ -223,8 +220,8 @@ def _strip_twin(
 def _strip(image: Array, patch: int) -> Array:
     """The patches side by side in reading order, a column of NaN between neighbours."""
     height, width = image.shape
-    blocks = image.reshape(height // patch, patch, width // patch, patch).swapaxes(1, 2)
-    blocks = blocks.reshape(-1, patch, patch)
+    parts = image.reshape(height // patch, patch, width // patch, patch).swapaxes(1, 2)
+    blocks = parts.reshape(-1, patch, patch)
     if patch == 1:
         return blocks.reshape(1, -1)
     gap = np.full((patch, 1), np.nan)
@@ -232,37 +229,17 @@ def _strip(image: Array, patch: int) -> Array:
 
 
 def _grey(cells: Array, x: str, y: str) -> go.Heatmap:
-    values: Any = [
-        [None if np.isnan(value) else float(f"{value:.4g}") for value in row] for row in cells
-    ]
     return go.Heatmap(
-        z=values,
+        z=cells.astype(np.float32),
         xaxis=x,
         yaxis=y,
         coloraxis="coloraxis",
         hoverongaps=False,
         xgap=1 if x == "x" else 0,
         ygap=1 if x == "x" else 0,
-        hovertemplate="row %{y}, column %{x}<br>value %{z}<extra></extra>"
+        hovertemplate="row %{y}, column %{x}<br>value %{z:.4~g}<extra></extra>"
         if x == "x"
-        else "place %{x}<br>value %{z}<extra></extra>",
-    )
-
-
-def _numbers(shape: tuple[int, ...], patch: int, look: Theme) -> go.Scatter:
-    """The reading order beside the image: the number of each row's first token."""
-    per_row = shape[1] // patch
-    rows = np.arange(shape[0] // patch)
-    step = max(1, len(rows) // 16)
-    return go.Scatter(
-        x=[-0.75] * len(rows[::step]),
-        y=(rows[::step] * patch + (patch - 1) / 2).tolist(),
-        mode="text",
-        text=[f"{row * per_row} →" for row in rows[::step]],
-        textposition="middle left",
-        textfont={"size": 11, "color": look.quiet},
-        cliponaxis=False,
-        hoverinfo="skip",
+        else "place %{x}<br>value %{z:.4~g}<extra></extra>",
     )
 
 
@@ -280,7 +257,7 @@ def _image_layout(
     thin = max(18.0, min(64.0, wide * strip[0] / strip[1]))
     inner = height * pixel + 46 + thin
     lines = _cuts(look, shape, patch)
-    edges = {"type": "linear", "fixedrange": True}
+    edges: dict[str, Any] = {"type": "linear", "fixedrange": True}
     return layout(
         look,
         title,
@@ -294,9 +271,12 @@ def _image_layout(
         xaxis=bare_axis(
             look, range=[-0.5, width - 0.5], domain=[0, round(width * pixel / wide, 5)], **edges
         ),
-        yaxis=bare_axis(
+        yaxis=axis(
             look,
             range=[height - 0.5, -0.5],
+            showgrid=False,
+            ticks="",
+            **_reading(shape, patch),
             domain=[round(1 - height * pixel / inner, 5), 1],
             **edges,
         ),
@@ -319,6 +299,16 @@ def _image_layout(
         ),
         shapes=lines,
     )
+
+
+def _reading(shape: tuple[int, ...], patch: int) -> dict[str, Any]:
+    """Beside each row of the image the number of its first token."""
+    rows = range(0, shape[0] // patch, max(1, shape[0] // patch // 16))
+    return {
+        "tickmode": "array",
+        "tickvals": [row * patch + (patch - 1) / 2 for row in rows],
+        "ticktext": [f"{row * (shape[1] // patch)} →" for row in rows],
+    }
 
 
 def _places(strip: tuple[int, ...], patch: int) -> dict[str, Any]:

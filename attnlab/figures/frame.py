@@ -8,8 +8,11 @@ from html import unescape
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnlab.figures.labels import harmless
-from attnlab.figures.theme import FONT, HATCH, Theme
+from attnlab.figures.theme import FONT, HATCHING, Theme
 
 
 def layout(
@@ -46,13 +49,13 @@ def axis(look: Theme, title: str = "", **more: Any) -> dict[str, Any]:
     """An axis with a visible line, quiet ticks and no zero line."""
     return {
         "title": {"text": harmless(title), "font": {"size": 12, "color": look.ink}, "standoff": 6},
-        "tickfont": {"size": 11, "color": look.quiet},
+        "tickfont": {"size": 11, "color": look.quiet, **more.pop("tickfont", {})},
         "gridcolor": look.grid,
         "linecolor": look.quiet,
         "tickcolor": look.quiet,
         "zeroline": False,
         "showline": True,
-        "mirror": True,
+        "mirror": "all",
         "automargin": False,
         **more,
     }
@@ -77,13 +80,21 @@ def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, A
     }
 
 
-def hatching(x_axis: str, y_axis: str, columns: int, rows: int) -> dict[str, Any]:
-    """Diagonal lines behind a map: they show wherever the map has no cell."""
+def hatching(hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str) -> dict[str, Any]:
+    """A cover of diagonal lines over the hidden cells (n, m) of a map.
+
+    It is one small drawing, whatever the number of cells: notebooks stay light.
+    """
+    n, m = hidden.shape
+    pitch = max(n, m) / 26
+    ground, line = HATCHING[theme]
     drawing = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="480" height="480"><defs>'
-        '<pattern id="h" width="9" height="9" patternUnits="userSpaceOnUse" '
-        f'patternTransform="rotate(45)"><path d="M0 0V9" stroke="{HATCH}" stroke-width="3"/>'
-        '</pattern></defs><rect width="480" height="480" fill="url(#h)"/></svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {m} {n}" width="{m * 40}" '
+        f'height="{n * 40}" preserveAspectRatio="none"><defs><pattern id="h" width="{pitch:.3f}" '
+        f'height="{pitch:.3f}" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<path d="M0 0H{pitch:.3f}V{pitch:.3f}H0z" fill="{ground}"/><path d="M0 0V{pitch:.3f}" '
+        f'stroke="{line}" stroke-width="{pitch * 0.6:.3f}"/></pattern></defs>'
+        f'<path d="{_outline(hidden)}" fill="url(#h)"/></svg>'
     )
     return {
         "source": "data:image/svg+xml," + quote(drawing, safe=" =:/'()"),
@@ -91,11 +102,21 @@ def hatching(x_axis: str, y_axis: str, columns: int, rows: int) -> dict[str, Any
         "yref": y_axis,
         "x": -0.5,
         "y": -0.5,
-        "sizex": columns,
-        "sizey": rows,
+        "sizex": m,
+        "sizey": n,
         "sizing": "stretch",
-        "layer": "below",
+        "layer": "above",
     }
+
+
+def _outline(hidden: NDArray[np.bool_]) -> str:
+    """The hidden cells as rectangles of an SVG path, one per run of cells in a row."""
+    pieces = []
+    for i, row in enumerate(hidden):
+        edges = np.flatnonzero(np.diff(np.r_[0, row.astype(np.int8), 0]))
+        for start, end in edges.reshape(-1, 2).tolist():
+            pieces.append(f"M{start} {i}h{end - start}v1h{start - end}z")
+    return "".join(pieces)
 
 
 def text_width(text: str, size: float = 12) -> float:

@@ -15,7 +15,7 @@ from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.frame import axis, bare_axis, hatching, layout, note, text_width
 from attnlab.figures.labels import harmless, labels, tick_step, visible
 from attnlab.figures.picture import Picture, Row
-from attnlab.figures.theme import CIVIDIS, SIGNED, Theme, colours, theme_name
+from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours, theme_name
 
 LARGEST_MAP = 512
 EXACT_CELLS = 64 * 64
@@ -50,11 +50,10 @@ def heat_map(
     look = colours(theme)
     low, high = _range(weights, largest)
     cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown, high)
-    trace = _trace(cells, queries, keys, quantity, unit)
-    page = _one_map_layout(look, title, queries, keys, hatched=bool(np.isnan(shown).any()))
+    page = _one_map_layout(theme, title, queries, keys, np.isnan(shown))
     page["coloraxis"] = _colour_axis(look, low, high, unit, quantity, _bar_length(page))
     return Picture(
-        [trace],
+        [_trace(cells, quantity, unit)],
         page,
         twin=_twin(title, weights, shown, queries, keys, quantity),
         rows=_rows(shown, queries, keys),
@@ -84,19 +83,17 @@ def head_grid(
     theme = theme_name(theme)
     low, high = _range(weights, largest)
     cells, unit = _quantised(shown, high)
-    size = max(64, min(150, 640 / heads, 720 / layers))
-    page = _grid_layout(colours(theme), title, weights.shape, size, np.isnan(shown))
+    size = max(64, min(128, 600 / heads, 720 / layers))
+    page = _grid_layout(theme, title, queries, keys, size, np.isnan(shown))
     page["coloraxis"] = _colour_axis(
         colours(theme), low, high, unit, "attention weight", _bar_length(page)
     )
     traces = [
-        _small_map(cells[layer, head], layer, head, heads, queries, keys, unit)
+        _small_map(cells[layer, head], layer, head, unit)
         for layer in range(layers)
         for head in range(heads)
     ]
-    return Picture(
-        traces, page, twin=_grid_twin(title, shown), rows=_grid_rows(shown), theme=theme
-    )
+    return Picture(traces, page, twin=_grid_twin(title, shown), rows=_grid_rows(shown), theme=theme)
 
 
 def film(
@@ -127,11 +124,11 @@ def film(
     queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
     keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
     frames = [
-        go.Frame(name=str(step), data=[{"type": "heatmap", "z": _z(moment)}])
+        go.Frame(name=str(step), data=[{"type": "heatmap", "z": _packed(moment)}])
         for step, moment in zip(steps, cells, strict=True)
     ]
     return Picture(
-        [_trace(cells[-1], queries, keys, "attention weight", unit)],
+        [_trace(cells[-1], "attention weight", unit)],
         page,
         frames,
         twin=f"{_closed(title)} Attention maps at {len(steps)} training steps, from step "
@@ -187,15 +184,13 @@ def _quantised(shown: Array, high: float) -> tuple[Array, int]:
 # how it is drawn
 
 
-def _z(cells: Array) -> Any:
-    """The lightest form of a map in JSON."""
-    if not np.isnan(cells).any():
-        return _packed(cells)
-    # Masked cells are null; a row's trailing ones are left out, which halves a causal map.
-    return [_ragged(row) for row in cells]
-
-
 def _packed(cells: Array) -> Array:
+    """A map in the fewest bytes: plotly writes numpy arrays as base64, unlike lists of numbers.
+
+    (Notebook files put every number of a list on a line of its own, indented.) What is hidden
+    becomes 0, under its hatching.
+    """
+    cells = np.nan_to_num(cells, nan=0.0)
     whole = bool(np.all(cells == np.round(cells)))
     for kind in (np.uint8, np.int8, np.int16) if whole else ():
         if cells.min() >= np.iinfo(kind).min and cells.max() <= np.iinfo(kind).max:
@@ -203,54 +198,27 @@ def _packed(cells: Array) -> Array:
     return cells.astype(np.float32)
 
 
-def _ragged(row: Array) -> list[float | int | None]:
-    seen = np.flatnonzero(~np.isnan(row))
-    length = int(seen[-1]) + 1 if len(seen) else 1
-    return [None if np.isnan(value) else _short(float(value)) for value in row[:length]]
-
-
-def _short(value: float) -> float | int:
-    return int(value) if value == int(value) else float(f"{value:.4g}")
-
-
 def _names(tokens: Sequence[Any]) -> list[str]:
     """Category names: one per position, so that repeated tokens stay apart."""
-    return [f"{place} · {label}" for place, label in enumerate(labels(tokens))]
+    return [f"{place}: {label}" for place, label in enumerate(labels(tokens))]
 
 
-def _trace(
-    cells: Array, queries: Sequence[Any], keys: Sequence[Any], quantity: str, unit: int | None
-) -> go.Heatmap:
+def _trace(cells: Array, quantity: str, unit: int | None) -> go.Heatmap:
     return go.Heatmap(
-        z=_z(cells),
-        x=_names(keys),
-        y=_names(queries),
+        z=_packed(cells),
         coloraxis="coloraxis",
-        hoverongaps=False,
         xgap=_gap(cells),
         ygap=_gap(cells),
-        hovertemplate=f"{HOVER}{quantity} {_value(unit)}<extra></extra>",
+        hovertemplate=f"{HOVER}{harmless(quantity)} {_value(unit)}<extra></extra>",
     )
 
 
-def _small_map(
-    cells: Array,
-    layer: int,
-    head: int,
-    heads: int,
-    queries: Sequence[Any],
-    keys: Sequence[Any],
-    unit: int,
-) -> go.Heatmap:
-    number = layer * heads + head + 1
+def _small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
     return go.Heatmap(
-        z=_z(cells),
-        x=_names(keys),
-        y=_names(queries),
-        xaxis=_numbered("x", number),
-        yaxis=_numbered("y", number),
+        z=_packed(cells),
+        xaxis=_numbered("x", head + 1),
+        yaxis=_numbered("y", layer + 1),
         coloraxis="coloraxis",
-        hoverongaps=False,
         name=f"layer {layer}, head {head}",
         hovertemplate=f"layer {layer}, head {head}<br>{HOVER}weight {_value(unit)}<extra></extra>",
     )
@@ -274,21 +242,22 @@ def _cell(n: int, m: int) -> float:
 
 
 def _one_map_layout(
-    look: Theme, title: str, queries: Sequence[Any], keys: Sequence[Any], *, hatched: bool
+    theme: str, title: str, queries: Sequence[Any], keys: Sequence[Any], hidden: Array
 ) -> dict[str, Any]:
-    n, m = len(queries), len(keys)
+    look, hatched = colours(theme), bool(hidden.any())
+    n, m = hidden.shape
     cell = _cell(n, m)
     rows, columns = _ticks(queries), _ticks(keys)
     turned = max(map(text_width, columns["ticktext"])) > cell * tick_step(m) - 3
     columns["tickangle"] = -90 if turned else 0
     top = 66 + (max(map(text_width, columns["ticktext"])) if turned else 14)
     left = 44 + max(map(text_width, rows["ticktext"]))
-    margin = {"l": left, "r": 116, "t": top, "b": 34 if hatched else 14}
+    margin: dict[str, float] = {"l": left, "r": 116, "t": top, "b": 34 if hatched else 14}
     width = max(m * cell, 150) + left + margin["r"]
     width = max(width, text_width(title, 16.5) + 16)
     margin["r"] = width - left - max(m * cell, 150)
     height = max(n * cell, 120) + top + margin["b"]
-    shared = {"type": "category", "showgrid": False, "ticks": "", "constrain": "domain"}
+    shared = {"type": "category", "showgrid": False, "ticks": ""}
     legend = note(
         look, "hatched: the mask does not allow it", 0, 0, yanchor="top", xanchor="left", yshift=-8
     )
@@ -300,7 +269,7 @@ def _one_map_layout(
         margin=margin,
         xaxis=axis(look, "keys", side="top", range=[-0.5, m - 0.5], **shared, **columns),
         yaxis=axis(look, "queries", range=[n - 0.5, -0.5], **shared, **rows),
-        images=[hatching("x", "y", m, n)] if hatched else [],
+        images=[hatching(hidden, "x", "y", theme)] if hatched else [],
         annotations=[legend] if hatched else [],
     )
 
@@ -312,6 +281,9 @@ def _ticks(tokens: Sequence[Any]) -> dict[str, Any]:
         "tickmode": "array",
         "tickvals": list(range(0, len(tokens), step)),
         "ticktext": names[::step],
+        "tickfont": {"family": MONO, "size": 11},
+        "categoryorder": "array",
+        "categoryarray": _names(tokens),
     }
 
 
@@ -352,41 +324,65 @@ def _numbered(letter: str, number: int) -> str:
 
 
 def _grid_layout(
-    look: Theme, title: str, shape: tuple[int, ...], size: float, masked: Array
+    theme: str,
+    title: str,
+    queries: Sequence[Any],
+    keys: Sequence[Any],
+    size: float,
+    hidden: Array,
 ) -> dict[str, Any]:
-    layers, heads, n, m = shape
+    look = colours(theme)
+    layers, heads, n, m = hidden.shape
     gap = 8
-    wide, high = size * min(1, m / n), size * min(1, n / m)
-    wide, high = max(wide, 48), max(high, 24)
-    margin = {"l": 66, "r": 116, "t": 62, "b": 34}
-    inner = heads * (wide + gap) - gap, layers * (high + gap) - gap
-    width = max(inner[0] + 182, text_width(title, 16.5) + 16)
-    margin["r"] = width - inner[0] - margin["l"]
-    page = layout(look, title, width=width, height=inner[1] + 96, margin=margin)
-    page["images"] = []
-    for number, (layer, head) in enumerate(np.ndindex(layers, heads), start=1):
-        left, top = head * (wide + gap) / inner[0], 1 - layer * (high + gap) / inner[1]
-        shared = {"type": "category", **({"matches": "x"} if number > 1 else {})}
-        x, y = _numbered("x", number), _numbered("y", number)
-        page["xaxis" + x[1:]] = bare_axis(
-            look,
-            range=[-0.5, m - 0.5],
-            domain=_domain(left, left + wide / inner[0]),
-            anchor=y,
-            **shared,
+    wide, high = max(48, size * min(1, m / n)), max(24, size * min(1, n / m))
+    across, down = heads * (wide + gap) - gap, layers * (high + gap) - gap
+    margin: dict[str, float] = {"l": 66, "r": 116, "t": 62, "b": 34}
+    width = max(across + 182, text_width(title, 16.5) + 16)
+    margin["r"] = width - across - margin["l"]
+    page = layout(look, title, width=width, height=down + 96, margin=margin)
+    for head in range(heads):
+        left = head * (wide + gap) / across
+        page[f"xaxis{_count(head)}"] = _small_axis(
+            look, keys, [-0.5, m - 0.5], left, left + wide / across, head, "x"
         )
-        shared = {"type": "category", **({"matches": "y"} if number > 1 else {})}
-        page["yaxis" + y[1:]] = bare_axis(
-            look,
-            range=[n - 0.5, -0.5],
-            domain=_domain(top - high / inner[1], top),
-            anchor=x,
-            **shared,
+    for layer in range(layers):
+        top = 1 - layer * (high + gap) / down
+        page[f"yaxis{_count(layer)}"] = _small_axis(
+            look, queries, [n - 0.5, -0.5], top - high / down, top, layer, "y"
         )
-        if masked[layer, head].any():
-            page["images"].append(hatching(x, y, m, n))
+    page["images"] = [
+        hatching(hidden[i, j], _numbered("x", j + 1), _numbered("y", i + 1), theme)
+        for i, j in np.ndindex(layers, heads)
+        if hidden[i, j].any()
+    ]
     page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap, bool(page["images"]))
     return page
+
+
+def _small_axis(
+    look: Theme,
+    tokens: Sequence[Any],
+    ends: list[float],
+    start: float,
+    end: float,
+    place: int,
+    letter: str,
+) -> dict[str, Any]:
+    """A side of one row or column of small maps; all zoom together."""
+    return bare_axis(
+        look,
+        type="category",
+        categoryorder="array",
+        categoryarray=_names(tokens),
+        range=ends,
+        domain=_domain(start, end),
+        anchor="y" if letter == "x" else "x",
+        **({"matches": letter} if place else {}),
+    )
+
+
+def _count(place: int) -> str:
+    return str(place + 1) if place else ""
 
 
 def _domain(start: float, end: float) -> list[float]:
@@ -508,9 +504,7 @@ def _rows(shown: Array, queries: Sequence[Any], keys: Sequence[Any]) -> list[Row
 
 def _strongest(row: Array, keys: Sequence[Any], count: int) -> Row:
     order = np.argsort(np.where(np.isnan(row), np.inf, -row), kind="stable")[:count]
-    cells = [
-        "none" if np.isnan(row[j]) else f"{_named(keys, int(j))}: {row[j]:.3f}" for j in order
-    ]
+    cells = ["none" if np.isnan(row[j]) else f"{_named(keys, int(j))}: {row[j]:.3f}" for j in order]
     return dict(zip(("strongest key", "second", "third"), cells, strict=False))
 
 
@@ -560,7 +554,7 @@ def _film_words(steps: Sequence[Any], shown: Array) -> str:
 def _film_rows(
     steps: Sequence[Any], shown: Array, queries: Sequence[Any], keys: Sequence[Any]
 ) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for step, moment in zip(steps, np.nan_to_num(shown), strict=True):
         row, column = np.unravel_index(int(moment.argmax()), moment.shape)
         rows.append(

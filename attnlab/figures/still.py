@@ -96,11 +96,6 @@ class _Axis:
         if self.spec.tickvals is not None:
             return list(zip(self.spec.tickvals, self.spec.ticktext, strict=True))
         low, high = sorted(self.spec.range)
-        if self.spec.type == "log":
-            powers = range(int(np.ceil(low)), int(np.floor(high)) + 1)
-            return [(10.0**p, f"10<sup>{p}</sup>") for p in powers] or [
-                (10.0**p, f"{10.0**p:.3g}") for p in np.linspace(low, high, 4)
-            ]
         step = _nice((high - low) / 6)
         values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
         return [(float(value), f"{value:.6g}") for value in values]
@@ -116,13 +111,13 @@ def _body(figure: Any) -> Iterator[str]:
     panels = list(dict.fromkeys((t.xaxis or "x", t.yaxis or "y") for t in figure.data))
     for x, y in panels:
         yield from _backdrop(layout, x, y)
-    for image in layout.images:
-        yield _image(layout, image)
     for x, y in panels:
         yield from _grid(_axis(layout, x), _axis(layout, y))
     for trace in figure.data:
         x, y = _axis(layout, trace.xaxis or "x"), _axis(layout, trace.yaxis or "y")
         yield from _DRAWERS[trace.type](figure, trace, x, y)
+    for image in layout.images:
+        yield _image(layout, image)
     for shape in layout.shapes:
         yield _line_shape(layout, shape)
     for x, y in panels:
@@ -326,10 +321,7 @@ def _heatmap(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
 
 
 def _map(colours: Any, cells: Any, x: _Axis, y: _Axis) -> str:
-    rows = [list(row) for row in cells]
-    values = np.full((len(rows), max(map(len, rows))), np.nan)
-    for i, row in enumerate(rows):
-        values[i, : len(row)] = [np.nan if value is None else value for value in row]
+    values = np.asarray(cells, float)
     scale = tuple(colour for _, colour in colours.colorscale)
     low, high = colours.cmin, colours.cmax
     if low is None:
@@ -370,7 +362,7 @@ def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
 def _pieces(pairs: Iterable[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
     piece: list[tuple[Any, Any]] = []
     for pair in pairs:
-        if pair[0] is None or pair[1] is None:
+        if np.isnan(pair[0]) or np.isnan(pair[1]):
             if piece:
                 yield piece
             piece = []
@@ -394,7 +386,7 @@ def _marker(symbol: str, x: float, y: float, marker: Any) -> str:
     r, fill = marker.size / 2, f'fill="{marker.color}"'
     if symbol == "circle":
         return f'<circle cx="{x:g}" cy="{y:g}" r="{r:g}" {fill}/>'
-    corners = {
+    corners: list[tuple[float, float]] = {
         "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
         "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
         "triangle-up": [(0, -1.2), (1.15, 0.9), (-1.15, 0.9)],

@@ -30,7 +30,13 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#808080")
 MARKERS = ("circle", "diamond", "square", "triangle-up", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 QUERY, KEY = (SERIES[0], MARKERS[0]), (SERIES[1], MARKERS[1])
-HATCH = "#8c9198"
+# ground and lines of what a mask hides; a drawing cannot follow the page, so auto takes the middle
+HATCHING = {
+    "light": ("#f1f3f5", "#99a0a8"),
+    "dark": ("#20242b", "#6d757f"),
+    "auto": ("#cdd2d7", "#8c9198"),
+}
+MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
