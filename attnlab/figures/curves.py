@@ -11,7 +11,7 @@ import sympy
 from attnlab.core.card import Card
 from attnlab.core.words import choose
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.frame import axis, layout, text_width
+from attnlab.figures.frame import axis, label_width, layout, text_width
 from attnlab.figures.labels import harmless
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import DASHES, MARKERS, SERIES, Theme, colours, rgb, theme_name
@@ -153,7 +153,7 @@ def claimed_costs(
         customdata=names,
         hovertemplate="%{customdata}<br>%{x:,} " + unit + "<extra></extra>",
     )
-    margin = {"l": 20 + max(map(text_width, names)), "r": 70, "t": 48, "b": 52}
+    margin = {"l": 20 + max(map(label_width, names)), "r": 70, "t": 48, "b": 52}
     page = layout(
         look,
         title,

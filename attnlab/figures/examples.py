@@ -256,7 +256,7 @@ def _image_layout(
     wide = WIDTH - 66 - 30
     thin = max(18.0, min(64.0, wide * strip[0] / strip[1]))
     inner = height * pixel + 46 + thin
-    lines = _cuts(look, shape, patch)
+    lines = _cuts(shape, patch) + _strip_cuts(strip, patch)
     edges: dict[str, Any] = {"type": "linear", "fixedrange": True}
     return layout(
         look,
@@ -323,7 +323,7 @@ def _places(strip: tuple[int, ...], patch: int) -> dict[str, Any]:
     }
 
 
-def _cuts(look: Theme, shape: tuple[int, ...], patch: int) -> list[dict[str, Any]]:
+def _cuts(shape: tuple[int, ...], patch: int) -> list[dict[str, Any]]:
     """Lines between patches."""
     if patch == 1:
         return []
@@ -338,3 +338,14 @@ def _cuts(look: Theme, shape: tuple[int, ...], patch: int) -> list[dict[str, Any
         for y in range(patch, height, patch)
     ]
     return upright + level
+
+
+def _strip_cuts(strip: tuple[int, ...], patch: int) -> list[dict[str, Any]]:
+    """The same lines in the sequence."""
+    if patch == 1:
+        return []
+    line = {"type": "line", "xref": "x2", "yref": "y2", "line": {"color": SERIES[1], "width": 2}}
+    return [
+        {**line, "x0": x, "x1": x, "y0": -0.5, "y1": strip[0] - 0.5}
+        for x in range(patch, strip[1], patch + 1)
+    ]

@@ -55,7 +55,7 @@ def axis(look: Theme, title: str = "", **more: Any) -> dict[str, Any]:
         "tickcolor": look.quiet,
         "zeroline": False,
         "showline": True,
-        "mirror": "all",
+        "mirror": True,
         "automargin": False,
         **more,
     }
@@ -63,7 +63,7 @@ def axis(look: Theme, title: str = "", **more: Any) -> dict[str, Any]:
 
 def bare_axis(look: Theme, **more: Any) -> dict[str, Any]:
     """An axis without labels: a frame around a small picture, or nothing at all."""
-    return axis(look, showgrid=False, showticklabels=False, ticks="", **more)
+    return axis(look, showgrid=False, showticklabels=False, ticks="", mirror="all", **more)
 
 
 def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, Any]:
@@ -89,7 +89,8 @@ def hatching(hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str) ->
     pitch = max(n, m) / 26
     ground, line = HATCHING[theme]
     drawing = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {m} {n}" width="{m * 40}" '
+        '<svg id="hatching" xmlns="http://www.w3.org/2000/svg" '
+        f'viewBox="0 0 {m} {n}" width="{m * 40}" '
         f'height="{n * 40}" preserveAspectRatio="none"><defs><pattern id="h" width="{pitch:.3f}" '
         f'height="{pitch:.3f}" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         f'<path d="M0 0H{pitch:.3f}V{pitch:.3f}H0z" fill="{ground}"/><path d="M0 0V{pitch:.3f}" '
@@ -120,5 +121,10 @@ def _outline(hidden: NDArray[np.bool_]) -> str:
 
 
 def text_width(text: str, size: float = 12) -> float:
-    """Roughly how many pixels a label takes; entities count as the one character they show."""
-    return len(unescape(text)) * size * 0.6
+    """Roughly how many pixels a plain text takes, rather too many than too few."""
+    return len(text) * size * 0.6
+
+
+def label_width(label: str, size: float = 12) -> float:
+    """The same for a harmless label, in which an entity shows as one character."""
+    return text_width(unescape(label), size)

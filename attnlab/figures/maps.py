@@ -12,7 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
-from attnlab.figures.frame import axis, bare_axis, hatching, layout, note, text_width
+from attnlab.figures.frame import axis, bare_axis, hatching, label_width, layout, note, text_width
 from attnlab.figures.labels import harmless, labels, tick_step, visible
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours, theme_name
@@ -248,10 +248,10 @@ def _one_map_layout(
     n, m = hidden.shape
     cell = _cell(n, m)
     rows, columns = _ticks(queries), _ticks(keys)
-    turned = max(map(text_width, columns["ticktext"])) > cell * tick_step(m) - 3
+    turned = max(map(label_width, columns["ticktext"])) > cell * tick_step(m) - 3
     columns["tickangle"] = -90 if turned else 0
-    top = 66 + (max(map(text_width, columns["ticktext"])) if turned else 14)
-    left = 44 + max(map(text_width, rows["ticktext"]))
+    top = 66 + (max(map(label_width, columns["ticktext"])) if turned else 14)
+    left = 44 + max(map(label_width, rows["ticktext"]))
     margin: dict[str, float] = {"l": left, "r": 116, "t": top, "b": 34 if hatched else 14}
     width = max(m * cell, 150) + left + margin["r"]
     width = max(width, text_width(title, 16.5) + 16)
@@ -453,6 +453,7 @@ def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any]) -> None
     page["updatemenus"] = [
         {
             "type": "buttons",
+            "showactive": False,
             "direction": "left",
             "x": 0,
             "xanchor": "left",

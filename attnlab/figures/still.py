@@ -386,7 +386,7 @@ def _marker(symbol: str, x: float, y: float, marker: Any) -> str:
     r, fill = marker.size / 2, f'fill="{marker.color}"'
     if symbol == "circle":
         return f'<circle cx="{x:g}" cy="{y:g}" r="{r:g}" {fill}/>'
-    corners: list[tuple[float, float]] = {
+    shapes: dict[str, list[tuple[float, float]]] = {
         "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
         "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
         "triangle-up": [(0, -1.2), (1.15, 0.9), (-1.15, 0.9)],
@@ -395,8 +395,8 @@ def _marker(symbol: str, x: float, y: float, marker: Any) -> str:
             *((0, -0.45), (0.7, -1.15), (1.15, -0.7), (0.45, 0), (1.15, 0.7), (0.7, 1.15)),
             *((0, 0.45), (-0.7, 1.15), (-1.15, 0.7), (-0.45, 0), (-1.15, -0.7), (-0.7, -1.15)),
         ],
-    }[symbol]
-    path = " ".join(f"{x + r * a:.1f},{y + r * b:.1f}" for a, b in corners)
+    }
+    path = " ".join(f"{x + r * a:.1f},{y + r * b:.1f}" for a, b in shapes[symbol])
     return f'<polygon points="{path}" {fill}/>'
 
 

@@ -30,12 +30,13 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#808080")
 MARKERS = ("circle", "diamond", "square", "triangle-up", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 QUERY, KEY = (SERIES[0], MARKERS[0]), (SERIES[1], MARKERS[1])
-# ground and lines of what a mask hides; a drawing cannot follow the page, so auto takes the middle
+# Ground and lines of what a mask hides.
 HATCHING = {
-    "light": ("#f1f3f5", "#99a0a8"),
+    "light": ("#f2f3f4", "#9a9ea3"),
     "dark": ("#20242b", "#6d757f"),
-    "auto": ("#cdd2d7", "#8c9198"),
+    "auto": ("#f2f3f4", "#9a9ea3"),
 }
+HATCHING_START = "data:image/svg+xml,%3Csvg id=%22hatching"
 MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -99,14 +100,19 @@ def blend(scale: tuple[str, ...], share: float) -> str:
 def auto_css() -> str:
     """CSS that turns light figures dark on a dark page (JupyterLab, VS Code, Colab)."""
     pages = ":is([data-jp-theme-light=false],.vscode-dark,html[theme=dark])"
-    return "".join(_swap(pages, *pair) for pair in _pairs())
+    return _rules(pages)
 
 
 def auto_css_of_browser() -> str:
     """The same for a page of its own, which follows the reader's system."""
     body = f"body{{background:{DARK.paper};color:{DARK.ink}}}"
-    rules = "".join(_swap("body", *pair) for pair in _pairs())
-    return f"@media(prefers-color-scheme:dark){{{body}{rules}}}"
+    return f"@media(prefers-color-scheme:dark){{{body}{_rules('body')}}}"
+
+
+def _rules(page: str) -> str:
+    # The hatching is a drawing of its own, whose colours no rule can reach: it is inverted.
+    hatching = f'{page} [*|href^="{HATCHING_START}"]{{filter:invert(1)}}'
+    return "".join(_swap(page, *pair) for pair in _pairs()) + hatching
 
 
 def _pairs() -> list[tuple[str, str]]:
