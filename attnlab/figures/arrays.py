@@ -1,0 +1,93 @@
+"""What callers hand in, turned into plain numpy arrays or refused with a sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def numbers(name: str, values: Any, axes: str) -> Array:
+    """``values`` as a finite, non-empty float64 array with the named axes ("n m").
+
+    Takes lists, numpy arrays and torch tensors of any dtype, on any device, with gradients.
+    """
+    array = plain(name, values, axes)
+    if array.dtype == bool or not np.issubdtype(array.dtype, np.number):
+        raise TypeError(f"`{name}` must hold numbers, got {_kind(values)} of {array.dtype}")
+    if np.iscomplexobj(array):
+        raise TypeError(f"`{name}` is complex; draw its absolute value or its real part")
+    array = array.astype(np.float64)
+    _refuse_not_finite(name, array)
+    return array
+
+
+def booleans(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """``values`` as a bool array of exactly this shape; True means that it counts."""
+    array = plain(name, values, " ".join("nmabc"[: len(shape)]))
+    if array.dtype != bool:
+        raise TypeError(f"`{name}` must be bool (True = counts), got {_kind(array)} {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"`{name}` must have shape {shape}, got {array.shape}")
+    return array
+
+
+def plain(name: str, values: Any, axes: str) -> Array:
+    """``values`` as a numpy array with as many axes as there are letters in ``axes``."""
+    if hasattr(values, "detach"):  # a torch tensor, told by its manners: torch is not imported
+        values = values.detach().cpu()
+        values = (values.double() if values.is_floating_point() else values).numpy()
+    elif isinstance(values, Sequence) and any(hasattr(value, "detach") for value in values):
+        values = [plain(name, value, axes[2:]) for value in values]
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"`{name}` is ragged: its rows differ in length") from error
+    letters = axes.split()
+    if array.ndim != len(letters):
+        shape = ", ".join(letters)
+        raise ValueError(
+            f"`{name}` must have {len(letters)} axes ({shape}), got {array.ndim} with shape "
+            f"{array.shape}{_advice(array.ndim, len(letters))}"
+        )
+    if array.size == 0:
+        raise ValueError(f"`{name}` is empty: its shape is {array.shape}, so nothing can be drawn")
+    return array
+
+
+def tokens_for(name: str, tokens: Sequence[Any] | None, count: int, what: str) -> list[Any]:
+    """One token per position, or positions 0, 1, 2, … where none are given."""
+    if tokens is None:
+        return list(range(count))
+    if isinstance(tokens, str | bytes):
+        raise TypeError(f"`{name}` must be a list of tokens, got one {type(tokens).__name__}")
+    tokens = [_item(token) for token in tokens]
+    if len(tokens) != count:
+        raise ValueError(f"`{name}` has {len(tokens)} labels for {count} {what}")
+    return tokens
+
+
+def _item(token: Any) -> Any:
+    return token.item() if hasattr(token, "item") else token
+
+
+def _refuse_not_finite(name: str, array: Array) -> None:
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        place = tuple(int(index) for index in wrong[0])
+        raise ValueError(
+            f"`{name}` has {len(wrong)} values that are NaN or infinite, the first at {place}; "
+            "show what may not be seen through `mask`, not through infinities"
+        )
+
+
+def _advice(got: int, wanted: int) -> str:
+    if got > wanted:
+        return "; pick one first, for example weights[0] for the first of a batch"
+    return ""
+
+
+def _kind(values: Any) -> str:
+    return type(values).__name__

@@ -1,0 +1,152 @@
+"""A figure and its twin in words.
+
+A ``Picture`` is a plotly figure that also says what it shows: ``.twin`` in sentences, ``.rows`` as
+a table. A notebook shows the figure and, folded beneath it, the twin. Nothing is ever fetched from
+elsewhere: JupyterLab and VS Code have plotly's renderer installed; pages that have none
+(nbconvert, print) get a still picture in SVG. Only Colab, whose cells are separate web pages, has
+plotly loaded by its own renderer.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from html import escape
+from json import loads
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+
+from attnlab.figures import still
+from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
+
+Row = Mapping[str, Any]
+MOST_ROWS = 64
+PLOTLY = "application/vnd.plotly.v1+json"
+
+
+class Picture(go.Figure):
+    """A plotly figure with a twin in words and rows; every function of this package returns one.
+
+    ``twin``   what is seen, in sentences
+    ``rows``   the same as a table: dicts with the same keys
+    ``theme``  "light", "dark" or "auto"
+    """
+
+    _twin = ""
+    _rows: tuple[Row, ...] = ()
+    _theme = "auto"
+
+    def __init__(
+        self,
+        data: Any = None,
+        layout: Any = None,
+        frames: Any = None,
+        skip_invalid: bool = False,
+        *,
+        twin: str = "",
+        rows: Sequence[Row] = (),
+        theme: str = "auto",
+    ) -> None:
+        super().__init__(data, layout, frames, skip_invalid)
+        self._twin, self._rows, self._theme = twin, tuple(rows), theme
+
+    @property
+    def twin(self) -> str:
+        return self._twin
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self._rows]
+
+    @property
+    def theme(self) -> str:
+        return self._theme
+
+    def table(self) -> str:
+        """The rows as an HTML table; at most ``MOST_ROWS``, and it says how many are left out."""
+        if not self._rows:
+            return ""
+        head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in self._rows[0])
+        body = "".join(_table_row(row) for row in self._rows[:MOST_ROWS])
+        left = len(self._rows) - MOST_ROWS
+        more = f"<p>{left} more rows are in <code>.rows</code>.</p>" if left > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def folded(self) -> str:
+        """The twin as HTML, folded until it is asked for."""
+        style = f"<style>{auto_css()}</style>" if self._theme == "auto" else ""
+        return (
+            f"{style}<details><summary>This figure in words</summary>"
+            f"<p>{escape(self._twin)}</p>{self.table()}</details>"
+        )
+
+    def svg(self) -> str:
+        """The figure as a still SVG picture, drawn without a browser."""
+        return still.draw(self, self._twin)
+
+    def save_svg(self, path: str | Path) -> Path:
+        """Write the still picture, for papers and slides."""
+        path = Path(path)
+        path.write_text(self.svg(), encoding="utf-8")
+        return path
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write a page of its own: interactive, twin included, nothing fetched from elsewhere."""
+        path = Path(path)
+        figure = self.to_html(full_html=False, include_plotlyjs=True, div_id="figure")
+        look = colours(self._theme)
+        css = f"body{{background:{look.paper};color:{look.ink};font-family:sans-serif}}"
+        css += auto_css_of_browser() if self._theme == "auto" else ""
+        title = escape(still.plain(self.layout.title.text or "Figure"))
+        path.write_text(
+            f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            f"<style>{css}</style></head><body>"
+            f'<div role="figure" aria-label="{escape(self._twin)}">{figure}</div>'
+            f"{self.folded()}</body></html>",
+            encoding="utf-8",
+        )
+        return path
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Show it in the notebook; with arguments, or outside of one, as plotly would."""
+        if args or kwargs or "ipykernel" not in sys.modules:
+            super().show(*args, **kwargs)
+        else:
+            self._ipython_display_()
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None, validate: bool = True, **kwargs: Any
+    ) -> dict[str, Any]:
+        if "google.colab" in sys.modules:
+            html = self.to_html(full_html=False, include_plotlyjs="cdn", div_id="figure")
+            return {"text/html": html, "text/plain": self._twin}
+        return {
+            PLOTLY: loads(self.to_json(validate=validate)),
+            "text/html": still.page(self, self._twin),
+            "text/plain": self._twin,
+        }
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self._repr_mimebundle_(), raw=True)
+        display({"text/html": self.folded(), "text/plain": self._as_text()}, raw=True)
+
+    def _as_text(self) -> str:
+        return f"{len(self._rows)} rows in words: see .twin and .rows"
+
+    def __reduce__(self) -> Any:
+        return _rebuilt, (self.to_dict(), self._twin, self._rows, self._theme)
+
+
+def _rebuilt(figure: dict[str, Any], twin: str, rows: tuple[Row, ...], theme: str) -> Picture:
+    return Picture(figure, twin=twin, rows=rows, theme=theme)
+
+
+def _table_row(row: Row) -> str:
+    first, *others = (escape(_cell(value)) for value in row.values())
+    return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
