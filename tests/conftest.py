@@ -1,4 +1,4 @@
-"""What every test stands on: one seed, two threads, and where the accelerator is."""
+"""What every test stands on: one seed, one thread (two workers share the cores), and where the accelerator is."""
 
 import os
 
@@ -12,7 +12,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

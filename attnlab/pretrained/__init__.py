@@ -1,0 +1,34 @@
+"""Small trained models that come with attnlab, so that trained heads can be seen at once.
+
+    model, task = attnlab.pretrained.load("documentation")
+
+Each file holds weights (half precision), the configuration and, where there is a text, its own
+vocabulary; none is larger than 2 MB. ``python -m attnlab.pretrained NAME`` trains one anew by the
+recipe in ``attnlab.pretrained.recipes`` and writes the file; the recipe's text is the
+documentation of the Python that runs it, so another Python gives slightly other weights.
+"""
+
+from pathlib import Path
+
+from attnlab.core.words import choose
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import Task
+
+FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The models that come with attnlab."""
+    return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
+
+
+def load(name: str) -> tuple[TinyTransformer, Task]:
+    """The trained model, ready to look at (eval mode, float32), and the task it was trained on.
+
+    The task carries the model's own vocabulary, whatever this Python's documentation says.
+    """
+    from attnlab.pretrained.recipes import RECIPES
+
+    path = choose("pretrained model", name, {n: FOLDER / f"{n}.safetensors" for n in names()})
+    model = TinyTransformer.load(path).float().eval()
+    return model, RECIPES[name].task(model.extra.get("vocabulary", ""))

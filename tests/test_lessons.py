@@ -1,0 +1,144 @@
+"""What a lesson is: the parts that every notebook must have, and solutions that are right."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.readme import home
+
+ROOT = Path(__file__).parents[1]
+LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
+PARTS = (
+    *("header", "setup", "surprise", "idea", "equation", "code", "predict", "train", "break"),
+    *("exercise", "cost", "paper", "recap"),
+)
+WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
+
+lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+@cache
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def source(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
+
+
+def tagged(path: Path, tag: str) -> list[dict[str, Any]]:
+    return [c for c in read(path)["cells"] if tag in c["metadata"].get("tags", [])]
+
+
+def test_the_four_first_lessons_are_there() -> None:
+    assert [path.stem for path in LESSONS[:4]] == [
+        "00_start_here",
+        "01_scaled_dot_product",
+        "02_multi_head_and_multi_query",
+        "03_flash_attention_in_tiles",
+    ]
+
+
+@lesson
+def test_parts_stand_in_order(path: Path) -> None:
+    wanted = [p for p in PARTS if p != "train" or path.stem not in WITHOUT_TRAINING]
+    found = [
+        next((t for t in cell["metadata"].get("tags", []) if t in PARTS), None)
+        for cell in read(path)["cells"]
+    ]
+    firsts = list(dict.fromkeys(part for part in found if part))
+    assert [part for part in firsts if part in wanted] == wanted
+    assert len(tagged(path, "exercise")) >= 2
+
+
+@lesson
+def test_header_says_what_a_reader_asks_first(path: Path) -> None:
+    header, said = source(tagged(path, "header")[0]), read(path)["metadata"]["attnlab"]
+    name = f"notebooks/{path.name}"
+    assert home(ROOT).colab(name) in header
+    assert home(ROOT).binder(name) in header
+    assert header.startswith(f"# {said['number']:02} · ")
+    assert said["question"] in header
+    assert "?" in said["question"]
+    assert f"{said['minutes']} min" in header
+    assert f"{said['seconds']} s" in header
+    assert f"{said['memory_mb']} MB" in header
+    assert "You will be able to" in header
+    assert said["seconds"] < 60
+    assert said["memory_mb"] < 1500
+    assert said["gpu"] is False
+    for prerequisite in said["prerequisites"]:
+        assert f"]({prerequisite}.ipynb)" in header
+        assert (path.parent / f"{prerequisite}.ipynb").exists()
+
+
+@lesson
+def test_outputs_are_stored_and_clean(path: Path) -> None:
+    cells = [c for c in read(path)["cells"] if c["cell_type"] == "code"]
+    assert all(c["execution_count"] for c in cells)
+    outputs = [output for c in cells for output in c["outputs"]]
+    assert not [o for o in outputs if o["output_type"] == "error"]
+    assert not [o for o in outputs if o.get("name") == "stderr"]
+    assert len(tagged(path, "nbval-check-output")) >= 4
+    for cell in tagged(path, "nbval-check-output"):
+        assert cell["outputs"], "a strictly compared cell prints something"
+        assert all(set(o.get("data", {"text/plain"})) <= {"text/plain"} for o in cell["outputs"])
+
+
+@lesson
+def test_links_lead_somewhere(path: Path) -> None:
+    for cell in read(path)["cells"]:
+        if cell["cell_type"] == "markdown":
+            for target in re.findall(r"\]\((?!http)([^)#\s]+)", source(cell)):
+                assert (path.parent / target).exists(), target
+
+
+@lesson
+def test_cells_are_short_and_define_no_classes(path: Path) -> None:
+    for cell in read(path)["cells"]:
+        if cell["cell_type"] == "code":
+            assert len(source(cell).splitlines()) <= 30, source(cell)[:80]
+            assert not re.search(r"^class ", source(cell), re.MULTILINE)
+
+
+def exercises() -> list[Any]:
+    return [
+        pytest.param(path, index, id=f"{path.stem}-{index}")
+        for path in LESSONS
+        for index in range(len(tagged(path, "exercise")))
+    ]
+
+
+@pytest.mark.parametrize(("path", "index"), exercises())
+def test_folded_solutions_are_right_and_stubs_are_not(path: Path, index: int) -> None:
+    cells = read(path)["cells"]
+    cell = tagged(path, "exercise")[index]
+    after = "\n".join(source(c) for c in cells[cells.index(cell) + 1 :][:2])
+    assert "<details><summary>Hint</summary>" in after
+    found = re.search(
+        r"<details><summary>Solution</summary>.*?```python\n(.*?)```", after, re.DOTALL
+    )
+    assert found, "a folded solution follows each exercise"
+    assert not verdict(path, source(cell)).right
+    stub, _, check = source(cell).rstrip().rpartition("\n")
+    answered = verdict(path, f"{stub}\n{found[1]}\n{check}")
+    assert answered.right, answered.message
+
+
+def verdict(path: Path, code: str) -> Any:
+    """What the last line of an exercise says, after the lesson's imports and the given answer."""
+    space: dict[str, Any] = {}
+    imports = "\n".join(
+        line
+        for c in read(path)["cells"]
+        if c["cell_type"] == "code" and "exercise" not in c["metadata"].get("tags", [])
+        for line in source(c).splitlines()
+        if re.match(r"(import|from) ", line)
+    )
+    before, _, last = code.rstrip().rpartition("\n")
+    exec(f"{imports}\n{before}", space)
+    return eval(last, space)
