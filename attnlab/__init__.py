@@ -1,13 +1,13 @@
 """attnlab: a laboratory for attention.
 
-Every mechanism from scratch on one readable page, proved against its own equation, open to look
-inside.
+Every mechanism from scratch on one readable page, proved against its own equation, open to look at.
 
-    attnlab.cards()                                    every mechanism: paper, year, family, cost,
-    forms attnlab.card("full")                               one of them attnlab.build("full",
-    dim=64, heads=4)             an nn.Module (b, n, dim) -> (b, n, dim) attnlab.watch(model)
-    look inside any torch model attnlab.TinyTransformer(256, attention="full")     a small model
-    with any mechanism attnlab.train.fit(model, task, steps=500)          train it
+    attnlab.cards()                                  every mechanism: paper, family, cost, forms
+    attnlab.card("full")                             one of them
+    attnlab.build("full", dim=64, heads=4)           an nn.Module (b, n, dim) -> (b, n, dim)
+    attnlab.watch(model)                             look inside any torch model
+    attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
+    attnlab.train.fit(model, task, steps=500)        train it
 
 Names are loaded when first used, so that ``import attnlab`` costs next to nothing.
 """
@@ -34,6 +34,7 @@ _ROOMS = (
     "measure",
     "mechanisms",
     "models",
+    "pretrained",
     "tasks",
     "train",
 )

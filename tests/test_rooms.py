@@ -32,6 +32,7 @@ FLOORS = {
     "exercises": 3,
     "readme": 3,
     "figures": 4,
+    "pretrained": 4,
     "widgets": 5,
 }
 NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name
