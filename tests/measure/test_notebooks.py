@@ -1,12 +1,16 @@
 """Notebooks in kernels of their own: what is measured, and what is reported."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from attnlab.measure.__main__ import main
-from attnlab.measure.notebooks import Profile, find, profile, report
+from attnlab.measure.notebooks import Profile, _held, _sampled, find, profile, report
 
 
 def _write(path, *cells):
@@ -32,6 +36,24 @@ def test_a_cell_that_hangs_is_a_failure(tmp_path):
     hanging = profile(_write(tmp_path / "n.ipynb", "import time; time.sleep(60)"), timeout=1)
     assert "timed out" in hanging.error
     assert hanging.seconds < 60
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system keeps no peak")
+def test_a_peak_between_two_samples_is_not_lost():
+    peak = [0]
+    with _sampled(os.getpid(), peak, every=60):
+        pass
+    assert peak[0] >= psutil.Process().memory_info().rss // 2
+
+
+def test_children_are_counted():
+    holding = "block = bytearray(200 * 10**6); print(flush=True); input()"
+    pipe = subprocess.PIPE
+    before = _held(psutil.Process())
+    with subprocess.Popen([sys.executable, "-c", holding], stdin=pipe, stdout=pipe) as child:
+        child.stdout.readline()
+        assert _held(psutil.Process()) - before > 190 * 10**6
+        child.communicate(b"\n")
 
 
 def test_verdicts():
