@@ -253,6 +253,8 @@ def test_a_vocabulary_that_is_none_is_refused(vocabulary):
 
 def test_a_vocabulary_that_lacks_pieces_is_refused(small_bpe):
     carried = json.loads(small_bpe.vocabulary)
+    with pytest.raises(ValueError, match="or not all of it"):
+        Documentation.from_vocabulary(json.dumps({**carried, "size": 299}))
     model = carried["tokenizer"]["model"]
     model["merges"] = []
     model["vocab"] = {f"odd{i}": i for i in range(300)}
