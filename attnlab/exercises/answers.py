@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from attnlab.exercises.attempt import number
 from attnlab.exercises.verdict import Verdict, kind_of
 
 # What a whole ratio between the answer and the truth usually means, by the unit.
@@ -38,9 +37,9 @@ _ANY_UNIT: dict[float, str] = {
     -1: "The sign is wrong.",
 }
 _PREFIXES = {
-    1e3: "thousand",
-    1e6: "million",
-    1e9: "billion",
+    1e3: "a thousand",
+    1e6: "a million",
+    1e9: "a billion",
     2.0**10: "1024",
     2.0**20: "1024²",
     2.0**30: "1024³",
@@ -143,7 +142,7 @@ def _magnitude(ratio: float) -> str:
     way, size = ("large", ratio) if ratio > 1 else ("small", 1 / ratio)
     tens = math.log10(size)
     if math.isclose(tens, round(tens), abs_tol=1e-6):
-        return f"Too {way} by a factor of 10^{round(tens)}: count the zeros."
+        return f"Too {way} by a factor of {10 ** round(tens):,}: count the zeros."
     if size >= 10:
         return f"Too {way}: the order of magnitude is wrong, by about 10^{round(tens)}."
     if size <= 1.1:
@@ -155,4 +154,4 @@ def _shown(value: float) -> str:
     """With thousands apart; whole numbers in full."""
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"
-    return number(value)
+    return f"{value:,.6g}"

@@ -48,6 +48,7 @@ class Answer:
     call: str
     value: object = None
     raised: str = ""
+    hint: str = ""
     changed: tuple[str, ...] = ()
 
 
@@ -60,7 +61,8 @@ def ask(function: Function, given: Given) -> Answer:
     except NotImplementedError as error:
         return Answer(call, raised=f"is not written yet ({_own_words(error)})")
     except (Exception, SystemExit) as error:
-        return Answer(call, raised=f"raised {_own_words(error)}{_place(function, error)}")
+        raised = f"raised {_own_words(error)}{_place(function, error)}"
+        return Answer(call, raised=raised, hint=_hint(error))
     changed = tuple(
         name for name, x in given.items() if isinstance(x, Tensor) and not _equal(copies[name], x)
     )
@@ -73,8 +75,8 @@ def _equal(copy: Tensor, original: Tensor) -> bool:
 
 def _spoken(function: Function, given: Given) -> str:
     name = getattr(function, "__name__", type(function).__name__)
-    name = "your function" if name == "<lambda>" else name
-    said = (f"{k} {tuple(x.shape)}" if isinstance(x, Tensor) else f"{x}" for k, x in given.items())
+    name = name.strip("<>")  # <lambda>
+    said = (f"{k} {tuple(x.shape) if isinstance(x, Tensor) else x}" for k, x in given.items())
     return f"{name}({', '.join(said)})"
 
 
@@ -84,12 +86,14 @@ def _own_words(error: BaseException) -> str:
 
 
 def _place(function: Function, error: BaseException) -> str:
-    """Where in the learner's code it happened, and a hint where the exception is a known one."""
+    """The line of the learner's code where it happened, if its source is to be had."""
     home = getattr(getattr(function, "__code__", None), "co_filename", None)
     lines = [f.line for f in traceback.extract_tb(error.__traceback__) if f.filename == home]
-    place = f" at `{lines[-1]}`" if lines and lines[-1] else ""
-    hint = next((hint for words, hint in _HINTS.items() if words in str(error)), "")
-    return f"{place}. {hint}".rstrip(". ") + ("." if hint else "")
+    return f" at `{lines[-1]}`" if lines and lines[-1] else ""
+
+
+def _hint(error: BaseException) -> str:
+    return next((f" {hint}" for words, hint in _HINTS.items() if words in str(error)), "")
 
 
 # ---- comparing
@@ -123,15 +127,21 @@ def recognise(
     """The sentence of the first known mistake that gives exactly what the function gives.
 
     Some mistakes run only where sizes happen to agree (queries and keys exchanged, a forgotten
-    transpose), so there are several cases.
+    transpose); that is what several cases are for.
     """
     for given in cases:
         value = ask(function, given).value
         for sentence, mistaken in suspects if value is not None else ():
-            answer = ask(mistaken, given)
-            if not answer.raised and same(value, answer.value):
+            if same(value, _formula(mistaken, given)):
                 return sentence
     return None
+
+
+def _formula(mistaken: Function, given: Given) -> object:
+    try:
+        return mistaken(*given.values())
+    except (RuntimeError, IndexError):  # a mistake that these sizes do not allow
+        return None
 
 
 def demand(
@@ -152,7 +162,8 @@ def demand(
     assert expected is not None
     if same(answer.value, expected):
         return
-    sentence = recognise(function, (given, *cases), suspects)
+    fits = getattr(answer.value, "shape", None) == expected.shape
+    sentence = recognise(function, (given,) if fits else (given, *cases), suspects)
     if sentence:
         raise Mistake(sentence + (f" ({answer.call} {answer.raised})" if answer.raised else ""))
     value = tensor(answer, expected, shape)
@@ -167,7 +178,7 @@ def demand(
 def tensor(answer: Answer, expected: Tensor, shape: str, what: str = "") -> Tensor:
     """The answer as a tensor of the expected shape, or a `Mistake` about what it is instead."""
     if answer.raised:
-        raise Mistake(f"{answer.call} {answer.raised}.".replace("..", "."))
+        raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
     what = what or answer.call
     value = plain(answer.value)
     if value is None:
@@ -228,7 +239,10 @@ def mannerly(function: Function, given: Given) -> None:
     """A `Mistake` where right numbers come with a changed argument or another dtype."""
     answer = ask(function, given)
     if answer.changed:
-        raise Mistake(changes(answer) + " Whoever called it still needs them: compute new tensors.")
+        raise Mistake(
+            f"The numbers are right, but {changes(answer)} Whoever called it still needs "
+            "them: compute new tensors."
+        )
     for dtype in (torch.float64, torch.float32):
         cast = {
             k: x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
@@ -246,6 +260,6 @@ def mannerly(function: Function, given: Given) -> None:
 def changes(answer: Answer) -> str:
     names = " and ".join(f"`{name}`" for name in answer.changed)
     return (
-        f"The numbers are right, but {names} changed in place (by `+=`, `*=`, an assignment to a "
-        "slice, or a method that ends in `_`)."
+        f"{names} changed in place (by `+=`, `*=`, an assignment to a slice, or a method that ends "
+        "in `_`)."
     )

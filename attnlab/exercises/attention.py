@@ -36,7 +36,7 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _weights(q: Tensor, k: Tensor) -> Tensor:
-    return _scores(q, k).softmax(-1)
+    return masked_softmax(_scores(q, k))
 
 
 def _unscaled(mistaken: Callable[..., object]) -> Callable[..., object]:
@@ -82,7 +82,7 @@ _CONFUSED: tuple[Suspect, ...] = (
     (
         "The keys are not transposed: `q @ k` multiplies positions with features; the dot "
         "product of each query with each key is `q @ k.T`.",
-        lambda q, k, v: (q @ k * q.shape[-1] ** -0.5).softmax(-1) @ v,
+        lambda q, k, v: masked_softmax(q @ k * q.shape[-1] ** -0.5) @ v,
     ),
     (
         "The scores compare features, not positions: `q.T @ k` sums over positions; the dot "
@@ -91,7 +91,7 @@ _CONFUSED: tuple[Suspect, ...] = (
     ),
     (
         "The softmax is applied twice: once over the keys is enough.",
-        lambda q, k, v: _weights(q, k).softmax(-1) @ v,
+        lambda q, k, v: masked_softmax(_weights(q, k)) @ v,
     ),
     (
         "The rows do not sum to one: each score goes through a sigmoid of its own; a softmax makes "
@@ -104,7 +104,7 @@ _CONFUSED: tuple[Suspect, ...] = (
     ),
     (
         "The softmax comes last, over the output: it belongs over the scores, before the values.",
-        lambda q, k, v: (_scores(q, k) @ v).softmax(-1),
+        lambda q, k, v: masked_softmax(_scores(q, k) @ v),
     ),
 )
 _MISTAKEN = _CONFUSED + tuple(
@@ -146,14 +146,16 @@ def check_attention(function: Function) -> str:
 
 def _explain(function: Function, given: Given, allowed: Tensor | None = None) -> str | None:
     """What the weights behind the output say, where the output is a mixture of values at all."""
-    q, k, v = (given[name] for name in "qkv")
-    weights, out = implied(function, given), ask(function, given).value
+    q, k = given["q"] * 0.05, given["k"]  # small scores, so that no weight underflows
+    (v,) = made((len(k), len(k) + SPARE), seed=5)
+    quiet = {"q": q, "k": k, "v": v}
+    weights, out = implied(function, quiet), ask(function, quiet).value
     if weights is None or not (weights.isnan().any() or same(out, weights @ v)):
         return (
             "The output is not a weighted sum of the values: the weights come from queries and "
             "keys alone, and the values are only added up."
         )
-    sizes = {"d": q.shape[-1], "n": len(q), "m": len(k), "e": len(k) + SPARE}
+    sizes = {"d": q.shape[-1], "n": len(q), "m": len(k), "e": v.shape[-1]}
     if allowed is None:
         allowed = torch.ones(len(q), len(k), dtype=torch.bool)
     return explain(weights, q @ k.mT, allowed, sizes)
@@ -164,8 +166,8 @@ def _remark(function: Function, large: Given) -> str:
     if value is not None and value.isfinite().all():
         return ""
     return (
-        " One remark: with scores near 1000 it gives NaN, because exp overflows; subtracting the "
-        "largest score of each row changes nothing else."
+        " One remark: with scores in the thousands it gives no numbers any more: exp overflows or "
+        "everything underflows. Subtracting the largest (allowed) score of each row mends it."
     )
 
 
@@ -301,9 +303,9 @@ def _future(weights: Tensor, seen: Tensor) -> str | None:
 
 
 def _refuse_leaks(function: Function) -> None:
-    """Where the future scores hundreds more than the past, only −∞ (or nearly) keeps it out."""
+    """Where scores are far below zero and the future's the least, only −∞ (or nearly) bans it."""
     n, d = 7, 11
-    k = torch.arange(n, dtype=torch.float64)[:, None].expand(n, d) * 100
+    k = torch.arange(-n, 0, dtype=torch.float64)[:, None].expand(n, d) * 100
     given = {**_LINE, "q": torch.ones(n, d, dtype=torch.float64), "k": k}
     weights = implied(function, given)
     if weights is None or weights.isnan().any() or (weights.triu(1) < 1e-6).all():

@@ -267,5 +267,5 @@ def _explain_step(function: Function, given: Given) -> str | None:
     if hidden.any():
         seen = ", ".join(map(str, (~hidden).nonzero().flatten().tolist()))
         return f"The last query sees positions {seen} of {len(hidden)}; it may see all of them."
-    sizes = {"d": 5, "b": 2, "h": 3, "m": k.shape[-2], "h·d": 15, "e": k.shape[-2] + SPARE}
+    sizes = {"d": 5, "b": 2, "h": 3, "m": k.shape[-2], "(h·d)": 15, "e": k.shape[-2] + SPARE}
     return explain(weights, q @ k.mT, torch.ones_like(weights, dtype=torch.bool), sizes)

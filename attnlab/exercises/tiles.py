@@ -202,7 +202,7 @@ def check_online_softmax(function: Function) -> str:
     _refuse_wrong_update(function, (*begin, *first), " This is the first tile.")
     _refuse_blind_tile(function, begin, first, second)
     answer = ask(function, _named_tile((*_update(*begin, *first), *second)))
-    remark = f" One remark: {changes(answer)[23:]}" if answer.changed else ""
+    remark = f" One remark: {changes(answer)}" if answer.changed else ""
     return f"`largest`, `total` and `out` are right after every tile.{remark}"
 
 
@@ -228,8 +228,8 @@ def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = 
     blank = [name for name, x in zip(_STATE, parts, strict=True) if not x.isfinite().all()]
     if blank and when:
         raise Mistake(
-            f"The first tile gives a `{blank[0]}` that is not finite: the state begins with "
-            "largest = −∞, and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is what "
+            f"In the first tile `{blank[0]}` is not finite: the state begins with largest = −∞, "
+            "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is what "
             "makes the empty state fade."
         )
     faults = _faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)

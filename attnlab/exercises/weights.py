@@ -70,8 +70,8 @@ def _sums(weights: Tensor, products: Tensor, d: int) -> str | None:
             f"The rows do not sum to one ({first}): the scores mix the values as they are. The "
             "softmax is missing."
         )
-    powers = (weights.log() - products * d**-0.5) if (weights > 0).all() else products * torch.nan
-    if same(powers, powers.flatten()[0].expand_as(powers)):
+    powers = weights.clamp_min(0).log() - products * d**-0.5
+    if powers.isfinite().all() and same(powers, powers.flatten()[0].expand_as(powers)):
         return (
             f"The rows do not sum to one ({first}): the exponentials are right, but they are not "
             "divided by the sum of their row."
@@ -126,7 +126,7 @@ def _scale(
     """log w is c q·k up to a constant of the row; c tells by what the scores were divided."""
     logs, dots = (_centred(x, allowed) for x in (weights.clamp_min(1e-300).log(), products))
     c = float((logs * dots).sum() / (dots * dots).sum())
-    if not torch.allclose(logs, c * dots, rtol=1e-3, atol=1e-3):
+    if not torch.allclose(logs, c * dots, rtol=1e-3, atol=1e-5):
         return None
     return scale_sentence(c, sizes)
 
@@ -156,8 +156,8 @@ def scale_sentence(c: float, sizes: Mapping[str, int]) -> str | None:
         ),
         1.0 * d: "The scores are multiplied by d; the scale divides them, and by √d.",
         1.0 / d: (
-            "The scores are divided by d instead of √d: the square root is missing, or the scale is "
-            "applied twice."
+            "The scores are divided by d instead of √d: the square root is missing, or the scale "
+            "is applied twice."
         ),
         d**-0.25: (
             "The scores are divided by √√d instead of √d: is the square root taken twice, or only "
