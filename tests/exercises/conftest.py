@@ -4,15 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from attnlab.exercises import Verdict
-
-
-@pytest.fixture(autouse=True)
-def _alone() -> None:
-    """The tensors are tiny: a second thread would only be waited for."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
