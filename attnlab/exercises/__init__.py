@@ -1,0 +1,42 @@
+"""Instant checks beside the exercises of the lessons.
+
+A check takes the learner's function (or number), calls it on small numbers that are the same every
+time, and gives a `Verdict`: right, or not yet with the misconception by its name. It never raises
+for a wrong solution; an exception in the learner's code becomes a sentence.
+
+    check_attention       01  attention(q, k, v)
+    check_causal          01  causal_attention(q, k, v)
+    check_masked_softmax  01  masked_softmax(scores, mask)
+    check_split_heads     02  split_heads(x, heads)
+    check_merge_heads     02  merge_heads(out)
+    check_repeat_heads    02  repeat_heads(k, h)
+    check_step            02  decode(q_last, keys, values)
+    check_online_softmax  03  update(largest, total, out, scores, values)
+    check_merge           03  merge(out_a, lse_a, out_b, lse_b)
+    check_number              a count, in its unit
+"""
+
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.heads import (
+    check_merge_heads,
+    check_repeat_heads,
+    check_split_heads,
+    check_step,
+)
+from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.verdict import Verdict
+
+__all__ = [
+    "Verdict",
+    "check_attention",
+    "check_causal",
+    "check_masked_softmax",
+    "check_merge",
+    "check_merge_heads",
+    "check_number",
+    "check_online_softmax",
+    "check_repeat_heads",
+    "check_split_heads",
+    "check_step",
+]

@@ -1,0 +1,379 @@
+"""Checks of lesson 03: the online softmax, one tile at a time, and merging partial results."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.attempt import (
+    Answer,
+    Given,
+    Suspect,
+    ask,
+    changes,
+    difference,
+    made,
+    plain,
+    same,
+    tensor,
+)
+from attnlab.exercises.verdict import Function, Mistake, diagnosed
+
+Parts = tuple[Tensor, ...]
+
+
+def _parts(answer: Answer, names: Sequence[str], shapes: Sequence[str], like: Parts) -> Parts:
+    """The named tensors of a returned tuple, each of the shape of its `like`."""
+    value = answer.value
+    if answer.raised or not isinstance(value, tuple | list):
+        if not answer.raised and plain(value) is not None:
+            raise Mistake(f"{answer.call} gave one tensor; asked for is ({', '.join(names)}).")
+        tensor(answer if answer.raised else Answer(answer.call, value), like[0], shapes[0])
+        raise AssertionError("unreachable: `tensor` refuses both")
+    if len(value) != len(names):
+        raise Mistake(f"{answer.call} gave {len(value)} things; asked for is ({', '.join(names)}).")
+    return tuple(
+        tensor(Answer(answer.call, part), want, shape, what=f"`{name}` from {answer.call}")
+        for part, name, shape, want in zip(value, names, shapes, like, strict=True)
+    )
+
+
+def _faults(
+    parts: Parts,
+    truth: Parts,
+    given: Given,
+    names: Sequence[str],
+    suspects: Sequence[Sequence[Suspect]],
+) -> list[str]:
+    """A sentence for each part that is wrong: the known mistake, or where it differs."""
+    found = []
+    for name, part, right, known in zip(names, parts, truth, suspects, strict=True):
+        if not same(part, right):
+            named = (text for text, mistaken in known if same(part, mistaken(*given.values())))
+            found.append(next(named, None) or difference(part, right, f"`{name}`"))
+    return found
+
+
+# ---- the online softmax
+
+State = tuple[Tensor, Tensor, Tensor]
+_STATE, _STATE_SHAPES = ("largest", "total", "out"), ("n 1", "n 1", "n e")
+
+
+def _update(largest: Tensor, total: Tensor, out: Tensor, scores: Tensor, values: Tensor) -> State:
+    """The right step, of which the suspects below are the wrong ones."""
+    raised = torch.maximum(largest, _top(scores))
+    shift = raised.masked_fill(raised == -torch.inf, 0)
+    fade, powers = torch.exp(largest - shift), torch.exp(scores - shift)
+    return raised, total * fade + powers.sum(-1, keepdim=True), out * fade + powers @ values
+
+
+def _top(scores: Tensor) -> Tensor:
+    return scores.amax(-1, keepdim=True)
+
+
+def _suspect_step(
+    part: int, formula: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], object]
+) -> Callable[..., object]:
+    """A formula in (old sum, fade, what the tile adds, old total, new total) as a suspect."""
+
+    def mistaken(*given: Tensor) -> object:
+        largest, total, _, scores, values = given
+        raised = torch.maximum(largest, _top(scores))
+        fade, powers = torch.exp(largest - raised), torch.exp(scores - raised)
+        added = (powers.sum(-1, keepdim=True), powers @ values)[part - 1]
+        return formula(given[part], fade, added, total, _update(*given)[1])
+
+    return mistaken
+
+
+def _suspect_powers(part: int, reference: Callable[..., Tensor]) -> Callable[..., object]:
+    """The right step, but with the tile's exponentials relative to another maximum."""
+
+    def mistaken(*given: Tensor) -> object:
+        largest, _, _, scores, values = given
+        fade = torch.exp(largest - torch.maximum(largest, _top(scores)))
+        powers = torch.exp(scores - reference(largest, scores))
+        return given[part] * fade + (powers.sum(-1, keepdim=True), powers @ values)[part - 1]
+
+    return mistaken
+
+
+def _sums(name: str, part: int) -> tuple[Suspect, ...]:
+    """The mistakes that `total` (part 1) and `out` (part 2) have in common."""
+    return (
+        (
+            f"It forgets to fade `{name}`: what was summed before is worth less under a larger "
+            f"maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
+            _suspect_step(part, lambda old, fade, new, *_: old + new),
+        ),
+        (
+            f"The new `{name}` forgets the tiles before: only this tile is in it.",
+            _suspect_step(part, lambda old, fade, new, *_: new),
+        ),
+        (
+            f"This tile is not added to `{name}`: only the fading is done.",
+            _suspect_step(part, lambda old, fade, new, *_: old * fade),
+        ),
+        (
+            f"The fade of `{name}` is upside down: exp(old largest − new largest) is at most 1.",
+            _suspect_step(part, lambda old, fade, new, *_: old / fade + new),
+        ),
+        (
+            f"`{name}` fades the new tile as well: only what was summed before is to fade.",
+            _suspect_step(part, lambda old, fade, new, *_: (old + new) * fade),
+        ),
+        (
+            f"The exponentials in `{name}` are relative to the old maximum: use the new one.",
+            _suspect_powers(part, lambda largest, scores: largest),
+        ),
+        (
+            f"The exponentials in `{name}` are relative to the tile's own maximum: use the running "
+            "one.",
+            _suspect_powers(part, lambda largest, scores: _top(scores)),
+        ),
+        (
+            f"The exponentials in `{name}` have no maximum subtracted: they would overflow.",
+            _suspect_powers(part, lambda largest, scores: torch.zeros_like(largest)),
+        ),
+    )
+
+
+_TOO_EARLY = (
+    "It divides `out` too early: the state holds plain sums, and the division by `total` comes "
+    "once, after the last tile."
+)
+_UPDATE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
+    (
+        (
+            "It uses the tile's own maximum rather than the running maximum: a later tile with "
+            "smaller scores must not lower it.",
+            lambda largest, total, out, scores, values: _top(scores),
+        ),
+        (
+            "The maximum is not raised: `largest` came back as it was.",
+            lambda largest, *_: largest,
+        ),
+        (
+            "It takes one maximum for all rows: each query has its own.",
+            lambda largest, total, out, scores, values: torch.maximum(largest, scores.max()),
+        ),
+        (
+            "The state comes back in another order: asked for is (largest, total, out).",
+            lambda *given: _update(*given)[1],
+        ),
+    ),
+    _sums("total", 1),
+    (
+        *_sums("out", 2),
+        (_TOO_EARLY, _suspect_step(2, lambda old, fade, new, _, total: (old * fade + new) / total)),
+        (
+            _TOO_EARLY,
+            _suspect_step(2, lambda old, fade, new, was, total: (old * was * fade + new) / total),
+        ),
+        (_TOO_EARLY, _suspect_step(2, lambda old, fade, new, was, total: old * fade + new / total)),
+        (
+            _TOO_EARLY,
+            _suspect_step(
+                2, lambda old, fade, new, was, total: old * fade + new / (total - was * fade)
+            ),
+        ),
+        (
+            "`out` adds up the exponentials, not what they weigh: the tile adds `powers @ values`.",
+            _suspect_step(2, lambda old, fade, new, was, total: old * fade + total - was * fade),
+        ),
+    ),
+)
+
+
+@diagnosed
+def check_online_softmax(function: Function) -> str:
+    """Is it one tile of the online softmax? `update(largest, total, out, scores, values)`.
+
+    It returns (largest, total, out): the running maximum (n, 1), the running sum (n, 1) of
+    exp(score − largest), and (n, e), the same sum with each value in it, not yet divided. `scores`
+    (n, c) and `values` (c, e) are the tile's. Before the first tile the state is −∞, 0, 0; a row
+    may have nothing to see in a tile, its scores are all −∞ then. Called with n = 5, e = 3 and
+    tiles of c = 7, 11.
+    """
+    begin = _begin(5, 3)
+    first, second = _tile(7, seed=1), _tile(11, seed=2)
+    _refuse_wrong_update(function, (*_update(*begin, *first), *second))
+    _refuse_wrong_update(function, (*begin, *first), " This is the first tile.")
+    _refuse_blind_tile(function, begin, first, second)
+    answer = ask(function, _named_tile((*_update(*begin, *first), *second)))
+    remark = f" One remark: {changes(answer)}" if answer.changed else ""
+    return f"`largest`, `total` and `out` are right after every tile.{remark}"
+
+
+def _begin(n: int, e: int) -> State:
+    zeros = torch.zeros(n, e, dtype=torch.float64)
+    return zeros[:, :1] - torch.inf, zeros[:, :1], zeros
+
+
+def _tile(c: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Scores and values; the later of two tiles has the larger maximum in some rows only."""
+    scores, values = made((5, c), (c, 3), seed=seed)
+    rise = torch.tensor([2.0, -2.0, 1.0, -1.0, 3.0], dtype=torch.float64) * seed
+    return scores + rise[:, None], values
+
+
+def _named_tile(given: Parts) -> Given:
+    return dict(zip((*_STATE, "scores", "values"), given, strict=True))
+
+
+def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = "") -> None:
+    given, truth = _named_tile(state_and_tile), _update(*state_and_tile)
+    parts = _parts(ask(function, given), _STATE, _STATE_SHAPES, truth)
+    blank = [name for name, x in zip(_STATE, parts, strict=True) if not x.isfinite().all()]
+    if blank and when:
+        raise Mistake(
+            f"In the first tile `{blank[0]}` is not finite: the state begins with largest = −∞, "
+            "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is what "
+            "makes the empty state fade."
+        )
+    faults = _faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)
+    if faults and not same(parts[0], truth[0]):
+        faults = faults[:1]  # the others follow from the wrong maximum
+    if faults:
+        raise Mistake(" ".join(faults) + when)
+
+
+def _refuse_blind_tile(
+    function: Function, begin: State, first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]
+) -> None:
+    """A row that sees nothing yet may keep any reference it likes; its sums must come out right."""
+    scores = first[0].clone()
+    scores[1] = -torch.inf
+    blind = (scores, first[1])
+    after_one, after_both = _update(*begin, *blind), _update(*_update(*begin, *blind), *second)
+    one = _parts(ask(function, _named_tile((*begin, *blind))), _STATE, _STATE_SHAPES, after_one)
+    both = _parts(ask(function, _named_tile((*one, *second))), _STATE, _STATE_SHAPES, after_both)
+    if any(x.isnan().any() for x in (*one, *both)):
+        raise Mistake(
+            "Right, except where a row sees nothing in the first tile: its largest score is −∞, "
+            "and −∞ − (−∞) is NaN. Subtract 0 there instead of −∞."
+        )
+    if not (
+        same(one[1:], after_one[1:]) and same(both[2] / both[1], after_both[2] / after_both[1])
+    ):
+        raise Mistake(
+            "Right, except where a row sees nothing in a tile (all its scores are −∞): such a tile "
+            "adds nothing to `total` and `out`."
+        )
+
+
+# ---- merging
+
+_MERGED, _MERGED_SHAPES = ("out", "lse"), ("n e", "n 1")
+
+
+def _merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    lse = torch.logaddexp(lse_a, lse_b)
+    return out_a * torch.exp(lse_a - lse) + out_b * torch.exp(lse_b - lse), lse
+
+
+_MERGE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
+    (
+        (
+            "A plain average: the part with the larger scores must count for more. Weigh each part "
+            "with exp(its lse − the new lse).",
+            lambda a, la, b, lb: (a + b) / 2,
+        ),
+        (
+            "The parts are added up, each already sums to one: weigh them.",
+            lambda a, la, b, lb: a + b,
+        ),
+        (
+            "It weighs the parts by lse itself: lse is a logarithm, the weight is its exponential.",
+            lambda a, la, b, lb: (a * la + b * lb) / (la + lb),
+        ),
+        (
+            "The weights have changed places: the weight of part a comes from lse_a.",
+            lambda a, la, b, lb: _merge(a, lb, b, la)[0],
+        ),
+        (
+            "`out` is not divided: the exponentials weigh the parts, but their sum is left in.",
+            lambda a, la, b, lb: a * la.exp() + b * lb.exp(),
+        ),
+        (
+            "`out` is not divided: exp(lse − the larger lse) weighs the parts, but the sum of the "
+            "two weights is left in.",
+            lambda a, la, b, lb: (
+                a * (la - torch.maximum(la, lb)).exp() + b * (lb - torch.maximum(la, lb)).exp()
+            ),
+        ),
+        (
+            "The part with the larger lse takes everything: that is a maximum, not a merge.",
+            lambda a, la, b, lb: torch.where(la > lb, a, b),
+        ),
+    ),
+    (
+        (
+            "The two `lse` are added: they are logarithms, it is their exponentials that add up.",
+            lambda a, la, b, lb: la + lb,
+        ),
+        (
+            "`lse` is the larger of the two: the smaller part counts, too, "
+            "log(exp lse_a + exp lse_b).",
+            lambda a, la, b, lb: torch.maximum(la, lb),
+        ),
+        (
+            "`lse` is the mean of the two; it should be log(exp lse_a + exp lse_b).",
+            lambda a, la, b, lb: (la + lb) / 2,
+        ),
+        (
+            "The logarithm is missing: `lse` is the sum of the exponentials itself.",
+            lambda a, la, b, lb: la.exp() + lb.exp(),
+        ),
+        (
+            "`lse` lacks the larger of the two: what was subtracted before the exponential is "
+            "added back after the logarithm.",
+            lambda a, la, b, lb: torch.logaddexp(la, lb) - torch.maximum(la, lb),
+        ),
+    ),
+)
+
+
+@diagnosed
+def check_merge(function: Function) -> str:
+    """Does it merge two partial results exactly? `merge(out_a, lse_a, out_b, lse_b) -> (out, lse)`.
+
+    Each part is the attention over some of the keys, `out` (n, e), and `lse` (n, 1), the logarithm
+    of the sum of its exponentials (−∞ where it saw no key). Called with n = 5, e = 3, with lse
+    near 1 and near ±1000, and with one part empty.
+    """
+    given = _two_parts()
+    _refuse_wrong_merge(function, given)
+    for shift in (1e3, -1e3):
+        _refuse_wrong_merge(
+            function,
+            {k: x + shift if k.startswith("lse") else x for k, x in given.items()},
+            "Right for small lse, but wrong near ±1000: the exponential overflows or vanishes. "
+            "Subtract the larger lse from both first.",
+        )
+    for name in ("a", "b"):
+        _refuse_wrong_merge(
+            function,
+            {
+                **given,
+                f"out_{name}": torch.zeros_like(given[f"out_{name}"]),
+                f"lse_{name}": torch.full_like(given[f"lse_{name}"], -torch.inf),
+            },
+            f"Right, except where part {name} saw no key: its lse is −∞ and its weight "
+            "exp(−∞) = 0, so that the other part comes out unchanged.",
+        )
+    return "The merged result is that of one softmax over all keys."
+
+
+def _two_parts() -> dict[str, Tensor]:
+    out_a, lse_a, out_b, lse_b = made((5, 3), (5, 1), (5, 3), (5, 1), seed=3)
+    return {"out_a": out_a, "lse_a": lse_a + 1, "out_b": out_b, "lse_b": lse_b + 1}
+
+
+def _refuse_wrong_merge(function: Function, given: dict[str, Tensor], instead: str = "") -> None:
+    truth = _merge(*given.values())
+    parts = _parts(ask(function, given), _MERGED, _MERGED_SHAPES, truth)
+    faults = _faults(parts, truth, given, _MERGED, _MERGE_MISTAKEN)
+    if faults:
+        raise Mistake(instead or " ".join(faults))

@@ -1,0 +1,486 @@
+"""Lesson 01's checks against right solutions written differently and wrong ones of every kind."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.exercises import check_attention, check_causal, check_masked_softmax
+
+# ---- attention
+
+
+def weights_of(q: Tensor, k: Tensor) -> Tensor:
+    return (q @ k.T / math.sqrt(q.shape[-1])).softmax(-1)
+
+
+def by_loops(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    rows = []
+    for query in q:
+        scores = torch.stack([query.dot(key) for key in k]) / len(query) ** 0.5
+        powers = [math.exp(s) for s in scores.tolist()]
+        rows.append(sum(p * value for p, value in zip(powers, v, strict=True)) / sum(powers))
+    return torch.stack(rows)
+
+
+def by_einsum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = torch.einsum("id,jd->ij", q, k) / torch.tensor(float(q.size(1))).sqrt()
+    return torch.einsum("ij,je->ie", torch.softmax(scores, dim=1), v)
+
+
+def by_scaling_both(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    quarter = q.shape[-1] ** 0.25
+    return F.softmax((q / quarter) @ (k / quarter).mT, -1) @ v
+
+
+def by_columns(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return ((k @ q.T / q.shape[1] ** 0.5).softmax(0).T) @ v
+
+
+def scale_in_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q /= math.sqrt(q.shape[-1])
+    return (q @ k.T).softmax(-1) @ v
+
+
+def forgets_return(q: Tensor, k: Tensor, v: Tensor) -> None:
+    weights_of(q, k) @ v
+
+
+def not_written(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raise NotImplementedError("your code here")
+
+
+def in_its_own_zeros(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    out = torch.zeros(len(q), v.shape[1])
+    out[:] = weights_of(q, k) @ v
+    return out
+
+
+def unstable(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    powers = torch.exp(q @ k.T / math.sqrt(q.shape[-1]))
+    return powers / powers.sum(1, keepdim=True) @ v
+
+
+RIGHT = {
+    "plain": lambda q, k, v: weights_of(q, k) @ v,
+    "loops": by_loops,
+    "einsum, float32 scale": by_einsum,
+    "scale on both": by_scaling_both,
+    "columns": by_columns,
+    "sdpa": F.scaled_dot_product_attention,
+    "sdpa with axes": lambda q, k, v: F.scaled_dot_product_attention(q[None], k[None], v[None])[0],
+    "exp without maximum": unstable,
+}
+
+WRONG = {
+    "no scale": (
+        "off by a factor of √d: the scale is missing",
+        lambda q, k, v: (q @ k.T).softmax(-1) @ v,
+    ),
+    "d": ("divided by d instead of √d", lambda q, k, v: (q @ k.T / q.shape[-1]).softmax(-1) @ v),
+    "times √d": (
+        "multiplied by √d",
+        lambda q, k, v: (q @ k.T * q.shape[-1] ** 0.5).softmax(-1) @ v,
+    ),
+    "times d": ("multiplied by d;", lambda q, k, v: (q @ k.T * q.shape[-1]).softmax(-1) @ v),
+    "one quarter": ("√√d", lambda q, k, v: (q @ k.T / q.shape[-1] ** 0.25).softmax(-1) @ v),
+    "√n": ("divided by √n", lambda q, k, v: (q @ k.T / len(q) ** 0.5).softmax(-1) @ v),
+    "√m": ("divided by √m", lambda q, k, v: (q @ k.T / len(k) ** 0.5).softmax(-1) @ v),
+    "√e": ("divided by √e", lambda q, k, v: (q @ k.T / v.shape[-1] ** 0.5).softmax(-1) @ v),
+    "model width": ("divided by √64", lambda q, k, v: (q @ k.T / 8).softmax(-1) @ v),
+    "odd scale": (
+        "off by a factor of 1.55",
+        lambda q, k, v: (q @ k.T * 1.55 * 11**-0.5).softmax(-1) @ v,
+    ),
+    "scale after": (
+        "the scale comes after the softmax",
+        lambda q, k, v: (q @ k.T).softmax(-1) / q.shape[-1] ** 0.5 @ v,
+    ),
+    "scale twice": ("every row sums to 0.5", lambda q, k, v: weights_of(q, k) @ v / 2),
+    "negative": ("wrong sign", lambda q, k, v: (-(q @ k.T) / 11**0.5).softmax(-1) @ v),
+    "axis 0": (
+        "The rows do not sum to one (the first one sums to 1.39), the columns do",
+        lambda q, k, v: (q @ k.T / 11**0.5).softmax(0) @ v,
+    ),
+    "axis 0, no scale": ("the columns do", lambda q, k, v: (q @ k.T).softmax(0) @ v),
+    "no softmax": ("the softmax is missing", lambda q, k, v: q @ k.T / 11**0.5 @ v),
+    "whole matrix": (
+        "the whole matrix does",
+        lambda q, k, v: (q @ k.T / 11**0.5).flatten().softmax(0).view(5, -1) @ v,
+    ),
+    "no sum": ("they are not divided by the sum", lambda q, k, v: (q @ k.T / 11**0.5).exp() @ v),
+    "relu": (
+        "rows do not sum to one (the first one sums to 0.164): each row",
+        lambda q, k, v: (q @ k.T / 11**0.5).relu() @ v,
+    ),
+    "sigmoid": (
+        "each score goes through a sigmoid",
+        lambda q, k, v: (q @ k.T / 11**0.5).sigmoid() @ v,
+    ),
+    "sum without exp": (
+        "divided by their sum, without the exponential",
+        lambda q, k, v: (q @ k.T) / (q @ k.T).sum(-1, keepdim=True) @ v,
+    ),
+    "negative weights": (
+        "weights are negative",
+        lambda q, k, v: (1 / 7 + 99 * (weights_of(q, k) - 1 / 7)) @ v,
+    ),
+    "softmax last": ("softmax comes last", lambda q, k, v: (q @ k.T / 11**0.5 @ v).softmax(-1)),
+    "softmax twice": ("applied twice", lambda q, k, v: weights_of(q, k).softmax(-1) @ v),
+    "argmax": ("argmax", lambda q, k, v: v[(q @ k.T).argmax(-1)]),
+    "mean": ("mean of the values", lambda q, k, v: v.mean(0).expand(len(q), -1)),
+    "causal": (
+        "Query 0 gives key 1 no weight",
+        lambda q, k, v: (
+            (q @ k.T / 11**0.5)
+            .masked_fill(torch.ones(len(q), len(k)).triu(1) > 0, -torch.inf)
+            .softmax(-1)
+            @ v
+        ),
+    ),
+    "values as keys": ("values in place of keys", lambda q, k, v: weights_of(q, v) @ v),
+    "keys as values": ("It mixes the keys", lambda q, k, v: weights_of(q, k) @ k),
+    "k and v": ("Keys and values have changed places", lambda q, k, v: weights_of(q, v) @ k),
+    "q and k": ("Queries and keys have changed places", lambda q, k, v: weights_of(k, q) @ v),
+    "q and k, no scale": (
+        "(The scale 1/√d is missing, too.)",
+        lambda q, k, v: (k @ q.T).softmax(-1) @ v,
+    ),
+    "weights.T": ("weights are transposed", lambda q, k, v: weights_of(q, k).T @ v),
+    "q and q": ("compared with themselves; the keys", lambda q, k, v: weights_of(q, q) @ v),
+    "k and k": ("compared with themselves; the queries", lambda q, k, v: weights_of(k, k) @ v),
+    "q @ k": (
+        "the keys are not transposed",
+        lambda q, k, v: (q @ k / q.shape[-1] ** 0.5).softmax(-1) @ v,
+    ),
+    "q.T @ k": ("compare features, not positions", lambda q, k, v: weights_of(q.T, k.T) @ v),
+    "weights": ("returns the weights, not the output", lambda q, k, v: weights_of(q, k)),
+    "scores": ("returns the scores", lambda q, k, v: q @ k.T / 11**0.5),
+    "transposed": ("axes are transposed", lambda q, k, v: (weights_of(q, k) @ v).T),
+    "shape": ("Wrong shape", lambda q, k, v: (weights_of(q, k) @ v)[:, :2]),
+    "both": ("tuple of 2 things", lambda q, k, v: (weights_of(q, k) @ v, weights_of(q, k))),
+    "None": ("is the `return` missing", forgets_return),
+    "number": ("gave a float", lambda q, k, v: 1.0),
+    "complex": ("tensor of torch.complex", lambda q, k, v: torch.complex(q, q)),
+    "not written": ("not written yet (NotImplementedError: your code here)", not_written),
+    "own zeros": ("float64 went in and float32 came out", in_its_own_zeros),
+    "float": (
+        "float64 went in and float32",
+        lambda q, k, v: weights_of(q.float(), k.float()) @ v.float(),
+    ),
+    "double": (
+        "float32 went in and float64 came out",
+        lambda q, k, v: weights_of(q.double(), k.double()) @ v.double(),
+    ),
+    "in place": ("`q` changed in place", scale_in_place),
+    "arguments": ("takes 2 positional arguments but 3 were given", lambda q, k: q),
+    "exits": ("raised SystemExit", lambda q, k, v: exit()),
+    "dropout": ("is random", lambda q, k, v: F.dropout(weights_of(q, k), 0.5) @ v),
+    "non-linear": (
+        "not a weighted sum of the values",
+        lambda q, k, v: (weights_of(q, k) @ v).tanh(),
+    ),
+    "NaN": ("NaN", lambda q, k, v: weights_of(q, k) @ v * torch.nan),
+    "a number": ("takes the function itself", 3),
+    "nothing": ("it was given None", None),
+    "called": ("it was given a Tensor", torch.zeros(5, 3)),
+}
+
+
+@pytest.mark.parametrize("solution", RIGHT.values(), ids=RIGHT)
+def test_attention_written_differently_is_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_attention(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), WRONG.values(), ids=WRONG)
+def test_attention_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_attention(solution), words)
+
+
+def test_attention_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_attention, {k: v for k, v in WRONG.items() if k not in {"own zeros"}})
+
+
+def test_an_exception_says_what_was_called_and_where() -> None:
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k
+        return scores.softmax(-1) @ v.T.T.T
+
+    message = check_attention(attention).message
+    for words in (
+        "attention(q (5, 11), k (7, 11), v (7, 3)) raised RuntimeError",
+        "mat1 and mat2 shapes cannot be multiplied (5x11 and 7x11)",
+        "at `scores = q @ k`",
+        "is one of them not transposed?",
+    ):
+        assert words in message
+
+
+def test_only_the_unstable_solution_gets_a_remark() -> None:
+    assert "exp overflows or" in check_attention(unstable).message
+    assert "remark" not in check_attention(RIGHT["plain"]).message
+
+
+def test_checks_repeat_themselves_and_leave_the_generator_alone() -> None:
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first = check_attention(WRONG["odd scale"][1])
+    torch.manual_seed(11)
+    assert check_attention(WRONG["odd scale"][1]) == first
+    torch.manual_seed(7)
+    check_attention(RIGHT["plain"])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# ---- causal
+
+
+def lower(n: int, diagonal: int = 0) -> Tensor:
+    return torch.ones(n, n).tril(diagonal) == 1
+
+
+def masked_by(where: Callable[[int], Tensor], value: float = -math.inf) -> Callable[..., Tensor]:
+    """Causal attention whose mask keeps `where` and puts `value` elsewhere."""
+
+    def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k.T / math.sqrt(q.shape[-1])
+        return scores.masked_fill(~where(len(q)), value).softmax(-1) @ v
+
+    return causal_attention
+
+
+def causal_by_loops(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.stack([weights_of(q[i], k[: i + 1]) @ v[: i + 1] for i in range(len(q))])
+
+
+def renormalised(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights = weights_of(q, k).tril()
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def added(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    ban = torch.full((len(q), len(q)), -torch.inf, dtype=q.dtype).triu(1)
+    return (q @ k.T / q.shape[-1] ** 0.5 + ban).softmax(-1) @ v
+
+
+def third_row_sees_all(n: int) -> Tensor:
+    mask = lower(n)
+    mask[3] = True
+    return mask
+
+
+def fourth_row_sees_nothing(n: int) -> Tensor:
+    mask = lower(n)
+    mask[4] = False
+    return mask
+
+
+CAUSAL_RIGHT = {
+    "masked_fill": masked_by(lower),
+    "−1e9": masked_by(lower, -1e9),
+    "loops": causal_by_loops,
+    "added": added,
+    "sdpa": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "where": lambda q, k, v: (
+        torch.where(lower(len(q)), q @ k.T / 11**0.5, -torch.inf).softmax(1) @ v
+    ),
+}
+
+CAUSAL_WRONG = {
+    "no mask": (
+        "Position 0 sees the future: it gives position 1 a weight of 0.138. Nothing is masked",
+        RIGHT["plain"],
+    ),
+    "row 3": ("Position 3 sees the future", masked_by(third_row_sees_all)),
+    "off by one": ("one step too far", masked_by(lambda n: lower(n, 1))),
+    "future only": ("sees the future only: the mask is inverted", masked_by(lambda n: ~lower(n))),
+    "future only, −1e9": ("the mask is inverted", masked_by(lambda n: ~lower(n), -1e9)),
+    "transposed": ("the mask is transposed", masked_by(lambda n: lower(n).T)),
+    "strict": ("no position sees itself", masked_by(lambda n: lower(n, -1))),
+    "strict, −1e9": ("no position sees itself", masked_by(lambda n: lower(n, -1), -1e9)),
+    "NaN row": ("Row 4 is NaN", masked_by(fourth_row_sees_nothing)),
+    "0 · −∞": (
+        "0 · (−∞) is NaN",
+        lambda q, k, v: (q @ k.T / 11**0.5 + ~lower(len(q)) * -torch.inf).softmax(-1) @ v,
+    ),
+    "after": (
+        "masked after the softmax without renormalising",
+        lambda q, k, v: weights_of(q, k).tril() @ v,
+    ),
+    "multiplied": (
+        "a score of 0 is not a weight of 0",
+        lambda q, k, v: (q @ k.T / 11**0.5).tril().softmax(-1) @ v,
+    ),
+    "filled with 0": ("a score of 0 is not a weight of 0", masked_by(lower, 0.0)),
+    "added 0 and 1": (
+        "added as zeros and ones",
+        lambda q, k, v: (q @ k.T / 11**0.5 + lower(len(q))).softmax(-1) @ v,
+    ),
+    "axis 0": (
+        "the softmax runs over the queries",
+        lambda q, k, v: (q @ k.T / 11**0.5).masked_fill(~lower(len(q)), -torch.inf).softmax(0) @ v,
+    ),
+    "weights": (
+        "returns the weights",
+        lambda q, k, v: renormalised(q, k, torch.eye(len(k), dtype=v.dtype)),
+    ),
+    "masks output": ("the mask falls on the output", lambda q, k, v: (weights_of(q, k) @ v).tril()),
+    "no scale": (
+        "off by a factor of √d",
+        lambda q, k, v: (q @ k.T).masked_fill(~lower(len(q)), -torch.inf).softmax(-1) @ v,
+    ),
+    "leak": ("the mask leaks", masked_by(lower, -100.0)),
+    "window": ("something masks what should not", masked_by(lambda n: lower(n) & ~lower(n, -3))),
+    "after, doubled": (
+        "The rows do not sum to one (the first one sums to",
+        lambda q, k, v: 2 * weights_of(q, k).tril() @ v,
+    ),
+    "in place": (
+        "`k` changed in place",
+        lambda q, k, v: masked_by(lower)(q, k.mul_(1.5).div_(1.5).add_(1e-9), v),
+    ),
+    "raises": ("raised IndexError", lambda q, k, v: v[99]),
+}
+
+
+@pytest.mark.parametrize("solution", CAUSAL_RIGHT.values(), ids=CAUSAL_RIGHT)
+def test_causal_written_differently_is_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_causal(solution)
+    assert verdict.right, verdict.message
+
+
+def test_causal_by_renormalising_is_right_with_a_remark() -> None:
+    """Mathematically the same; in large numbers the future drowns the past."""
+    verdict = check_causal(renormalised)
+    assert verdict.right
+    assert "One remark" in verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), CAUSAL_WRONG.values(), ids=CAUSAL_WRONG)
+def test_causal_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_causal(solution), words)
+
+
+def test_causal_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(
+        check_causal, {k: v for k, v in CAUSAL_WRONG.items() if k not in {"future only, −1e9"}}
+    )
+
+
+# ---- masked softmax
+
+
+def fill(value: float) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda s, mask: s.masked_fill(~mask, value)
+
+
+def row_by_row(s: Tensor, mask: Tensor) -> Tensor:
+    out = torch.zeros_like(s)
+    for i in range(len(s)):
+        if mask[i].any():
+            out[i, mask[i]] = s[i, mask[i]].softmax(0)
+    return out
+
+
+def without_maximum(s: Tensor, mask: Tensor) -> Tensor:
+    powers = s.exp() * mask
+    return powers / powers.sum(-1, keepdim=True).clamp_min(1e-300)
+
+
+def maximum_of_all(s: Tensor, mask: Tensor) -> Tensor:
+    powers = (s - s.amax(-1, keepdim=True)).exp() * mask
+    return powers / powers.sum(-1, keepdim=True).clamp_min(1e-300)
+
+
+def fills_its_argument(s: Tensor, mask: Tensor) -> Tensor:
+    s[~mask] = -torch.inf
+    return s.softmax(-1).nan_to_num(0)
+
+
+SOFTMAX_RIGHT = {
+    "carefully": lambda s, mask: (
+        (
+            p := torch.exp(
+                s.masked_fill(~mask, -1e300) - s.masked_fill(~mask, -1e300).amax(-1, True)
+            )
+            * mask
+        )
+        / (p.sum(-1, keepdim=True) + (p.sum(-1, keepdim=True) == 0))
+    ),
+    "row by row": row_by_row,
+    "nan_to_num": lambda s, mask: fill(-torch.inf)(s, mask).softmax(-1).nan_to_num(0),
+    "added": lambda s, mask: (s + torch.where(mask, 0, -torch.inf)).softmax(-1).nan_to_num(0),
+    "times mask": lambda s, mask: fill(-1e30)(s, mask).softmax(-1) * mask,
+    "where": lambda s, mask: torch.where(mask, torch.where(mask, s, -1e30).softmax(-1), 0),
+}
+
+SOFTMAX_WRONG = {
+    "empty NaN": (
+        "A row with nothing to see becomes NaN",
+        lambda s, m: fill(-torch.inf)(s, m).softmax(-1),
+    ),
+    "empty uniform": ("nothing to see becomes uniform", lambda s, m: fill(-1e9)(s, m).softmax(-1)),
+    "empty unmasked": ("becomes the unmasked softmax", lambda s, m: (s + ~m * -1e9).softmax(-1)),
+    "empty one": (
+        "Wrong only where a row has nothing to see",
+        lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m) + ~m.any(-1, keepdim=True),
+    ),
+    "polarity": (
+        "True and False have changed places",
+        lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, ~m),
+    ),
+    "ignored": ("the mask is ignored", lambda s, m: s.softmax(-1)),
+    "multiplied": ("a score of 0 is not a weight of 0", lambda s, m: (s * m).softmax(-1)),
+    "added": ("added as zeros and ones", lambda s, m: (s + m).softmax(-1)),
+    "after": ("masked after the softmax without renormalising", lambda s, m: s.softmax(-1) * m),
+    "axis 0": ("the columns do", lambda s, m: fill(-torch.inf)(s, m).softmax(0).nan_to_num(0)),
+    "scores": ("It returns the masked scores", fill(-torch.inf)),
+    "powers": ("It returns the exponentials", lambda s, m: s.exp() * m),
+    "half": ("The rows do not sum to one", lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m) / 2),
+    "small ban": ("the mask forbids it", lambda s, m: fill(-3.0)(s, m).softmax(-1)),
+    "overflow": ("near +1000: exp overflows", without_maximum),
+    "underflow": (
+        "near −1000: exp underflows",
+        lambda s, m: (
+            without_maximum(s.clamp_max(9), m)
+            if s.amax() < 500
+            else SOFTMAX_RIGHT["row by row"](s, m)
+        ),
+    ),
+    "maximum of all": ("the maximum is taken over all keys", maximum_of_all),
+    "after, divided": (
+        "the maximum is taken over all keys",
+        lambda s, m: (s.softmax(-1) * m) / (s.softmax(-1) * m).sum(-1, keepdim=True),
+    ),
+    "in place": ("`scores` changed in place", fills_its_argument),
+    "temperature": ("the numbers are not", lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s / 2, m)),
+    "dtype": (
+        "float64 went in and float32 came out",
+        lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m).float(),
+    ),
+    "raises": ("(5, 7), mask (5, 7)) raised TypeError", lambda s, m: s.softmax()),
+}
+
+
+@pytest.mark.parametrize("solution", SOFTMAX_RIGHT.values(), ids=SOFTMAX_RIGHT)
+def test_masked_softmax_written_differently_is_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_masked_softmax(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), SOFTMAX_WRONG.values(), ids=SOFTMAX_WRONG)
+def test_masked_softmax_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_masked_softmax(solution), words)
+
+
+def test_masked_softmax_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_masked_softmax, SOFTMAX_WRONG)
+
+
+def test_a_nan_gradient_is_remarked_upon() -> None:
+    assert "gradient of an empty row" in check_masked_softmax(SOFTMAX_RIGHT["added"]).message
+    assert "remark" not in check_masked_softmax(SOFTMAX_RIGHT["times mask"]).message

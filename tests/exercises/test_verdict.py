@@ -1,0 +1,75 @@
+"""How a verdict is said, and that it cannot be had by raising."""
+
+import dataclasses
+
+import pytest
+
+import attnlab
+from attnlab import exercises
+from attnlab.exercises import Verdict, check_attention
+from attnlab.exercises.verdict import Mistake
+
+RIGHT, WRONG = Verdict(True, "It is `q @ k.T`."), Verdict(False, "a < b & c")
+
+
+def test_says_so_in_plain_text() -> None:
+    assert repr(RIGHT) == str(RIGHT) == "✓ Right. It is `q @ k.T`."
+    assert repr(WRONG) == "✗ Not yet. a < b & c"
+
+
+def test_says_so_without_colour() -> None:
+    """Mark, word and the form of the border tell the two apart; text keeps the page's colour."""
+    right, wrong = RIGHT._repr_html_(), WRONG._repr_html_()
+    assert "✓" in right
+    assert "Right." in right
+    assert "solid" in right
+    assert "✗" in wrong
+    assert "Not yet." in wrong
+    assert "double" in wrong
+    for html in (right, wrong):
+        assert "background" not in html
+        assert ";color" not in html
+
+
+def test_html_is_escaped_and_code_is_code() -> None:
+    assert "<code>q @ k.T</code>" in RIGHT._repr_html_()
+    assert "a &lt; b &amp; c" in WRONG._repr_html_()
+
+
+def test_is_true_where_right_and_frozen() -> None:
+    assert RIGHT
+    assert not WRONG
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RIGHT.right = False  # type: ignore[misc]
+
+
+def test_every_check_refuses_what_is_not_a_function() -> None:
+    for name in exercises.__all__:
+        if name.startswith("check_") and name != "check_number":
+            verdict = getattr(exercises, name)(None)
+            assert not verdict.right
+            assert verdict.message.startswith(f"`{name}` takes the function itself")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError(), KeyError("k"), RecursionError("deep"), Mistake("no")]
+)
+def test_no_exception_comes_through(error: Exception) -> None:
+    def attention(*_: object) -> None:
+        raise error
+
+    verdict = check_attention(attention)
+    assert not verdict.right
+    assert f"raised {type(error).__name__}" in verdict.message
+
+
+def test_an_interrupt_does_come_through() -> None:
+    def attention(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_attention(attention)
+
+
+def test_is_reached_from_the_front_door() -> None:
+    assert attnlab.exercises.check_attention is check_attention
