@@ -17,7 +17,7 @@ caller gets the very bits it would have got, at the price of computing these mod
 records come from the plain path; on real tokens both agree up to rounding.
 
 What is not seen: attention inside TorchScript (refused with a sentence), in other threads
-(``nn.DataParallel``), in third-party kernels that bypass PyTorch (flash-attn), nested tensors given
+(``nn.DataParallel``), in FlexAttention and third-party kernels (flash-attn), nested tensors given
 to ``nn.MultiheadAttention`` directly, additive (Bahdanau) scores, and a softmax written out with
 ``exp``. Compiled models run uncompiled inside the block. Calls that a checkpointed segment repeats
 during ``backward`` are not recorded twice.
@@ -191,8 +191,7 @@ class _Watcher(TorchFunctionMode):
         stack.callback(enter.remove)
         leave = hooks.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
         stack.callback(leave.remove)
-        # PyTorch's own handle forgets to take the hook out of two of its tables.
-        stack.callback(hooks._global_forward_hooks_always_called.pop, leave.id, None)
+        # PyTorch's own handle forgets to take the hook out of one of its tables.
         stack.callback(hooks._global_forward_hooks_with_kwargs.pop, leave.id, None)
 
     def _enter(self, module: nn.Module, args: Any) -> None:

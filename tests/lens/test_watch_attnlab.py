@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import causal, padding
@@ -90,6 +91,22 @@ def test_stacked_modules_have_their_paths():
     with watch(model) as seen:
         model(torch.randn(B, N, DIM))
     assert seen.names == [str(i) for i in range(len(MODULES))]
+
+
+@pytest.mark.parametrize("which", MODULES)
+def test_what_backward_repeats_is_not_recorded_again(which):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = MODULES[which]()
+
+        def forward(self, x):
+            return checkpoint(self.inner, x, use_reentrant=False)
+
+    model = Checkpointed()
+    with watch(model) as seen:
+        model(torch.randn(B, N, DIM, requires_grad=True)).sum().backward()
+    assert seen.names == ["inner"]
 
 
 def test_a_mechanism_without_weights_says_where_to_look():

@@ -545,7 +545,8 @@ def test_compiled_models_run_uncompiled_inside_the_block():
     assert torch.allclose(out, plain(x), atol=1e-6)
 
 
-def test_a_checkpointed_segment_is_recorded_once():
+@pytest.mark.parametrize("backward", [torch.Tensor.backward, torch.autograd.backward])
+def test_a_checkpointed_segment_is_recorded_once(backward):
     module = mha()
 
     class Checkpointed(nn.Module):
@@ -560,7 +561,7 @@ def test_a_checkpointed_segment_is_recorded_once():
     model = Checkpointed()
     with watch(model) as seen:
         x = torch.randn(B, N, H * D * 2, dtype=torch.float64, requires_grad=True)
-        model(x).sum().backward()
+        backward(model(x).sum())
     assert seen.names == ["inner"]
 
 
