@@ -29,7 +29,7 @@ class HeadStatistics:
     ``normalised_entropy``  divided by ln(number of keys that the row may attend to): 0 to 1; rows
                             with a single such key are left out
     ``distance``            mean of |i - j| in tokens, weighted by attention
-    ``previous``, ``next``  share of attention to j = i - 1, i + 1; rows without such a key left out
+    ``previous``, ``next``  share to j = i - 1, i + 1; rows without such a (real) key are left out
     ``same``                share to j = i
     ``first``               share to the first real token
     ``delimiter``           share to delimiters; None where no tokens were given
@@ -77,15 +77,16 @@ def head_statistics(
     i = torch.arange(m - n, m, device=w.device)
     j = torch.arange(m, device=w.device)
     offset = j - i[:, None]
+    real = _real_keys(padding, n, m)
     entropy = -torch.special.xlogy(w, w).sum(dim=-1)
     return HeadStatistics(
         entropy=_mean(entropy, counts),
         normalised_entropy=_normalised(entropy, counts, mask, m),
         distance=_mean((w * offset.abs()).sum(dim=-1), counts),
-        previous=_mean(_share(w, offset == -1), counts & (offset == -1).any(dim=-1)),
-        next=_mean(_share(w, offset == 1), counts & _has_next(offset, padding)),
-        same=_mean(_share(w, offset == 0), counts & (offset == 0).any(dim=-1)),
-        first=_mean(_share(w, _first(padding, m, w.device)), counts),
+        previous=_mean(_share(w, offset == -1), counts & _has(offset == -1, real)),
+        next=_mean(_share(w, offset == 1), counts & _has(offset == 1, real)),
+        same=_mean(_share(w, offset == 0), counts & _has(offset == 0, real)),
+        first=_mean(_share(w, _first(real, m, w.device)), counts),
         delimiter=None
         if tokens is None
         else _mean(_share(w, _among(tokens, delimiters, b, m, w.device)), counts),
@@ -112,18 +113,23 @@ def _normalised(entropy: Tensor, counts: Tensor, mask: Tensor | None, m: int) ->
     return _mean(entropy / choices.clamp_min(2).log(), counts & several)
 
 
-def _has_next(offset: Tensor, padding: Tensor | None) -> Tensor:
-    there = (offset == 1).any(dim=-1)
-    if padding is None:
-        return there
-    following = torch.nn.functional.pad(padding[:, 1:], (0, 1), value=offset.shape[1] > len(offset))
-    return there & following[:, None, :]
+def _real_keys(padding: Tensor | None, n: int, m: int) -> Tensor | None:
+    """(b, m): the queries' padding, for the keys at the same positions; earlier keys are real."""
+    if padding is None or n > m:
+        return None
+    return torch.nn.functional.pad(padding, (m - n, 0), value=True)
 
 
-def _first(padding: Tensor | None, m: int, device: torch.device) -> Tensor:
-    if padding is None or padding.shape[1] != m:
+def _has(neighbour: Tensor, real: Tensor | None) -> Tensor:
+    """Rows (b, 1, n) whose neighbour (n, m) exists and is a real token."""
+    there = neighbour if real is None else neighbour & real[:, None, None, :]
+    return there.any(dim=-1)
+
+
+def _first(real: Tensor | None, m: int, device: torch.device) -> Tensor:
+    if real is None:
         return torch.arange(m, device=device) == 0
-    return (padding.cumsum(dim=-1) == 1).logical_and(padding)[:, None, None, :]
+    return ((real.cumsum(dim=-1) == 1) & real)[:, None, None, :]
 
 
 def _among(

@@ -181,9 +181,10 @@ class Trace:
 
     def _scaled(self, name: str, args: tuple[Any, ...], out: Tensor) -> None:
         """A tensor times a number, either way round (Python hands the tensor over first)."""
-        tensor, factor = args if len(args) == 2 else (None, None)
-        scales = isinstance(tensor, Tensor) and isinstance(factor, int | float) and factor
-        if scales and tensor is not out and out.dim() > 2:
+        if len(args) != 2 or not isinstance(args[0], Tensor):
+            return
+        tensor, factor = args
+        if isinstance(factor, int | float) and factor and tensor is not out and out.dim() > 2:
             by = factor if name == "mul" else 1 / factor
             self.learn(out, Scaled(Held(tensor, ()), float(by), version(out)))
 
@@ -311,13 +312,13 @@ def _renamed(layout: Layout, same: dict[Axis, tuple[Axis, ...]]) -> Layout:
 
 def _dropout(call: Arguments) -> float:
     args, kwargs = call
-    p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+    p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
     training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
     return float(p) if training else 0.0
 
 
 def _dim(args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> int:
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
     return (out.dim() - 1 if dim is None else int(dim)) % out.dim()
 
 

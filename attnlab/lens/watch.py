@@ -17,7 +17,7 @@ caller gets the very bits it would have got, at the price of computing these mod
 records come from the plain path; on real tokens both agree up to rounding.
 
 What is not seen: attention inside TorchScript (refused with a sentence), in other threads
-(``nn.DataParallel``), in third-party kernels that bypass PyTorch (flash-attn), nested tensors given
+(``nn.DataParallel``), in FlexAttention and third-party kernels (flash-attn), nested tensors given
 to ``nn.MultiheadAttention`` directly, additive (Bahdanau) scores, and a softmax written out with
 ``exp``. Compiled models run uncompiled inside the block. Calls that a checkpointed segment repeats
 during ``backward`` are not recorded twice.
@@ -26,6 +26,7 @@ during ``backward`` are not recorded twice.
 import fnmatch
 import sys
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -63,8 +64,7 @@ def watch(
     watcher = _Watcher(names, seen, _filter(names, only), keep)
     with ExitStack() as stack:
         stack.callback(watcher.close)
-        if "torch._dynamo" in sys.modules:
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        _uncompiled(model, stack)
         stack.enter_context(probe.record(_Ear(watcher.heard)))
         watcher.hook(stack)
         stack.enter_context(watcher)
@@ -83,6 +83,18 @@ def _refuse(model: object, keep: object) -> None:
                 f"{name or 'the model'} is TorchScript, and nothing can be seen inside it; "
                 "watch the Python module that it was made from"
             )
+
+
+def _uncompiled(model: nn.Module, stack: ExitStack) -> None:
+    """Let compiled code run as the Python it was made from."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return  # nothing has been compiled
+    stack.enter_context(torch.compiler.set_stance("force_eager"))
+    if any(isinstance(part, dynamo.OptimizedModule) for part in model.modules()):
+        # It warns that global hooks fire for the wrapper too, which is as it should be here.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=".*when there are global hooks on modules")
 
 
 def _plain(name: str) -> str:
@@ -179,12 +191,15 @@ class _Watcher(TorchFunctionMode):
         stack.callback(enter.remove)
         leave = hooks.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
         stack.callback(leave.remove)
+        # PyTorch's own handle forgets to take the hook out of one of its tables.
+        stack.callback(hooks._global_forward_hooks_with_kwargs.pop, leave.id, None)
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         if not self._paused and threading.get_ident() == self._thread:
             self._frames.append(_Frame(module, self._names.get(module)))
 
-    def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+    def _leave(self, module: nn.Module, args: Any, *rest: Any) -> Any:
+        """After a module's forward: ``rest`` is (kwargs, output), or (None,) if it raised."""
         if self._paused or threading.get_ident() != self._thread:
             return None
         if not any(frame.module is module for frame in self._frames):
@@ -194,9 +209,9 @@ class _Watcher(TorchFunctionMode):
             self._settle(frame)
             if frame.module is module:
                 break
-        fast = output is not None and _has_fast_path(module)
+        fast = rest[-1] is not None and _has_fast_path(module)
         if fast and not any(_has_fast_path(frame.module) for frame in self._frames):
-            return self._fast(module, args, kwargs)
+            return self._fast(module, args, rest[0])
         return None
 
     def _fast(self, module: nn.Module, args: Any, kwargs: Any) -> Any:

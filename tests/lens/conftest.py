@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 
-
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     torch.manual_seed(0)
@@ -18,7 +17,12 @@ def attend() -> Callable[..., tuple[Tensor, Tensor]]:
     """The equation in float64, written once more and independently: (weights, out)."""
 
     def run(
-        q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, scale: float, bias: Tensor | float = 0.0
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        allowed: Tensor | None,
+        scale: float,
+        bias: Tensor | float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         q, k, v = (t.detach().double() for t in (q, k, v))
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))

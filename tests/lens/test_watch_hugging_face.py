@@ -1,0 +1,145 @@
+"""watch on tiny random Hugging Face models: records equal the model's own attentions."""
+
+import pytest
+import torch
+
+from attnlab.lens.watch import watch
+
+transformers = pytest.importorskip("transformers")
+
+B, N, HEADS, LAYERS, WIDTH, WORDS = 2, 7, 6, 2, 30, 37
+PADDING = torch.arange(N) < torch.tensor([[N], [N - 2]])
+
+
+def bert(**kw):
+    config = transformers.BertConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        intermediate_size=41, max_position_embeddings=N + 4, **kw,
+    )  # fmt: skip
+    return transformers.BertModel(config, add_pooling_layer=False)
+
+
+def gpt2(**kw):
+    config = transformers.GPT2Config(
+        vocab_size=WORDS, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=N + 4,
+        bos_token_id=0, eos_token_id=0, **kw,
+    )  # fmt: skip
+    return transformers.GPT2Model(config)
+
+
+def llama(**kw):
+    config = transformers.LlamaConfig(
+        vocab_size=WORDS, hidden_size=WIDTH * 2, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, num_key_value_heads=HEADS // 2, intermediate_size=41,
+        max_position_embeddings=N + 4, **kw,
+    )  # fmt: skip
+    return transformers.LlamaModel(config)
+
+
+def vit(**kw):
+    config = transformers.ViTConfig(
+        hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        intermediate_size=41, image_size=12, patch_size=4, num_channels=1, **kw,
+    )  # fmt: skip
+    return transformers.ViTModel(config, add_pooling_layer=False)
+
+
+MAKERS = {"bert": bert, "gpt2": gpt2, "llama": llama, "vit": vit}
+PATHS = {
+    "bert": "encoder.layer.{}.attention.self",
+    "gpt2": "h.{}.attn",
+    "llama": "layers.{}.self_attn",
+    "vit": "layers.{}.attention",
+}
+
+
+def pair(name, implementation):
+    """The model, and an eager twin with the same parameters that tells its own attentions."""
+    model = MAKERS[name](attn_implementation=implementation).eval()
+    twin = MAKERS[name](attn_implementation="eager").eval()
+    twin.load_state_dict(model.state_dict())
+    return model, twin
+
+
+def inputs(name, padded):
+    if name == "vit":
+        return {"pixel_values": torch.randn(B, 1, 12, 12)}
+    words = {"input_ids": torch.randint(1, WORDS, (B, N))}
+    return words | ({"attention_mask": PADDING.long()} if padded else {})
+
+
+CASES = [
+    (name, padded) for name in MAKERS for padded in (False, True) if (name, padded) != ("vit", True)
+]
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize(("name", "padded"), CASES)
+@torch.no_grad()
+def test_weights_are_the_models_own(name, padded, implementation):
+    model, twin = pair(name, implementation)
+    given = inputs(name, padded)
+    expected = model(**given).last_hidden_state
+    own = twin(**given, output_attentions=True).attentions
+    with watch(model) as seen:
+        out = model(**given).last_hidden_state
+    assert torch.equal(out, expected)
+    assert len(seen) == len(own) == LAYERS
+    for layer, (record, weights) in enumerate(zip(seen, own, strict=True)):
+        assert record.name == PATHS[name].format(layer)
+        assert record.shape == tuple(weights.shape)
+        real = PADDING[:, None, :, None] if padded else torch.ones((), dtype=torch.bool)
+        assert torch.allclose(record.weights * real, weights * real, atol=1e-5)
+        assert record.form == {"sdpa": "fused", "eager": "softmax"}[implementation]
+        width = model.config.hidden_size // HEADS
+        assert record.queries.shape == (B, HEADS, record.shape[2], width)
+        assert HEADS % record.keys.shape[1] == 0
+        assert record.scale == pytest.approx(width**-0.5)
+        assert record.bias is None
+        check_mask(record, name, padded)
+
+
+def check_mask(record, name, padded):
+    n = record.shape[2]
+    allowed = torch.ones(B, HEADS, n, n, dtype=torch.bool)
+    allowed &= PADDING[:, None, None] if padded else allowed
+    allowed &= allowed.tril() if name in ("gpt2", "llama") else allowed
+    if bool(allowed.all()):
+        assert record.mask is None
+    else:
+        assert torch.equal(record.mask.expand(allowed.shape), allowed)
+
+
+@torch.no_grad()
+def test_llama_shares_keys_under_sdpa():
+    model, _ = pair("llama", "sdpa")
+    with watch(model) as seen:
+        model(**inputs("llama", padded=False))
+    assert [record.keys.shape[1] for record in seen] == [HEADS // 2] * LAYERS
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@torch.no_grad()
+def test_decoding_with_a_cache(implementation):
+    model, _ = pair("gpt2", implementation)
+    words = torch.randint(1, WORDS, (B, N))
+    with watch(model) as whole:
+        model(words)
+    cache = model(words[:, :-1], use_cache=True).past_key_values
+    with watch(model) as seen:
+        model(words[:, -1:], past_key_values=cache)
+    for record, all_rows in zip(seen, whole, strict=True):
+        assert record.shape == (B, HEADS, 1, N)
+        assert torch.allclose(record.weights, all_rows.weights[:, :, -1:], atol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_bfloat16_and_training(implementation):
+    model = MAKERS["bert"](attn_implementation=implementation).to(torch.bfloat16).train()
+    with watch(model) as seen:
+        model(**inputs("bert", padded=True)).last_hidden_state.float().sum().backward()
+    assert len(seen) == LAYERS
+    for record in seen:
+        assert record.queries.dtype == torch.bfloat16
+        assert record.dropout == 0.1
+        assert torch.allclose(record.weights.float().sum(-1), torch.ones(()), atol=2e-2)
