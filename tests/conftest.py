@@ -1,4 +1,4 @@
-"""What every test stands on: one seed, one thread (two workers share the cores), and where the accelerator is."""
+"""What every test stands on: one seed, one thread (workers share the cores), the accelerator."""
 
 import os
 

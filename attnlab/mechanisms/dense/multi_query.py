@@ -180,7 +180,8 @@ class MultiQueryAttention(nn.Module):
             raise ValueError("step decodes from left to right; build the module with causal=True")
         q, k, v = self.heads.project(x)
         state = KeyValueCache.extended(state, k, v)
-        out = self.attend(q, *state, mask=note("mask", patterns.causal()))
+        keys, values = note("keys", state.keys), note("values", state.values)  # all, old and new
+        out = self.attend(q, keys, values, mask=note("mask", patterns.causal()))
         return self.heads.merge(out), state
 
     def extra_repr(self) -> str:

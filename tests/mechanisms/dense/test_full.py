@@ -196,3 +196,14 @@ def test_calls_that_make_no_sense() -> None:
     _, state = layer.step(x)
     with pytest.raises(ValueError, match="the cache holds 2 sequences, but 1 came"):
         layer.step(x[:1], state)
+
+
+def test_a_watched_step_shows_all_keys() -> None:
+    x = torch.randn(1, 5, 12)
+    for form in FORMS:
+        layer = FullAttention(12, 3, causal=True, form=form)
+        _, state = layer.step(x[:, :4])
+        with record() as notes:
+            layer.step(x[:, 4:], state)
+        assert notes.last("keys").shape == (1, 3, 5, 4)
+        assert notes.last("values").shape == (1, 3, 5, 4)
