@@ -1,3 +1,6 @@
+import base64
+import json
+
 import numpy as np
 import pytest
 
@@ -16,21 +19,28 @@ def attention():
     return make
 
 
+def _numbers(values):
+    """plotly 5 writes lists where plotly 6 and later write base64; null is NaN."""
+    try:
+        return np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        return values
+
+
 @pytest.fixture
 def drawn():
     """drawn(picture, trace=0) → the trace as the browser gets it, arrays decoded."""
-    import base64
 
     def decode(value):
         if isinstance(value, dict) and "bdata" in value:
             flat = np.frombuffer(base64.b64decode(value["bdata"]), dtype="<" + value["dtype"])
             shape = value.get("shape")
             return flat.reshape([int(s) for s in shape.split(",")]) if shape else flat
+        if isinstance(value, list):
+            return _numbers(value)
         return value
 
     def trace(picture, place=0):
-        import json
-
         found = json.loads(picture.to_json())["data"][place]
         return {name: decode(value) for name, value in found.items()}
 
