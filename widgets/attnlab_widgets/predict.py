@@ -127,7 +127,8 @@ def predict(
 
     ``answer`` is one of ``choices``; ``why`` is one sentence, shown after the reader has committed.
     ``picture`` takes no arguments and returns (or displays) what there is to see; it is called only
-    then. Everything can be done from the keyboard: arrows to choose, Tab and Enter to commit.
+    then. From the keyboard: Tab to move, Space to choose and to commit (JupyterLab takes the arrow
+    keys for its cells).
     """
     if isinstance(choices, str):
         raise TypeError("`choices` must be a list of choices, got one string")
