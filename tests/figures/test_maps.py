@@ -121,11 +121,11 @@ def test_the_grid_holds_every_head_on_one_scale(attention, drawn):
     weights = attention(2, 3, 5, 7)
     picture = head_grid(weights, title="All heads")
     assert len(picture.data) == 6
-    trace = drawn(picture, 4)
-    assert (trace["xaxis"], trace["yaxis"]) == ("x2", "y2")
-    assert trace["name"] == "layer 1, head 1"
-    assert "layer 1, head 1" in trace["hovertemplate"]
-    np.testing.assert_allclose(trace["z"] / 100, weights[1, 1], atol=0.005)
+    trace = drawn(picture, 5)
+    assert (trace["xaxis"], trace["yaxis"]) == ("x3", "y2")
+    assert trace["name"] == "layer 1, head 2"
+    assert "layer 1, head 2" in trace["hovertemplate"]
+    np.testing.assert_allclose(trace["z"] / 100, weights[1, 2], atol=0.005)
     assert {data.coloraxis for data in picture.data} == {"coloraxis"}
     assert picture.layout.coloraxis.cmax == pytest.approx(100 * weights.max())
     assert [note.text for note in picture.layout.annotations[:5]] == [

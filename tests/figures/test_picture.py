@@ -14,6 +14,7 @@ from attnlab.figures.picture import PLOTLY, Picture
 from attnlab.figures.still import png
 from attnlab.figures.theme import CIVIDIS
 
+REMOVED = "modeBarButtonsToRemove"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -57,6 +58,7 @@ def test_nothing_is_left_to_plotlys_defaults_or_fetched(name):
     assert layout.height
     for axis in [key for key in layout.to_plotly_json() if re.match(r"[xy]axis", key)]:
         assert layout[axis].range is not None, axis
+    assert "sendChartToCloud" in picture._repr_mimebundle_()[PLOTLY]["config"][REMOVED]
     bundle = str(picture._repr_mimebundle_()) + picture.folded()
     addresses = set(re.findall(r"https?://[\w./]+", bundle))
     assert addresses <= {"http://www.w3.org/2000/svg"}
@@ -94,6 +96,14 @@ def test_the_still_puts_points_where_the_axes_say():
     assert right[1] < left[1]
 
 
+def test_zero_is_written_without_a_sign():
+    runs = {"a": [{"step": step, "loss": 2.0 - step / 300} for step in range(400)]}
+    root = ElementTree.fromstring(loss_curves(runs, title="Zero").svg())
+    texts = {element.text for element in root.iter(f"{SVG}text")}
+    assert "0" in texts
+    assert "-0" not in texts
+
+
 def test_a_film_on_a_page_without_a_kernel_has_a_slider():
     html = pictures()["film"]._repr_mimebundle_()["text/html"]
     assert html.count("data-frame=") == 2
@@ -104,6 +114,7 @@ def test_a_saved_page_needs_nothing_from_elsewhere(tmp_path):
     page = pictures("auto")["token_strip"].save_html(tmp_path / "page.html").read_text("utf-8")
     assert 'role="figure" aria-label="F. ' in page
     assert "<title>F</title>" in page
+    assert '"modeBarButtonsToRemove": ["sendChartToCloud"' in page
     assert "prefers-color-scheme:dark" in page
     assert not re.findall(r"<script[^>]+src=|<link[^>]+href=", page)
 
