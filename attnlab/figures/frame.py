@@ -40,6 +40,7 @@ def layout(
             "bordercolor": look.quiet,
             "font": {"color": look.ink, "family": FONT},
         },
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": HATCHING["light"][1]},
         "showlegend": False,
         **more,
     }

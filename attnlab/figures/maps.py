@@ -238,7 +238,7 @@ def _gap(cells: Array) -> int:
 
 
 def _cell(n: int, m: int) -> float:
-    return max(1.0, min(34.0, 470 / max(n, m)))
+    return max(1.0, min(32.0, 430 / max(n, m)))
 
 
 def _one_map_layout(

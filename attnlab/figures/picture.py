@@ -22,6 +22,11 @@ from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
 Row = Mapping[str, Any]
 MOST_ROWS = 64
 PLOTLY = "application/vnd.plotly.v1+json"
+# plotly's "Share chart" button would upload the reader's data: no figure here offers it.
+CONFIG = {
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud", "select2d", "lasso2d"],
+}
 
 
 class Picture(go.Figure):
@@ -93,7 +98,9 @@ class Picture(go.Figure):
     def save_html(self, path: str | Path) -> Path:
         """Write a page of its own: interactive, twin included, nothing fetched from elsewhere."""
         path = Path(path)
-        figure = self.to_html(full_html=False, include_plotlyjs=True, div_id="figure")
+        figure = self.to_html(
+            full_html=False, include_plotlyjs=True, div_id="figure", config=CONFIG
+        )
         look = colours(self._theme)
         css = f"body{{background:{look.paper};color:{look.ink};font-family:sans-serif}}"
         css += auto_css_of_browser() if self._theme == "auto" else ""
@@ -118,10 +125,10 @@ class Picture(go.Figure):
         self, include: Any = None, exclude: Any = None, validate: bool = True, **kwargs: Any
     ) -> dict[str, Any]:
         if "google.colab" in sys.modules:
-            html = self.to_html(full_html=False, include_plotlyjs="cdn", div_id="figure")
+            html = self.to_html(full_html=False, include_plotlyjs="cdn", config=CONFIG)
             return {"text/html": html, "text/plain": self._twin}
         return {
-            PLOTLY: loads(self.to_json(validate=validate)),
+            PLOTLY: loads(self.to_json(validate=validate)) | {"config": CONFIG},
             "text/html": still.page(self, self._twin),
             "text/plain": self._twin,
         }

@@ -98,7 +98,7 @@ class _Axis:
         low, high = sorted(self.spec.range)
         step = _nice((high - low) / 6)
         values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
-        return [(float(value), f"{value:.6g}") for value in values]
+        return [(float(value), f"{value + 0.0:.6g}") for value in values]
 
 
 def _nice(step: float) -> float:

@@ -85,6 +85,29 @@ class Prediction(widgets.VBox):
             )
         return f'<p role="status">{verdict} {escape(self.why)}</p>'
 
+    def still(self) -> str:
+        """The question as HTML for a page without widgets, the answer folded."""
+        listed = "".join(f"<li>{escape(choice)}</li>" for choice in self.choices)
+        return (
+            f"<p><strong>Predict.</strong> {escape(self.question)}</p><ul>{listed}</ul>"
+            f"<details><summary>Answer</summary><p><strong>{escape(self.answer)}.</strong> "
+            f"{escape(self.why)}</p></details>"
+        )
+
+    def _ipython_display_(self, **kwargs: Any) -> None:
+        # ipywidgets (7 and 8) cuts its text to 110 characters, which loses the choices.
+        from IPython.display import display
+
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        display(
+            {
+                "application/vnd.jupyter.widget-view+json": view,
+                "text/html": self.still(),
+                "text/plain": repr(self),
+            },
+            raw=True,
+        )
+
     def __repr__(self) -> str:
         """What a page without widgets says."""
         listed = " / ".join(self.choices)
@@ -104,7 +127,8 @@ def predict(
 
     ``answer`` is one of ``choices``; ``why`` is one sentence, shown after the reader has committed.
     ``picture`` takes no arguments and returns (or displays) what there is to see; it is called only
-    then. Everything can be done from the keyboard: arrows to choose, Tab and Enter to commit.
+    then. From the keyboard: Tab to move, Space to choose and to commit (JupyterLab takes the arrow
+    keys for its cells).
     """
     if isinstance(choices, str):
         raise TypeError("`choices` must be a list of choices, got one string")

@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+import sympy
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.figures.curves import claimed_costs, cost_curves, loss_curves
+from attnlab.figures.theme import DASHES, MARKERS, SERIES
+
+
+def run(*losses, validation=None, first=0):
+    rows = [{"step": first + i, "loss": loss} for i, loss in enumerate(losses)]
+    if validation is not None:
+        rows[-1]["validation_loss"] = validation
+    return rows
+
+
+def test_training_and_validation_are_told_apart(drawn):
+    picture = loss_curves({"full": run(5.0, 3.0, 2.0, validation=2.5)}, title="It learns")
+    training, validation = picture.data
+    np.testing.assert_allclose(drawn(picture)["y"], [5, 3, 2])
+    np.testing.assert_allclose(drawn(picture)["x"], [0, 1, 2])
+    assert (training.mode, validation.mode) == ("lines", "lines+markers")
+    assert picture.layout.xaxis.title.text == "training step"
+    assert picture.layout.yaxis.title.text == "loss (nats per token)"
+    low, high = picture.layout.yaxis.range
+    assert low < 2
+    assert high > 5
+    assert "full, training: from 5 to 2." in picture.twin
+
+
+def test_seeds_become_a_mean_and_a_band(drawn):
+    picture = loss_curves({"full": [run(4.0, 1.0), run(5.0, 2.0), run(9.0, 3.0)]}, title="Seeds")
+    band, line = drawn(picture, 0), drawn(picture, 1)
+    np.testing.assert_allclose(line["y"], [6, 2])
+    np.testing.assert_allclose(band["y"], [9, 3, 1, 4])
+    assert band["fill"] == "toself"
+    assert line["name"] == "full, training, 3 seeds"
+    assert "from 1 to 3 across seeds" in picture.twin
+    assert picture.rows[-1] == {
+        "curve": "full, training, 3 seeds",
+        "step": 1,
+        "mean": 2.0,
+        "smallest": 1.0,
+        "largest": 3.0,
+    }
+
+
+def test_runs_differ_in_colour_dash_and_marker():
+    runs = {name: run(3.0, validation=2.0) for name in "abc"}
+    validation = loss_curves(runs, title="Three").data[1::2]
+    assert [trace.line.color for trace in validation] == list(SERIES[:3])
+    assert [trace.line.dash for trace in validation] == list(DASHES[:3])
+    assert [trace.marker.symbol for trace in validation] == list(MARKERS[:3])
+
+
+def test_long_runs_are_drawn_as_means_and_say_so(drawn):
+    picture = loss_curves({"long": run(*range(1, 1001))}, title="Long")
+    assert len(drawn(picture)["y"]) == 250
+    assert drawn(picture)["y"][0] == pytest.approx(2.5)
+    assert "drawn as means of 4 steps" in picture.twin
+    assert "from 1 to 1e+03" in picture.twin
+
+
+def test_a_log_axis_has_its_range_in_powers_and_enough_ticks():
+    picture = loss_curves({"full": run(5.0, 2.0)}, title="Log", log=True)
+    axis = picture.layout.yaxis
+    assert axis.type == "log"
+    assert axis.range[0] == pytest.approx(np.log10(2), abs=0.03)
+    assert len(axis.tickvals) >= 3
+
+
+def test_costs_are_log_log_with_their_slopes(drawn):
+    lengths = (101, 199, 401)
+    series = {"naive": [(n, 3e-6 * n**2) for n in lengths], "linear": [(n, n) for n in lengths]}
+    picture = cost_curves(series, quantity="time (ms)", title="Two slopes")
+    assert picture.layout.xaxis.type == picture.layout.yaxis.type == "log"
+    assert picture.layout.yaxis.title.text == "time (ms)"
+    assert [t.name for t in picture.data] == [
+        "naive  ∝ n<sup>2.00</sup>",
+        "linear  ∝ n<sup>1.00</sup>",
+    ]
+    np.testing.assert_allclose(drawn(picture)["x"], lengths)
+    assert picture.data[0].marker.symbol != picture.data[1].marker.symbol
+    assert "naive: 0.0306 at n = 101" in picture.twin
+    assert "to the power 2.00" in picture.twin
+    assert picture.rows[0] == {"series": "naive", "n": 101, "time (ms)": pytest.approx(0.030603)}
+
+
+def test_given_exponents_are_shown_and_points_are_sorted(drawn):
+    picture = cost_curves(
+        {"a": [(7, 2.0), (3, 1.0)]}, quantity="memory (MiB)", title="Given", exponents={"a": 1.25}
+    )
+    assert picture.data[0].name == "a  ∝ n<sup>1.25</sup>"
+    np.testing.assert_allclose(drawn(picture)["x"], [3, 7])
+
+
+@pytest.fixture
+def cards():
+    n, d, h, w = letters("n d h w")
+    paper = Paper("A. Author", "A paper", "Venue", 2017)
+
+    def card(name, time):
+        forms = {"naive": lambda q: q}
+        return Card(name, name.title(), "dense", "attend", paper, forms, "optional", time, n, dict)
+
+    return [card("window", 4 * n * w * d * h), card("full", 4 * n**2 * d * h)]
+
+
+def test_claims_are_counted_from_the_cards_largest_first(cards, drawn):
+    picture = claimed_costs(cards, n=1024, title="Claims", values={"w": 32})
+    assert list(picture.data[0].x) == [4 * 1024**2 * 64 * 4, 4 * 1024 * 32 * 64 * 4]
+    assert picture.layout.yaxis.ticktext[0].startswith("Full  O(")
+    assert picture.layout.yaxis.ticktext[0].endswith("n²)")
+    assert [row["mechanism"] for row in picture.rows] == ["Full", "Window"]
+    assert "Most: Full" in picture.twin
+
+
+def test_claims_ask_for_the_letters_they_need(cards):
+    with pytest.raises(ValueError, match=r"'window' also depends on w: give values=\{'w'"):
+        claimed_costs(cards, n=7, title="")
+    with pytest.raises(ValueError, match="no cost 'tim'; did you mean 'time'"):
+        claimed_costs(cards, n=7, what="tim", title="")
+    assert isinstance(cards[0].time, sympy.Expr)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: loss_curves({}, title=""), "`runs` is empty"),
+        (lambda: loss_curves({"a": []}, title=""), "'a' is empty"),
+        (lambda: loss_curves({"a": [{"step": 1}]}, title=""), "neither 'loss' nor"),
+        (lambda: loss_curves({"a": [{"loss": 1.0}]}, title=""), "without 'step'"),
+        (lambda: loss_curves({"a": run(float("nan"))}, title=""), "a: loss.* NaN"),
+        (lambda: loss_curves({"a": run(0.0)}, title="", log=True), "no place on a log axis"),
+        (
+            lambda: loss_curves({"a": [run(1.0), run(1.0, first=3)]}, title=""),
+            "'loss' at different steps",
+        ),
+        (lambda: cost_curves({}, quantity="", title=""), "`series` is empty"),
+        (lambda: cost_curves({"a": [(1, 0)]}, quantity="", title=""), "0 or below"),
+        (lambda: cost_curves({"a": [(1, 2, 3)]}, quantity="", title=""), "pairs \\(n, cost\\)"),
+        (
+            lambda: cost_curves({"a": [(1, 2)]}, quantity="", title="", exponents={"b": 1}),
+            "not a series",
+        ),
+        (lambda: claimed_costs([], n=1, title=""), "`cards` is empty"),
+    ],
+)
+def test_bad_input_is_answered_with_a_sentence(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -1,0 +1,223 @@
+import json
+from urllib.parse import unquote
+
+import numpy as np
+import plotly
+import pytest
+import torch
+
+from attnlab.figures.maps import film, head_grid, heat_map
+from attnlab.figures.picture import PLOTLY
+
+writes_base64 = pytest.mark.skipif(
+    int(plotly.__version__.split(".")[0]) < 6, reason="plotly 5 writes arrays as lists of numbers"
+)
+TRIANGLE = np.tril(np.ones((7, 7), bool))
+
+
+def size(picture):
+    """Bytes of a picture in a notebook file, which puts each element of a list on its own line."""
+    outputs = {"data": picture._repr_mimebundle_(), "more": picture.folded()}
+    return len(json.dumps(outputs, indent=1, ensure_ascii=False).encode())
+
+
+def test_a_map_holds_the_weights_queries_on_rows_keys_on_columns(attention, drawn):
+    weights = attention(3, 7)
+    picture = heat_map(weights, list("abc"), list("tuvwxyz"), title="Three look at seven")
+    np.testing.assert_allclose(drawn(picture)["z"], weights, rtol=1e-6)
+    layout = picture.layout
+    assert layout.xaxis.title.text == "keys"
+    assert layout.yaxis.title.text == "queries"
+    assert layout.xaxis.range == (-0.5, 6.5)
+    assert layout.yaxis.range == (2.5, -0.5)
+    assert layout.xaxis.ticktext == tuple("tuvwxyz")
+    assert layout.yaxis.ticktext == tuple("abc")
+    assert layout.coloraxis.cmin == 0
+    assert layout.coloraxis.cmax == pytest.approx(weights.max())
+    assert layout.title.text == "<b>Three look at seven</b>"
+
+
+def test_keys_are_the_queries_where_the_map_is_square(attention):
+    picture = heat_map(attention(3, 3), list("abc"), title="Square")
+    assert picture.layout.xaxis.ticktext == tuple("abc")
+
+
+def test_repeated_tokens_stay_apart(attention):
+    picture = heat_map(attention(5, 5), ["a"] * 5, title="Twins")
+    assert len(set(picture.layout.xaxis.categoryarray)) == 5
+
+
+def test_the_scale_can_be_shared_between_maps(attention):
+    picture = heat_map(attention(3, 5), title="Shared", largest=1.0)
+    assert picture.layout.coloraxis.cmax == 1
+    assert picture.layout.coloraxis.colorbar.ticktext[-1] == "1.00"
+
+
+def test_hatching_covers_what_the_mask_forbids_and_nothing_else(attention):
+    picture = heat_map(attention(7, 7, causal=True), title="Causal", mask=TRIANGLE)
+    (image,) = picture.layout.images
+    assert (image.x, image.y, image.sizex, image.sizey) == (-0.5, -0.5, 7, 7)
+    assert image.layer == "above"
+    path = unquote(image.source).split('<path d="M1 0')[1]
+    assert path.startswith("h6v1h-6zM2 1h5v1h-5z")
+    assert "21 of 49 pairs are hatched" in picture.twin
+    assert not heat_map(attention(7, 7), title="No mask").layout.images
+
+
+def test_a_leak_is_drawn_as_weight_not_hidden(attention):
+    weights = attention(7, 7, causal=True)
+    weights[2, 5] = 0.25
+    picture = heat_map(weights, title="A leak", mask=TRIANGLE)
+    assert "20 of 49 pairs are hatched" in picture.twin
+
+
+def test_signed_values_get_a_scale_around_zero():
+    picture = heat_map([[-2.0, 1.0], [0.5, 0.0]], title="Scores", quantity="score")
+    assert (picture.layout.coloraxis.cmin, picture.layout.coloraxis.cmax) == (-2, 2)
+    assert picture.layout.coloraxis.colorscale[0][1] == "#0072b2"
+    assert "Smallest: -2" in picture.twin
+
+
+def test_hostile_tokens_do_nothing_in_any_output(attention):
+    token = "<script>alert(1)</script>"
+    picture = heat_map(attention(2, 2), [token, "\n<b>&amp;"], title="<img src=x>")
+    bundle = picture._repr_mimebundle_()
+    for text in (bundle["text/html"], picture.folded(), json.dumps(bundle[PLOTLY])):
+        assert "<script" not in text
+        assert "<img" not in text
+    assert "&lt;script&gt;" in picture.table()
+
+
+def test_more_than_forty_tokens_thin_the_ticks_and_keep_all_names(attention):
+    picture = heat_map(attention(43, 97), [f"q{i}" for i in range(43)], title="Long")
+    assert len(picture.layout.yaxis.ticktext) == 22
+    assert picture.layout.yaxis.ticktext[1] == "2: q2"
+    assert len(picture.layout.xaxis.tickvals) <= 40
+    assert len(picture.layout.yaxis.categoryarray) == 43
+
+
+def test_the_twin_says_what_is_largest_and_the_table_what_is_strongest():
+    weights = [[0.1, 0.6, 0.3], [0.9, 0.05, 0.05]]
+    picture = heat_map(weights, ["il", "est"], ["he", "is", "\n"], title="Alignment")
+    assert picture.twin == (
+        "Alignment. Heat map of attention weight: 2 queries (rows) by 3 keys (columns). "
+        "Largest: 0.9, from query est (position 1) to key he (position 0)."
+    )
+    assert picture.rows[0] == {
+        "query": "il (position 0)",
+        "strongest key": "is (position 1): 0.600",
+        "second": "↵ (position 2): 0.300",
+        "third": "he (position 0): 0.100",
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_tensors_are_taken_whatever_they_are(dtype):
+    weights = torch.full((2, 3), 0.5, dtype=dtype, requires_grad=True)
+    assert heat_map(weights, title="Tensor", mask=torch.ones(2, 3, dtype=torch.bool))
+
+
+def test_the_grid_holds_every_head_on_one_scale(attention, drawn):
+    weights = attention(2, 3, 5, 7)
+    picture = head_grid(weights, title="All heads")
+    assert len(picture.data) == 6
+    trace = drawn(picture, 5)
+    assert (trace["xaxis"], trace["yaxis"]) == ("x3", "y2")
+    assert trace["name"] == "layer 1, head 2"
+    assert "layer 1, head 2" in trace["hovertemplate"]
+    np.testing.assert_allclose(trace["z"] / 100, weights[1, 2], atol=0.005)
+    assert {data.coloraxis for data in picture.data} == {"coloraxis"}
+    assert picture.layout.coloraxis.cmax == pytest.approx(100 * weights.max())
+    assert [note.text for note in picture.layout.annotations[:5]] == [
+        *("head 0", "head 1", "head 2"),
+        *("layer 0", "layer 1"),
+    ]
+    tops = [picture.layout[name].domain for name in ("yaxis", "yaxis2")]
+    assert tops[0][0] > tops[1][1]
+    assert len(picture.rows) == 6
+
+
+def test_small_weights_get_a_finer_unit(drawn):
+    picture = head_grid(np.full((1, 1, 5, 200), 0.005), title="Even")
+    assert drawn(picture)["z"].max() < 256
+    np.testing.assert_allclose(drawn(picture)["z"], 50)
+    assert "/ 10,000" in drawn(picture)["hovertemplate"]
+
+
+def test_values_above_the_end_of_the_scale_are_not_changed(drawn):
+    picture = head_grid(np.full((1, 1, 2, 3), 0.9), title="Cut", largest=0.5)
+    np.testing.assert_array_equal(drawn(picture)["z"], 90)
+    assert picture.layout.coloraxis.cmax == 50
+
+
+def test_the_grid_says_how_far_each_head_looks_back():
+    previous = np.eye(5, k=-1)[None, None]
+    previous[0, 0, 0, 0] = 1
+    row = head_grid(previous, title="One back").rows[0]
+    assert row["mean attended distance (tokens)"] == pytest.approx(0.8)
+    assert row["mean of each query's largest weight"] == 1
+
+
+@writes_base64
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_grid_is_light(attention, causal):
+    mask = np.tril(np.ones((64, 64), bool)) if causal else None
+    picture = head_grid(
+        attention(4, 4, 64, 64, causal=causal), ["token"] * 64, title="Light", mask=mask
+    )
+    figure = json.dumps(picture._repr_mimebundle_()[PLOTLY], indent=1)
+    assert len(figure) < 160_000
+    assert size(picture) < 240_000
+
+
+@writes_base64
+def test_one_map_is_light(attention):
+    assert size(heat_map(attention(40, 40), ["token"] * 40, title="Light")) < 60_000
+    assert size(heat_map(attention(257, 257), title="Light")) < 300_000
+
+
+def test_a_film_has_a_frame_a_stop_and_a_row_per_step(attention, drawn):
+    weights = np.stack([attention(5, 5, seed=seed) for seed in range(3)])
+    picture = film(weights, [0, 50, 100], title="It learns")
+    assert [frame.name for frame in picture.frames] == ["0", "50", "100"]
+    (slider,) = picture.layout.sliders
+    assert [stop.label for stop in slider.steps] == ["0", "50", "100"]
+    assert [stop.args[0][0] for stop in slider.steps] == ["0", "50", "100"]
+    assert slider.active == 2
+    np.testing.assert_allclose(drawn(picture)["z"], np.round(weights[2] * 100))
+    np.testing.assert_allclose(picture.frames[0].data[0].z, np.round(weights[0] * 100))
+    assert picture.layout.coloraxis.cmax == pytest.approx(100 * weights.max())
+    assert [row["step"] for row in picture.rows] == [0, 50, 100]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: heat_map(np.ones((2, 3, 5)), title=""), "must have 2 axes .*weights\\[0\\]"),
+        (lambda: heat_map(np.ones(5), title=""), "must have 2 axes \\(n, m\\), got 1"),
+        (lambda: heat_map(np.ones((0, 5)), title=""), "is empty"),
+        (lambda: heat_map([[1.0], [1.0, 2.0]], title=""), "ragged"),
+        (lambda: heat_map([[np.nan, 1.0]], title=""), "1 values that are NaN .* at \\(0, 0\\)"),
+        (lambda: heat_map([[-np.inf]], title=""), "through `mask`"),
+        (lambda: heat_map(np.ones((2, 3)), ["a"], title=""), "1 labels for 2 queries"),
+        (lambda: heat_map(np.ones((2, 3)), None, list("ab"), title=""), "2 labels for 3 keys"),
+        (lambda: heat_map(np.ones((2, 3)), mask=TRIANGLE, title=""), "shape \\(2, 3\\), got"),
+        (lambda: heat_map(np.ones((2, 3)), largest=0, title=""), "above 0, got 0"),
+        (lambda: heat_map(np.ones((513, 2)), title=""), "at most 512"),
+        (lambda: head_grid(np.ones((3, 5, 7)), title=""), "4 axes \\(layers, heads, n, m\\)"),
+        (lambda: head_grid(np.ones((12, 12, 64, 64)), title=""), "keep a notebook small"),
+        (lambda: film(np.ones((2, 3, 3)), [1], title=""), "1 labels for 2 maps"),
+    ],
+)
+def test_bad_input_is_answered_with_a_sentence(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_wrong_kinds_are_answered_with_a_sentence():
+    with pytest.raises(TypeError, match="must hold numbers"):
+        heat_map([["a", "b"]], title="")
+    with pytest.raises(TypeError, match="must be bool"):
+        heat_map([[1.0]], mask=[[0.0]], title="")
+    with pytest.raises(TypeError, match="one str"):
+        heat_map(np.ones((3, 3)), "abc", title="")

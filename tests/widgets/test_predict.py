@@ -1,0 +1,106 @@
+import pytest
+
+pytest.importorskip("ipywidgets")
+
+from attnlab_widgets.predict import predict
+
+
+@pytest.fixture
+def asked():
+    return predict(
+        "Where does <head 3> look?", ["one back", "far back"], "one back", "It copies & shifts."
+    )
+
+
+def press(prediction, choice):
+    prediction._menu.value = choice
+    prediction._button.click()
+
+
+def test_nothing_is_given_away_before_the_commitment(asked):
+    assert asked._button.disabled
+    assert asked._menu.value is None
+    assert asked._verdict.value == ""
+    assert asked.right is None
+    asked._menu.value = "far back"
+    assert not asked._button.disabled
+    assert asked._verdict.value == ""
+
+
+@pytest.mark.parametrize(("choice", "right"), [("one back", True), ("far back", False)])
+def test_the_answer_commits_and_says_why(asked, choice, right):
+    press(asked, choice)
+    assert asked.chosen == choice
+    assert asked.right is right
+    assert asked._menu.disabled
+    assert asked._button.disabled
+    assert "It copies &amp; shifts." in asked._verdict.value
+    assert ("Yes: one back" in asked._verdict.value) is right
+    assert ("You said far back" in asked._verdict.value) is not right
+    assert 'role="status"' in asked._verdict.value
+
+
+def test_a_committed_answer_stays(asked):
+    press(asked, "far back")
+    press(asked, "one back")
+    assert asked.chosen == "far back"
+
+
+def test_the_picture_is_made_once_and_only_then():
+    made = []
+    asked = predict("Where?", ["a", "b"], "a", "So.", picture=lambda: made.append(1))
+    asked._menu.value = "b"
+    assert not made
+    asked._button.click()
+    asked._button.click()
+    assert made == [1]
+
+
+def test_an_error_of_the_picture_is_told_and_nothing_is_lost(capsys):
+    def broken():
+        raise RuntimeError("the <model> is not trained")
+
+    asked = predict("Where?", ["a", "b"], "a", "So.", picture=broken)
+    press(asked, "a")
+    assert "could not be made" in asked._verdict.value
+    assert "the &lt;model&gt; is not trained" in asked._verdict.value
+    assert "So." in asked._verdict.value
+    assert "Traceback" in capsys.readouterr().out
+
+
+def test_a_page_without_widgets_has_question_choices_and_folded_answer(asked, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
+    asked._ipython_display_()
+    (bundle,) = shown
+    assert bundle["text/plain"] == "Predict: Where does <head 3> look? [one back / far back]"
+    assert "<li>far back</li>" in bundle["text/html"]
+    assert "&lt;head 3&gt;" in bundle["text/html"]
+    assert "<details><summary>Answer</summary>" in bundle["text/html"]
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == asked.model_id
+    press(asked, "far back")
+    assert repr(asked).endswith("You said far back; it is one back.")
+
+
+def test_many_choices_become_a_list_and_numbers_are_choices():
+    asked = predict("How many?", range(11), 7, "Seven.")
+    assert type(asked._menu).__name__ == "Select"
+    press(asked, "7")
+    assert asked.right
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        (("Q?", ["a"], "a", "w"), ValueError, "at least two"),
+        (("Q?", ["a", "a"], "a", "w"), ValueError, "must differ"),
+        (("Q?", ["a", "b"], "c", "w"), ValueError, "one of the choices .* got 'c'"),
+        (("Q?", "ab", "a", "w"), TypeError, "got one string"),
+        (("", ["a", "b"], "a", "w"), ValueError, "`question` must be a sentence"),
+        (("Q?", ["a", "b"], "a", " "), ValueError, "`why` must be a sentence"),
+        (("Q?", ["a", "b"], "a", "w", 3), TypeError, "write lambda"),
+    ],
+)
+def test_bad_input_is_answered_with_a_sentence(arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        predict(*arguments)
