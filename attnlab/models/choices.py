@@ -135,10 +135,9 @@ def _build(
         try:
             return catalog.build(mechanism, dim=dim, heads=heads, causal=causal, **(options or {}))
         except ValueError as error:
-            needs = "causal=True" if causal else "both sides, causal=False"
             raise ValueError(
-                f"attention={mechanism!r} cannot serve in kind={kind!r} here, which needs {needs}: "
-                f"{error}"
+                f"attention={mechanism!r} could not be built for kind={kind!r}, "
+                f"which asks for causal={causal}: {error}"
             ) from error
     if options:
         raise ValueError(

@@ -29,12 +29,6 @@ class RunningMean(nn.Module):
         return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(_reproducible: None) -> None:
-    """On tensors this small, two threads mostly wait for each other."""
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def make() -> Callable[..., TinyTransformer]:
     """A seeded model of 2 layers; weights are enlarged so that every part matters."""

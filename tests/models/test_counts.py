@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.models.counts import count
@@ -64,8 +65,27 @@ def test_features_and_cross_attention_have_their_rows(make):
     assert rows["encoder.blocks.0.attention"].flops == ATTENTION
 
 
+def test_a_shared_matrix_counts_once(make):
+    model = make()
+    first, second = (block.attention.heads for block in model.decoder.blocks)
+    second.query.weight = first.query.weight
+    rows = {row.part: row.parameters for row in count(model, N)}
+    assert rows["decoder.blocks.1.attention"] == 3 * DIM * DIM + NORM
+    assert rows["total"] == sum(p.numel() for p in model.parameters())
+
+
+class Noisy(nn.Module):
+    """A mechanism that draws."""
+
+    def __init__(self, dim: int, heads: int, causal: bool) -> None:
+        super().__init__()
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor | None = None) -> torch.Tensor:
+        return x + torch.randn_like(x)
+
+
 def test_counting_leaves_no_trace(make):
-    model = make().train()
+    model = make(attention=Noisy).train()
     before = torch.random.get_rng_state()
     count(model, N)
     assert model.training

@@ -113,12 +113,16 @@ def test_exactly_k_candidates_where_scores_tie():
 def test_the_model_is_left_as_it_was(make, tokens):
     model = make(dropout=0.5).train()
     before = torch.random.get_rng_state()
+    graphs = []
+    model.decoder.blocks[0].feed_forward.register_forward_hook(
+        lambda _module, _inputs, out: graphs.append(out.requires_grad)
+    )
     first = generate(model, tokens, 5, generator=seeded())
+    assert set(graphs) == {False}, "writing keeps nothing for a backward pass"
     assert model.training
     assert all(module.training for module in model.modules())
     assert torch.equal(before, torch.random.get_rng_state())
     assert torch.equal(first, generate(model.eval(), tokens, 5, generator=seeded()))
-    assert not first.requires_grad
 
 
 def test_zero_steps_return_the_prompt(make, tokens):
