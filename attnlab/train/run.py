@@ -132,7 +132,7 @@ class Run:
             raise CheckpointError(
                 f"{where} is of a run with other settings: {_differences(theirs or {}, ours)}. "
                 "Repeat the call as it was to go on with it; give another folder, or resume=False "
-                "to begin anew; or take its weights by load_checkpoint(folder).restore(model) first."
+                "to begin anew; or load_checkpoint(folder).restore(model) for its weights."
             )
         if checkpoint.step > self.settings.steps:
             raise CheckpointError(
