@@ -13,8 +13,8 @@ What it promises, each held by a test in `tests/train/`:
   weights.
 
 On several processes the same script runs under `accelerate launch`; each process takes its share
-of the batch, and gradients are averaged by PyTorch's DistributedDataParallel. For several CPU
-processes: `ACCELERATE_USE_CPU=1 accelerate launch --multi_gpu --num_processes 2 script.py`.
+of the batch, and gradients are averaged by PyTorch's DistributedDataParallel. Several CPU
+processes, with device="cpu": `accelerate launch --multi_gpu --num_processes 2 script.py`.
 """
 
 from collections.abc import Iterator, Sequence

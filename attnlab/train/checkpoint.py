@@ -109,7 +109,7 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
                 "holds tensors only. Register it as a buffer instead of get_extra_state."
             )
         place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-        if tensor.numel() == 0 or place not in seen:
+        if place not in seen:
             tensors[name] = tensor
         seen.add(place)
     return tensors

@@ -54,13 +54,15 @@ def first_fault(model: nn.Module, run: Callable[[], object]) -> Fault | None:
     finally:
         for handle in handles:
             handle.remove()
-    return watch.fault
+    return watch.fault or watch.suspect
 
 
 class _Watch:
     def __init__(self, model: nn.Module) -> None:
         self.names = {module: name for name, module in model.named_modules()}
         self.fault: Fault | None = None
+        # A lone −∞ as output: to blame only if nothing else turns up, for masks look like that.
+        self.suspect: Fault | None = None
         self.inside: list[nn.Module] = []
         # Backward: who read a tensor, and whose output's gradient came back finite.
         self.readers: dict[Tensor, list[nn.Module]] = {}
@@ -101,8 +103,11 @@ class _Watch:
     def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         self.inside.pop()
         for tensor in _tensors(output):
+            found = Fault(self.names.get(module, ""), f"the output of {self.called(module)}")
             if broken(tensor):
-                self.blame(self.names.get(module, ""), f"the output of {self.called(module)}")
+                self.blame(*found)
+            elif self.suspect is None and tensor.isneginf().any():
+                self.suspect = found
             if tensor.requires_grad:
                 self.watch_gradient(tensor)
                 tensor.register_hook(partial(self.output_gradient, module))

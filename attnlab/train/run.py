@@ -1,6 +1,7 @@
 """One run: the step, and what happens between steps."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -130,8 +131,8 @@ class Run:
         if (theirs := state.get("settings")) != (ours := self.settings.identity(self.processes)):
             raise CheckpointError(
                 f"{where} is of a run with other settings: {_differences(theirs or {}, ours)}. "
-                "Repeat the call as it was to go on with it; give another folder or resume=False to "
-                "begin anew; or take its weights by load_checkpoint(folder).restore(model) first."
+                "Repeat the call as it was to go on with it; give another folder, or resume=False "
+                "to begin anew; or load_checkpoint(folder).restore(model) for its weights."
             )
         if checkpoint.step > self.settings.steps:
             raise CheckpointError(
@@ -207,14 +208,14 @@ class Run:
                 module.__dict__.pop("_is_accelerate_prepared", None)
 
     def _bar(self, progress: bool) -> Any:
-        # Only ever switched off: left alone, tqdm asks the environment (TQDM_DISABLE) itself.
-        silence = {} if progress and self.accelerator.is_main_process else {"disable": True}
+        # tqdm reads TQDM_DISABLE only once, when it is imported; a notebook may set it later.
+        silent = os.environ.get("TQDM_DISABLE", "").lower() not in ("", "0", "false")
         return tqdm(
             total=self.settings.steps,
             initial=self.done,
             desc=self.task.name,
             unit="step",
-            **silence,
+            disable=silent or not progress or not self.accelerator.is_main_process,
         )
 
     def step(self, wrapped: nn.Module, step: int) -> dict[str, Any]:

@@ -65,10 +65,10 @@ class ToyTask:
         elif self.ragged:
             # Row 0 is nearly silent, so a mean of means would differ from the mean of all.
             keep = torch.rand(shape, generator=generator) < torch.linspace(0.1, 1, size)[:, None]
-            keep[:, 0] = True
+            keep[:, :1] = True
             targets = targets.where(keep, -100)
         padding = torch.arange(self.length) < torch.randint(
-            3, self.length + 1, (size, 1), generator=generator
+            3, max(3, self.length) + 1, (size, 1), generator=generator
         )
         targets = targets.where(padding, -100) if self.ragged else targets
         source = inputs.flip(1) if self.with_source else None

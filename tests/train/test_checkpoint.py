@@ -141,7 +141,7 @@ CALLS = [(os, "fsync"), (os, "rename"), (os, "replace"), (module, "save_file"), 
 def test_an_end_at_any_call_leaves_the_old_or_the_new(
     toy, tmp_path, monkeypatch, weights, break_after
 ):
-    """The process ends at the 1st, 2nd, … call that reaches the disk, just before or just after it."""
+    """The process ends at the 1st, 2nd, … call that reaches the disk, before or after it."""
 
     class End(BaseException):
         pass

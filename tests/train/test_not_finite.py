@@ -54,7 +54,7 @@ def stopped(*args, **options):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_an_output(toy, successor, tmp_path, value, checkpointing):
-    """The layer in the middle is named, not those behind it, and the checkpoint before is intact."""
+    """The layer in the middle is named, not those behind it; the last checkpoint is intact."""
     model = toy(dropout=0.3)
     model.layers[1].norm = spoil = Spoil()
     error = stopped(

@@ -27,16 +27,17 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
         from accelerate import PartialState
         from attnlab.train import TrainingError, load_checkpoint
         out = sys.argv[1]
-        options = dict(batch_size=6, accumulate=2, evaluate_every=5, seed=3, folder=out + "/ck")
+        options = dict(batch_size=6, accumulate=2, evaluate_every=5, seed=3,
+                       device="cpu", folder=out + "/ck")
 
         seen = []
         look = lambda state: seen.append(state.step)
         rows = fit(ToyModel(), ToyTask(), 5, callbacks=[look], **options).rows
-        rows = fit(ToyModel(seed=1), ToyTask(), 7, device="cpu", **options).rows
+        rows = fit(ToyModel(seed=1), ToyTask(), 7, **options).rows
         state = PartialState()
         assert state.num_processes == 2
         stopping = [lambda s: s.step < 2]
-        stopped = fit(ToyModel(), ToyTask(), 5, batch_size=3, callbacks=stopping).rows
+        stopped = fit(ToyModel(), ToyTask(), 5, batch_size=3, device="cpu", callbacks=stopping).rows
 
         # Only the second process meets the NaN; both must stop, with the same sentence.
         model = ToyModel()
@@ -44,7 +45,7 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
             spoil = lambda module, inputs, out: out * float("nan") if module.training else out
             model.layers[1].up.register_forward_hook(spoil)
         try:
-            fit(model, ToyTask(), 5, batch_size=3)
+            fit(model, ToyTask(), 5, batch_size=3, device="cpu")
             message = "no error"
         except TrainingError as error:
             message = f"{error.step} {error.layer} {error}"
@@ -53,7 +54,7 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
         state.destroy_process_group()
         """
     )
-    run([*launched(program), str(tmp_path)], ACCELERATE_USE_CPU="1")
+    run([*launched(program), str(tmp_path)])
     (rows, stopped, message, seen), other = (
         json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)
     )
