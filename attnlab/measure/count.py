@@ -9,6 +9,7 @@ What an operation allocates and frees within itself (the workspace of a fused ke
 `memory.resident` measures a whole process and is the cross-check.
 """
 
+import functools
 import gc
 import math
 import weakref
@@ -65,6 +66,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
     Raises ValueError where `backward` is asked for and nothing requires a gradient, and where a
     kernel or tensor layout cannot be counted.
     """
+    _first_dispatch()
     ledger = _Ledger()
     with _steady():
         with ledger:
@@ -72,6 +74,13 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
         gradients = _gradients(result, ledger) if backward else None
         del result, gradients
     return ledger.count()
+
+
+@functools.cache
+def _first_dispatch() -> None:
+    """PyTorch's first dispatch in a process keeps what it met alive; let it meet nothing of ours."""
+    with _Ledger():
+        torch.zeros(1) @ torch.zeros(1)
 
 
 class _Ledger(TorchDispatchMode):

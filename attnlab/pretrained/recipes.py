@@ -9,7 +9,7 @@ from attnlab.tasks.induction import Induction
 
 
 class Recipe(NamedTuple):
-    """The task (given a vocabulary, or "" for a new one), the model's and the training's options."""
+    """The task (given a vocabulary, or "" for a new one), the options of model and training."""
 
     task: Callable[[str], Task]
     model: Mapping[str, Any]

@@ -2,6 +2,8 @@
 
 import gc
 import math
+import subprocess
+import sys
 
 import pytest
 import sympy
@@ -292,3 +294,17 @@ def test_exponents_refuse_what_they_cannot_fit():
         exponent([1, 2], [0, 2])
     with pytest.raises(ValueError, match="the letters d, w"):
         expected_exponent("n*d*w", "n", [2, 3], {"h": 1})
+
+
+def test_the_first_count_of_a_process_is_like_the_second() -> None:
+    program = (
+        "import torch; from attnlab.measure.count import count;"
+        "from attnlab.mechanisms.dense.full import naive;"
+        "x = torch.randn(1, 2, 64, 16, requires_grad=True);"
+        "mask = torch.ones(64, 64).tril().bool();"
+        "f = lambda x: naive(x, x, x, mask=mask);"
+        "print(*(count(f, x, backward=True).peak_bytes for _ in range(2)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    first, second = run.stdout.split()
+    assert first == second
