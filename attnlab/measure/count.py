@@ -78,7 +78,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
 
 @functools.cache
 def _first_dispatch() -> None:
-    """PyTorch's first dispatch in a process keeps what it met alive; let it meet nothing of ours."""
+    """PyTorch's first dispatch in a process keeps what it met alive: let it meet nothing."""
     with _Ledger():
         torch.zeros(1) @ torch.zeros(1)
 
