@@ -73,7 +73,9 @@ class Prediction(widgets.VBox):
                     display(shown)
             except Exception as error:
                 self._verdict.value += _told(error)
-                print(traceback.format_exc())
+                trace = traceback.format_exc()
+                folded = f"<details><summary>In full</summary><pre>{escape(trace)}</pre></details>"
+                display({"text/html": folded, "text/plain": trace}, raw=True)
 
     def _spoken(self) -> str:
         if self.right:
