@@ -79,7 +79,8 @@ class Picture(go.Figure):
         style = f"<style>{auto_css()}</style>" if self._theme == "auto" else ""
         return (
             f'{style}<details class="tex2jax_ignore mathjax_ignore">'
-            f"<summary>This figure in words</summary><p>{escape(self._twin)}</p>{self.table()}</details>"
+            "<summary>This figure in words</summary>"
+            f"<p>{escape(self._twin)}</p>{self.table()}</details>"
         )
 
     def svg(self) -> str:
