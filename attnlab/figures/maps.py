@@ -104,11 +104,13 @@ def film(
     title: str,
     mask: Any = None,
     largest: float | None = None,
+    step_name: str = "training step",
     theme: str | None = None,
 ) -> Picture:
     """One map at several training steps, (t, n, m), with a slider and a play button.
 
-    The slider lives in the figure: it works on a page without a kernel.
+    The slider lives in the figure: it works on a page without a kernel. ``step_name`` says what a
+    step is where it is not one of training (a tile that is visited, a layer).
     """
     weights = _map("weights", weights, "t n m")
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
@@ -120,7 +122,7 @@ def film(
     page = first.to_dict()["layout"]
     look = colours(first.theme)
     page["coloraxis"] = _colour_axis(look, low, high, unit, "attention weight", _bar_length(page))
-    _add_player(page, look, steps)
+    _add_player(page, look, steps, harmless(step_name))
     queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
     keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
     frames = [
@@ -131,8 +133,8 @@ def film(
         [_trace(cells[-1], "attention weight", unit)],
         page,
         frames,
-        twin=f"{_closed(title)} Attention maps at {len(steps)} training steps, from step "
-        f"{steps[0]} to step {steps[-1]}. {_film_words(steps, shown)}",
+        twin=f"{_closed(title)} Attention maps at {len(steps)} {step_name}s, from "
+        f"{steps[0]} to {steps[-1]}. {_film_words(steps, shown)}",
         rows=_film_rows(steps, shown, queries, keys),
         theme=first.theme,
     )
@@ -421,7 +423,7 @@ def _grid_notes(
     return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
 
 
-def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any]) -> None:
+def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], step_name: str) -> None:
     """Slider and play button, below the map."""
     quick = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
     inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
@@ -442,7 +444,7 @@ def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any]) -> None
             "y": top,
             "yanchor": "top",
             "pad": {"t": 8, "b": 0},
-            "currentvalue": {"prefix": "training step ", "font": {"size": 13, "color": look.ink}},
+            "currentvalue": {"prefix": f"{step_name} ", "font": {"size": 13, "color": look.ink}},
             "font": {"size": 10, "color": look.quiet},
             "bgcolor": look.grid,
             "bordercolor": look.quiet,
@@ -547,8 +549,8 @@ def _head_words(weights: Array) -> Row:
 def _film_words(steps: Sequence[Any], shown: Array) -> str:
     first, last = (float(np.nan_to_num(moment).max(-1).mean()) for moment in shown[[0, -1]])
     return (
-        f"The mean of each query's largest weight goes from {first:.3g} at step {steps[0]} to "
-        f"{last:.3g} at step {steps[-1]}."
+        f"The mean of each query's largest weight goes from {first:.3g} at {steps[0]} to "
+        f"{last:.3g} at {steps[-1]}."
     )
 
 

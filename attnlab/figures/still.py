@@ -49,8 +49,9 @@ def page(figure: Any, words: str) -> str:
         ".forEach(g=>g.style.display=g.dataset.frame===v?'':'none');"
         f"r.querySelector('output').textContent={names}[v]"
     )
+    what = escape(plain(figure.layout.sliders[0].currentvalue.prefix))
     return (
-        f'<div>{svg}<p><label>training step <input type="range" min="0" max="{last}" '
+        f'<div>{svg}<p><label>{what}<input type="range" min="0" max="{last}" '
         f'value="{last}" oninput="{move}"></label> '
         f"<output>{escape(figure.frames[last].name)}</output></p></div>"
     )

@@ -176,6 +176,15 @@ def test_one_map_is_light(attention):
     assert size(heat_map(attention(257, 257), title="Light")) < 300_000
 
 
+def test_a_film_names_what_its_steps_are():
+    weights = np.random.default_rng(0).random((3, 5, 5))
+    picture = film(weights, [1, 2, 3], title="They fade", step_name="tiles visited:")
+    still = picture._repr_mimebundle_()["text/html"]
+    assert picture.layout.sliders[0].currentvalue.prefix == "tiles visited: "
+    assert "tiles visited: <input" in still
+    assert "training step" not in still + picture.twin + str(picture.to_json())
+
+
 def test_a_film_has_a_frame_a_stop_and_a_row_per_step(attention, drawn):
     weights = np.stack([attention(5, 5, seed=seed) for seed in range(3)])
     picture = film(weights, [0, 50, 100], title="It learns")
