@@ -77,6 +77,17 @@ def test_header_says_what_a_reader_asks_first(path: Path) -> None:
 
 
 @lesson
+def test_set_up_installs_only_where_attnlab_is_missing(path: Path) -> None:
+    """On Colab: the extras that replace nothing there (see tests/house/test_versions.py)."""
+    setup = source(tagged(path, "setup")[0])
+    before, _, after = setup.partition("except ImportError:")
+    assert before == "try:\n    import attnlab\n"
+    wanted = f'%pip install -q "attnlab[widgets] @ git+https://github.com/{home(ROOT).slug}"'
+    assert wanted in after.splitlines()[1]
+    assert len(re.findall("pip install", setup)) == 1
+
+
+@lesson
 def test_outputs_are_stored_and_clean(path: Path) -> None:
     cells = [c for c in read(path)["cells"] if c["cell_type"] == "code"]
     assert all(c["execution_count"] for c in cells)
