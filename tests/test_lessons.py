@@ -1,5 +1,6 @@
 """What a lesson is: the parts that every notebook must have, and solutions that are right."""
 
+import ast
 import json
 import re
 from functools import cache
@@ -135,14 +136,12 @@ def test_folded_solutions_are_right_and_stubs_are_not(path: Path, index: int) ->
     )
     assert found, "a folded solution follows each exercise"
     assert not verdict(path, source(cell)).right
-    stub, _, check = source(cell).rstrip().rpartition("\n")
-    answered = verdict(path, f"{stub}\n{found[1]}\n{check}")
+    answered = verdict(path, source(cell), found[1])
     assert answered.right, answered.message
 
 
-def verdict(path: Path, code: str) -> Any:
-    """What the last line of an exercise says, after the lesson's imports and the given answer."""
-    space: dict[str, Any] = {}
+def verdict(path: Path, code: str, answer: str = "") -> Any:
+    """What the last statement of an exercise says, after the lesson's imports and the answer."""
     imports = "\n".join(
         line
         for c in read(path)["cells"]
@@ -150,6 +149,8 @@ def verdict(path: Path, code: str) -> Any:
         for line in source(c).splitlines()
         if re.match(r"(import|from) ", line)
     )
-    before, _, last = code.rstrip().rpartition("\n")
-    exec(f"{imports}\n{before}", space)
-    return eval(last, space)
+    *stub, check = ast.parse(code).body
+    assert isinstance(check, ast.Expr), "an exercise ends with its check"
+    space: dict[str, Any] = {}
+    exec(f"{imports}\n{ast.unparse(ast.Module(stub, []))}\n{answer}", space)
+    return eval(ast.unparse(check), space)
