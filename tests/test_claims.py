@@ -330,3 +330,22 @@ def test_module_moves_to_the_gpu(card: Card, variant: int, accelerator: torch.de
     x = torch.randn(2, 7, DIM, dtype=torch.float64)
     expected = layer(x)
     torch.testing.assert_close(layer.to(accelerator)(x.to(accelerator)).cpu(), expected)
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_what_does_not_fit_is_refused_in_a_sentence(card: Card, form: str) -> None:
+    function, sizes = card.forms[form], SIZES[1]
+    made = inputs(function, sizes, torch.float32)
+    for index in range(1, len(made)):
+        mixed = [x.double() if i == index else x for i, x in enumerate(made)]
+        with pytest.raises(ValueError, match=r"is float64 but .* is float32; give them one dtype"):
+            function(*mixed)
+    if "mask" not in inspect.signature(function).parameters:
+        return
+    b, m = sizes["b"], sizes["m"]
+    for shape, what in [((b, m + 2), "keys"), ((b, m - 2), "keys"), ((b + 1, m), "sequences")]:
+        pattern = patterns.causal() & patterns.padding(torch.ones(shape, dtype=torch.bool))
+        with pytest.raises(ValueError, match=f"padding is for .* {what}, but there are"):
+            function(*made, mask=pattern)
+    with pytest.raises(TypeError, match=r"`mask` should be .* or Pattern or None, got a str"):
+        function(*made, mask="causal")

@@ -8,12 +8,11 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 (Shazeer 2019).
 """
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import autocasts, checked
 
 
 class Heads(nn.Module):
@@ -70,7 +69,7 @@ class Heads(nn.Module):
                 f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
             )
         own = self.query.weight.dtype
-        if x.dtype != own and not torch.is_autocast_enabled(x.device.type):
+        if x.dtype != own and not autocasts(x.device):
             raise ValueError(
                 f"`{name}` is {x.dtype} but the layer's parameters are {own}; "
                 "convert one of them with .to(dtype)"

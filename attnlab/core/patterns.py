@@ -39,6 +39,10 @@ class Pattern(ABC):
         """Full (True), empty (False) or mixed (None) on positions ``rows`` × ``columns``."""
         return None
 
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        """A ValueError if the pattern is made for other than m keys or b sequences."""
+        return None
+
     def dense(
         self, n: int, m: int | None = None, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... n m"]:
@@ -46,6 +50,7 @@ class Pattern(ABC):
         m = n if m is None else m
         if n < 1 or m < 1:
             raise ValueError(f"a pattern needs at least one query and one key, got n={n}, m={m}")
+        self.refuse_misfit(m)
         rows = range(m - n, m)
         allowed = self.allows(*_positions(rows, range(m), device))
         return allowed.expand(*allowed.shape[:-2], n, m)
@@ -57,11 +62,15 @@ class Pattern(ABC):
         return self.allows(*_positions(rows, columns, device))
 
     def __and__(self, other: "Pattern") -> "Pattern":
+        if not isinstance(other, Pattern):
+            return NotImplemented
         if isinstance(other, Full):
             return self
         return other if isinstance(self, Full) else And(self, other)
 
     def __or__(self, other: "Pattern") -> "Pattern":
+        if not isinstance(other, Pattern):
+            return NotImplemented
         return FULL if FULL in (self, other) else Or(self, other)
 
     def __invert__(self) -> "Pattern":
@@ -91,6 +100,10 @@ class And(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.left.allows(i, j) & self.right.allows(i, j)
 
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.left.refuse_misfit(m, b)
+        self.right.refuse_misfit(m, b)
+
     def cover(self, rows: range, columns: range) -> Cover:
         left, right = self.left.cover(rows, columns), self.right.cover(rows, columns)
         if left is False or right is False:
@@ -112,6 +125,10 @@ class Or(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.left.allows(i, j) | self.right.allows(i, j)
 
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.left.refuse_misfit(m, b)
+        self.right.refuse_misfit(m, b)
+
     def cover(self, rows: range, columns: range) -> Cover:
         left, right = self.left.cover(rows, columns), self.right.cover(rows, columns)
         if left or right:
@@ -131,6 +148,9 @@ class Not(Pattern):
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return ~self.pattern.allows(i, j)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.pattern.refuse_misfit(m, b)
 
     def cover(self, rows: range, columns: range) -> Cover:
         inside = self.pattern.cover(rows, columns)
@@ -179,10 +199,14 @@ class Padding(Pattern):
     def dense(
         self, n: int, m: int | None = None, device: torch.device | str | None = None
     ) -> Tensor:
-        m = n if m is None else m
-        if m != self.real.shape[1]:
-            raise ValueError(f"padding is for {self.real.shape[1]} keys, but there are {m}")
         return super().dense(n, m, self.real.device if device is None else device)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        sequences, keys = self.real.shape
+        if keys != m:
+            raise ValueError(f"padding is for {keys} keys, but there are {m}")
+        if b is not None and sequences not in (1, b):
+            raise ValueError(f"padding is for {sequences} sequences, but there are {b}")
 
 
 FULL = Full()
@@ -232,8 +256,13 @@ def as_mask(
     n: int,
     m: int,
     device: torch.device,
+    b: int | None = None,
 ) -> Bool[Tensor, "... n m"] | None:
-    """The dense mask of a mask, a pattern or None; None where everything is allowed."""
+    """The dense mask of a mask, a pattern or None; None where everything is allowed.
+
+    A pattern for other than m keys or b sequences is refused.
+    """
     if not isinstance(mask, Pattern):
         return mask
+    mask.refuse_misfit(m, b)
     return None if mask.cover(range(m - n, m), range(m)) else mask.dense(n, m, device)

@@ -2,8 +2,9 @@
 
 A signature such as ``q: Float[Tensor, "b h n d"]`` is documentation that a reader trusts only if it
 is enforced. ``checked`` enforces it on every call: the letters of all arguments must agree, dtypes
-must be of the stated kind, and all tensors must live on one device. What is wrong is said in the
-caller's words: which argument, what was expected, what came, in which letters.
+must be of the stated kind, all tensors must live on one device, and all floating-point ones must
+have one dtype (autocast, which converts them, excepted). What is wrong is said in the caller's
+words: which argument, what was expected, what came, in which letters.
 
 The vocabulary is jaxtyping's: ``b h n d`` letters, ``3`` a fixed size, ``#b`` a size that may be 1
 to broadcast, ``...`` any leading sizes.
@@ -61,12 +62,18 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         for name, parameter in signature.parameters.items()
         if (found := _contracts(parameter.annotation))
     }
+    others = {name: _other_types(signature.parameters[name].annotation) for name in contracts}
     name = function.__qualname__
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if not torch.compiler.is_compiling():
-            check(name, contracts, signature.bind(*args, **kwargs).arguments)
+            try:
+                arguments = signature.bind(*args, **kwargs).arguments
+            except TypeError:
+                return function(*args, **kwargs)  # Python's own words, which name the function
+            _refuse_strangers(name, contracts, others, arguments)
+            check(name, contracts, arguments)
         return function(*args, **kwargs)
 
     return call
@@ -79,6 +86,7 @@ def check(
     sizes: dict[str, int] = {}
     setters: dict[str, str] = {}
     first: tuple[str, torch.device] | None = None
+    exact: tuple[str, torch.dtype] | None = None
     for name, alternatives in contracts.items():
         value = arguments.get(name)
         if not isinstance(value, Tensor):
@@ -90,7 +98,41 @@ def check(
                 f"move them to one device, for example {name}.to({first[0]}.device)."
             )
         _bind(function, name, value, alternatives, sizes, setters)
+        if value.is_floating_point():
+            exact = exact or (name, value.dtype)
+            if value.dtype != exact[1] and not autocasts(value.device):
+                raise ShapeError(
+                    f"{function}: `{name}` is {_dtype(value)} but `{exact[0]}` is "
+                    f"{str(exact[1]).removeprefix('torch.')}; give them one dtype, for example "
+                    f"{name}.to({exact[0]}.dtype)."
+                )
     return sizes
+
+
+def autocasts(device: torch.device) -> bool:
+    """Whether autocast is on for ``device``: operators then agree on a dtype by themselves."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def _refuse_strangers(
+    function: str,
+    contracts: dict[str, tuple[Contract, ...]],
+    others: dict[str, tuple[type, ...]],
+    arguments: dict[str, Any],
+) -> None:
+    """A ``TypeError`` for what is neither a tensor nor of another type that the signature names."""
+    for name, alternatives in contracts.items():
+        value = arguments.get(name)
+        if name not in arguments or isinstance(value, (Tensor, *others[name])):
+            continue
+        words = [*map(str, alternatives), *(t.__name__ for t in others[name])]
+        expected = " or ".join(words).replace("NoneType", "None")
+        advice = "; torch.as_tensor turns numbers into a tensor"
+        raise TypeError(
+            f"{function}: `{name}` should be {expected}, got a {type(value).__name__}"
+            f"{advice if hasattr(value, '__len__') and not isinstance(value, str) else ''}."
+        )
 
 
 def _bind(
@@ -111,7 +153,7 @@ def _bind(
         complaints.append(complaint)
     expected = " or ".join(map(str, alternatives))
     # Among several alternatives the telling complaint is the one about the right number of axes.
-    telling = next((c for c in complaints if "axes" not in c), complaints[0])
+    telling = next((c for c in complaints if not c.startswith("it has")), complaints[0])
     raise ShapeError(
         f"{function}: `{name}` should be {expected}, "
         f"got {_dtype(value)} of shape {tuple(value.shape)}: {telling}."
@@ -127,7 +169,8 @@ def _fit(
     axes, shape = contract.axes, tuple(value.shape)
     if len(shape) != len(axes) and not (contract.leading and len(shape) >= len(axes)):
         at_least = "at least " if contract.leading else ""
-        return f"it has {len(shape)} axes, expected {at_least}{len(axes)}", {}
+        has = f"{len(shape)} {'axis' if len(shape) == 1 else 'axes'}"
+        return f"it has {has}, expected {at_least}{len(axes)}", {}
     bound: dict[str, int] = {}
     for letter, size in zip(axes, shape[len(shape) - len(axes) :], strict=True):
         known = (
@@ -175,6 +218,15 @@ def _contracts(annotation: Any) -> tuple[Contract, ...]:
             dtypes=tuple(dtypes) if isinstance(dtypes, (tuple, list)) else None,
             letters=tuple(annotation.dim_str.split()),
         ),
+    )
+
+
+def _other_types(annotation: Any) -> tuple[type, ...]:
+    """The classes beside tensors that an annotation allows: ``Pattern`` and None, say."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is Union:
+        return tuple(t for part in typing.get_args(annotation) for t in _other_types(part))
+    return (
+        () if hasattr(annotation, "dim_str") or not isinstance(annotation, type) else (annotation,)
     )
 
 

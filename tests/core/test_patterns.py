@@ -103,3 +103,30 @@ def test_bad_calls() -> None:
         padding(REAL.float())
     with pytest.raises(ValueError, match="without a context"):
         visible(False, context_padding=REAL)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        padding(torch.ones(2, 7).bool()),
+        causal() & padding(torch.ones(2, 7).bool()),
+        ~padding(torch.ones(2, 7).bool()),
+        padding(torch.ones(2, 7).bool()) | causal(),
+    ],
+)
+def test_padding_of_another_length_is_refused_however_deep_it_stands(pattern: Pattern) -> None:
+    pattern.dense(3, 7)
+    for m in (5, 11):
+        with pytest.raises(ValueError, match=f"padding is for 7 keys, but there are {m}"):
+            pattern.dense(3, m)
+        with pytest.raises(ValueError, match=f"padding is for 7 keys, but there are {m}"):
+            as_mask(pattern, 3, m, torch.device("cpu"))
+    with pytest.raises(ValueError, match="padding is for 2 sequences, but there are 3"):
+        as_mask(pattern, 3, 7, torch.device("cpu"), b=3)
+
+
+def test_a_pattern_combines_with_patterns_only() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        causal() & torch.ones(3, 3).bool().tolist()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        causal() | None

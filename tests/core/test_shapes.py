@@ -64,6 +64,34 @@ def test_devices_are_named() -> None:
         attend(q, k.to("meta"))
 
 
+def test_one_dtype_unless_autocast_converts() -> None:
+    q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    with pytest.raises(ShapeError, match=r"attend: `k` is float64 but `q` is float32; .*q\.dtype"):
+        attend(q, k.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert attend(q, k.bfloat16()) == 0
+    with pytest.raises(ShapeError, match=r"`k` is float16 but `q` is float32"):
+        attend(q.to("meta"), k.to("meta").half())  # no autocast exists there
+
+
+@pytest.mark.parametrize("stranger", [[[True]], "causal", 3.0, torch.ones(5, 11).bool().numpy()])
+def test_what_is_no_tensor_is_refused(stranger: object) -> None:
+    q, k = tensors((2, 3, 5, 7), (2, 3, 11, 7))
+    kind = type(stranger).__name__
+    with pytest.raises(TypeError, match=rf"attend: `mask` .* or None, got a {kind}"):
+        attend(q, k, stranger)
+    with pytest.raises(TypeError, match=r"attend: `k` should be Float\[b h m d\], got a NoneType"):
+        attend(q, None)
+
+
+def test_python_itself_names_what_is_missing_or_unknown() -> None:
+    (q,) = tensors((2, 3, 5, 7))
+    with pytest.raises(TypeError, match=r"attend\(\) missing 1 required .* 'k'"):
+        attend(q)
+    with pytest.raises(TypeError, match=r"attend\(\) got an unexpected keyword argument 'dropout'"):
+        attend(q, q, dropout=0.1)
+
+
 def test_an_empty_batch_is_harmless() -> None:
     assert attend(*tensors((0, 3, 5, 7), (0, 3, 11, 7))) == 0
 

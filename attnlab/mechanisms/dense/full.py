@@ -37,6 +37,7 @@ and Memory-Efficient Exact Attention with IO-Awareness. NeurIPS 2022, arXiv:2205
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import autocasts, checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.words import choose
 
@@ -69,7 +70,7 @@ def naive(
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device)
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q))
     scores = note("scores", q @ k.mT * _scale(q, scale))
     weights = note("weights", masked_softmax(scores, allowed))
     return weights @ v
@@ -100,6 +101,8 @@ def tiled(
     """
     if tile < 1:
         raise ValueError(f"tile must be at least 1, got {tile}")
+    if isinstance(mask, Pattern):
+        mask.refuse_misfit(k.shape[-2], len(q))
     tiles = Tiles(q.shape[-2], k.shape[-2], tile, mask)
     out, lse = _Tiled.apply(q, k, v, tiles, _scale(q, scale))
     note("log_sum_exp", lse)
@@ -145,8 +148,9 @@ class _Tiled(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
         lse = q.new_empty(q.shape[:-1], dtype=_wide(q))
-        for rows in tiles.rows():
-            out[..., rows, :], lse[..., rows] = _attend_rows(q, k, v, tiles, rows, scale)
+        with _as_written(q.device):
+            for rows in tiles.rows():
+                out[..., rows, :], lse[..., rows] = _attend_rows(q, k, v, tiles, rows, scale)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.tiles, ctx.scale = tiles, scale
         ctx.mark_non_differentiable(lse)
@@ -155,25 +159,31 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, lse = ctx.saved_tensors
+        q, k, v, _, _ = ctx.saved_tensors
         wide = _wide(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
-        for rows in ctx.tiles.rows():
-            qi, do, normaliser = (
-                q[..., rows, :].to(wide),
-                d_out[..., rows, :].to(wide),
-                lse[..., rows, None],
-            )
-            # Softmax's backward needs sum_j w_ij dw_ij per row; that is do_i · o_i (section 3.1).
-            delta = (do * out[..., rows, :]).sum(dim=-1, keepdim=True)
-            for columns, allowed in ctx.tiles.seen(rows, q.device):
-                kj, vj = k[..., columns, :].to(wide), v[..., columns, :].to(wide)
-                weights = torch.exp(_scores(qi, kj, allowed, ctx.scale) - normaliser)
-                d_scores = weights * (do @ vj.mT - delta) * ctx.scale
-                dv[..., columns, :] += weights.mT @ do
-                dk[..., columns, :] += d_scores.mT @ qi
-                dq[..., rows, :] += d_scores @ kj
+        with _as_written(q.device):
+            for rows in ctx.tiles.rows():
+                _add_gradients(ctx, d_out, rows, dq, dk, dv)
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
+
+
+def _add_gradients(
+    ctx: Any, d_out: Tensor, rows: slice, dq: Tensor, dk: Tensor, dv: Tensor
+) -> None:
+    """What ``rows`` add to the gradients of queries, keys and values."""
+    q, k, v, out, lse = ctx.saved_tensors
+    wide = _wide(q)
+    qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
+    # Softmax's backward needs sum_j w_ij dw_ij per row; that is do_i · o_i (section 3.1).
+    delta = (do * out[..., rows, :]).sum(dim=-1, keepdim=True)
+    for columns, allowed in ctx.tiles.seen(rows, q.device):
+        kj, vj = k[..., columns, :].to(wide), v[..., columns, :].to(wide)
+        weights = torch.exp(_scores(qi, kj, allowed, ctx.scale) - lse[..., rows, None])
+        d_scores = weights * (do @ vj.mT - delta) * ctx.scale
+        dv[..., columns, :] += weights.mT @ do
+        dk[..., columns, :] += d_scores.mT @ qi
+        dq[..., rows, :] += d_scores @ kj
 
 
 def _attend_rows(
@@ -204,6 +214,11 @@ def _scores(qi: Tensor, kj: Tensor, allowed: Tensor | None, scale: float) -> Ten
     return scores if allowed is None else scores.masked_fill_(~allowed, -torch.inf)
 
 
+def _as_written(device: torch.device) -> AbstractContextManager[Any]:
+    """Without autocast, which would round every product to half precision behind our back."""
+    return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()
+
+
 def _wide(q: Tensor) -> torch.dtype:
     """Half precisions are summed in float32."""
     return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
@@ -225,7 +240,7 @@ def fused(
     n, m = q.shape[-2], k.shape[-2]
     if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    allowed = patterns.as_mask(mask, n, m, q.device)
+    allowed = patterns.as_mask(mask, n, m, q.device, len(q))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
 
 

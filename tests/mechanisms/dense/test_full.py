@@ -207,3 +207,19 @@ def test_a_watched_step_shows_all_keys() -> None:
             layer.step(x[:, 4:], state)
         assert notes.last("keys").shape == (1, 3, 5, 4)
         assert notes.last("values").shape == (1, 3, 5, 4)
+
+
+def test_tiled_sums_in_float32_under_autocast_too() -> None:
+    """What it converts to float32 autocast must not convert back, forward or backward."""
+    torch.manual_seed(0)
+    made = [
+        torch.randn(2, 3, n, d).bfloat16().requires_grad_() for n, d in [(7, 5), (11, 5), (11, 13)]
+    ]
+    plain = tiled(*made, tile=3)
+    expected = torch.autograd.grad(plain.float().square().sum(), made)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        automatic = tiled(*made, tile=3)
+        found = torch.autograd.grad(automatic.float().square().sum(), made)
+    assert torch.equal(automatic, plain)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
