@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 LAB_OPTIONS ?=
-PYTEST_OPTIONS ?=
+PYTEST_OPTIONS ?= -n 2
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed

@@ -150,7 +150,9 @@ def _explain(function: Function, given: Given, allowed: Tensor | None = None) ->
     (v,) = made((len(k), len(k) + SPARE), seed=5)
     quiet = {"q": q, "k": k, "v": v}
     weights, out = implied(function, quiet), ask(function, quiet).value
-    if weights is None or not (weights.isnan().any() or same(out, weights @ v)):
+    if weights is None:
+        return None
+    if not (weights.isnan().any() or same(out, weights @ v)):
         return (
             "The output is not a weighted sum of the values: the weights come from queries and "
             "keys alone, and the values are only added up."

@@ -33,7 +33,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         mark, word, colour = _LOOK[self.right]
-        style = f"border-left:0.4em {'solid' if self.right else 'double'} {colour}"
+        border = f"0.4em {'solid' if self.right else 'double'} {colour}"
+        style = f"border-left:{border};overflow-wrap:anywhere"
         words = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.message))
         return (
             f'<div role="note" style="{style};padding:0.3em 0.8em;max-width:46em">'

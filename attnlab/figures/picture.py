@@ -23,10 +23,7 @@ Row = Mapping[str, Any]
 MOST_ROWS = 64
 PLOTLY = "application/vnd.plotly.v1+json"
 # plotly's "Share chart" button would upload the reader's data: no figure here offers it.
-CONFIG = {
-    "displaylogo": False,
-    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud", "select2d", "lasso2d"],
-}
+CONFIG = {"displaylogo": False, "showSendToCloud": False}
 
 
 class Picture(go.Figure):
@@ -78,10 +75,11 @@ class Picture(go.Figure):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def folded(self) -> str:
-        """The twin as HTML, folded until it is asked for."""
+        """The twin as HTML, folded until it is asked for; dollars in tokens are no TeX."""
         style = f"<style>{auto_css()}</style>" if self._theme == "auto" else ""
         return (
-            f"{style}<details><summary>This figure in words</summary>"
+            f'{style}<details class="tex2jax_ignore mathjax_ignore">'
+            "<summary>This figure in words</summary>"
             f"<p>{escape(self._twin)}</p>{self.table()}</details>"
         )
 

@@ -106,8 +106,8 @@ def _by_steps(
         nonlocal state
         if tokens.shape[1] > model.max_len:
             return rerun(tokens)
-        for token in tokens[:, 0 if state is None else state[0] :].split(1, dim=1):
-            logits, state = model.step(token, state, memory=memory, memory_padding=memory_padding)
+        new = tokens[:, 0 if state is None else state[0] :]  # the prompt at first, then one token
+        logits, state = model.step(new, state, memory=memory, memory_padding=memory_padding)
         return logits
 
     return next_logits

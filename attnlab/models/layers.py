@@ -92,12 +92,12 @@ class Block(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "b 1 dim"],
+        x: Float[Tensor, "b t dim"],
         state: Any,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> tuple[Float[Tensor, "b 1 dim"], Any]:
-        """``forward`` for the next position alone; ``state`` is what attention keeps."""
+    ) -> tuple[Float[Tensor, "b t dim"], Any]:
+        """``forward`` for the next t positions alone; ``state`` is what attention keeps."""
         out, state = self.attention.step(self.attention_residual.read(x), state)  # type: ignore[operator]
         return self._after_attention(x, out, memory, memory_padding), state
 
@@ -139,11 +139,11 @@ class Stack(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "b 1 dim"],
+        x: Float[Tensor, "b t dim"],
         states: list[Any],
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> tuple[Float[Tensor, "b 1 dim"], list[Any]]:
+    ) -> tuple[Float[Tensor, "b t dim"], list[Any]]:
         after = []
         for block, state in zip(self.blocks, states, strict=True):
             x, state = block.step(x, state, memory, memory_padding)  # type: ignore[operator]

@@ -170,15 +170,15 @@ class TinyTransformer(nn.Module):
 
     def step(
         self,
-        tokens: Int[Tensor, "b 1"],
+        tokens: Int[Tensor, "b t"],
         state: DecoderState | None = None,
         *,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
     ) -> tuple[Float[Tensor, "b vocab"], DecoderState]:
-        """Logits after one more token, given the state that the previous call returned.
+        """Logits after t more tokens, given the state that the previous call returned.
 
-        The same numbers as ``forward`` on all tokens so far, for the work of one position.
+        The same numbers as ``forward`` on all tokens so far, for the work of t positions.
         """
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(
@@ -189,7 +189,7 @@ class TinyTransformer(nn.Module):
         position, states = state or (0, [None] * len(self.decoder.blocks))
         x = self._embed(tokens, None, start=position)
         x, states = self.decoder.step(x, states, memory, memory_padding)
-        return self.logits(x[:, -1]), (position + 1, states)
+        return self.logits(x[:, -1]), (position + tokens.shape[1], states)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.

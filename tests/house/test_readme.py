@@ -96,7 +96,7 @@ def test_a_lesson_opens_with_its_question_and_badges(lesson):
 
 def test_numbers_of_lessons_are_not_used_twice():
     numbers = [lesson.number for lesson in readme.lessons(ROOT)]
-    assert numbers == list(range(len(numbers)))
+    assert numbers == sorted(set(numbers))
 
 
 @pytest.mark.parametrize(
