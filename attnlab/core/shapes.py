@@ -29,6 +29,9 @@ R = TypeVar("R")
 MAY_BE_EMPTY = {"b"}
 """Letters that may be 0: an empty batch is harmless, an empty sequence is a mistake."""
 
+REMEMBERED = 1024
+"""How many kinds of right calls a function remembers, so that they cost next to nothing again."""
+
 
 class ShapeError(ValueError):
     """An argument whose shape, dtype or device is not what the signature says."""
@@ -64,29 +67,44 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     }
     others = {name: _other_types(signature.parameters[name].annotation) for name in contracts}
     name = function.__qualname__
+    passed: set[Any] = set()  # what was found right need not be looked at again
+
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any], kinds: Any) -> None:
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return  # the call itself will fail, in Python's own words, which name the function
+        _refuse_strangers(name, contracts, others, arguments)
+        if check(name, contracts, arguments):
+            if len(passed) >= REMEMBERED:
+                passed.clear()
+            passed.add(kinds)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if not torch.compiler.is_compiling():
-            try:
-                arguments = signature.bind(*args, **kwargs).arguments
-            except TypeError:
-                return function(*args, **kwargs)  # Python's own words, which name the function
-            _refuse_strangers(name, contracts, others, arguments)
-            check(name, contracts, arguments)
+            kinds = (*map(_kind, args), *kwargs, *map(_kind, kwargs.values()))
+            if kinds not in passed:
+                look(args, kwargs, kinds)
         return function(*args, **kwargs)
 
     return call
 
 
+def _kind(value: Any) -> Any:
+    """All that a contract looks at: of a tensor shape, dtype and device, else the type."""
+    return (value.shape, value.dtype, value.device) if isinstance(value, Tensor) else type(value)
+
+
 def check(
     function: str, contracts: dict[str, tuple[Contract, ...]], arguments: dict[str, Any]
-) -> dict[str, int]:
-    """The sizes of the letters in ``arguments``; a ``ShapeError`` where they do not fit."""
+) -> bool:
+    """A ``ShapeError`` where ``arguments`` do not fit; False if they do under autocast only."""
     sizes: dict[str, int] = {}
     setters: dict[str, str] = {}
     first: tuple[str, torch.device] | None = None
     exact: tuple[str, torch.dtype] | None = None
+    always = True
     for name, alternatives in contracts.items():
         value = arguments.get(name)
         if not isinstance(value, Tensor):
@@ -100,13 +118,14 @@ def check(
         _bind(function, name, value, alternatives, sizes, setters)
         if value.is_floating_point():
             exact = exact or (name, value.dtype)
+            always = always and value.dtype == exact[1]
             if value.dtype != exact[1] and not autocasts(value.device):
                 raise ShapeError(
                     f"{function}: `{name}` is {_dtype(value)} but `{exact[0]}` is "
                     f"{str(exact[1]).removeprefix('torch.')}; give them one dtype, for example "
                     f"{name}.to({exact[0]}.dtype)."
                 )
-    return sizes
+    return always
 
 
 def autocasts(device: torch.device) -> bool:

@@ -120,3 +120,37 @@ def test_letters_of() -> None:
 def test_wrapped_functions_keep_their_name() -> None:
     assert attend.__name__ == "attend"
     assert attend.__doc__ == "Sum of the scores."
+
+
+def test_right_calls_are_looked_at_once_and_wrong_ones_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, honest = [], shapes.check
+    monkeypatch.setattr(shapes, "check", lambda *a: looked.append(a) or honest(*a))
+    q, k, other = tensors((2, 3, 5, 17), (2, 3, 11, 17), (2, 3, 11, 13))
+    for _ in range(3):
+        attend(q, k)
+        attend(q, k=k)
+    assert len(looked) == 2
+    for _ in range(3):
+        with pytest.raises(ShapeError, match="d is 13, expected 17"):
+            attend(q, other)
+    assert len(looked) == 5
+    attend(q.double(), k.double())
+    assert len(looked) == 6
+
+
+def test_what_only_autocast_allows_is_looked_at_again() -> None:
+    q, k = tensors((2, 3, 5, 19), (2, 3, 11, 19))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        attend(q, k.bfloat16())
+    with pytest.raises(ShapeError, match="give them one dtype"):
+        attend(q, k.bfloat16())
+
+
+def test_memory_of_right_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "REMEMBERED", 2)
+    for n in (5, 7, 11, 5, 7):
+        attend(*tensors((1, 1, n, 23), (1, 1, n, 23)))
+    passed = next(c.cell_contents for c in attend.__closure__ if isinstance(c.cell_contents, set))
+    assert len(passed) <= 2
