@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.core import patterns
@@ -268,6 +269,19 @@ def test_module_trains(card: Card, variant: int) -> None:
         assert (parameter.grad != 0).any(), name
     optimizer.step()
     assert (layer(x) - target).square().mean() < before
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_recomputing_changes_no_gradient(card: Card, variant: int) -> None:
+    """Under gradient checkpointing the forward pass runs twice, and backward reads once."""
+    for form in module_forms(card):
+        layer = module(card, variant, **form)
+        x = torch.randn(2, 7, DIM, dtype=torch.float64, requires_grad=True)
+        kept = torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
+        out = checkpoint(layer, x, use_reentrant=False)
+        recomputed = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+        for mine, theirs in zip(recomputed, kept, strict=True):
+            torch.testing.assert_close(mine, theirs)
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)

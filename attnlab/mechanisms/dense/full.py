@@ -159,31 +159,23 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, _, _ = ctx.saved_tensors
+        q, k, v, out, lse = ctx.saved_tensors
         wide = _wide(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
         with _as_written(q.device):
             for rows in ctx.tiles.rows():
-                _add_gradients(ctx, d_out, rows, dq, dk, dv)
+                qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
+                # Softmax backward needs sum_j w_ij dw_ij: that is do_i · o_i (section 3.1).
+                delta = (do * out[..., rows, :]).sum(dim=-1, keepdim=True)
+                for columns, allowed in ctx.tiles.seen(rows, q.device):
+                    kj, vj = k[..., columns, :].to(wide), v[..., columns, :].to(wide)
+                    scores = _scores(qi, kj, allowed, ctx.scale)
+                    weights = torch.exp(scores - lse[..., rows, None])
+                    d_scores = weights * (do @ vj.mT - delta) * ctx.scale
+                    dv[..., columns, :] += weights.mT @ do
+                    dk[..., columns, :] += d_scores.mT @ qi
+                    dq[..., rows, :] += d_scores @ kj
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
-
-
-def _add_gradients(
-    ctx: Any, d_out: Tensor, rows: slice, dq: Tensor, dk: Tensor, dv: Tensor
-) -> None:
-    """What ``rows`` add to the gradients of queries, keys and values."""
-    q, k, v, out, lse = ctx.saved_tensors
-    wide = _wide(q)
-    qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
-    # Softmax's backward needs sum_j w_ij dw_ij per row; that is do_i · o_i (section 3.1).
-    delta = (do * out[..., rows, :]).sum(dim=-1, keepdim=True)
-    for columns, allowed in ctx.tiles.seen(rows, q.device):
-        kj, vj = k[..., columns, :].to(wide), v[..., columns, :].to(wide)
-        weights = torch.exp(_scores(qi, kj, allowed, ctx.scale) - lse[..., rows, None])
-        d_scores = weights * (do @ vj.mT - delta) * ctx.scale
-        dv[..., columns, :] += weights.mT @ do
-        dk[..., columns, :] += d_scores.mT @ qi
-        dq[..., rows, :] += d_scores @ kj
 
 
 def _attend_rows(
