@@ -159,28 +159,34 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, _, _ = ctx.saved_tensors
+        saved = ctx.saved_tensors  # once: a checkpoint hands them out no second time
+        q, k, v, _, _ = saved
         wide = _wide(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
         with _as_written(q.device):
             for rows in ctx.tiles.rows():
-                _add_gradients(ctx, d_out, rows, dq, dk, dv)
+                _add_gradients(saved, d_out, ctx.tiles, rows, ctx.scale, (dq, dk, dv))
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
 
 
 def _add_gradients(
-    ctx: Any, d_out: Tensor, rows: slice, dq: Tensor, dk: Tensor, dv: Tensor
+    saved: tuple[Tensor, ...],
+    d_out: Tensor,
+    tiles: Tiles,
+    rows: slice,
+    scale: float,
+    gradients: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     """What ``rows`` add to the gradients of queries, keys and values."""
-    q, k, v, out, lse = ctx.saved_tensors
+    (q, k, v, out, lse), (dq, dk, dv) = saved, gradients
     wide = _wide(q)
     qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
     # Softmax's backward needs sum_j w_ij dw_ij per row; that is do_i · o_i (section 3.1).
     delta = (do * out[..., rows, :]).sum(dim=-1, keepdim=True)
-    for columns, allowed in ctx.tiles.seen(rows, q.device):
+    for columns, allowed in tiles.seen(rows, q.device):
         kj, vj = k[..., columns, :].to(wide), v[..., columns, :].to(wide)
-        weights = torch.exp(_scores(qi, kj, allowed, ctx.scale) - lse[..., rows, None])
-        d_scores = weights * (do @ vj.mT - delta) * ctx.scale
+        weights = torch.exp(_scores(qi, kj, allowed, scale) - lse[..., rows, None])
+        d_scores = weights * (do @ vj.mT - delta) * scale
         dv[..., columns, :] += weights.mT @ do
         dk[..., columns, :] += d_scores.mT @ qi
         dq[..., rows, :] += d_scores @ kj
