@@ -18,7 +18,7 @@ def _reproducible() -> None:
 @pytest.fixture
 def accelerator() -> torch.device:
     """The GPU; the test is skipped where there is none."""
-    device = torch.accelerator.current_accelerator(check_available=True)
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if device is None:
         pytest.skip("no accelerator on this machine")
     return device

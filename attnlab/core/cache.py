@@ -25,4 +25,10 @@ class KeyValueCache(NamedTuple):
                 f"the cache holds {past.keys.shape[0]} sequences, but {keys.shape[0]} came; "
                 "start a new batch with state=None"
             )
+        for name, old, new in (("keys", past.keys, keys), ("values", past.values, values)):
+            if (old.shape[1], old.shape[3]) != (new.shape[1], new.shape[3]):
+                raise ValueError(
+                    f"the cache holds {name} of {old.shape[1]} heads of width {old.shape[3]}, but "
+                    f"{new.shape[1]} of width {new.shape[3]} came: it is another layer's state"
+                )
         return cls(torch.cat((past.keys, keys), dim=2), torch.cat((past.values, values), dim=2))

@@ -64,9 +64,7 @@ class Pattern(ABC):
     def __and__(self, other: "Pattern") -> "Pattern":
         if not isinstance(other, Pattern):
             return NotImplemented
-        if isinstance(other, Full):
-            return self
-        return other if isinstance(self, Full) else And(self, other)
+        return _both(self, other)
 
     def __or__(self, other: "Pattern") -> "Pattern":
         if not isinstance(other, Pattern):
@@ -83,6 +81,12 @@ def _positions(
     i = torch.arange(rows.start, rows.stop, device=device)
     j = torch.arange(columns.start, columns.stop, device=device)
     return i[:, None], j[None, :]
+
+
+def _both(left: Pattern, right: Pattern) -> Pattern:
+    if isinstance(right, Full):
+        return left
+    return right if isinstance(left, Full) else And(left, right)
 
 
 # eq=False: a padding pattern holds a tensor, so patterns are equal only when identical.
@@ -238,7 +242,8 @@ def visible(
     if context is None:
         if context_padding is not None:
             raise ValueError("context_padding was given without a context")
-        return (causal() if causally else full()) & padding(padding_)
+        # Not by `&`: torch.compile follows that operator between objects only from PyTorch 2.7 on.
+        return _both(causal() if causally else full(), padding(padding_))
     if causally:
         raise ValueError("a causal layer cannot look at a context: build it with causal=False")
     if padding_ is not None:

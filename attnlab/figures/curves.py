@@ -41,6 +41,8 @@ def loss_curves(
     band reaches from the smallest to the largest. Training loss is a thin line, validation loss has
     markers. Long runs are drawn as means of equally many steps; the twin says of how many.
     """
+    if not isinstance(runs, Mapping):
+        raise TypeError('`runs` must map names to rows, such as {"full": history.rows}')
     if not runs:
         raise ValueError("`runs` is empty: give at least one name with its rows")
     curves = [curve for name, run in runs.items() for curve in _loss_curves(name, run)]
@@ -190,6 +192,8 @@ def claimed_costs(
 
 def _loss_curves(name: str, run: Run | Sequence[Run]) -> list[dict[str, Any]]:
     """The training curve and, where there is one, the validation curve of a run or its seeds."""
+    if hasattr(run, "rows"):
+        raise TypeError(f"run {name!r} is a {type(run).__name__}: give its rows, as history.rows")
     if not len(run):
         raise ValueError(f"run {name!r} is empty: it has no rows")
     seeds: Any = [run] if isinstance(run[0], Mapping) else run

@@ -140,6 +140,8 @@ def _among(
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of tokens, got one text; split it first")
     shared = all(isinstance(token, str) for token in tokens)
+    if not shared and any(isinstance(row, str) or not isinstance(row, Sequence) for row in tokens):
+        raise TypeError("tokens must be texts, one list for all or one list per row of the batch")
     rows = [tokens] if shared else list(tokens)
     if len(rows) not in (1, b) or any(len(row) != m for row in rows):
         lengths = sorted({len(row) for row in rows})

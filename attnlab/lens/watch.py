@@ -41,6 +41,7 @@ from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode
 
 from attnlab.core import probe
+from attnlab.core.heads import Heads
 from attnlab.core.patterns import Pattern
 from attnlab.lens.axes import Axis, Layout, aligned
 from attnlab.lens.record import Held, History, Keep, Roles, Seen
@@ -61,7 +62,7 @@ def watch(
     _refuse(model, keep)
     names = {module: _plain(name) for name, module in model.named_modules()}
     seen = Seen(type(model).__name__)
-    watcher = _Watcher(names, seen, _filter(names, only), keep)
+    watcher = _Watcher(names, _owners(names), seen, _filter(names, only), keep)
     with ExitStack() as stack:
         stack.callback(watcher.close)
         _uncompiled(model, stack)
@@ -113,6 +114,16 @@ def _filter(names: dict[nn.Module, str], only: str | Sequence[str] | None) -> Ca
     return lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def _owners(names: dict[nn.Module, str]) -> dict[nn.Module, str]:
+    """For each projection of an attnlab layer, the layer's path.
+
+    A layer that decodes is called by ``.step``, of which PyTorch tells nobody; that it projects
+    its queries is heard all the same.
+    """
+    heads = {module: name for module, name in names.items() if isinstance(module, Heads)}
+    return {part: heads[each].rpartition(".")[0] for each in heads for part in each.children()}
+
+
 class _Ear(probe.Notes):
     """Hands each note on at once instead of keeping it."""
 
@@ -130,6 +141,7 @@ class _Said:
 
     notes: dict[str, list[Any]] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
+    owner: str | None = None
 
     def last(self, name: str) -> Any:
         return self.notes.get(name, [None])[-1]
@@ -142,18 +154,22 @@ class _Frame:
     module: nn.Module | None
     path: str | None
     said: _Said | None = None
+    owner: str | None = None
+    """The layer whose projections ran last in this frame."""
 
 
 class _Watcher(TorchFunctionMode):
     def __init__(
         self,
         names: dict[nn.Module, str],
+        owners: dict[nn.Module, str],
         seen: Seen,
         wanted: Callable[[str], bool],
         keep: Keep,
     ) -> None:
         super().__init__()
-        self._names, self._seen, self._wanted, self._keep = names, seen, wanted, keep
+        self._names, self._owners = names, owners
+        self._seen, self._wanted, self._keep = seen, wanted, keep
         self._root = next(iter(names))
         self._trace = Trace()
         self._calls: Counter[str] = Counter()
@@ -209,10 +225,19 @@ class _Watcher(TorchFunctionMode):
             self._settle(frame)
             if frame.module is module:
                 break
+        self._projected(module)
         fast = rest[-1] is not None and _has_fast_path(module)
         if fast and not any(_has_fast_path(frame.module) for frame in self._frames):
             return self._fast(module, args, rest[0])
         return None
+
+    def _projected(self, module: nn.Module) -> None:
+        """An attnlab layer's projection has run: whose, and whether it was the last one."""
+        owner = self._owners.get(module)
+        if owner is not None:
+            self._frames[-1].owner = owner
+            if self._names[module].endswith(".output"):
+                self._settle(self._frames[-1])
 
     def _fast(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """The module's own answer, as if nobody watched."""
@@ -230,7 +255,7 @@ class _Watcher(TorchFunctionMode):
             return
         if name == "queries":
             self._settle(self._frames[-1])
-            self._frames[-1].said = _Said()
+            self._frames[-1].said = _Said(owner=self._frames[-1].owner)
         said = self._said()
         if said is None:
             said = self._frames[-1].said = _Said()
@@ -275,19 +300,21 @@ class _Watcher(TorchFunctionMode):
         else:
             found = said.found
         for each in found:
-            self._append(each, frame)
+            self._append(each, frame, said.owner)
 
     def settle_all(self) -> None:
         for frame in self._frames:
             self._settle(frame)
 
-    def _append(self, found: Found, last: _Frame | None = None) -> None:
+    def _append(self, found: Found, last: _Frame | None = None, owner: str | None = None) -> None:
         frames = [*self._frames, *([last] if last else [])]
         path = next((f.path for f in reversed(frames) if f.path is not None and f.module), None)
         inside = [frame for frame in frames if frame.module is not None]
         if path is None and inside:
             return  # another model's
         path = path or ""
+        if owner is not None and owner.startswith(f"{path}." if path else ""):
+            path = owner  # a layer inside that is being stepped
         if self._wanted(path):
             name = path or type(self._root).__name__
             self._calls[name] += 1

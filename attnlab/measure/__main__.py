@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab.core.words import nearest
 from attnlab.measure import notebooks, topics
 from attnlab.measure.report import machine, machine_line, plain, table
 
@@ -32,15 +33,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    parser.add_argument("--threads", type=int, default=2, help="default: 2")
+    parser.add_argument("--threads", type=_at_least_one, default=2, help="default: 2")
     return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
+    return int(text)
 
 
 def _topics(wanted: Sequence[str], options: argparse.Namespace) -> int:
     unknown = sorted(set(wanted) - set(topics.names()))
     if unknown:
-        known = ", ".join(topics.names())
-        print(f"no topic {', '.join(unknown)}; there are {known} and notebooks.", file=sys.stderr)
+        known = [*topics.names(), "notebooks"]
+        for name in unknown:
+            said = f"there is no topic {name!r}{nearest(name, known)}"
+            if name == "notebooks":
+                said = (
+                    "notebooks come first and alone: python -m attnlab.measure notebooks [path …]"
+                )
+            print(said, file=sys.stderr)
         return 2
     described = machine(options.threads)
     results: dict[str, object] = {"machine": described, "quick": options.quick, "topics": {}}
@@ -60,7 +73,12 @@ def _topics(wanted: Sequence[str], options: argparse.Namespace) -> int:
 
 def _notebooks(paths: Sequence[str], options: argparse.Namespace) -> int:
     profiles = []
-    for path in notebooks.find(paths):
+    try:
+        found = notebooks.find(paths)
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for path in found:
         print(f"running {path} …", file=sys.stderr, flush=True)
         profiles.append(notebooks.profile(path, threads=options.threads))
     print(machine_line(machine(options.threads)))

@@ -11,6 +11,7 @@ from attnlab.core.words import nearest
 
 KINDS = ("language_model", "classifier", "encoder_decoder")
 NORMS = ("pre", "post")
+GIVEN = frozenset({"dim", "heads", "causal"})
 POSITIONS = ("learned", "sinusoidal", "none")
 
 Attention = str | nn.Module | Callable[..., nn.Module]
@@ -39,8 +40,20 @@ def check_choices(kind: str, norm: str, positions: str, dropout: float) -> None:
     check_choice("kind", kind, KINDS)
     check_choice("norm", norm, NORMS)
     check_choice("positions", positions, POSITIONS)
-    if not 0 <= dropout < 1:
+    if isinstance(dropout, str) or not 0 <= dropout < 1:
         raise ValueError(f"dropout is a probability, 0 ≤ dropout < 1; got {dropout!r}.")
+
+
+def check_options(options: Any) -> None:
+    """``attention_options``: named options of a mechanism, or a list of them."""
+    for each in as_list(options):
+        if each is not None and not isinstance(each, Mapping):
+            raise TypeError(
+                'attention_options are keyword arguments as a dict, such as {"form": "tiled"}, or '
+                f"a list of one dict (or None) per layer; got {each!r}."
+            )
+        for name in GIVEN.intersection(each or ()):
+            raise ValueError(f"attention_options cannot say {name!r}: the model itself decides it.")
 
 
 def check_heads(dim: int, heads: int) -> None:
@@ -86,7 +99,9 @@ def describe(attention: Any, options: Any) -> dict[str, Any]:
     several = isinstance(attention, list | tuple)
     attention = (list(attention) if several else attention) if named else None
     if options is not None:
-        options = dict(options) if isinstance(options, Mapping) else [dict(o) for o in options]
+        options = (
+            dict(options) if isinstance(options, Mapping) else [dict(o or {}) for o in options]
+        )
     return {"attention": attention, "attention_options": options}
 
 
@@ -162,6 +177,7 @@ def _build(
 
 def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reader) -> None:
     """Shape, kind of number, length, device and padding of what a model is called with."""
+    _check_tensor("the input", tokens)
     _check_kind_of_number(tokens, model.features)
     n = tokens.shape[1]
     if n == 0:
@@ -177,10 +193,22 @@ def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reade
             f"the input is on {tokens.device} but the model is on {home}; "
             "move one of them with .to()."
         )
-    if padding is not None and (padding.dtype != torch.bool or padding.shape != tokens.shape[:2]):
+    if padding is None:
+        return
+    _check_tensor("padding", padding)
+    if padding.device != home:
+        raise ValueError(f"padding is on {padding.device} but the model is on {home}; move it.")
+    if padding.dtype != torch.bool or padding.shape != tokens.shape[:2]:
         raise ValueError(
             f"padding must be bool of shape (b, n) = {tuple(tokens.shape[:2])}, True at real "
             f"tokens; got {padding.dtype} of shape {tuple(padding.shape)}."
+        )
+
+
+def _check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a tensor; got a {type(value).__name__}. torch.as_tensor makes one."
         )
 
 

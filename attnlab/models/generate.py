@@ -63,7 +63,8 @@ def sample(
     """One token per row from softmax(logits / temperature); at temperature 0 the most likely."""
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
-    scores = logits.float() / temperature
+    wide = logits.float()
+    scores = (wide - wide.amax(-1, keepdim=True)) / temperature  # no temperature is too low for it
     if top_k is None:
         return torch.multinomial(scores.softmax(-1), 1, generator=generator)
     best, index = scores.topk(top_k, dim=-1)  # exactly k candidates, also where scores tie
@@ -118,11 +119,19 @@ def _check_call(
 ) -> None:
     if model.decoder is None or model.vocab is None:
         raise ValueError(f"a model of kind={model.kind!r} does not write tokens.")
-    if tokens.ndim == 2 and tokens.shape[1] == 0:
+    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+        found = f"shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens)
+        raise ValueError(
+            f"the prompt must be a tensor of tokens (b, n); got {found}. "
+            "For one sequence of a tensor: tokens[None]."
+        )
+    if tokens.shape[1] == 0:
         raise ValueError("the prompt is empty (n = 0); give at least one token to start from.")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise ValueError(f"steps must be a whole number of at least 0; got {steps!r}.")
-    if not 0 <= temperature < float("inf"):
+    if isinstance(temperature, str) or not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature must be 0 (greedy) or more; got {temperature!r}.")
-    if top_k is not None and not 1 <= top_k <= model.vocab:
-        raise ValueError(f"top_k must lie in 1 … {model.vocab} (the vocabulary); got {top_k!r}.")
+    if top_k is not None and not (isinstance(top_k, int) and 1 <= top_k <= model.vocab):
+        raise ValueError(
+            f"top_k must be a whole number in 1 … {model.vocab} (the vocabulary); got {top_k!r}."
+        )

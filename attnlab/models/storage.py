@@ -95,7 +95,7 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
 def rebuild(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
     try:
         return make(**config)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"the config inside {path} is not one that this version of attnlab builds: {error}."
         ) from error

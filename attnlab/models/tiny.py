@@ -85,6 +85,7 @@ class TinyTransformer(nn.Module):
         choices.check_sizes(dim=dim, layers=layers, heads=heads, max_len=max_len, hidden=hidden)
         choices.check_choices(kind, norm, positions, dropout)
         choices.check_heads(dim, heads)
+        choices.check_options(attention_options)
         choices.check_ends(kind, vocab, classes, features)
         self.config: dict[str, Any] = config | choices.describe(attention, attention_options)
         self.extra: dict[str, str] = {}
@@ -187,6 +188,11 @@ class TinyTransformer(nn.Module):
             )
         self._check_memory(memory)
         position, states = state or (0, [None] * len(self.decoder.blocks))
+        if len(states) != len(self.decoder.blocks):
+            raise ValueError(
+                f"state holds {len(states)} layers, but this model has {len(self.decoder.blocks)}: "
+                "give the state that this model's own step() returned."
+            )
         x = self._embed(tokens, None, start=position)
         x, states = self.decoder.step(x, states, memory, memory_padding)
         return self.logits(x[:, -1]), (position + tokens.shape[1], states)
@@ -202,7 +208,8 @@ class TinyTransformer(nn.Module):
     def load(
         cls, path: str | Path, *, attention: Attention | Sequence[Attention] | None = None
     ) -> "TinyTransformer":
-        """The model that ``save`` wrote, on the CPU; its ``extra`` is in ``model.extra``.
+        """The model that ``save`` wrote, on the CPU and in torch's default dtype, whatever the
+        file holds; its ``extra`` is in ``model.extra``.
 
         Give ``attention`` again if the model was built from a callable: code is not stored.
         """

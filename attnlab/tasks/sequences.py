@@ -77,4 +77,8 @@ def letters(symbols: int, prefix: str = "s") -> list[str]:
 
 def named(ids: Tensor | Sequence[int], names: Sequence[str]) -> list[str]:
     """The display name of each token, `""` for an unscored target."""
-    return ["" if token == UNSCORED else names[token] for token in map(int, ids)]
+    numbers = [int(token) for token in ids]
+    for token in numbers:
+        if token != UNSCORED and not 0 <= token < len(names):
+            raise ValueError(f"Tokens are numbers from 0 to {len(names) - 1}; got {token}.")
+    return ["" if token == UNSCORED else names[token] for token in numbers]

@@ -164,7 +164,8 @@ def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path |
 
 
 def _check_callbacks(callbacks: Sequence[Callback]) -> None:
-    if callable(callbacks) or not all(map(callable, callbacks)):
+    several = isinstance(callbacks, Sequence) and all(map(callable, callbacks))
+    if not several:
         raise ValueError(
             "callbacks must be a list of functions that take a State, such as callbacks=[film]; "
             f"{callbacks!r} was given."
@@ -201,6 +202,10 @@ def _checkpointing(model: nn.Module, wanted: bool) -> Iterator[None]:
 
 def _try_out(model: nn.Module, task: Task, settings: Settings, device: torch.device) -> None:
     """One row through the model first: a mismatch is told in the task's words."""
+    if not callable(getattr(task, "batch", None)):
+        raise TypeError(
+            f"task must be a task, such as attnlab.tasks.task('copying'); {task!r} was given."
+        )
     batch = task.batch("train", 1, seed=derived_seed(settings.seed, "try"))
     _check_batch(task, batch)
     try:

@@ -122,6 +122,12 @@ class Run:
 
     def _check_belongs(self, checkpoint: Checkpoint) -> None:
         where, state = f"The checkpoint in '{self.folder}'", checkpoint.state
+        if not isinstance(state.get("rows"), list) or not isinstance(state.get("tokens"), int):
+            raise CheckpointError(
+                f"{where} lacks the history of its run, so no run can go on from it; "
+                "load_checkpoint(folder).restore(model) reads its weights. Give another folder, or "
+                "resume=False to begin anew."
+            )
         if (theirs := state.get("task")) != (ours := description(self.task)):
             differences = _differences(theirs or {}, ours)
             raise CheckpointError(

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import sympy
@@ -160,3 +162,13 @@ def test_claims_ask_for_the_letters_they_need(cards):
 def test_bad_input_is_answered_with_a_sentence(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_a_history_or_bare_rows_in_place_of_named_rows():
+    class History:
+        rows: ClassVar = [{"step": 1, "loss": 2.0}]
+
+    with pytest.raises(TypeError, match=r"run 'a' is a History: give its rows, as history\.rows"):
+        loss_curves({"a": History()}, title="t")
+    with pytest.raises(TypeError, match="`runs` must map names to rows"):
+        loss_curves(History.rows, title="t")

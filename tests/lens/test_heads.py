@@ -108,3 +108,9 @@ def test_bad_input_is_told():
         head_statistics(w[0])
     with pytest.raises(ValueError, match="n is 2, expected 3"):
         head_statistics(w, padding=torch.ones(2, 2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], ["a", 2, "c"], [["a", "b", "c"], "abc"]])
+def test_tokens_that_are_no_texts(tokens) -> None:
+    with pytest.raises(TypeError, match="tokens must be texts"):
+        head_statistics(torch.full((2, 5, 3, 3), 1 / 3), tokens)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import attnlab
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import causal, padding
 from attnlab.core.probe import note, record
@@ -150,3 +151,21 @@ def test_somebody_elses_recording_goes_on():
     with record() as notes, watch(module) as seen:
         module(torch.randn(B, N, DIM))
     assert torch.equal(notes["weights"][0], seen[0].weights)
+
+
+@pytest.mark.parametrize("attention", ["full", "multi_query"])
+def test_decoding_step_by_step_names_the_layer_that_attended(attention: str) -> None:
+    torch.manual_seed(0)
+    model = attnlab.TinyTransformer(
+        11, dim=12, layers=2, heads=2, max_len=16, kind="encoder_decoder", attention=attention
+    )
+    tokens = torch.randint(11, (1, 3))
+    with attnlab.watch(model) as seen:
+        attnlab.generate(model, tokens, 2, source=tokens)
+    encoder = [f"encoder.blocks.{i}.attention" for i in range(2)]
+    layers = [f"decoder.blocks.{i}.{part}" for i in range(2) for part in ("attention", "cross")]
+    assert seen.names == [*encoder, *layers, *(f"{name}#2" for name in layers)]
+    assert seen["decoder.blocks.1.attention#2"].shape == (1, 2, 1, 4)
+    with attnlab.watch(model, only="decoder.blocks.0.*") as some:
+        attnlab.generate(model, tokens, 1, source=tokens)
+    assert some.names == layers[:2]

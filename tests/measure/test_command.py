@@ -57,4 +57,14 @@ def test_markdown(capsys):
 
 def test_unknown_topic_names_the_known_ones(capsys):
     assert main(["trainning"]) == 2
-    assert "no topic trainning; there are dense" in capsys.readouterr().err
+    assert "no topic 'trainning'; did you mean 'training'?" in capsys.readouterr().err
+
+
+def test_what_cannot_be_run_is_said_without_a_traceback(capsys):
+    assert main(["notebooks", "nosuch.ipynb"]) == 2
+    assert "no notebook at nosuch.ipynb" in capsys.readouterr().err
+    assert main(["dense", "notebooks"]) == 2
+    assert "notebooks come first and alone" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["start", "--threads", "0"])
+    assert "a whole number of at least 1 is needed, got '0'" in capsys.readouterr().err

@@ -138,12 +138,28 @@ def test_zero_steps_return_the_prompt(make, tokens):
         ({"temperature": float("nan")}, "temperature"),
         ({"top_k": 0}, "top_k"),
         ({"top_k": 30}, "top_k"),
+        ({"top_k": 2.5}, "top_k must be a whole number"),
+        ({"temperature": "hot"}, "temperature must be 0"),
         ({"source": torch.zeros(3, 5, dtype=torch.long)}, "source"),
     ],
 )
 def test_refusals(make, tokens, options, word):
     with pytest.raises(ValueError, match=word):
         generate(make(), tokens, **({"steps": 2} | options))
+
+
+def test_refuses_a_prompt_of_another_shape(make, tokens):
+    with pytest.raises(ValueError, match=r"\(b, n\); got shape \(11,\).* tokens\[None\]"):
+        generate(make(), tokens[0], 2)
+    with pytest.raises(ValueError, match=r"\(b, n\); got <class 'list'>"):
+        generate(make(), [[1, 2]], 2)
+
+
+@pytest.mark.parametrize("temperature", [1e-5, 1e-40, 1e-45])
+def test_the_lowest_temperatures_take_the_most_likely(make, tokens, temperature):
+    greedy = generate(make(), tokens, 5, temperature=0)
+    assert torch.equal(generate(make(), tokens, 5, temperature=temperature), greedy)
+    assert torch.equal(generate(make(), tokens, 5, temperature=temperature, top_k=3), greedy)
 
 
 def test_refuses_an_empty_prompt_a_classifier_and_a_missing_source(make, tokens):

@@ -29,6 +29,9 @@ from attnlab.models.tiny import TinyTransformer
         ({"kind": "classifier", "classes": 3, "vocab": None}, "either tokens"),
         ({"kind": "classifier", "classes": 0}, "classes must be a whole number"),
         ({"attention": ["full"] * 3}, "one entry per layer: 4; got 3"),
+        ({"attention_options": {"causal": True}}, "cannot say 'causal'"),
+        ({"attention_options": [{}, {}, {}, {"dim": 3}]}, "cannot say 'dim'"),
+        ({"dropout": "0.1"}, "dropout is a probability"),
         ({"attention_options": [{}]}, "one entry per layer: 4; got 1"),
     ],
 )
@@ -133,3 +136,33 @@ def test_parts_that_a_kind_lacks(make, tokens, running_mean):
         make("classifier").decode(tokens)
     with pytest.raises(ValueError, match="step"):
         make(attention=running_mean).step(tokens[:, :1])
+
+
+def test_what_is_no_tensor_or_elsewhere(make, tokens):
+    model = make()
+    with pytest.raises(TypeError, match="the input must be a tensor; got a list"):
+        model([[1, 2]])
+    with pytest.raises(TypeError, match="padding must be a tensor; got a ndarray"):
+        model(tokens, torch.ones(tokens.shape).bool().numpy())
+    with pytest.raises(ValueError, match="padding is on meta but the model is on cpu"):
+        model(tokens, torch.ones(tokens.shape, device="meta").bool())
+    with pytest.raises(TypeError, match="keyword arguments as a dict"):
+        make(attention_options="naive")
+
+
+def test_options_of_one_layer_only():
+    model = TinyTransformer(
+        29, dim=8, layers=2, heads=2, attention_options=[None, {"form": "tiled"}]
+    )
+    assert [block.attention.form for block in model.decoder.blocks] == ["fused", "tiled"]
+    assert model.config["attention_options"] == [{}, {"form": "tiled"}]
+
+
+def test_state_of_another_model(make, tokens):
+    model, deeper = make(layers=2), make(layers=3)
+    _, state = model.step(tokens[:, :3])
+    with pytest.raises(ValueError, match="state holds 2 layers, but this model has 3"):
+        deeper.step(tokens[:, 3:4], state)
+    fewer = make(layers=2, attention="multi_query")
+    with pytest.raises(ValueError, match=r"keys of .* heads of width .* another layer's state"):
+        fewer.step(tokens[:, 3:4], state)

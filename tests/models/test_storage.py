@@ -167,3 +167,12 @@ def test_a_write_that_breaks_off_keeps_the_old_file(make, tmp_path, monkeypatch)
         model.save(tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == before
     assert [f.name for f in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_mechanism_that_this_version_lacks_is_told_with_the_file(make, tmp_path):
+    from attnlab.models import storage
+
+    model, path = make(), tmp_path / "model.safetensors"
+    storage.save(model, path, model.config | {"attention": "longfomer"}, {})
+    with pytest.raises(ValueError, match=r"model\.safetensors .*there is no mechanism 'longfomer'"):
+        TinyTransformer.load(path)

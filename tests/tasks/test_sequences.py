@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.extra.numpy import arrays
 
+from attnlab.tasks import UNSCORED
 from attnlab.tasks.sequences import (
     draw_contents,
     enough_contents,
@@ -78,3 +79,10 @@ def test_too_few_contents_are_refused():
     enough_contents(1000, "enough")
     with pytest.raises(ValueError, match="With items=2 there are only 999 different sequences"):
         enough_contents(999, "items=2")
+
+
+def test_numbers_that_are_no_token_are_named() -> None:
+    assert named([0, UNSCORED, 1], ["a", "b"]) == ["a", "", "b"]
+    for wrong in (2, -1):
+        with pytest.raises(ValueError, match=f"Tokens are numbers from 0 to 1; got {wrong}"):
+            named([0, wrong], ["a", "b"])

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -396,3 +397,16 @@ def test_nothing_is_unpickled_in_practice(toy, successor, tmp_path, monkeypatch)
     monkeypatch.setattr(torch, "load", refuse)
     fit(toy(), successor(), 2, folder=tmp_path, **OPTIONS)
     assert len(fit(toy(), successor(), 3, folder=tmp_path, **OPTIONS).rows) == 3
+
+
+@pytest.mark.parametrize("lost", [{"rows": None}, {"rows": 3}, {"tokens": None}])
+def test_a_checkpoint_without_its_history_is_not_gone_on_from(
+    toy, successor, trained, weights, lost
+):
+    state = latest(trained) / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | lost))
+    model = toy()
+    before = weights(model)
+    call = partial(fit, model, successor(), 5, folder=trained, **OPTIONS)
+    refused(call, trained, "lacks the history of its run")
+    assert all(torch.equal(value, before[name]) for name, value in weights(model).items())

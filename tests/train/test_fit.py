@@ -378,6 +378,7 @@ def test_import_attnlab_stays_light():
         ({"device": "abacus"}, "device must be a name PyTorch knows.*'abacus' was given"),
         ({"device": "meta"}, "device 'meta' is not available here"),
         ({"callbacks": print}, "callbacks must be a list of functions"),
+        ({"callbacks": None}, "callbacks must be a list of functions"),
         ({"callbacks": [3]}, "callbacks must be a list of functions"),
     ],
 )
@@ -473,3 +474,8 @@ def test_on_an_accelerator(toy, successor, tmp_path):
     stop = [lambda state: state.step < 3]
     fit(toy(dropout=0.4), successor(), 7, folder=tmp_path, callbacks=stop, **options)
     assert losses(toy(seed=5), successor(), 7, folder=tmp_path, **options) == unbroken
+
+
+def test_a_task_by_name_is_refused(toy):
+    with pytest.raises(TypeError, match=r"task must be a task.*'copying' was given"):
+        fit(toy(), "copying", 2, **QUIET)

@@ -159,7 +159,7 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, lse = ctx.saved_tensors
+        q, k, v, out, lse = ctx.saved_tensors  # once: a checkpoint hands them out no second time
         wide = _wide(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
         with _as_written(q.device):
