@@ -21,8 +21,9 @@ help: ## Say what can be asked for
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: lab
+# The root is the repository, so that a lesson can link to the pages of the library.
 lab: $(INSTALLED) ## Open JupyterLab on the first lesson
-	$(RUN) -m jupyterlab $(ALLOW_ROOT) $(LAB_OPTIONS) notebooks/00_start_here.ipynb
+	$(RUN) -m jupyterlab $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" $(LAB_OPTIONS) notebooks/00_start_here.ipynb
 
 # Every check runs, whatever the ones before it said; one failure is enough to fail.
 .PHONY: test
