@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets as widgets
-from attnlab.catalog import cards
-from attnlab.core.words import choose
 from torch import Tensor
 
+from attnlab.catalog import cards
+from attnlab.core.words import choose
 from attnlab_widgets.background import Latest
 from attnlab_widgets.explorer_side import Side
 from attnlab_widgets.live_training import Learner, Training
@@ -131,8 +131,10 @@ class AttentionExplorer(widgets.VBox):
             return
         self._learning = [side for side in self.sides if side.specimen and side.learns.value]
         if not self._learning:
-            self._tell("Nothing to train: tick “train the first” or “train the second”.")
+            self._tell("Nothing to train: tick “Train the first” or “Train the second”.")
             return
+        for side in self._learning:
+            side.begin()
         self._trainings += 1
         self._training = Training(
             [side.specimen for side in self._learning if side.specimen is not None],
@@ -215,7 +217,7 @@ class AttentionExplorer(widgets.VBox):
             style={"description_width": "52px"},
         )
         self.steps = widgets.BoundedIntText(
-            value=steps, min=1, max=5000, description="steps", layout=_width("130px"), style=_TIGHT
+            value=steps, min=1, max=5000, description="Steps", layout=_width("130px"), style=_TIGHT
         )
         self.button = widgets.Button(icon="play", button_style="primary", layout=_width("110px"))
         self.stopper = widgets.Button(description="Stop", icon="stop", layout=_width("90px"))
@@ -223,7 +225,7 @@ class AttentionExplorer(widgets.VBox):
             description="Start over", icon="undo", layout=_width("120px")
         )
         self.progress = widgets.IntProgress(
-            value=0, max=steps, description="progress", layout=_width("260px"), style=_TIGHT
+            value=0, max=steps, description="Progress", layout=_width("260px"), style=_TIGHT
         )
         self._note, self._status, self._alert = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self._numbers = widgets.HTML()
@@ -415,7 +417,7 @@ def _running() -> tuple[str, str]:
     """
     from IPython import get_ipython
 
-    shell = get_ipython()  # type: ignore[no-untyped-call]
+    shell = get_ipython()
     if shell is None or not hasattr(shell, "get_parent"):
         return "", ""
     parent = shell.get_parent() or {}

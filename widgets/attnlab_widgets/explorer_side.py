@@ -45,6 +45,7 @@ class Side:
         self.view: AttentionView | None = None
         self.other: Side | None = None
         self._showing = False
+        self._pinned: int | None = None
         self._maps: dict[int, Maps] = {}
         self._of: tuple[Any, ...] = ()
         self._seen: tuple[Any, ...] = ()
@@ -62,12 +63,12 @@ class Side:
         )
         self.weights = widgets.Dropdown(
             options=[UNTRAINED],
-            description="weights",
+            description="Weights",
             layout=widgets.Layout(width="190px"),
             style={"description_width": "initial"},
         )
         self.learns = widgets.Checkbox(
-            description=f"train the {self.name.lower()}",
+            description=f"Train the {self.name.lower()}",
             indent=False,
             layout=widgets.Layout(width="max-content"),
         )
@@ -115,7 +116,7 @@ class Side:
         self._changed()
 
     def _build(self) -> None:
-        self.specimen, self.losses = None, []
+        self.specimen, self.losses, self._pinned = None, [], None
         self._alert.value = ""
         if not self.chosen:
             return
@@ -129,7 +130,11 @@ class Side:
         """Back to the weights before any training."""
         if self.specimen is not None:
             self.specimen.frames = {0: self.specimen.frames[0]}
-        self.losses = []
+        self._alert.value, self._pinned, self.losses = "", None, []
+
+    def begin(self) -> None:
+        """A training starts: old complaints are over."""
+        self._alert.value = ""
 
     def learned(self, learner: Learner) -> None:
         """A training has ended, well or not."""
@@ -152,9 +157,11 @@ class Side:
         specimen = self.specimen
         if specimen is None:
             self._place.children = ()
+            self._hide_column(not self.chosen)
             self._title.value = self._words.value = ""
             self._seen = ()
             return True
+        self._hide_column(False)
         of = (id(specimen), tuple(ids.tolist()))
         patience = 0.0 if of != self._of and len(specimen.frames) > 2 else PATIENCE
         if of != self._of:
@@ -164,9 +171,14 @@ class Side:
         self._show(specimen, tokens, (of, tuple(self._maps)))
         return all(step in self._maps for step in wanted)
 
+    def _hide_column(self, hidden: bool) -> None:
+        """Without a second model the first has the whole width."""
+        self.column.layout.display = "none" if hidden else "flex"
+
     def _wanted(self, specimen: Specimen, n: int, training: bool) -> list[int]:
-        """The recorded steps, newest first."""
-        steps = sorted(specimen.frames, reverse=True)
+        """The recorded steps: the one on view first, then newest first."""
+        pinned = self._pinned
+        steps = sorted(specimen.frames, key=lambda step: (step == pinned, step), reverse=True)
         config = specimen.model.config
         each = config["layers"] * config["heads"] * n**2
         return steps[: max(1, LIVE_BYTES // each)] if training else steps
@@ -193,17 +205,16 @@ class Side:
         self._seen = seen
 
     def _bring(self, source: Any, tokens: list[str]) -> None:
-        """The step that was on view stays there, unless it was the newest, which is followed."""
-        before, self.steps = self._looked_at(), list(self._maps)
-        self._showing = True
+        """The step that somebody has chosen stays on view; otherwise the newest is followed."""
+        self._showing, self.steps = True, list(self._maps)
         try:
             if self.view is None:
                 self.view = AttentionView(source, tokens)
                 self.view.observe(self._moved, [*LINKED, "step"])
             else:
                 self.view.show(source, tokens)
-            if before is not None:
-                self.view.step = self._place_of(before)
+            if self._pinned is not None:
+                self.view.step = self._place_of(self._pinned)
         finally:
             self._showing = False
         self._place.children = (self.view,)
@@ -214,12 +225,6 @@ class Side:
         after = f", then {trained} steps of training" if trained else ""
         return f"{self.called} <small>{start}{after}</small>"
 
-    def _looked_at(self) -> int | None:
-        """The training step on view, unless it is the newest, which is followed."""
-        if self.view is None or self.view.step >= len(self.steps) - 1:
-            return None
-        return self.steps[self.view.step]
-
     def _place_of(self, step: int) -> int:
         return max((at for at, known in enumerate(self.steps) if known <= step), default=0)
 
@@ -228,6 +233,8 @@ class Side:
     def _moved(self, change: Any) -> None:
         if self.other is not None and not self._showing:
             step = self.steps[change["new"]] if change["name"] == "step" else None
+            if step is not None:
+                self._pinned = step if step < self.steps[-1] else None
             self.other.follow(change["name"], change["new"], step)
 
     def follow(self, name: str, value: Any, step: int | None) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
 from attnlab import train
 from attnlab.tasks import Task
 from attnlab.train import State
-
 from attnlab_widgets.specimen import Specimen
 
 FRAMES = 20  # recorded in one training, apart from its start

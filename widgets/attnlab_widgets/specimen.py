@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from attnlab import pretrained
 from attnlab.catalog import cards
 from attnlab.core.card import Card
@@ -18,7 +20,6 @@ from attnlab.lens.record import Seen
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.documentation import Documentation
-from torch import Tensor, nn
 
 Weights = Mapping[str, Tensor]
 
@@ -143,7 +144,8 @@ def maps(model: TinyTransformer, tokens: Tensor) -> Maps:
 
 def _mixers(model: TinyTransformer) -> list[nn.Module]:
     assert model.decoder is not None  # a language model
-    return [block.attention for block in model.decoder.blocks]
+    blocks: Any = model.decoder.blocks
+    return [block.attention for block in blocks]
 
 
 def _one_square_each(seen: Seen, layers: int, n: int) -> bool:
