@@ -12,10 +12,11 @@ from torch import nn
 pytest.importorskip("ipywidgets")
 pytest.importorskip("anywidget")
 
-import attnlab
-from attnlab.catalog import Catalog, cards
 from attnlab_widgets import attention_explorer, background, explorer_side, live_training, specimen
 from attnlab_widgets.attention_explorer import AttentionExplorer
+
+import attnlab
+from attnlab.catalog import Catalog, cards
 
 TINY = {"dim": 6, "layers": 1, "heads": 2, "hidden": 5}
 WAIT = 60
@@ -274,13 +275,14 @@ def test_training_changes_the_maps_step_by_step(make):
 
 def test_both_learn_from_the_same_batches_in_turn(make, monkeypatch):
     order = []
-    hand_on = live_training.Turns.hand_on
+    take = live_training.Turns.take
 
-    def noted(turns):
-        order.append(turns._waiting[0])
-        hand_on(turns)
+    def noted(turns, who):
+        goes_on = take(turns, who)
+        order.append(who)
+        return goes_on
 
-    monkeypatch.setattr(live_training.Turns, "hand_on", noted)
+    monkeypatch.setattr(live_training.Turns, "take", noted)
     explorer = make(mechanisms=["full", "full"])
     explorer.train()
     assert explorer.wait(WAIT)
@@ -303,7 +305,8 @@ def test_a_pause_loses_nothing(make):
     here = paused._training.done
     time.sleep(0.1)
     assert paused._training.done == here < 12
-    assert here in paused.first.specimen.frames
+    steps = {learner.done for learner in paused._training.learners}
+    assert steps == {here}, "both wait after the same step"
     paused.button.click()
     assert paused.state == "training"
     assert paused.wait(WAIT)
@@ -325,6 +328,7 @@ def test_stop_keeps_what_was_learned_and_training_goes_on_from_there(make, pause
     assert 2 <= stopped < 400
     assert f"Stopped after step {stopped}; what was learned is kept" in words(explorer)
     assert len(explorer.first.losses) == stopped
+    assert explorer.second.specimen.newest == stopped, "both end after the same step"
     kept = weights(explorer.first)
     explorer.steps.value = 3
     explorer.train()

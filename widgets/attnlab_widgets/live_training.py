@@ -2,7 +2,7 @@
 
 Each model learns in a thread of its own by `attnlab.train.fit`, and they take turns: one step of
 the first, one of the second, and so on, so that at every moment both have seen the same batches.
-Between two steps a thread may be told to wait or to end; so a pause loses nothing.
+Between two rounds they may be told to wait or to end; so a pause loses nothing.
 
 While a training lasts, torch's global random generator serves it, and afterwards is as it was
 before. Who draws numbers meanwhile takes a `torch.Generator`.
@@ -28,7 +28,7 @@ _alive: "weakref.WeakSet[Training]" = weakref.WeakSet()
 
 
 class Turns:
-    """Who may go on: one at a time, in order; nobody while paused; everybody out when stopped."""
+    """Who may go on: one at a time, in order. Pause and stop wait for the round to be complete."""
 
     def __init__(self, count: int) -> None:
         self._condition = threading.Condition()
@@ -45,7 +45,7 @@ class Turns:
         """Wait for one's turn; False if there will be none."""
         with self._condition:
             self._condition.wait_for(lambda: self._waiting[0] == who and self._moving())
-            return not self.stopped
+            return not (self.stopped and self._complete())
 
     def hand_on(self) -> None:
         with self._condition:
@@ -60,7 +60,11 @@ class Turns:
             return not self._waiting
 
     def _moving(self) -> bool:
-        return self.stopped or not self.paused
+        return self.stopped or not self.paused or not self._complete()
+
+    def _complete(self) -> bool:
+        """Whether all have made equally many steps: it is the first one's turn."""
+        return self._waiting[0] == min(self._waiting)
 
 
 class Learner:
@@ -176,15 +180,17 @@ class Training:
         def after(state: State) -> bool:
             learner.step = learner.start + state.step
             learner.losses.append((learner.step, state.loss))
-            ends = self._turns.stopped or state.step == self.steps
-            if ends or self._turns.paused or state.step % self.every == 0:
+            if state.step % self.every == 0:
                 learner.specimen.keep(learner.step, state.model)
             self._changed()
+            if state.step == self.steps:
+                return True
             self._turns.hand_on()
             return self._turns.take(who)
 
         train.fit(model, self._task, self.steps, callbacks=[after], progress=False, **self._options)
-        learner.specimen.keep(learner.step, model)
+        if learner.step not in learner.specimen.frames:
+            learner.specimen.keep(learner.step, model)
 
 
 @atexit.register
