@@ -14,6 +14,8 @@ pytest.importorskip("anywidget")
 
 from attnlab_widgets import attention_explorer, background, explorer_side, live_training, specimen
 from attnlab_widgets.attention_explorer import AttentionExplorer
+from attnlab_widgets.loss_curve import loss_curve
+from ipywidgets import HTML
 
 import attnlab
 from attnlab.catalog import Catalog, cards
@@ -70,7 +72,7 @@ def words(explorer):
     rows = [child for child in explorer.children if hasattr(child, "children")]
     boxes = [explorer, *rows, *(side.column for side in explorer.sides)]
     return "\n".join(
-        child.value for box in boxes for child in box.children if type(child).__name__ == "HTML"
+        child.value for box in boxes for child in box.children if isinstance(child, HTML)
     )
 
 
@@ -119,7 +121,7 @@ def test_every_control_has_a_label(make):
     named = [explorer.typed, *(c for c in controls if hasattr(c, "description"))]
     kinds = {type(c).__name__ for c in named}
     assert {"Textarea", "Dropdown", "Checkbox", "Button", "BoundedIntText"} <= kinds
-    unnamed = [c for c in named if type(c).__name__ != "HTML" and not c.description]
+    unnamed = [c for c in named if not isinstance(c, HTML) and not c.description]
     assert unnamed == []
     assert "AttentionExplorer: Full attention and Multi-query" in repr(explorer)
 
@@ -575,6 +577,19 @@ def test_requests_that_come_at_once_are_answered_together():
 
 def test_the_page_is_updated_at_most_four_times_a_second():
     assert PACE >= 0.25
+
+
+def test_the_loss_is_drawn_and_said():
+    falling = [(step, 7 - step / 100) for step in range(1, 201)]
+    drawn = loss_curve([("first", 0, falling), ("second", 1, falling[:90])], 200)
+    assert 'aria-label="Loss: first from 6.97 to 5.01; second from 6.97 to 6.1' in drawn
+    assert drawn.count("<polyline") == 2
+    assert drawn.count('stroke-dasharray="5 3"') == 1
+    placed = drawn.split('points="')[1].split('"')[0].split()
+    assert len(placed) == 50
+    assert 170 < float(placed[-1].split(",")[0]) <= 180
+    assert float(placed[0].split(",")[1]) < float(placed[-1].split(",")[1]), "up is more"
+    assert loss_curve([("first", 0, falling[:1])], 200) == ""
 
 
 # ---- arguments

@@ -22,9 +22,10 @@ from torch import Tensor
 from attnlab.catalog import cards
 from attnlab.core.words import choose
 from attnlab_widgets.background import Latest
-from attnlab_widgets.explorer_side import Side
+from attnlab_widgets.explorer_side import LABEL, Side
 from attnlab_widgets.live_training import Learner, Training
-from attnlab_widgets.said import alert, aside, news, printable
+from attnlab_widgets.loss_curve import loss_curve
+from attnlab_widgets.said import Line, alert, aside, news, printable
 from attnlab_widgets.specimen import causal_cards, home, shipped
 
 TEXT = (
@@ -34,6 +35,7 @@ TEXT = (
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 BATCH, RATE = 8, 2e-3
+_INDENT = f"0 0 0 {LABEL + 6}px"  # where the fields above begin
 _TIGHT = {"description_width": "initial"}
 _OFFERS = {
     "idle": ("Train", "play", "Train the ticked models in the background"),
@@ -42,15 +44,20 @@ _OFFERS = {
 }
 # Colours follow the page: JupyterLab's own where it is there, plain inheritance elsewhere.
 _STYLE = """<style>
-.attnlab-explorer { gap: 6px; }
-.attnlab-explorer h3 { margin: 6px 0 0; font-size: 1.05em; line-height: 1.3; }
+.attnlab-explorer { gap: 8px; }
+.attnlab-explorer h3 { margin: 8px 0 2px; font-size: 1.1em; line-height: 1.35; }
 .attnlab-explorer h3 small { font-weight: normal; opacity: 0.75; font-size: 0.85em; }
-.attnlab-explorer .attnlab-aside { opacity: 0.8; line-height: 1.4; overflow-wrap: anywhere; }
+.attnlab-explorer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
 .attnlab-explorer .attnlab-alert {
-  border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.4; overflow-wrap: anywhere;
+  border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
 }
 .attnlab-explorer .attnlab-alert pre { white-space: pre-wrap; font-size: 0.85em; }
-.attnlab-explorer .widget-html-content { overflow-wrap: anywhere; }
+.attnlab-explorer .attnlab-numbers {
+  display: flex; flex-wrap: wrap; gap: 2px 14px; align-items: center;
+}
+.attnlab-explorer .attnlab-curve { display: block; }
+.attnlab-explorer textarea { line-height: 1.45; }
+.attnlab-stepping .av-top { min-height: 140px; }
 </style>"""
 
 
@@ -214,7 +221,7 @@ class AttentionExplorer(widgets.VBox):
             placeholder="Type a text, in any language",
             rows=3,
             layout=widgets.Layout(width="auto", height="auto"),
-            style={"description_width": "52px"},
+            style={"description_width": f"{LABEL}px"},
         )
         self.steps = widgets.BoundedIntText(
             value=steps, min=1, max=5000, description="Steps", layout=_width("130px"), style=_TIGHT
@@ -227,8 +234,8 @@ class AttentionExplorer(widgets.VBox):
         self.progress = widgets.IntProgress(
             value=0, max=steps, description="Progress", layout=_width("260px"), style=_TIGHT
         )
-        self._note, self._status, self._alert = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self._numbers = widgets.HTML()
+        self._note, self._status, self._alert = (Line(margin=_INDENT) for _ in range(3))
+        self._numbers = Line()
         self._tell("")
         self.typed.observe(self._retyped, "value")
         self.button.on_click(self._pressed)
@@ -236,7 +243,9 @@ class AttentionExplorer(widgets.VBox):
         self.restorer.on_click(lambda _button: self.start_over())
 
     def _parts(self) -> list[widgets.Widget]:
-        row = widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px")
+        row = widgets.Layout(
+            flex_flow="row wrap", align_items="center", grid_gap="4px 14px", margin=_INDENT
+        )
         buttons = [self.button, self.stopper, self.restorer, self.steps, self.progress]
         columns = widgets.Layout(
             grid_template_columns="repeat(auto-fit, minmax(min(100%, 420px), 1fr))",
@@ -244,7 +253,7 @@ class AttentionExplorer(widgets.VBox):
             width="100%",
         )
         return [
-            widgets.HTML(_STYLE),
+            widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
             self.typed,
             self._note,
             self.first.row,
@@ -299,6 +308,8 @@ class AttentionExplorer(widgets.VBox):
     def _drawn(self, reading: Reading) -> bool:
         training = self.state == "training"
         done = [side.draw(reading.ids, reading.tokens, training) for side in self.sides]
+        stepping = any(len(side.steps) > 1 for side in self.sides)
+        (self.add_class if stepping else self.remove_class)("attnlab-stepping")
         return all(done)
 
     def _finish(self) -> None:
@@ -317,9 +328,13 @@ class AttentionExplorer(widgets.VBox):
 
     def _show_progress(self, training: Training) -> None:
         self.progress.max, self.progress.value = training.steps, training.done
-        named = zip(self._learning, training.learners, strict=True)
-        losses = [(side.name.lower(), learner) for side, learner in named]
-        self._numbers.value = aside(_counted(training, losses))
+        named = [
+            (side.name.lower(), self.sides.index(side), learner)
+            for side, learner in zip(self._learning, training.learners, strict=True)
+        ]
+        curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
+        words = _counted(training, [(name, learner) for name, _, learner in named])
+        self._numbers.value = f'<div class="attnlab-numbers">{aside(words)}{curve}</div>'
 
     def __repr__(self) -> str:
         """What a page without widgets says."""

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.live_training import Learner
-from attnlab_widgets.said import alert, aside
+from attnlab_widgets.said import Line, alert, aside
 from attnlab_widgets.specimen import Maps, Specimen, causal_cards, shipped, specimen
 
+LABEL = 52  # pixels for the label before a field
 NOTHING = "nothing"
 TRAINED, UNTRAINED = "trained", "untrained"
 LIVE_BYTES = 2_000_000
@@ -59,7 +60,7 @@ class Side:
             value=mechanism or NOTHING,
             description=self.name,
             layout=widgets.Layout(flex="1 1 300px", width="auto", max_width="460px"),
-            style={"description_width": "52px"},
+            style={"description_width": f"{LABEL}px"},
         )
         self.weights = widgets.Dropdown(
             options=[UNTRAINED],
@@ -77,7 +78,7 @@ class Side:
             [self.mechanism, self.weights, self.learns],
             layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px"),
         )
-        self._title, self._words, self._alert = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self._title, self._words, self._alert = Line(), Line(), Line()
         self._place = widgets.VBox([], layout=widgets.Layout(width="100%"))
         self.column = widgets.VBox(
             [self._title, self._words, self._alert, self._place],
@@ -159,7 +160,7 @@ class Side:
             self._place.children = ()
             self._hide_column(not self.chosen)
             self._title.value = self._words.value = ""
-            self._seen = ()
+            self._seen, self.steps = (), []
             return True
         self._hide_column(False)
         of = (id(specimen), tuple(ids.tolist()))

@@ -3,6 +3,19 @@
 import traceback
 from html import escape
 
+import ipywidgets as widgets
+
+
+class Line(widgets.HTML):
+    """HTML that takes no room while it is empty."""
+
+    def __init__(self, **layout: str) -> None:
+        super().__init__(layout=widgets.Layout(display="none", **layout))
+        self.observe(self._fit, "value")
+
+    def _fit(self, _change: object) -> None:
+        self.layout.display = "flex" if self.value else "none"
+
 
 def alert(what: str, error: BaseException) -> str:
     """An error in plain words; where it is none of ours, the whole story folded below."""
