@@ -582,7 +582,7 @@ def test_the_page_is_updated_at_most_four_times_a_second():
 def test_the_loss_is_drawn_and_said():
     falling = [(step, 7 - step / 100) for step in range(1, 201)]
     drawn = loss_curve([("first", 0, falling), ("second", 1, falling[:90])], 200)
-    assert 'aria-label="Loss: first from 6.97 to 5.01; second from 6.97 to 6.1' in drawn
+    assert 'aria-label="Loss: first from 6.98 to 5.02; second from 6.98 to 6.1' in drawn
     assert drawn.count("<polyline") == 2
     assert drawn.count('stroke-dasharray="5 3"') == 1
     placed = drawn.split('points="')[1].split('"')[0].split()
