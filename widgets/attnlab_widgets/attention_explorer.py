@@ -57,7 +57,7 @@ _STYLE = """<style>
 }
 .attnlab-explorer .attnlab-curve { display: block; }
 .attnlab-explorer textarea { line-height: 1.45; }
-.attnlab-stepping .av-top { min-height: 140px; }
+.attnlab-stepping .av-top { min-height: 126px; }
 </style>"""
 
 
