@@ -206,6 +206,18 @@ def test_what_cannot_be_built_is_said_and_the_other_stays(make, shelf):
     assert 'role="alert"' not in words(explorer)
 
 
+def test_another_model_does_not_wear_the_numbers_of_the_one_before(make):
+    explorer = make()
+    explorer.train()
+    assert explorer.wait(WAIT)
+    explorer.second.mechanism.value = "nothing"
+    assert explorer.wait(WAIT)
+    assert "loss" not in words(explorer)
+    assert "Trained for" not in words(explorer)
+    assert explorer.progress.value == 0
+    assert explorer.second.weights.layout.display == "none"
+
+
 # ---- the text
 
 

@@ -108,8 +108,8 @@ class AttentionExplorer(widgets.VBox):
         self._reading: Reading | None = None
         self._looker = Latest(self._draw, EVERY)
         self._drawing = threading.RLock()
-        self.first = Side("First", names[0], starts[0], options, self._ask, optional=False)
-        self.second = Side("Second", names[1], starts[1], options, self._ask, optional=True)
+        self.first = Side("First", names[0], starts[0], options, self._chosen, optional=False)
+        self.second = Side("Second", names[1], starts[1], options, self._chosen, optional=True)
         self.first.other, self.second.other = self.second, self.first
         self.sides = (self.first, self.second)
         self._controls(text, steps)
@@ -188,8 +188,8 @@ class AttentionExplorer(widgets.VBox):
             self._training = None
             for side in self.sides:
                 side.start_over()
+        self._chosen()
         self._tell("Both models are as they were before training.")
-        self._ask()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until training and drawing are done; False if they are not (or it is paused)."""
@@ -278,6 +278,12 @@ class AttentionExplorer(widgets.VBox):
 
     def _retyped(self, _change: Any) -> None:
         self._read()
+        self._ask()
+
+    def _chosen(self) -> None:
+        """Another model: what was counted belongs to the one before."""
+        self.progress.value, self._numbers.value = 0, ""
+        self._tell("")
         self._ask()
 
     def _read(self) -> None:

@@ -101,8 +101,8 @@ class Side:
         wanted = TRAINED if possible and trained else UNTRAINED
         self.weights.options = [TRAINED, UNTRAINED] if possible else [UNTRAINED]
         self.weights.value = wanted
-        self.weights.layout.visibility = "visible" if self.chosen else "hidden"
-        self.learns.layout.visibility = "visible" if self.chosen else "hidden"
+        for control in (self.weights, self.learns):
+            control.layout.display = "flex" if self.chosen else "none"
         self.learns.value = wanted == UNTRAINED
 
     def _chosen(self, _change: Any) -> None:
