@@ -109,6 +109,7 @@ def test_it_opens_on_the_trained_model_and_an_untrained_one():
     assert not torch.equal(explorer.second._maps[0].source[0].weights, seen[0].weights)
     assert (explorer.first.learns.value, explorer.second.learns.value) == (False, True)
     assert explorer.state == "idle"
+    assert [side.specimen.learner().dropout for side in explorer.sides] == [0, 0]
     assert 'role="alert"' not in words(explorer)
     assert f"{len(ids)} tokens." in words(explorer)
     explorer.close()
@@ -280,6 +281,8 @@ def test_training_changes_the_maps_step_by_step(make):
     assert equal(weights(explorer.second), before[1])
     assert explorer.first.view._recording["steps"] == [f"step {s}" for s in range(5)]
     assert explorer.first.view.step == 4
+    maps = [explorer.first._maps[step].source[0].weights for step in (0, 4)]
+    assert not torch.allclose(*maps), "each step is looked at with its own weights"
     assert explorer.progress.value == explorer.progress.max == 4
     assert "step 4 of 4 · loss: first 6." in words(explorer)
     assert "Trained for 4 steps" in words(explorer)
