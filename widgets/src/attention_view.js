@@ -22,10 +22,18 @@ function render({ model, el: host }) {
   const root = el("div", { class: "attnlab-view", role: "group", "data-lm-suppress-shortcuts": "true", "data-testid": "attention-view" });
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const view = {
+    root,
     dark: false,
     font: "12px system-ui, sans-serif",
     announce: (text) => (live.textContent = text),
-    colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
+    // Asking for a style while drawing would make the browser lay out the page again.
+    colours: new Map(),
+    colour(name) {
+      if (!view.colours.has(name)) {
+        view.colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
+      }
+      return view.colours.get(name);
+    },
     series: (at) => view.colour(`--av-series-${at}`),
     hover(place) {
       Object.assign(store.hover, place);
@@ -67,6 +75,7 @@ function render({ model, el: host }) {
     const wanted = store.get("theme");
     view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
     root.dataset.theme = view.dark ? "dark" : "light";
+    view.colours.clear();
     later(drawAll);
   }
 
