@@ -1,0 +1,292 @@
+"""A real JupyterLab in a real Chromium, of which nothing can leave the machine.
+
+``lab``      the server, one for all tests, with a folder of its own; its kernels import this repository
+``tabs``     opens pages, and remembers what they asked for and what went wrong in them
+``opened``   a notebook in JupyterLab, from cells given as text: run it, read it
+``page``     a tab of the test's own, for saved files
+After every test no tab may have an error in its console, nor have asked for another machine.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCREENSHOTS = ROOT / "screenshots"
+OPTIONS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+]
+ELSEWHERE = re.compile(r"^(?!(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|(data|blob|file|about):)")
+HARMLESS: tuple[tuple[str, str], ...] = ()
+"""(a piece of the message, why it is no fault of ours) of each error that a console may hold."""
+
+
+# --------------------------------------------------------------------------------------- pages
+
+
+def missing() -> str | None:
+    """The sentence that says why there is no browser here, if so."""
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return "the browser tests need playwright: pip install 'attnlab[test]'"
+    if shutil.which("chromium") is None:
+        return "the browser tests need chromium, on Debian: sudo apt-get install chromium"
+    return None
+
+
+@dataclass
+class Tabs:
+    """Opens pages; ``complaints()`` tells, once, what went wrong in them."""
+
+    browser: Any
+    _heard: list[str] = field(default_factory=list)
+
+    def open(self, *, dark: bool = False, offline: bool = False) -> Any:
+        context = self.browser.new_context(
+            color_scheme="dark" if dark else "light",
+            offline=offline,
+            service_workers="block",
+            viewport={"width": 1280, "height": 900},
+        )
+        context.set_default_timeout(30_000)
+        context.route(ELSEWHERE, self._refuse)
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self._heard.append(f"error: {error.error}"))
+        page = context.new_page()
+        page.on("websocket", self._socket)
+        return page
+
+    def complaints(self) -> list[str]:
+        heard, self._heard[:] = self._heard[:], []
+        return heard
+
+    def _refuse(self, route: Any) -> None:
+        self._heard.append(f"asked for {route.request.url}")
+        route.abort()
+
+    def _socket(self, socket: Any) -> None:
+        if ELSEWHERE.match(socket.url):
+            self._heard.append(f"asked for {socket.url}")
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error" and not any(known in message.text for known, _ in HARMLESS):
+            self._heard.append(f"console: {message.text} ({message.location.get('url')})")
+
+
+@pytest.fixture(scope="session")
+def tabs() -> Iterator[Tabs]:
+    reason = missing()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
+        yield Tabs(browser)
+        browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _quiet_and_alone(tabs: Tabs) -> Iterator[None]:
+    yield
+    assert tabs.complaints() == []
+
+
+@pytest.fixture
+def page(tabs: Tabs) -> Iterator[Any]:
+    """A tab without a network, for files on the disk."""
+    page = tabs.open(offline=True)
+    yield page
+    page.context.close()
+
+
+# --------------------------------------------------------------------------------------- server
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running JupyterLab: its address and the folder that it shows."""
+
+    url: str
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def lab(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("jupyter")
+    folder = home / "lessons"
+    shutil.copytree(ROOT / "notebooks", folder) if (ROOT / "notebooks").exists() else folder.mkdir()
+    with serving(home, folder) as url:
+        yield Lab(url, folder)
+
+
+@contextlib.contextmanager
+def serving(home: Path, folder: Path) -> Iterator[str]:
+    """JupyterLab as it comes, with settings of its own; stopped with all of its kernels."""
+    port, log = free_port(), home / "server.log"
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
+        *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"),
+        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+    ]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment(home), stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(url + "/api/status", server, log)
+        yield url
+    finally:
+        server.send_signal(signal.SIGTERM)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def environment(home: Path) -> dict[str, str]:
+    """That of this process, with this repository to import and nothing of the user's settings."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    return mine | {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'widgets'}",
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "OMP_NUM_THREADS": "1",
+        "TQDM_DISABLE": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and server.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not start; its log ends:\n{log.read_text()[-3000:]}")
+
+
+# ------------------------------------------------------------------------------------ notebooks
+
+FINISHED = """() => {
+  const notebook = document.querySelector('.jp-NotebookPanel:not(.lm-mod-hidden)');
+  const prompts = [...notebook.querySelectorAll('.jp-CodeCell')]
+    .map(cell => cell.querySelector('.jp-InputPrompt')?.textContent ?? '');
+  const failed = notebook.querySelector('[data-mime-type="application/vnd.jupyter.error"]');
+  const waits = prompts.some(text => text.includes('*'));
+  return !waits && (failed || prompts.every(text => /\\d/.test(text)));
+}"""
+
+
+class Notebook:
+    """A notebook open in JupyterLab, used as its reader would."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        page.goto(url)
+        page.locator(".jp-NotebookPanel .jp-Notebook").wait_for()
+        page.locator(".jp-CodeCell").first.wait_for()
+
+    @property
+    def cells(self) -> Any:
+        """All cells, text among them; Locators."""
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
+
+    @property
+    def code(self) -> Any:
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell")
+
+    def output(self, number: int) -> Any:
+        """What the code cell of that number (from 0) shows."""
+        shown = self.code.nth(number).locator(".jp-Cell-outputArea")
+        shown.scroll_into_view_if_needed()
+        return shown
+
+    def run_all(self, seconds: float = 120) -> None:
+        """Through the menu, as a reader does; waits for the kernel, and for every cell."""
+        self.start()
+        self.finish(seconds)
+
+    def start(self) -> None:
+        self.page.wait_for_function(IDLE, timeout=60_000)
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+
+    def finish(self, seconds: float = 120) -> None:
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+        assert self.errors() == []
+
+    def errors(self) -> list[str]:
+        kinds = ("error", "stderr")
+        shown = ",".join(f'[data-mime-type="application/vnd.jupyter.{kind}"]' for kind in kinds)
+        return self.page.locator(shown).all_inner_texts()
+
+    def screenshot(self, name: str) -> None:
+        SCREENSHOTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+IDLE = """() => {
+  const panel = window.jupyterapp?.shell?.currentWidget;
+  return panel?.sessionContext?.session?.kernel?.status === 'idle';
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
+    """Opens a notebook by its name in the folder; or writes one from cells, then opens it."""
+    pages = []
+
+    def open_one(name: str, cells: Sequence[str] | None = None, *, dark: bool = False) -> Notebook:
+        if cells is not None:
+            write(lab.folder / name, cells)
+        pages.append(tabs.open(dark=dark))
+        workspace = f"tests-{len(pages)}-{Path(name).stem}"
+        return Notebook(pages[-1], f"{lab.url}/lab/workspaces/{workspace}/tree/{name}")
+
+    yield open_one
+    for page in pages:
+        page.context.close()
+
+
+def write(path: Path, cells: Sequence[str]) -> None:
+    import nbformat
+
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(book, path)
