@@ -1,6 +1,6 @@
 """A real JupyterLab in a real Chromium, of which nothing can leave the machine.
 
-``lab``      the server, one for all tests, with a folder of its own; its kernels import this repository
+``lab``      the server, one for all tests, in a folder of its own; kernels import this repository
 ``tabs``     opens pages, and remembers what they asked for and what went wrong in them
 ``opened``   a notebook in JupyterLab, from cells given as text: run it, read it
 ``page``     a tab of the test's own, for saved files
@@ -32,8 +32,11 @@ OPTIONS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
 ELSEWHERE = re.compile(r"^(?!(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|(data|blob|file|about):)")
-HARMLESS: tuple[tuple[str, str], ...] = ()
-"""(a piece of the message, why it is no fault of ours) of each error that a console may hold."""
+HARMLESS = {
+    r"^error: undefined$": "plotly rejects, with nothing, the promise of a frame that the next one "
+    "interrupts; its slider waits for none, and one click starts two frames",
+}
+"""What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
 
 
 # --------------------------------------------------------------------------------------- pages
@@ -67,7 +70,7 @@ class Tabs:
         context.set_default_timeout(30_000)
         context.route(ELSEWHERE, self._refuse)
         context.on("console", self._console)
-        context.on("weberror", lambda error: self._heard.append(f"error: {error.error}"))
+        context.on("weberror", self._error)
         page = context.new_page()
         page.on("websocket", self._socket)
         return page
@@ -84,9 +87,16 @@ class Tabs:
         if ELSEWHERE.match(socket.url):
             self._heard.append(f"asked for {socket.url}")
 
+    def _error(self, event: Any) -> None:
+        self._hear(f"error: {getattr(event.error, 'stack', None) or event.error}")
+
     def _console(self, message: Any) -> None:
-        if message.type == "error" and not any(known in message.text for known, _ in HARMLESS):
-            self._heard.append(f"console: {message.text} ({message.location.get('url')})")
+        if message.type == "error":
+            self._hear(f"console: {message.text} ({message.location.get('url')})")
+
+    def _hear(self, complaint: str) -> None:
+        if not any(re.search(known, complaint) for known in HARMLESS):
+            self._heard.append(complaint)
 
 
 @pytest.fixture(scope="session")
@@ -142,6 +152,9 @@ def lab(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def serving(home: Path, folder: Path) -> Iterator[str]:
     """JupyterLab as it comes, with settings of its own; stopped with all of its kernels."""
     port, log = free_port(), home / "server.log"
+    notices = home / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    notices.parent.mkdir(parents=True)
+    notices.write_text('{"fetchNews": "false", "checkForUpdates": false}')
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
@@ -152,7 +165,12 @@ def serving(home: Path, folder: Path) -> Iterator[str]:
     ]
     with log.open("wb") as out:
         server = subprocess.Popen(
-            command, cwd=folder, env=environment(home), stdout=out, stderr=out, start_new_session=True
+            command,
+            cwd=folder,
+            env=environment(home),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -185,6 +203,7 @@ def environment(home: Path) -> dict[str, str]:
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "IPYTHONDIR": str(home / "ipython"),
         "OMP_NUM_THREADS": "1",
+        "OMP_THREAD_LIMIT": "1",  # two lessons at a time share two cores
         "TQDM_DISABLE": "1",
         "HF_HUB_OFFLINE": "1",
     }
@@ -253,6 +272,41 @@ class Notebook:
         kinds = ("error", "stderr")
         shown = ",".join(f'[data-mime-type="application/vnd.jupyter.{kind}"]' for kind in kinds)
         return self.page.locator(shown).all_inner_texts()
+
+    def select(self, number: int) -> None:
+        """From the keyboard: make that cell the active one, in command mode."""
+        keys = self.page.keyboard
+        self.page.evaluate("window.jupyterapp.commands.execute('notebook:enter-command-mode')")
+        for _ in range(self.cells.count()):
+            keys.press("ArrowUp")
+        for _ in range(number):
+            keys.press("ArrowDown")
+        chosen = self.cells.nth(number).get_attribute("class") or ""
+        assert "jp-mod-active" in chosen, "the arrow keys move between cells"
+
+    def tab_into(self, target: Any, most: int = 12) -> None:
+        """Press Tab until the focus is on the target or in it."""
+        inside = "target => target.contains(document.activeElement)"
+        for _ in range(most):
+            self.page.keyboard.press("Tab")
+            if target.evaluate(inside):
+                return
+        pytest.fail(f"{most} times Tab do not reach {target}")
+
+    @contextlib.contextmanager
+    def dark(self) -> Iterator[None]:
+        """While it lasts, JupyterLab has its dark theme."""
+        self._theme("Dark")
+        yield
+        self._theme("Light")
+
+    def _theme(self, name: str) -> None:
+        change = (
+            "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})"
+        )
+        self.page.evaluate(change, f"JupyterLab {name}")
+        light = str(name == "Light").lower()
+        self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for(state="attached")
 
     def screenshot(self, name: str) -> None:
         SCREENSHOTS.mkdir(exist_ok=True)
