@@ -32,6 +32,11 @@ OPTIONS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
 ELSEWHERE = re.compile(r"^(?!(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|(data|blob|file|about):)")
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+BADGES = re.compile(
+    r"^https://(colab\.research\.google\.com/assets/colab-badge\.svg|mybinder\.org/badge_logo\.svg)$"
+)
+"""Pictures in the header of a lesson, of the services that they lead to; drawn by their owners."""
 HARMLESS = {
     r"^error: undefined$": "plotly rejects, with nothing, the promise of a frame that the next one "
     "interrupts; its slider waits for none, and one click starts two frames",
@@ -80,6 +85,9 @@ class Tabs:
         return heard
 
     def _refuse(self, route: Any) -> None:
+        if BADGES.match(route.request.url):
+            route.fulfill(content_type="image/svg+xml", body=EMPTY)
+            return
         self._heard.append(f"asked for {route.request.url}")
         route.abort()
 
@@ -220,14 +228,20 @@ def wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: floa
 
 # ------------------------------------------------------------------------------------ notebooks
 
-FINISHED = """() => {
-  const notebook = document.querySelector('.jp-NotebookPanel:not(.lm-mod-hidden)');
-  const prompts = [...notebook.querySelectorAll('.jp-CodeCell')]
-    .map(cell => cell.querySelector('.jp-InputPrompt')?.textContent ?? '');
-  const failed = notebook.querySelector('[data-mime-type="application/vnd.jupyter.error"]');
-  const waits = prompts.some(text => text.includes('*'));
-  return !waits && (failed || prompts.every(text => /\\d/.test(text)));
-}"""
+PROMPTS = """() => Array.from(
+  document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell .jp-InputPrompt'),
+  prompt => prompt.textContent,
+)"""
+FINISHED = f"""() => {{
+  const prompts = ({PROMPTS})();
+  return /\\d/.test(prompts[0]) && !prompts.some(text => text.includes('*'));
+}}"""
+
+
+CELL = """(() => {
+  window.notebook = window.jupyterapp.shell.currentWidget.content;
+  return notebook.widgets.filter(cell => cell.model.type === 'code')[number];
+})()"""
 
 
 class Notebook:
@@ -267,11 +281,39 @@ class Notebook:
     def finish(self, seconds: float = 120) -> None:
         self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
         assert self.errors() == []
+        left = [prompt for prompt in self.page.evaluate(PROMPTS) if not re.search(r"\d", prompt)]
+        assert left == [], "the kernel stopped before the last cell"
 
     def errors(self) -> list[str]:
+        """What cells printed as an error or a warning."""
         kinds = ("error", "stderr")
         shown = ",".join(f'[data-mime-type="application/vnd.jupyter.{kind}"]' for kind in kinds)
-        return self.page.locator(shown).all_inner_texts()
+        return self.page.locator(shown).all_text_contents()
+
+    def write(self, number: int, code: str) -> None:
+        """Put other code into a code cell."""
+        self.page.evaluate(
+            f"([number, code]) => {{ {CELL}.model.sharedModel.setSource(code) }}", [number, code]
+        )
+
+    def run(self, number: int, seconds: float = 60) -> str:
+        """Run one code cell; what it printed."""
+        self.page.evaluate(
+            f"""async number => {{
+              const cell = {CELL};
+              notebook.activeCellIndex = notebook.widgets.indexOf(cell);
+              await window.jupyterapp.commands.execute('notebook:run-cell');
+            }}""",
+            number,
+        )
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+        assert self.errors() == []
+        return self.output(number).inner_text().strip()
+
+    @property
+    def shots(self) -> Path:
+        SCREENSHOTS.mkdir(exist_ok=True)
+        return SCREENSHOTS
 
     def select(self, number: int) -> None:
         """From the keyboard: make that cell the active one, in command mode."""
@@ -309,8 +351,7 @@ class Notebook:
         self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for(state="attached")
 
     def screenshot(self, name: str) -> None:
-        SCREENSHOTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+        self.page.screenshot(path=self.shots / f"{name}.png")
 
 
 IDLE = """() => {
