@@ -329,11 +329,13 @@ class Notebook:
     def tab_into(self, target: Any, most: int = 12) -> None:
         """Press Tab until the focus is on the target or in it."""
         inside = "target => target.contains(document.activeElement)"
+        passed = []
         for _ in range(most):
             self.page.keyboard.press("Tab")
             if target.evaluate(inside):
                 return
-        pytest.fail(f"{most} times Tab do not reach {target}")
+            passed.append(self.page.evaluate("document.activeElement.outerHTML.slice(0, 90)"))
+        pytest.fail(f"Tab does not reach {target}, but:\n" + "\n".join(passed))
 
     @contextlib.contextmanager
     def dark(self) -> Iterator[None]:
@@ -385,3 +387,31 @@ def write(path: Path, cells: Sequence[str]) -> None:
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
     )
     nbformat.write(book, path)
+
+
+# -------------------------------------------------------------------------------------- bertviz
+
+PACKAGES = Path(__file__).parent / "node_modules"
+CDN = "https://cdnjs.cloudflare.com/ajax/libs/"
+SERVED = {
+    "require.js/2.3.6/require.min.js": "requirejs/require.js",
+    "d3/5.7.0/d3.min.js": "d3/dist/d3.min.js",
+    "jquery/2.0.0/jquery.min.js": "jquery/dist/jquery.min.js",
+}
+
+
+def serve_cdn(page: Any) -> None:
+    """Answer, from npm packages, what bertviz asks a CDN for."""
+
+    def answer(route: Any) -> None:
+        route.fulfill(path=PACKAGES / SERVED[route.request.url.removeprefix(CDN)])
+
+    page.route(re.compile(re.escape(CDN)), answer)
+
+
+@pytest.fixture(scope="session")
+def cdn() -> Callable[[Any], None]:
+    if not PACKAGES.exists():
+        reason = "bertviz's libraries are not here: npm ci --prefix tests/browser"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    return serve_cdn

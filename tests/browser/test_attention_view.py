@@ -113,8 +113,9 @@ def walked(view: Any, rows: int, columns: int) -> np.ndarray:
     for row in range(rows):
         keyboard.press("Home")
         for column in range(columns):
+            at = re.compile(rf"query {row} .* → key {column} ", re.DOTALL)
+            view.get_by_test_id("readout").filter(has_text=at).wait_for(timeout=5000)
             i, j, weight, error = read(view)
-            assert (i, j) == (row, column)
             assert error < 0.01
             found[i, j] = weight
             keyboard.press("ArrowRight")
@@ -208,6 +209,7 @@ def test_the_table_twin_names_the_strongest_key_of_each_query(view, maps):
     view.get_by_test_id("head-2-3").click()
     twin = view.get_by_test_id("table-twin")
     twin.locator("summary").click()
+    twin.get_by_text("looks most, layer 2 · head 3").wait_for()
     rows = twin.get_by_test_id("weights-table").locator("tbody tr")
     for i, row in enumerate(maps["first"][2, 3]):
         query, token, key, _, weight = rows.nth(i).locator("td").all_inner_texts()
