@@ -318,7 +318,8 @@ class Notebook:
     def select(self, number: int) -> None:
         """From the keyboard: make that cell the active one, in command mode."""
         keys = self.page.keyboard
-        self.page.evaluate("window.jupyterapp.commands.execute('notebook:enter-command-mode')")
+        enter = "window.jupyterapp.commands.execute('notebook:enter-command-mode')"
+        self.page.evaluate(f"document.activeElement.blur(), {enter}")
         for _ in range(self.cells.count()):
             keys.press("ArrowUp")
         for _ in range(number):
