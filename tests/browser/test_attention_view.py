@@ -253,7 +253,7 @@ def test_from_the_keyboard_alone(notebook, view):
             for key in ("ArrowDown", "ArrowRight", "ArrowRight", "Space"):
                 keys.press(key)
         if stop == "queries":
-            for key in ("ArrowDown", "ArrowDown", "Enter"):
+            for key in ("Home", "ArrowDown", "ArrowDown", "Enter"):
                 keys.press(key)
         if stop == "table-twin":
             keys.press("Space")

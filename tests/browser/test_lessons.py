@@ -34,7 +34,7 @@ def test_a_lesson_runs_from_top_to_bottom(name, running):
     lesson.screenshot(Path(name).stem)
     exercises = lesson.code.filter(has=lesson.page.get_by_role("note"))
     assert exercises.count() >= 2, "an exercise says at once that it is not solved yet"
-    assert all("Not yet." in said for said in exercises.get_by_role("note").all_inner_texts())
+    assert all("Not yet." in said for said in exercises.get_by_role("note").all_text_contents())
     plots = lesson.page.locator(".jp-OutputArea-output .js-plotly-plot")
     assert plots.count() >= 3
     assert lesson.page.locator(".jp-OutputArea-output .jupyter-widgets").count() >= 1
