@@ -1,5 +1,6 @@
 """What a lesson is: the parts that every notebook must have, and solutions that are right."""
 
+import ast
 import json
 import re
 from functools import cache
@@ -34,6 +35,11 @@ def tagged(path: Path, tag: str) -> list[dict[str, Any]]:
     return [c for c in read(path)["cells"] if tag in c["metadata"].get("tags", [])]
 
 
+def attempts(path: Path) -> list[dict[str, Any]]:
+    """The code cells of the exercises."""
+    return [c for c in tagged(path, "exercise") if c["cell_type"] == "code"]
+
+
 def test_the_four_first_lessons_are_there() -> None:
     assert [path.stem for path in LESSONS[:4]] == [
         "00_start_here",
@@ -52,7 +58,7 @@ def test_parts_stand_in_order(path: Path) -> None:
     ]
     firsts = list(dict.fromkeys(part for part in found if part))
     assert [part for part in firsts if part in wanted] == wanted
-    assert len(tagged(path, "exercise")) >= 2
+    assert len(attempts(path)) >= 2
 
 
 @lesson
@@ -74,6 +80,17 @@ def test_header_says_what_a_reader_asks_first(path: Path) -> None:
     for prerequisite in said["prerequisites"]:
         assert f"]({prerequisite}.ipynb)" in header
         assert (path.parent / f"{prerequisite}.ipynb").exists()
+
+
+@lesson
+def test_set_up_installs_only_where_attnlab_is_missing(path: Path) -> None:
+    """On Colab: the extras that replace nothing there (see tests/house/test_versions.py)."""
+    setup = source(tagged(path, "setup")[0])
+    before, _, after = setup.partition("except ImportError:")
+    assert before == "try:\n    import attnlab\n"
+    wanted = f'%pip install -q "attnlab[widgets] @ git+https://github.com/{home(ROOT).slug}"'
+    assert wanted in after.splitlines()[1]
+    assert len(re.findall("pip install", setup)) == 1
 
 
 @lesson
@@ -109,14 +126,14 @@ def exercises() -> list[Any]:
     return [
         pytest.param(path, index, id=f"{path.stem}-{index}")
         for path in LESSONS
-        for index in range(len(tagged(path, "exercise")))
+        for index in range(len(attempts(path)))
     ]
 
 
 @pytest.mark.parametrize(("path", "index"), exercises())
 def test_folded_solutions_are_right_and_stubs_are_not(path: Path, index: int) -> None:
     cells = read(path)["cells"]
-    cell = tagged(path, "exercise")[index]
+    cell = attempts(path)[index]
     after = "\n".join(source(c) for c in cells[cells.index(cell) + 1 :][:2])
     assert "<details><summary>Hint</summary>" in after
     found = re.search(
@@ -124,14 +141,12 @@ def test_folded_solutions_are_right_and_stubs_are_not(path: Path, index: int) ->
     )
     assert found, "a folded solution follows each exercise"
     assert not verdict(path, source(cell)).right
-    stub, _, check = source(cell).rstrip().rpartition("\n")
-    answered = verdict(path, f"{stub}\n{found[1]}\n{check}")
+    answered = verdict(path, source(cell), found[1])
     assert answered.right, answered.message
 
 
-def verdict(path: Path, code: str) -> Any:
-    """What the last line of an exercise says, after the lesson's imports and the given answer."""
-    space: dict[str, Any] = {}
+def verdict(path: Path, code: str, answer: str = "") -> Any:
+    """What the last statement of an exercise says, after the lesson's imports and the answer."""
     imports = "\n".join(
         line
         for c in read(path)["cells"]
@@ -139,6 +154,8 @@ def verdict(path: Path, code: str) -> Any:
         for line in source(c).splitlines()
         if re.match(r"(import|from) ", line)
     )
-    before, _, last = code.rstrip().rpartition("\n")
-    exec(f"{imports}\n{before}", space)
-    return eval(last, space)
+    *stub, check = ast.parse(code).body
+    assert isinstance(check, ast.Expr), "an exercise ends with its check"
+    space: dict[str, Any] = {}
+    exec(f"{imports}\n{ast.unparse(ast.Module(stub, []))}\n{answer}", space)
+    return eval(ast.unparse(check), space)

@@ -70,6 +70,7 @@ def cost_curves(
     quantity: str,
     title: str,
     length: str = "sequence length n (tokens)",
+    letter: str = "n",
     exponents: Mapping[str, float] | None = None,
     theme: str | None = None,
 ) -> Picture:
@@ -78,7 +79,8 @@ def cost_curves(
     ``series`` maps a name to pairs (n, cost); ``quantity`` names the cost with its unit ("time
     (ms)"). A straight line of slope 2 is a cost that grows with n². The legend shows each slope:
     the one given in ``exponents``, or else the least-squares slope through all points of a series
-    that has at least two lengths.
+    that has at least two lengths ({} shows none). Costs of something else than the length, such as
+    the head width, say so in ``length`` and ``letter``.
     """
     if not series:
         raise ValueError("`series` is empty: give at least one name with its (n, cost) pairs")
@@ -88,14 +90,14 @@ def cost_curves(
     slopes = {name: _slope(name, pairs, exponents) for name, pairs in points.items()}
     theme = theme_name(theme)
     look = colours(theme)
-    names = [_with_slope(name, slope) for name, slope in slopes.items()]
+    names = [_with_slope(name, slope, letter) for name, slope in slopes.items()]
     traces = [
         go.Scatter(
             x=_packed(pairs[:, 0]),
             y=_packed(pairs[:, 1]),
             name=name,
             mode="lines+markers",
-            hovertemplate=f"n = %{{x:,}}<br>{harmless(quantity)} %{{y:.4~g}}",
+            hovertemplate=f"{letter} = %{{x:,}}<br>{harmless(quantity)} %{{y:.4~g}}",
             **_style(place),
         )
         for place, (name, pairs) in enumerate(zip(names, points.values(), strict=True))
@@ -109,11 +111,11 @@ def cost_curves(
         names=names,
     )
     rows = [
-        {"series": name, "n": _whole(n), quantity: float(cost)}
+        {"series": name, letter: _whole(n), quantity: float(cost)}
         for name, pairs in points.items()
         for n, cost in pairs
     ]
-    twin = _cost_twin(title, quantity, points, slopes)
+    twin = _cost_twin(title, quantity, letter, points, slopes)
     return Picture(traces, page, twin=twin, rows=rows, theme=theme)
 
 
@@ -327,8 +329,8 @@ def _slope(name: str, pairs: Array, exponents: Mapping[str, float] | None) -> fl
     return float(np.polyfit(np.log(pairs[:, 0]), np.log(pairs[:, 1]), 1)[0])
 
 
-def _with_slope(name: str, slope: float | None) -> str:
-    return harmless(name) + ("" if slope is None else f"  ∝ n<sup>{slope:.2f}</sup>")
+def _with_slope(name: str, slope: float | None, letter: str) -> str:
+    return harmless(name) + ("" if slope is None else f"  ∝ {letter}<sup>{slope:.2f}</sup>")
 
 
 def _powers(together: Array) -> dict[str, Any]:
@@ -348,15 +350,23 @@ def _powers(together: Array) -> dict[str, Any]:
 
 
 def _cost_twin(
-    title: str, quantity: str, points: Mapping[str, Array], slopes: Mapping[str, float | None]
+    title: str,
+    quantity: str,
+    letter: str,
+    points: Mapping[str, Array],
+    slopes: Mapping[str, float | None],
 ) -> str:
-    words = [f"{title}. {quantity} against n, both axes logarithmic."]
+    words = [f"{title}. {quantity} against {letter}, both axes logarithmic."]
     for name, pairs in points.items():
-        grows = "" if slopes[name] is None else f", growing like n to the power {slopes[name]:.2f}"
+        grows = (
+            ""
+            if slopes[name] is None
+            else f", growing like {letter} to the power {slopes[name]:.2f}"
+        )
         (first, cost), (last, end) = pairs[0], pairs[-1]
         words.append(
-            f"{name}: {cost:.3g} at n = {_whole(first):,}, "
-            f"{end:.3g} at n = {_whole(last):,}{grows}."
+            f"{name}: {cost:.3g} at {letter} = {_whole(first):,}, "
+            f"{end:.3g} at {letter} = {_whole(last):,}{grows}."
         )
     return " ".join(words)
 

@@ -102,13 +102,15 @@ def film(
     tokens: Sequence[Any] | None = None,
     *,
     title: str,
+    along: str = "training step",
     mask: Any = None,
     largest: float | None = None,
     theme: str | None = None,
 ) -> Picture:
     """One map at several training steps, (t, n, m), with a slider and a play button.
 
-    The slider lives in the figure: it works on a page without a kernel.
+    ``along`` says what the steps are where they are not those of a training ("scale"). The last
+    map is shown first. The slider lives in the figure: it works on a page without a kernel.
     """
     weights = _map("weights", weights, "t n m")
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
@@ -120,7 +122,7 @@ def film(
     page = first.to_dict()["layout"]
     look = colours(first.theme)
     page["coloraxis"] = _colour_axis(look, low, high, unit, "attention weight", _bar_length(page))
-    _add_player(page, look, steps)
+    _add_player(page, look, steps, along)
     queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
     keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
     frames = [
@@ -131,9 +133,9 @@ def film(
         [_trace(cells[-1], "attention weight", unit)],
         page,
         frames,
-        twin=f"{_closed(title)} Attention maps at {len(steps)} training steps, from step "
-        f"{steps[0]} to step {steps[-1]}. {_film_words(steps, shown)}",
-        rows=_film_rows(steps, shown, queries, keys),
+        twin=f"{_closed(title)} {len(steps)} attention maps, from {along} {steps[0]} to {along} "
+        f"{steps[-1]}. {_film_words(steps, along, shown)}",
+        rows=_film_rows(steps, along, shown, queries, keys),
         theme=first.theme,
     )
 
@@ -421,7 +423,7 @@ def _grid_notes(
     return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
 
 
-def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any]) -> None:
+def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: str) -> None:
     """Slider and play button, below the map."""
     quick = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
     inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
@@ -442,7 +444,10 @@ def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any]) -> None
             "y": top,
             "yanchor": "top",
             "pad": {"t": 8, "b": 0},
-            "currentvalue": {"prefix": "training step ", "font": {"size": 13, "color": look.ink}},
+            "currentvalue": {
+                "prefix": f"{harmless(along)} ",
+                "font": {"size": 13, "color": look.ink},
+            },
             "font": {"size": 10, "color": look.quiet},
             "bgcolor": look.grid,
             "bordercolor": look.quiet,
@@ -544,23 +549,23 @@ def _head_words(weights: Array) -> Row:
     }
 
 
-def _film_words(steps: Sequence[Any], shown: Array) -> str:
+def _film_words(steps: Sequence[Any], along: str, shown: Array) -> str:
     first, last = (float(np.nan_to_num(moment).max(-1).mean()) for moment in shown[[0, -1]])
     return (
-        f"The mean of each query's largest weight goes from {first:.3g} at step {steps[0]} to "
-        f"{last:.3g} at step {steps[-1]}."
+        f"The mean of each query's largest weight goes from {first:.3g} at {along} {steps[0]} "
+        f"to {last:.3g} at {along} {steps[-1]}."
     )
 
 
 def _film_rows(
-    steps: Sequence[Any], shown: Array, queries: Sequence[Any], keys: Sequence[Any]
+    steps: Sequence[Any], along: str, shown: Array, queries: Sequence[Any], keys: Sequence[Any]
 ) -> list[Row]:
     rows: list[Row] = []
     for step, moment in zip(steps, np.nan_to_num(shown), strict=True):
         row, column = np.unravel_index(int(moment.argmax()), moment.shape)
         rows.append(
             {
-                "step": step,
+                along: step,
                 **_head_words(moment),
                 "largest weight": f"{_named(queries, row)} → {_named(keys, column)}: "
                 f"{moment[row, column]:.3f}",

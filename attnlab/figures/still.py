@@ -42,6 +42,7 @@ def page(figure: Any, words: str) -> str:
     if not figure.frames:
         return f"<div>{svg}</div>"
     last = len(figure.frames) - 1
+    along = figure.layout.sliders[0].currentvalue.prefix  # harmless already
     names = escape(str([frame.name for frame in figure.frames]))
     move = (
         "const v=this.value,r=this.closest('div');"
@@ -50,7 +51,7 @@ def page(figure: Any, words: str) -> str:
         f"r.querySelector('output').textContent={names}[v]"
     )
     return (
-        f'<div>{svg}<p><label>training step <input type="range" min="0" max="{last}" '
+        f'<div>{svg}<p><label>{along}<input type="range" min="0" max="{last}" '
         f'value="{last}" oninput="{move}"></label> '
         f"<output>{escape(figure.frames[last].name)}</output></p></div>"
     )

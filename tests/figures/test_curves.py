@@ -94,6 +94,17 @@ def test_given_exponents_are_shown_and_points_are_sorted(drawn):
     np.testing.assert_allclose(drawn(picture)["x"], [3, 7])
 
 
+def test_costs_may_grow_with_another_letter():
+    series = {"a": [(3, 9.0), (5, 25.0)]}
+    picture = cost_curves(series, quantity="s", title="W", length="head width d", letter="d")
+    assert picture.layout.xaxis.title.text == "head width d"
+    assert picture.data[0].name == "a  ∝ d<sup>2.00</sup>"
+    assert picture.data[0].hovertemplate.startswith("d = ")
+    assert "s against d, both axes logarithmic. a: 9 at d = 3, 25 at d = 5" in picture.twin
+    assert "growing like d to the power 2.00" in picture.twin
+    assert [row["d"] for row in picture.rows] == [3, 5]
+
+
 @pytest.fixture
 def cards():
     n, d, h, w = letters("n d h w")

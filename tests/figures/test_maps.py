@@ -187,7 +187,19 @@ def test_a_film_has_a_frame_a_stop_and_a_row_per_step(attention, drawn):
     np.testing.assert_allclose(drawn(picture)["z"], np.round(weights[2] * 100))
     np.testing.assert_allclose(picture.frames[0].data[0].z, np.round(weights[0] * 100))
     assert picture.layout.coloraxis.cmax == pytest.approx(100 * weights.max())
-    assert [row["step"] for row in picture.rows] == [0, 50, 100]
+    assert [row["training step"] for row in picture.rows] == [0, 50, 100]
+    assert slider.currentvalue.prefix == "training step "
+
+
+def test_a_film_may_run_along_something_else(attention):
+    weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
+    picture = film(weights, [0, 0.5], title="Cooler", along="scale <c>")
+    assert picture.layout.sliders[0].currentvalue.prefix == "scale &#60;c&#62; "
+    assert "from scale <c> 0 to scale <c> 0.5" in picture.twin
+    assert [row["scale <c>"] for row in picture.rows] == [0, 0.5]
+    still = picture._repr_mimebundle_()["text/html"]
+    assert "<label>scale &#60;c&#62; <input" in still
+    assert "training" not in picture.to_json() + picture.twin + still
 
 
 @pytest.mark.parametrize(

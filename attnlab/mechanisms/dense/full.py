@@ -22,8 +22,8 @@ Three forms of the same function:
             widths it holds n × m weights after all.
 
 The papers' letters: $N$ (length) is our n and m; $d_k$, $d_v$ are d and e; FlashAttention's blocks
-$B_r \times B_c$ are ``tile`` × ``tile``, its $m_i$, $\ell_i$ are ``largest``, ``total``, its $L$ is
-``lse``.
+$B_r \times B_c$ are ``tile`` × ``tile``, its $m_i$, $\ell_i$ are ``largest``, ``total``; ``lse``
+is the $L$ of FlashAttention-2 (arXiv:2307.08691).
 
 Departures. A row with nothing to see gives zeros (the paper has no such rows). Causal masks are
 aligned at the bottom right when n < m, so that decoding with a cache is right; PyTorch's
