@@ -29,7 +29,7 @@ lab: $(INSTALLED) ## Open JupyterLab on the first lesson
 .PHONY: test
 test: $(INSTALLED) ## Run every check: format, lint, types, tests, notebooks
 	@$(MAKE) --no-print-directory --keep-going \
-		check-format check-lint check-types check-tests check-notebooks
+		check-format check-lint check-types check-widgets check-tests check-notebooks
 	@echo "Every check passed."
 
 .PHONY: check-format
@@ -44,6 +44,20 @@ check-lint: $(INSTALLED)
 check-types: $(INSTALLED)
 	$(RUN) -m mypy
 
+# The front ends need Node only here: what they are built into is committed, so that users need none.
+# tests/browser serves bertviz from npm packages what it would ask a CDN for.
+.PHONY: check-widgets
+check-widgets: ## Rebuild the widgets' front ends, compare with what is committed, test their logic
+	@if command -v node >/dev/null && command -v npm >/dev/null; then set -e; \
+		for folder in widgets tests/browser; do npm ci --prefix $$folder --silent --no-audit --no-fund; done; \
+		npm run --prefix widgets --silent check; \
+		npm run --prefix widgets --silent test; \
+	elif [ "$$CI" = true ]; then \
+		echo "The widgets' front ends cannot be rebuilt and compared: node and npm are missing." >&2; exit 1; \
+	else \
+		echo "Skipped: node and npm are missing, so the widgets' front ends are not rebuilt and compared."; \
+	fi
+
 .PHONY: check-tests
 check-tests: $(INSTALLED)
 	$(RUN) -m pytest $(PYTEST_OPTIONS) tests
@@ -57,6 +71,11 @@ check-notebooks: $(INSTALLED)
 notebooks: $(INSTALLED) ## Run the lessons; print the seconds and the memory of each
 	$(RUN) -m attnlab.measure notebooks
 
+.PHONY: measure-widgets
+measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bertviz (needs npm once)
+	npm ci --prefix tests/browser --silent --no-audit --no-fund
+	$(RUN) tests/browser/measure_widgets.py $(MEASURE_OPTIONS)
+
 .PHONY: readme
 readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and the cards
 	$(RUN) -m attnlab.readme
@@ -68,7 +87,7 @@ format: $(INSTALLED) ## Format the code and mend what the linter can mend
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist screenshots widgets/node_modules tests/browser/node_modules *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What Binder does, in an environment of its own.

@@ -37,6 +37,8 @@ def make(tmp_path):
     programs.mkdir()
     write_program(programs / "python3", PYTHON)
     write_program(programs / "nvidia-smi", "#!/bin/sh\nexit ${NO_GPU:-1}\n")
+    for name in ("node", "npm"):
+        write_program(programs / name, "#!/bin/sh\nexit ${STALE_BUNDLES:-0}\n")
 
     def run(*goals: str, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         asked = tmp_path / "asked.txt"
@@ -174,3 +176,18 @@ def test_success_is_said(make):
     done, _ = make("test")
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("Every check passed.")
+
+
+def test_a_stale_bundle_fails(make):
+    assert make("check-widgets")[0].returncode == 0
+    assert make("check-widgets", STALE_BUNDLES="1")[0].returncode != 0
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 2)])
+def test_without_node_front_ends_are_skipped_but_never_in_ci(make, tmp_path, ci, code):
+    for tool in ("make", "awk", "sed", "sh", "tail"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
+    done, _ = make("check-widgets", PATH=str(tmp_path / "bin"), CI=ci)
+    assert done.returncode == code
+    assert "node and npm are missing" in done.stdout + done.stderr

@@ -1,0 +1,418 @@
+"""A real JupyterLab in a real Chromium, of which nothing can leave the machine.
+
+``lab``      the server, one for all tests, in a folder of its own; kernels import this repository
+``tabs``     opens pages, and remembers what they asked for and what went wrong in them
+``opened``   a notebook in JupyterLab, from cells given as text: run it, read it
+``page``     a tab of the test's own, for saved files
+After every test no tab may have an error in its console, nor have asked for another machine.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCREENSHOTS = ROOT / "screenshots"
+OPTIONS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+]
+ELSEWHERE = re.compile(r"^(?!(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|(data|blob|file|about):)")
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+BADGES = re.compile(
+    r"^https://(colab\.research\.google\.com/assets/colab-badge\.svg|mybinder\.org/badge_logo\.svg)$"
+)
+"""Pictures in the header of a lesson, of the services that they lead to; drawn by their owners."""
+HARMLESS = {
+    r"^error: undefined$": "plotly rejects, with nothing, the promise of a frame that the next one "
+    "interrupts; its slider waits for none, and one click starts two frames",
+}
+"""What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
+
+
+# --------------------------------------------------------------------------------------- pages
+
+
+def missing() -> str | None:
+    """The sentence that says why there is no browser here, if so."""
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return "the browser tests need playwright: pip install 'attnlab[test]'"
+    if shutil.which("chromium") is None:
+        return "the browser tests need chromium, on Debian: sudo apt-get install chromium"
+    return None
+
+
+@dataclass
+class Tabs:
+    """Opens pages; ``complaints()`` tells, once, what went wrong in them."""
+
+    browser: Any
+    _heard: list[str] = field(default_factory=list)
+
+    def open(self, *, dark: bool = False, offline: bool = False) -> Any:
+        context = self.browser.new_context(
+            color_scheme="dark" if dark else "light",
+            offline=offline,
+            service_workers="block",
+            viewport={"width": 1280, "height": 900},
+        )
+        context.set_default_timeout(30_000)
+        context.route(ELSEWHERE, self._refuse)
+        context.on("console", self._console)
+        context.on("weberror", self._error)
+        page = context.new_page()
+        page.on("websocket", self._socket)
+        return page
+
+    def complaints(self) -> list[str]:
+        heard, self._heard[:] = self._heard[:], []
+        return heard
+
+    def _refuse(self, route: Any) -> None:
+        if BADGES.match(route.request.url):
+            route.fulfill(content_type="image/svg+xml", body=EMPTY)
+            return
+        self._heard.append(f"asked for {route.request.url}")
+        route.abort()
+
+    def _socket(self, socket: Any) -> None:
+        if ELSEWHERE.match(socket.url):
+            self._heard.append(f"asked for {socket.url}")
+
+    def _error(self, event: Any) -> None:
+        self._hear(f"error: {getattr(event.error, 'stack', None) or event.error}")
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error":
+            self._hear(f"console: {message.text} ({message.location.get('url')})")
+
+    def _hear(self, complaint: str) -> None:
+        if not any(re.search(known, complaint) for known in HARMLESS):
+            self._heard.append(complaint)
+
+
+@pytest.fixture(scope="session")
+def tabs() -> Iterator[Tabs]:
+    reason = missing()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
+        yield Tabs(browser)
+        browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _quiet_and_alone(tabs: Tabs) -> Iterator[None]:
+    yield
+    assert tabs.complaints() == []
+
+
+@pytest.fixture
+def page(tabs: Tabs) -> Iterator[Any]:
+    """A tab without a network, for files on the disk."""
+    page = tabs.open(offline=True)
+    yield page
+    page.context.close()
+
+
+# --------------------------------------------------------------------------------------- server
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running JupyterLab: its address and the folder that it shows."""
+
+    url: str
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def lab(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("jupyter")
+    folder = home / "lessons"
+    shutil.copytree(ROOT / "notebooks", folder) if (ROOT / "notebooks").exists() else folder.mkdir()
+    with serving(home, folder) as url:
+        yield Lab(url, folder)
+
+
+@contextlib.contextmanager
+def serving(home: Path, folder: Path) -> Iterator[str]:
+    """JupyterLab as it comes, with settings of its own; stopped with all of its kernels."""
+    port, log = free_port(), home / "server.log"
+    notices = home / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    notices.parent.mkdir(parents=True)
+    notices.write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
+        *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"),
+        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+    ]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment(home),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(url + "/api/status", server, log)
+        yield url
+    finally:
+        server.send_signal(signal.SIGTERM)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def environment(home: Path) -> dict[str, str]:
+    """That of this process, with this repository to import and nothing of the user's settings."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    return mine | {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'widgets'}",
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "OMP_NUM_THREADS": "1",
+        "OMP_THREAD_LIMIT": "1",  # two lessons at a time share two cores
+        "TQDM_DISABLE": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and server.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not start; its log ends:\n{log.read_text()[-3000:]}")
+
+
+# ------------------------------------------------------------------------------------ notebooks
+
+PROMPTS = """() => Array.from(
+  document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell .jp-InputPrompt'),
+  prompt => prompt.textContent,
+)"""
+FINISHED = f"""() => {{
+  const prompts = ({PROMPTS})();
+  return /\\d/.test(prompts[0]) && !prompts.some(text => text.includes('*'));
+}}"""
+
+
+CELL = """(() => {
+  window.notebook = window.jupyterapp.shell.currentWidget.content;
+  return notebook.widgets.filter(cell => cell.model.type === 'code')[number];
+})()"""
+
+
+class Notebook:
+    """A notebook open in JupyterLab, used as its reader would."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        page.goto(url)
+        page.locator(".jp-NotebookPanel .jp-Notebook").wait_for()
+        page.locator(".jp-CodeCell").first.wait_for()
+
+    @property
+    def cells(self) -> Any:
+        """All cells, text among them; Locators."""
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
+
+    @property
+    def code(self) -> Any:
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell")
+
+    def output(self, number: int) -> Any:
+        """What the code cell of that number (from 0) shows."""
+        shown = self.code.nth(number).locator(".jp-Cell-outputArea")
+        shown.scroll_into_view_if_needed()
+        return shown
+
+    def run_all(self, seconds: float = 120) -> None:
+        """Through the menu, as a reader does; waits for the kernel, and for every cell."""
+        self.start()
+        self.finish(seconds)
+
+    def start(self) -> None:
+        self.page.wait_for_function(IDLE, timeout=60_000)
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+
+    def finish(self, seconds: float = 120) -> None:
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+        assert self.errors() == []
+        left = [prompt for prompt in self.page.evaluate(PROMPTS) if not re.search(r"\d", prompt)]
+        assert left == [], "the kernel stopped before the last cell"
+
+    def errors(self) -> list[str]:
+        """What cells printed as an error or a warning."""
+        kinds = ("error", "stderr")
+        shown = ",".join(f'[data-mime-type="application/vnd.jupyter.{kind}"]' for kind in kinds)
+        return self.page.locator(shown).all_text_contents()
+
+    def write(self, number: int, code: str) -> None:
+        """Put other code into a code cell."""
+        self.page.evaluate(
+            f"([number, code]) => {{ {CELL}.model.sharedModel.setSource(code) }}", [number, code]
+        )
+
+    def run(self, number: int, seconds: float = 60) -> str:
+        """Run one code cell; what it printed."""
+        self.page.evaluate(
+            f"""async number => {{
+              const cell = {CELL};
+              notebook.activeCellIndex = notebook.widgets.indexOf(cell);
+              await window.jupyterapp.commands.execute('notebook:run-cell');
+            }}""",
+            number,
+        )
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+        assert self.errors() == []
+        return self.output(number).inner_text().strip()
+
+    @property
+    def shots(self) -> Path:
+        SCREENSHOTS.mkdir(exist_ok=True)
+        return SCREENSHOTS
+
+    def select(self, number: int) -> None:
+        """From the keyboard: make that cell the active one, in command mode."""
+        keys = self.page.keyboard
+        enter = "window.jupyterapp.commands.execute('notebook:enter-command-mode')"
+        self.page.evaluate(f"document.activeElement.blur(), {enter}")
+        for _ in range(self.cells.count()):
+            keys.press("ArrowUp")
+        for _ in range(number):
+            keys.press("ArrowDown")
+        chosen = self.cells.nth(number).get_attribute("class") or ""
+        assert "jp-mod-active" in chosen, "the arrow keys move between cells"
+
+    def tab_into(self, target: Any, most: int = 12) -> None:
+        """Press Tab until the focus is on the target or in it."""
+        inside = "target => target.contains(document.activeElement)"
+        passed = []
+        for _ in range(most):
+            self.page.keyboard.press("Tab")
+            if target.evaluate(inside):
+                return
+            passed.append(self.page.evaluate("document.activeElement.outerHTML.slice(0, 90)"))
+        pytest.fail(f"Tab does not reach {target}, but:\n" + "\n".join(passed))
+
+    @contextlib.contextmanager
+    def dark(self) -> Iterator[None]:
+        """While it lasts, JupyterLab has its dark theme."""
+        self._theme("Dark")
+        yield
+        self._theme("Light")
+
+    def _theme(self, name: str) -> None:
+        change = (
+            "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})"
+        )
+        self.page.evaluate(change, f"JupyterLab {name}")
+        light = str(name == "Light").lower()
+        self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for(state="attached")
+
+    def screenshot(self, name: str) -> None:
+        self.page.screenshot(path=self.shots / f"{name}.png")
+
+
+IDLE = """() => {
+  const panel = window.jupyterapp?.shell?.currentWidget;
+  return panel?.sessionContext?.session?.kernel?.status === 'idle';
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
+    """Opens a notebook by its name in the folder; or writes one from cells, then opens it."""
+    pages = []
+
+    def open_one(name: str, cells: Sequence[str] | None = None, *, dark: bool = False) -> Notebook:
+        if cells is not None:
+            write(lab.folder / name, cells)
+        pages.append(tabs.open(dark=dark))
+        workspace = f"tests-{len(pages)}-{Path(name).stem}"
+        return Notebook(pages[-1], f"{lab.url}/lab/workspaces/{workspace}/tree/{name}")
+
+    yield open_one
+    for page in pages:
+        page.context.close()
+
+
+def write(path: Path, cells: Sequence[str]) -> None:
+    import nbformat
+
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(book, path)
+
+
+# -------------------------------------------------------------------------------------- bertviz
+
+PACKAGES = Path(__file__).parent / "node_modules"
+CDN = "https://cdnjs.cloudflare.com/ajax/libs/"
+SERVED = {
+    "require.js/2.3.6/require.min.js": "requirejs/require.js",
+    "d3/5.7.0/d3.min.js": "d3/dist/d3.min.js",
+    "jquery/2.0.0/jquery.min.js": "jquery/dist/jquery.min.js",
+}
+
+
+def serve_cdn(page: Any) -> None:
+    """Answer, from npm packages, what bertviz asks a CDN for."""
+
+    def answer(route: Any) -> None:
+        route.fulfill(path=PACKAGES / SERVED[route.request.url.removeprefix(CDN)])
+
+    page.route(re.compile(re.escape(CDN)), answer)
+
+
+@pytest.fixture(scope="session")
+def cdn() -> Callable[[Any], None]:
+    if not PACKAGES.exists():
+        reason = "bertviz's libraries are not here: npm ci --prefix tests/browser"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    return serve_cdn

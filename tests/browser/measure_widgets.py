@@ -1,0 +1,231 @@
+"""What the attention view costs in the browser, beside bertviz: `make measure-widgets`.
+
+One Chromium, one run, the same weights for both, taken in turns. Files are opened from the disk (a
+bertviz file gets its libraries from npm packages, so no network slows it down), and AttentionView
+also in JupyterLab. Medians; a case that is not done after the limit is reported as such.
+
+picture   seconds from opening the file, or from running the cell, until the picture is drawn and
+          the browser has come to rest for a frame
+hover     milliseconds of work of the page's main thread for one token pointed at
+file      megabytes of the saved file
+python    seconds that writing the file took
+"""
+
+import argparse
+import contextlib
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from attnlab_widgets.attention_view import AttentionView
+from conftest import OPTIONS, Notebook, serve_cdn, serving, write
+
+from attnlab.measure.report import grid, machine, machine_line
+
+CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024))
+DRAWN = {
+    "AttentionView": "document.querySelector('[data-drawn]')",
+    "bertviz head view": "document.querySelector('#attention line')",
+    "bertviz model view": "document.querySelector('svg line')",
+}
+TOKENS = {
+    "AttentionView": "[data-testid^='query-']",
+    "bertviz head view": "#left text",
+    "bertviz model view": "",
+}
+HOVERS = 12
+
+
+def weights_of(layers: int, heads: int, n: int) -> torch.Tensor:
+    """(layers, heads, n, n): causal, peaked, as heads are."""
+    scores = 2 * torch.randn(layers, heads, n, n, generator=torch.Generator().manual_seed(0))
+    blocked = torch.ones(n, n, dtype=torch.bool).triu(1)
+    return scores.masked_fill(blocked, -torch.inf).softmax(-1)
+
+
+def save(subject: str, weights: torch.Tensor, path: Path) -> None:
+    tokens = [f"t{i}" for i in range(weights.shape[-1])]
+    if subject == "AttentionView":
+        AttentionView(weights.numpy(), tokens).save_html(path)
+        return
+    from bertviz import head_view, model_view
+
+    view = head_view if "head" in subject else model_view
+    html = view([layer[None] for layer in weights], tokens, html_action="return").data
+    path.write_text(f"<!doctype html><body>{html}</body>")
+
+
+PICTURE = """DRAWN => new Promise(done => {
+  const look = () => eval(DRAWN)
+    ? requestAnimationFrame(() => setTimeout(() => done(performance.now() / 1000)))
+    : setTimeout(look, 4);
+  look();
+})"""
+FRAME = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+
+
+def measured(browser: Any, subject: str, path: Path, seconds: float) -> dict[str, Any]:
+    """Opens the file, waits for the picture, points at tokens."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(1000 * seconds)
+    page = context.new_page()
+    serve_cdn(page)
+    try:
+        page.goto(path.as_uri(), wait_until="commit")
+        found = {"picture": page.evaluate(PICTURE, DRAWN[subject])}
+        if TOKENS[subject]:
+            found["hover"] = hovered(page, TOKENS[subject])
+        return found
+    except Exception as error:
+        return {"failed": str(error).splitlines()[0]}
+    finally:
+        with contextlib.suppress(Exception):
+            context.close()
+
+
+def hovered(page: Any, tokens: str) -> float:
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    page.locator(tokens).first.scroll_into_view_if_needed()
+    boxes = page.locator(tokens).evaluate_all(
+        "all => all.slice(0, 40).map(one => one.getBoundingClientRect().toJSON())"
+    )
+    inside = [box for box in boxes if box["height"] and 0 < box["y"] < 850][:HOVERS]
+    before = busy(session)
+    for box in inside:
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.evaluate(FRAME)
+    return 1000 * (busy(session) - before) / len(inside)
+
+
+def busy(session: Any) -> float:
+    """Seconds that the page's main thread has worked."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
+def compared(browser: Any, folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for layers, heads, n in CASES[:1] if options.quick else CASES:
+        weights = weights_of(layers, heads, n)
+        rows: dict[str, dict[str, Any]] = {}
+        for subject in DRAWN:
+            path = folder / f"{subject}-{n}.html".replace(" ", "-")
+            start = time.perf_counter()
+            save(subject, weights, path)
+            rows[subject] = {
+                "subject": f"{subject}, file",
+                "case": f"{layers} × {heads} × {n}",
+                "python": time.perf_counter() - start,
+                "file": path.stat().st_size / 1e6,
+            }
+        runs: dict[str, list[dict[str, Any]]] = {subject: [] for subject in DRAWN}
+        for _ in range(options.repeats):
+            for subject in DRAWN:
+                if not any("failed" in run for run in runs[subject]):
+                    path = folder / f"{subject}-{n}.html".replace(" ", "-")
+                    runs[subject].append(measured(browser, subject, path, options.limit))
+        for subject, row in rows.items():
+            yield row | middle(runs[subject])
+
+
+def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    failed = [run["failed"] for run in runs if "failed" in run]
+    if failed:
+        return {"failed": failed[0]}
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+# In JupyterLab, from running the cell to the picture: Python, the wire and the browser together.
+MAKE = """
+import numpy as np
+from attnlab_widgets.attention_view import AttentionView
+weights = np.load("weights.npy")
+tokens = [f"t{i}" for i in range(128)]
+"""
+RUN = """async count => {
+  const app = window.jupyterapp, notebook = app.shell.currentWidget.content;
+  notebook.activeCellIndex = 1;
+  const drawn = () => notebook.widgets[1].node.querySelector('[data-drawn]');
+  await app.commands.execute('notebook:clear-cell-output');
+  const start = performance.now();
+  app.commands.execute('notebook:run-cell');
+  while (drawn()) await new Promise(next => setTimeout(next, 2));
+  while (!drawn()) await new Promise(next => setTimeout(next, 2));
+  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  return (performance.now() - start) / 1000;
+}"""
+
+
+def in_jupyterlab(browser: Any, folder: Path, repeats: int) -> dict[str, Any]:
+    lessons = folder / "lessons"
+    lessons.mkdir()
+    np.save(lessons / "weights.npy", weights_of(*CASES[0]).numpy())
+    write(lessons / "view.ipynb", [MAKE, "AttentionView(weights, tokens)"])
+    with serving(folder, lessons) as url:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        notebook = Notebook(page, f"{url}/lab/tree/view.ipynb")
+        notebook.run_all()
+        page.locator("[data-drawn]").wait_for()
+        seconds = [page.evaluate(RUN) for _ in range(repeats + 1)]
+        hover = hovered(page, TOKENS["AttentionView"])
+        page.close()
+    return {
+        "subject": "AttentionView, JupyterLab",
+        "case": "12 × 12 × 128",
+        "picture": statistics.median(seconds[1:]),
+        "hover": hover,
+    }
+
+
+HEADINGS = (
+    "what",
+    "layers × heads × tokens",
+    "picture (s)",
+    "hover (ms)",
+    "file (MB)",
+    "python (s)",
+)
+
+
+def line(row: dict[str, Any]) -> tuple[str, ...]:
+    def said(name: str, digits: int) -> str:
+        return f"{row[name]:.{digits}f}" if name in row else ""
+
+    picture = row.get("failed", said("picture", 2))
+    numbers = (said("hover", 1), said("file", 2), said("python", 2))
+    return (row["subject"], row["case"], picture, *numbers)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the attention view beside bertviz.")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=60, help="seconds for one case")
+    parser.add_argument("--quick", action="store_true", help="the first case only")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        open_: Callable[..., Any] = driver.chromium.launch
+        browser = open_(executable_path=shutil.which("chromium"), args=OPTIONS)
+        rows = [in_jupyterlab(browser, Path(name), options.repeats)]
+        rows += compared(browser, Path(name), options)
+        browser.close()
+    described = machine(torch.get_num_threads())
+    print(machine_line(described))
+    right = (False, False, True, True, True, True)
+    print(grid(HEADINGS, [line(row) for row in rows], right, markdown=options.markdown))
+    if options.json:
+        options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

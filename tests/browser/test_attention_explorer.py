@@ -1,0 +1,48 @@
+"""The explorer as its reader meets it: typing, and training from the keyboard alone."""
+
+import pytest
+from attnlab_widgets.specimen import home
+
+pytestmark = pytest.mark.browser
+
+CELL = """from attnlab_widgets.attention_explorer import AttentionExplorer
+AttentionExplorer("a for loop", untrained={"dim": 8, "layers": 1, "heads": 2}, steps=4000)"""
+
+
+@pytest.fixture(scope="module")
+def book(opened):
+    book = opened("explorer.ipynb", [CELL])
+    book.run_all()
+    return book
+
+
+def test_typing_reaches_both_views(book):
+    field = book.output(0).get_by_label("Text", exact=True)
+    text = "<b>while</b> & 🙂"
+    field.fill(text)
+    field.press("Tab")
+    count = f"{len(home()[1].encode(text))} tokens"
+    views = book.output(0).locator(".attnlab-view")
+    views.first.get_by_text(count).first.wait_for()
+    assert views.count() == 2
+    views.last.get_by_text(count).first.wait_for()
+    assert book.output(0).locator(".attnlab-view b").count() == 0
+
+
+def test_training_is_started_paused_and_stopped_from_the_keyboard(book):
+    shown, keys = book.output(0), book.page.keyboard
+    shown.get_by_label("Text", exact=True).focus()
+    book.tab_into(shown.get_by_role("button", name="Train"))
+    keys.press("Enter")
+    shown.get_by_text("untrained, then", exact=False).wait_for()
+    shown.get_by_label("Training step").last.wait_for()
+    focused = book.page.locator("button:focus")
+    assert focused.inner_text() == "Pause"
+    keys.press("Enter")
+    shown.get_by_text("Paused; nothing is lost.", exact=False).wait_for()
+    assert focused.inner_text() == "Resume"
+    keys.press("Tab")
+    assert focused.inner_text() == "Stop"
+    keys.press("Enter")
+    shown.get_by_text("what was learned is kept", exact=False).wait_for()
+    assert shown.get_by_role("button", name="Train").count() == 1

@@ -1,0 +1,337 @@
+"""AttentionView in JupyterLab and as a file, against the numbers that Python holds."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.figures.labels import visible
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = [
+    *(
+        "<script>document.title = 'taken'</script>",
+        "&amp;",
+        "שלום",
+        "👩‍🚀",
+        "\u200b",
+        "",
+        "\n",
+        "k" * 10_000,
+    ),
+    *("<img src=x onerror=\"document.title='taken'\">", "$x$", "\u202egnp.exe"),
+]
+MAKE = f"""
+import numpy as np
+from attnlab_widgets.attention_view import AttentionView
+chance = np.random.default_rng(3)
+def maps(*shape):
+    return chance.dirichlet(np.full(shape[-1], 0.4), size=shape[:-1]).astype("float32")
+first, second, cross = maps(3, 5, 7, 7), maps(3, 5, 7, 7), maps(2, 3, 5, 11)
+np.savez("maps.npz", first=first, second=second, cross=cross)
+hostile = {HOSTILE!r}
+view = AttentionView(first, list("abcdefg"))
+view.save_html("view.html")
+view
+"""
+CROSS = """
+from types import SimpleNamespace
+import torch
+outputs = SimpleNamespace(cross_attentions=tuple(torch.tensor(cross)[:, None]))
+across = AttentionView(outputs, list("vwxyz"), source_tokens=hostile)
+across.save_html("across.html", title="<Across>")
+across
+"""
+COMPARED = """
+steps, others = {1: first, 30: second}, {1: second, 30: first}
+AttentionView(steps, list("abcdefg"), compare=others, names=("soft", "hard"))
+"""
+STATE = "print(view.layer, view.head, view.query, view.key, view.heads, view.threshold, view.top_k)"
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("attention_view.ipynb", [MAKE, CROSS, COMPARED, STATE])
+    notebook.run_all()
+    for number in range(3):
+        notebook.output(number).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def maps(notebook: Any, lab: Any) -> Any:
+    return np.load(lab.folder / "maps.npz")
+
+
+@pytest.fixture
+def view(notebook: Any) -> Any:
+    """The first widget, as it was made."""
+    return reset(notebook.output(0))
+
+
+def reset(shown: Any) -> Any:
+    view = shown.get_by_test_id("attention-view")
+    unpin = view.get_by_test_id("unpin")
+    if unpin.is_enabled():
+        unpin.click()
+    view.get_by_test_id("head-0-0").click()
+    set_slider(view.get_by_test_id("threshold"), 0.05)
+    view.get_by_test_id("top-k").fill("3")
+    view.get_by_test_id("top-k").press("Enter")
+    view.page.mouse.move(0, 0)
+    return view
+
+
+def set_slider(slider: Any, value: float) -> None:
+    slider.evaluate(
+        "(slider, value) => { slider.value = value;"
+        "slider.dispatchEvent(new Event('input', {bubbles: true})) }",
+        str(value),
+    )
+
+
+# ------------------------------------------------------------------------------- the same numbers
+
+SAID = re.compile(r"query (\d+) .* → key (\d+) .*: (−|\+)?([\d.]+)(?: ± ([\d.e-]+))?$", re.DOTALL)
+
+
+def read(view: Any) -> tuple[int, int, float, float]:
+    """Query, key, weight and error of what the matrix says."""
+    found = SAID.match(view.get_by_test_id("readout").inner_text())
+    assert found, view.get_by_test_id("readout").inner_text()
+    sign = -1 if found[3] == "−" else 1
+    return int(found[1]), int(found[2]), sign * float(found[4]), float(found[5] or 0)
+
+
+def walked(view: Any, rows: int, columns: int) -> np.ndarray:
+    """Every cell, read while the arrow keys walk over the matrix."""
+    keyboard, found = view.page.keyboard, np.full((rows, columns), np.nan)
+    view.get_by_test_id("matrix").focus()
+    keyboard.press("ArrowRight")
+    for row in range(rows):
+        keyboard.press("Home")
+        for column in range(columns):
+            at = re.compile(rf"query {row} .* → key {column} ", re.DOTALL)
+            view.get_by_test_id("readout").filter(has_text=at).wait_for(timeout=5000)
+            i, j, weight, error = read(view)
+            assert error < 0.01
+            found[i, j] = weight
+            keyboard.press("ArrowRight")
+        keyboard.press("ArrowDown")
+    keyboard.press("Escape")
+    return found
+
+
+def test_the_matrix_says_what_python_holds(view, maps):
+    view.get_by_test_id("head-1-2").click()
+    assert np.abs(walked(view, 7, 7) - maps["first"][1, 2]).max() < 0.006
+
+
+def test_cross_attention_has_rows_and_columns_of_its_own(notebook, maps):
+    view = reset(notebook.output(1))
+    view.get_by_test_id("head-1-2").click()
+    assert np.abs(walked(view, 5, 11) - maps["cross"][1, 2]).max() < 0.006
+    assert "5 queries × 11 keys" in view.get_by_test_id("summary").inner_text()
+
+
+def test_pointing_at_a_cell_says_its_weight(view, maps):
+    view.get_by_test_id("head-2-4").click()
+    matrix = view.get_by_test_id("matrix")
+    matrix.scroll_into_view_if_needed()
+    box = matrix.bounding_box()
+    seen = set()
+    for share in (0.4, 0.6, 0.8):
+        matrix.page.mouse.move(box["x"] + 104 + 180 * share, box["y"] + 96 + 180 * share)
+        said = view.get_by_test_id("readout")
+        said.filter(has_text="→").wait_for()
+        i, j, weight, _ = read(view)
+        assert abs(weight - maps["first"][2, 4, i, j]) < 0.006
+        seen.add((i, j))
+    assert len(seen) == 3
+
+
+def test_hovering_a_query_writes_its_strongest_weights_beside_the_keys(view, maps):
+    view.get_by_test_id("head-2-1").click()
+    row = maps["first"][2, 1, 3]
+    assert_shown(view, row, hovered="query-3", most=3)
+    view.get_by_test_id("top-k").fill("1")
+    view.get_by_test_id("top-k").press("Enter")
+    assert_shown(view, row, hovered="query-3", most=1)
+    view.get_by_test_id("top-k").fill("0")
+    view.get_by_test_id("top-k").press("Enter")
+    assert_shown(view, row, hovered="query-3", most=7)
+    set_slider(view.get_by_test_id("threshold"), 1)
+    assert_shown(view, row, hovered="query-3", most=1)
+
+
+def assert_shown(view: Any, row: np.ndarray, *, hovered: str, most: int) -> None:
+    threshold = float(view.get_by_test_id("threshold").input_value())
+    strong = [j for j in np.argsort(-row)[:most] if row[j] >= threshold * row.max() * 0.999]
+    view.page.mouse.move(0, 0)
+    view.get_by_test_id(hovered).hover()
+    view.page.wait_for_function(
+        "([view, count]) => view.querySelectorAll('.av-hit').length === count",
+        arg=[view.element_handle(), len(strong)],
+    )
+    for j in strong:
+        said = view.get_by_test_id(f"key-{j}").locator(".av-token-weight").inner_text()
+        assert abs(float(said) - row[j]) < 0.006
+
+
+def test_a_difference_has_a_sign_and_the_steps_move(notebook, maps):
+    view = notebook.output(2).get_by_test_id("attention-view")
+    view.get_by_test_id("shown").select_option("difference")
+    difference = maps["first"] - maps["second"]
+    view.get_by_test_id("head-1-3").click()
+    assert np.abs(walked(view, 7, 7) - difference[1, 3]).max() < 0.012
+    view.get_by_test_id("step").focus()
+    view.page.keyboard.press("Home")
+    assert np.abs(walked(view, 7, 7) + difference[1, 3]).max() < 0.012
+    view.get_by_test_id("shown").select_option("first")
+    assert np.abs(walked(view, 7, 7) - maps["first"][1, 3]).max() < 0.006
+
+
+def test_hiding_the_first_token_says_so_and_renormalises(view, maps):
+    view.get_by_test_id("hide-first").click()
+    rest = maps["first"][0, 0, :, 1:]
+    found = walked(view, 7, 7)
+    assert np.abs(found[:, 1:] - rest / rest.sum(-1, keepdims=True)).max() < 0.02
+    assert (found[:, 0] == 0).all()
+    said = view.get_by_test_id("status")
+    assert "first token hidden" in said.inner_text()
+    view.get_by_test_id("hide-first").click()
+    assert said.is_hidden()
+
+
+def test_the_table_twin_names_the_strongest_key_of_each_query(view, maps):
+    view.get_by_test_id("head-2-3").click()
+    twin = view.get_by_test_id("table-twin")
+    twin.locator("summary").click()
+    twin.get_by_text("looks most, layer 2 · head 3").wait_for()
+    rows = twin.get_by_test_id("weights-table").locator("tbody tr")
+    for i, row in enumerate(maps["first"][2, 3]):
+        query, token, key, _, weight = rows.nth(i).locator("td").all_inner_texts()
+        assert (int(query), token, int(key)) == (i, "abcdefg"[i], int(row.argmax()))
+        assert abs(float(weight.split(" ")[0]) - row.max()) < 0.006
+    twin.locator("summary").click()
+
+
+# ----------------------------------------------------------------------------- hands and keyboards
+
+
+def test_what_is_clicked_is_known_in_python_and_to_no_other_widget(notebook, view):
+    other = notebook.output(1).get_by_test_id("attention-view")
+    before = other.inner_text()
+    view.get_by_test_id("head-2-3").click()
+    view.get_by_test_id("head-0-1").click(modifiers=["Shift"])
+    view.get_by_test_id("query-4").click()
+    assert notebook.run(3) == "2 3 4 None [[0, 1]] 0.05 3"
+    assert "layer 0 · head 1" in view.get_by_test_id("line-legend").inner_text()
+    assert other.inner_text() == before
+
+
+def test_python_moves_the_widget(notebook, view):
+    notebook.write(3, "view.layer, view.head, view.query, view.key = 1, 4, 2, 6")
+    notebook.run(3)
+    view.get_by_text("Matrix of layer 1 · head 4").wait_for()
+    assert read(view)[:2] == (2, 6)
+    notebook.write(3, STATE)
+
+
+def test_from_the_keyboard_alone(notebook, view):
+    notebook.select(0)
+    keys = view.page.keyboard
+    stops = ["threshold", "top-k", "hide-first", "sort", "heads", "queries", "keys", "matrix"]
+    for stop in [*stops, "table-twin"]:
+        notebook.tab_into(view.get_by_test_id(stop))
+        assert focus_can_be_seen(view.page), stop
+        if stop == "threshold":
+            keys.press("ArrowRight")
+        if stop == "heads":
+            for key in ("ArrowDown", "ArrowRight", "ArrowRight", "Space"):
+                keys.press(key)
+        if stop == "queries":
+            for key in ("Home", "ArrowDown", "ArrowDown", "Enter"):
+                keys.press(key)
+        if stop == "table-twin":
+            keys.press("Space")
+    assert view.get_by_test_id("weights-table").is_visible()
+    assert view.get_by_test_id("query-2").get_attribute("aria-selected") == "true"
+    assert notebook.run(3).startswith("1 2 2 None [[1, 2]] 0.06 3")
+    view.get_by_test_id("table-twin").locator("summary").click()
+
+
+RING = """() => {
+  const look = getComputedStyle(document.activeElement);
+  return document.activeElement.matches(':focus-visible')
+    && (look.outlineStyle !== 'none' || look.boxShadow !== 'none');
+}"""
+
+
+def focus_can_be_seen(page: Any) -> bool:
+    return page.evaluate(RING)
+
+
+def test_dark_pages_have_dark_views(notebook, view):
+    assert view.get_attribute("data-theme") == "light"
+    light = view.evaluate(GROUND)
+    with notebook.dark():
+        notebook.page.locator("[data-theme=dark]").first.wait_for()
+        assert notebook.page.locator("[data-theme=light]").count() == 0
+        dark = view.evaluate(GROUND)
+        notebook.screenshot("attention-view-dark")
+    view.page.locator("[data-theme=light]").first.wait_for()
+    assert brightness(light[0]) > brightness(light[1])
+    assert brightness(dark[0]) < brightness(dark[1])
+    notebook.screenshot("attention-view-light")
+
+
+GROUND = """view => {
+  const look = getComputedStyle(view);
+  return [look.getPropertyValue('--av-paper').trim(), look.color];
+}"""
+
+
+def brightness(colour: str) -> int:
+    if colour.startswith("#"):
+        return sum(bytes.fromhex(colour[1:7]))
+    return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+
+# --------------------------------------------------------------------------------- hostile, offline
+
+
+def test_hostile_tokens_are_text(notebook):
+    harmless(reset(notebook.output(1)))
+
+
+def harmless(view: Any) -> None:
+    for number, token in enumerate(HOSTILE):
+        shown = view.get_by_test_id(f"key-{number}").locator(".av-token-text")
+        assert shown.text_content() == visible(token)
+    assert "taken" not in view.page.title()
+    assert view.locator("script, img").count() == 0
+    assert view.evaluate("view => view.scrollWidth <= view.clientWidth"), "wider than its place"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, maps, tabs, dark):
+    page = tabs.open(offline=True, dark=dark)
+    page.goto((lab.folder / "view.html").as_uri())
+    view = page.get_by_test_id("attention-view")
+    view.locator("xpath=self::*[@data-drawn]").wait_for()
+    view.get_by_test_id("head-2-2").click()
+    assert np.abs(walked(view, 7, 7) - maps["first"][2, 2]).max() < 0.006
+    assert_shown(view, maps["first"][2, 2, 5], hovered="query-5", most=3)
+    assert view.get_attribute("data-theme") == ("dark" if dark else "light")
+    assert page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)") == []
+    page.screenshot(path=notebook.shots / f"attention-view-saved-{'dark' if dark else 'light'}.png")
+    page.context.close()
+
+
+def test_a_saved_file_shows_hostile_tokens_as_text(notebook, lab, page):
+    page.goto((lab.folder / "across.html").as_uri())
+    assert page.title() == "<Across>"
+    harmless(page.get_by_test_id("attention-view"))

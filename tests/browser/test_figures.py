@@ -1,0 +1,150 @@
+"""Figures on the page: their numbers, in light and dark, and as a file without a network."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from attnlab.figures.theme import DARK, LIGHT, contrast
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+import numpy as np
+from attnlab.figures.curves import loss_curves
+from attnlab.figures.maps import film, heat_map
+weights = np.random.default_rng(5).dirichlet(np.ones(7), size=5)
+queries, keys = list("abcde"), ["<b>", "&", "ש", "🙂", "$x$", "\\n", "k" * 10_000]
+picture = heat_map(weights, queries, keys, title="A map of five by seven")
+picture.save_html("picture.html")
+np.save("weights.npy", weights)
+"""
+FILM = """
+steps = np.stack([np.full((3, 3), 1 / 3), np.eye(3)])
+film(steps, [1, 30], list("abc"), title="A head that makes up its mind")
+"""
+CURVES = """
+rows = [{"step": s, "loss": 5 / s} for s in range(1, 12)]
+loss_curves({"one": [rows]}, title="A curve that falls")
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(opened: Any) -> Any:
+    notebook = opened("figures.ipynb", [MAKE + "picture", FILM, CURVES])
+    notebook.run_all()
+    return notebook
+
+
+CELLS = """() => {
+  const plot = document.querySelector('.js-plotly-plot');
+  return JSON.stringify(Array.from(plot._fullData[0].z, row => Array.from(row)));
+}"""
+
+
+def test_the_page_holds_the_numbers_of_the_figure(shown, weights):
+    plot = shown.output(0).locator(".js-plotly-plot")
+    plot.wait_for()
+    close(json.loads(shown.page.evaluate(CELLS)), weights)
+    assert shown.code.locator(".js-plotly-plot").count() == 3
+
+
+def test_hovering_a_cell_names_both_tokens_and_the_weight(shown, weights):
+    said = hovered(shown.page, shown.output(0), row=3, column=2)
+    assert said[:2] == ["query 3: d", "key 2: \u2068ש\u2069"]
+    assert said[2] == f"attention weight {weights[3][2]:.4g}"
+
+
+def test_the_twin_unfolds(shown):
+    folded = shown.output(0).locator("details")
+    assert not folded.locator("table").is_visible()
+    folded.locator("summary").click()
+    assert folded.locator("table").is_visible()
+    assert "A map of five by seven" in folded.inner_text()
+    folded.locator("summary").click()
+
+
+def test_the_film_moves_from_the_first_step_to_the_last(shown):
+    shot = shown.output(1)
+    plot = shot.locator(".js-plotly-plot")
+    plot.wait_for()
+    frames = "plot => [plot._fullData[0].z[0][0], plot.layout.sliders[0].steps.length]"
+    assert plot.evaluate(frames)[1] == 2
+    rail = shot.locator(".slider-rail-touch-rect").bounding_box()
+    middle = rail["y"] + rail["height"] / 2
+    for end, spread in ((rail["x"] + 2, "< 0.01"), (rail["x"] + rail["width"] - 2, "> 0.99")):
+        shown.page.mouse.click(end, middle)
+        shown.page.wait_for_function(SPREAD.replace("SPREAD", spread), arg=plot.element_handle())
+
+
+SPREAD = """plot => {
+  const cells = Array.from(plot._fullData[0].z, row => Array.from(row)).flat();
+  return Math.max(...cells) - Math.min(...cells) SPREAD;
+}"""
+
+
+def test_dark_pages_have_dark_figures(shown):
+    assert paper(shown.page) == rgb(LIGHT.paper)
+    with shown.dark():
+        shown.screenshot("figures-dark")
+        assert paper(shown.page) == rgb(DARK.paper)
+        title = shown.page.locator(".js-plotly-plot .gtitle").first
+        ink = title.evaluate("text => getComputedStyle(text).fill")
+        assert ink == rgb(DARK.ink)
+        assert contrast(DARK.ink, DARK.paper) > 7
+    assert paper(shown.page) == rgb(LIGHT.paper)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_saved_page_lives_on_its_own(shown, lab, tabs, weights, dark):
+    page = tabs.open(offline=True, dark=dark)
+    page.goto((lab.folder / "picture.html").as_uri())
+    page.locator(".js-plotly-plot .main-svg").first.wait_for()
+    assert page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)") == []
+    assert page.title() == "A map of five by seven"
+    close(json.loads(page.evaluate(CELLS)), weights)
+    assert paper(page) == rgb((DARK if dark else LIGHT).paper)
+    assert hovered(page, page.locator("body"), row=1, column=0)[1] == "key 0: <b>"
+    page.context.close()
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+@pytest.fixture
+def weights(shown: Any, lab: Any) -> list[list[float]]:
+    """What Python holds; `shown` has written it."""
+    import numpy as np
+
+    return np.load(lab.folder / "weights.npy").tolist()
+
+
+def close(found: list[list[float]], expected: list[list[float]]) -> None:
+    assert [len(row) for row in found] == [len(row) for row in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert all(math.isclose(a, b, abs_tol=1e-6) for a, b in zip(mine, theirs, strict=True))
+
+
+def hovered(page: Any, around: Any, *, row: int, column: int) -> list[str]:
+    """The lines that appear when the pointer rests on a cell of the 5 × 7 map."""
+    area = around.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
+    x, y = (column + 0.5) / 7, (row + 0.5) / 5
+    page.mouse.move(area["x"] + x * area["width"] + 1, area["y"] + y * area["height"])
+    page.mouse.move(area["x"] + x * area["width"], area["y"] + y * area["height"])
+    lines = around.locator(".js-plotly-plot .hovertext .nums tspan.line")
+    lines.first.wait_for()
+    return lines.all_text_contents()
+
+
+def paper(page: Any) -> str:
+    ground = page.locator(".js-plotly-plot .main-svg").first
+    return ground.evaluate(
+        "svg => { const own = getComputedStyle(svg).backgroundColor;"
+        "const rect = svg.querySelector('rect');"
+        "return own === 'rgba(0, 0, 0, 0)' ? getComputedStyle(rect).fill : own; }"
+    )
+
+
+def rgb(colour: str) -> str:
+    return "rgb({}, {}, {})".format(*bytes.fromhex(colour[1:]))

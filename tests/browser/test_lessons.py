@@ -1,0 +1,40 @@
+"""Every lesson, opened and run from top to bottom as its reader would."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LESSONS = [path.name for path in sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))]
+
+
+@pytest.fixture(scope="module")
+def running(opened: Any) -> Any:
+    """Opens a lesson and starts it; the one after it starts, too, so that no core is idle."""
+    started: dict[str, Any] = {}
+
+    def run(name: str) -> Any:
+        place = LESSONS.index(name)
+        for each in LESSONS[place : place + 2]:
+            if each not in started:
+                started[each] = opened(each)
+                started[each].start()
+        return started[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_runs_from_top_to_bottom(name, running):
+    lesson = running(name)
+    lesson.page.bring_to_front()
+    lesson.finish(seconds=240)
+    lesson.screenshot(Path(name).stem)
+    exercises = lesson.code.filter(has=lesson.page.get_by_role("note"))
+    assert exercises.count() >= 2, "an exercise says at once that it is not solved yet"
+    assert all("Not yet." in said for said in exercises.get_by_role("note").all_text_contents())
+    plots = lesson.page.locator(".jp-OutputArea-output .js-plotly-plot")
+    assert plots.count() >= 3
+    assert lesson.page.locator(".jp-OutputArea-output .jupyter-widgets").count() >= 1

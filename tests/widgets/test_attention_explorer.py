@@ -1,0 +1,642 @@
+"""The explorer without a browser: its menus and buttons, real training, and what goes wrong."""
+
+import dataclasses
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("ipywidgets")
+pytest.importorskip("anywidget")
+
+from attnlab_widgets import attention_explorer, background, explorer_side, live_training, specimen
+from attnlab_widgets.attention_explorer import AttentionExplorer
+from attnlab_widgets.loss_curve import loss_curve
+from ipywidgets import HTML
+
+import attnlab
+from attnlab.catalog import Catalog, cards
+from attnlab.tasks.documentation import Documentation
+
+TINY = {"dim": 6, "layers": 1, "heads": 2, "hidden": 5}
+WAIT = 60
+PACE = attention_explorer.EVERY  # as it is outside of these tests
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch):
+    monkeypatch.setattr(attention_explorer, "EVERY", 0.01)
+    monkeypatch.setattr(attention_explorer, "BATCH", 2)
+
+
+@pytest.fixture
+def make():
+    """Explorers of tiny untrained models, closed after the test with all of their threads."""
+    made = []
+
+    def explorer(text="a for loop", mechanisms=("full", "multi_query"), **options):
+        options = {"trained": [False] * len(mechanisms), "untrained": TINY, "steps": 4} | options
+        made.append(AttentionExplorer(text, mechanisms, **options))
+        return made[-1]
+
+    yield explorer
+    for one in made:
+        one.close()
+        if one._training is not None:
+            assert one._training.join(WAIT)
+        assert one._looker.settle(WAIT)
+    assert not [t for t in threading.enumerate() if t.name.startswith("attnlab-")]
+
+
+@pytest.fixture
+def shelf(monkeypatch):
+    """Puts mechanisms on the shelf that are not there: name → what replaces of full's card."""
+
+    def put(**mechanisms):
+        full = attnlab.card("full")
+        new = [
+            dataclasses.replace(full, name=name, title=name.title(), **changes)
+            for name, changes in mechanisms.items()
+        ]
+        catalog = Catalog([*cards(), *new])
+        for module in (attnlab.catalog, specimen, attention_explorer):
+            monkeypatch.setattr(module, "cards", lambda: catalog)
+
+    return put
+
+
+def words(explorer):
+    """All that the page says outside of the views."""
+    rows = [child for child in explorer.children if hasattr(child, "children")]
+    boxes = [explorer, *rows, *(side.column for side in explorer.sides)]
+    return "\n".join(
+        child.value for box in boxes for child in box.children if isinstance(child, HTML)
+    )
+
+
+def until(condition):
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.005)
+
+
+def weights(side, step=None):
+    frames = side.specimen.frames
+    return frames[max(frames) if step is None else step]
+
+
+def equal(one, other):
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+# ---- before anyone touches it
+
+
+def test_it_opens_on_the_trained_model_and_an_untrained_one():
+    explorer = AttentionExplorer()
+    model, task = attnlab.pretrained.load("documentation")
+    ids = task.encode(explorer.typed.value)
+    with attnlab.watch(model) as seen, torch.no_grad():
+        model(ids[None])
+    shown = explorer.first._maps[0].source
+    assert [record.name for record in shown] == seen.names
+    for ours, its in zip(shown, seen, strict=True):
+        torch.testing.assert_close(ours.weights, its.weights)
+    assert explorer.second.view is not None
+    assert not torch.equal(explorer.second._maps[0].source[0].weights, seen[0].weights)
+    assert (explorer.first.learns.value, explorer.second.learns.value) == (False, True)
+    assert explorer.state == "idle"
+    assert [side.specimen.learner().dropout for side in explorer.sides] == [0, 0]
+    assert 'role="alert"' not in words(explorer)
+    assert f"{len(ids)} tokens." in words(explorer)
+    explorer.close()
+
+
+def test_every_control_has_a_label(make):
+    explorer = make()
+    rows = [explorer.first.row, explorer.second.row, *explorer.children]
+    controls = [child for row in rows for child in getattr(row, "children", ())]
+    named = [explorer.typed, *(c for c in controls if hasattr(c, "description"))]
+    kinds = {type(c).__name__ for c in named}
+    assert {"Textarea", "Dropdown", "Checkbox", "Button", "BoundedIntText"} <= kinds
+    unnamed = [c for c in named if not isinstance(c, HTML) and not c.description]
+    assert unnamed == []
+    assert "AttentionExplorer: Full attention and Multi-query" in repr(explorer)
+
+
+# ---- menus
+
+
+def test_the_menus_come_from_the_cards_that_can_be_causal(make, shelf):
+    shelf(blind={"causal": "never"}, turning={"role": "encode"}, new={"causal": "always"})
+    explorer = make()
+    offered = [name for _, name in explorer.first.mechanism.options]
+    assert offered == [*(c.name for c in attnlab.cards() if c.name not in ("blind", "turning"))]
+    assert "new" in offered
+    assert [name for _, name in explorer.second.mechanism.options] == ["nothing", *offered]
+
+
+def test_only_mechanisms_with_shipped_weights_can_start_trained(make):
+    explorer = make()
+    assert explorer.first.weights.options == ("trained", "untrained")
+    assert explorer.second.weights.options == ("untrained",)
+    explorer.second.mechanism.value = "full"
+    assert explorer.second.weights.value == "trained"
+    assert not explorer.second.learns.value
+    explorer.second.weights.value = "untrained"
+    assert explorer.second.learns.value
+    explorer.wait(WAIT)
+    assert "Full attention <small>untrained" in explorer.second._title.value
+
+
+def test_the_second_may_be_nothing(make):
+    explorer = make(mechanisms=["full"])
+    assert explorer.second.view is None
+    assert explorer.second.column.layout.display == "none"
+    explorer.second.mechanism.value = "multi_query"
+    explorer.wait(WAIT)
+    assert explorer.second._place.children == (explorer.second.view,)
+    assert explorer.second.column.layout.display == "flex"
+    explorer.second.mechanism.value = "nothing"
+    explorer.wait(WAIT)
+    assert explorer.second._place.children == ()
+
+
+class RunningMean(nn.Module):
+    """Each position gets the mean of all up to it: no weights, no heads."""
+
+    def __init__(self, dim, heads, causal):
+        super().__init__()
+        self.mix = nn.Linear(dim, dim, bias=False)
+        nn.init.eye_(self.mix.weight)
+
+    def forward(self, x, padding=None):
+        count = torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+        return self.mix(x).cumsum(1) / count
+
+
+def test_a_mechanism_without_weights_shows_its_mixing_matrix_and_says_so(make, shelf):
+    shelf(mean={"build": RunningMean, "role": "mix"})
+    explorer = make(mechanisms=["mean"])
+    (mixing,) = explorer.first._maps[0].source
+    n = len(explorer._reading.ids)
+    expected = torch.ones(n, n).tril() / torch.arange(1, n + 1)[:, None] * TINY["dim"] ** 0.5
+    torch.testing.assert_close(mixing.matrix[0], expected)
+    assert "No softmax weights here" in words(explorer)
+    assert "Frobenius norm" in words(explorer)
+
+
+def test_what_cannot_be_built_is_said_and_the_other_stays(make, shelf):
+    def broken(dim, heads, causal):
+        raise ValueError(f"heads=<{heads}> are too few")
+
+    shelf(broken={"build": broken})
+    explorer = make()
+    before = explorer.first.view
+    explorer.second.mechanism.value = "broken"
+    explorer.wait(WAIT)
+    assert "Broken cannot be built here." in words(explorer)
+    assert "heads=&lt;2&gt; are too few" in words(explorer)
+    assert explorer.second._place.children == ()
+    assert explorer.first.view is before
+    explorer.second.mechanism.value = "multi_query"
+    explorer.wait(WAIT)
+    assert 'role="alert"' not in words(explorer)
+
+
+def test_another_model_does_not_wear_the_numbers_of_the_one_before(make):
+    explorer = make()
+    explorer.train()
+    assert explorer.wait(WAIT)
+    explorer.second.mechanism.value = "nothing"
+    assert explorer.wait(WAIT)
+    assert "loss" not in words(explorer)
+    assert "Trained for" not in words(explorer)
+    assert explorer.progress.value == 0
+    assert explorer.second.weights.layout.display == "none"
+
+
+# ---- the text
+
+
+def test_typing_changes_both_maps(make):
+    explorer = make()
+    explorer.typed.value = "while"
+    explorer.wait(WAIT)
+    n = len(explorer._reading.ids)
+    for side in explorer.sides:
+        assert side._maps[0].source[0].shape[2:] == (n, n)
+        assert f"{n} queries × {n} keys" in repr(side.view)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "There is no text."), ("ab\ud800", "Character 2 of the text is half a surrogate pair")],
+)
+def test_a_text_that_cannot_be_read_is_said_and_the_maps_stay(make, text, said):
+    explorer = make()
+    before = explorer.first.view._data
+    explorer.typed.value = text
+    explorer.wait(WAIT)
+    assert said in explorer._note.value
+    assert 'role="alert"' in explorer._note.value
+    assert explorer.first.view._data == before
+    explorer.typed.value = "again"
+    assert 'role="alert"' not in explorer._note.value
+
+
+@pytest.mark.parametrize("text", ["abc <b>" * 150, "x" * 30_000])
+def test_a_long_text_is_cut_with_a_sentence(make, text):
+    explorer = make()
+    explorer.typed.value = text
+    explorer.wait(WAIT)
+    assert len(explorer._reading.ids) == 128
+    assert "read 128 tokens at most, so the text was cut after “…" in explorer._note.value
+    assert "<b>" not in explorer._note.value
+    assert explorer.first._maps[0].source[0].shape[3] == 128
+
+
+def test_of_a_text_without_end_only_the_beginning_is_read(make, monkeypatch):
+    read = []
+    encode = Documentation.encode
+    monkeypatch.setattr(
+        Documentation, "encode", lambda task, text: read.append(len(text)) or encode(task, text)
+    )
+    explorer = make("x" * 3_000_000)
+    assert len(explorer._reading.ids) == 128
+    assert max(read) <= attention_explorer.LONGEST
+
+
+def test_a_single_token_is_a_text(make):
+    explorer = make("a")
+    assert "1 token." in explorer._note.value
+    assert explorer.first._maps[0].source[0].shape[2:] == (1, 1)
+
+
+# ---- training
+
+
+def test_training_changes_the_maps_step_by_step(make):
+    explorer = make()
+    before = [dict(weights(side)) for side in explorer.sides]
+    explorer.second.learns.value = False
+    explorer.button.click()
+    assert explorer.wait(WAIT)
+    assert explorer.state == "idle"
+    assert sorted(explorer.first.specimen.frames) == [0, 1, 2, 3, 4]
+    assert equal(weights(explorer.first, 0), before[0])
+    assert not equal(weights(explorer.first), before[0])
+    assert equal(weights(explorer.second), before[1])
+    assert explorer.first.view._recording["steps"] == [f"step {s}" for s in range(5)]
+    assert explorer.first.view.step == 4
+    maps = [explorer.first._maps[step].source[0].weights for step in (0, 4)]
+    assert not torch.allclose(*maps), "each step is looked at with its own weights"
+    assert explorer.progress.value == explorer.progress.max == 4
+    assert "step 4 of 4 · loss: first 6." in words(explorer)
+    assert "Trained for 4 steps" in words(explorer)
+    assert "untrained, then 4 steps of training" in explorer.first._title.value
+    assert explorer.button.description == "Train"
+
+
+def test_both_learn_from_the_same_batches_in_turn(make, monkeypatch):
+    order = []
+    take = live_training.Turns.take
+
+    def noted(turns, who):
+        goes_on = take(turns, who)
+        order.append(who)
+        return goes_on
+
+    monkeypatch.setattr(live_training.Turns, "take", noted)
+    explorer = make(mechanisms=["full", "full"])
+    explorer.train()
+    assert explorer.wait(WAIT)
+    assert order == [0, 1] * 4
+    first, second = (side.losses for side in explorer.sides)
+    assert first == second  # the same start, the same batches
+
+
+def test_a_pause_loses_nothing(make):
+    straight, paused = make(steps=12), make(steps=12)
+    straight.train()
+    assert straight.wait(WAIT)
+    paused.train()
+    until(lambda: paused._training is None or paused._training.done >= 2)
+    paused.button.click()
+    assert paused.state == "paused"
+    assert paused.button.description == "Resume"
+    assert not paused.wait()
+    until(lambda: not paused._looker._busy)
+    here = paused._training.done
+    time.sleep(0.1)
+    assert paused._training.done == here < 12
+    steps = {learner.done for learner in paused._training.learners}
+    assert steps == {here}, "both wait after the same step"
+    paused.button.click()
+    assert paused.state == "training"
+    assert paused.wait(WAIT)
+    for one, other in zip(straight.sides, paused.sides, strict=True):
+        assert equal(weights(one), weights(other))
+        assert one.losses == other.losses
+
+
+@pytest.mark.parametrize("pause_first", [False, True])
+def test_stop_keeps_what_was_learned_and_training_goes_on_from_there(make, pause_first):
+    explorer = make(steps=400)
+    explorer.train()
+    until(lambda: explorer._training.done >= 2)
+    if pause_first:
+        explorer.pause()
+    explorer.stopper.click()
+    assert explorer.wait(WAIT)
+    stopped = explorer.first.specimen.newest
+    assert 2 <= stopped < 400
+    assert f"Stopped after step {stopped}; what was learned is kept" in words(explorer)
+    assert len(explorer.first.losses) == stopped
+    assert explorer.second.specimen.newest == stopped, "both end after the same step"
+    kept = weights(explorer.first)
+    explorer.steps.value = 3
+    explorer.train()
+    assert explorer.wait(WAIT)
+    assert explorer.first.specimen.newest == stopped + 3
+    assert equal(weights(explorer.first, stopped), kept)
+    assert [step for step, _ in explorer.first.losses] == [*range(1, stopped + 4)]
+
+
+def test_start_over_goes_back_to_the_first_weights(make):
+    explorer = make()
+    before = weights(explorer.first)
+    explorer.train()
+    explorer.restorer.click()
+    assert explorer.state == "idle"
+    explorer.wait(WAIT)
+    assert [*explorer.first.specimen.frames] == [0]
+    assert equal(weights(explorer.first), before)
+    assert "as they were before training" in words(explorer)
+    assert explorer.first.view._recording["steps"] == [""]
+
+
+def test_a_text_typed_afterwards_is_followed_through_all_steps(make):
+    explorer = make()
+    explorer.train()
+    assert explorer.wait(WAIT)
+    explorer.first.view.step = 1
+    explorer.typed.value = "while it waits"
+    assert explorer.wait(WAIT)
+    n = len(explorer._reading.ids)
+    assert [*explorer.first._maps] == [0, 1, 2, 3, 4]
+    assert all(m.source[0].shape[3] == n for m in explorer.first._maps.values())
+    assert explorer.first.view.step == 1, "the step on view stays"
+
+
+def test_menus_wait_while_it_trains(make):
+    explorer = make(steps=400)
+    explorer.train()
+    assert explorer.first.mechanism.disabled
+    assert not explorer.typed.disabled
+    assert not explorer.button.disabled
+    explorer.stop()
+    assert explorer.wait(WAIT)
+    assert not explorer.first.mechanism.disabled
+
+
+def test_nothing_to_train_pause_or_stop_is_said(make):
+    explorer = make()
+    for side in explorer.sides:
+        side.learns.value = False
+    explorer.button.click()
+    assert "Nothing to train" in words(explorer)
+    for action in (explorer.pause, explorer.resume, explorer.stopper.click):
+        explorer._status.value = ""
+        action()
+        assert "Nothing is training." in words(explorer)
+
+
+def test_an_error_of_training_is_told_in_the_widget(make, monkeypatch):
+    fit = live_training.train.fit
+
+    def failing(model, *args, **options):
+        if model.config["attention"] == "multi_query":
+            raise RuntimeError("out of <memory>")
+        return fit(model, *args, **options)
+
+    monkeypatch.setattr(live_training.train, "fit", failing)
+    explorer = make()
+    explorer.train()
+    assert explorer.wait(WAIT)
+    told = explorer.second._alert.value
+    assert "The second model stopped learning." in told
+    assert "RuntimeError: out of &lt;memory&gt;" in told
+    assert "<details>" in told
+    assert "Traceback" in told
+    assert explorer.first.specimen.newest == 4, "the other one goes on"
+    assert explorer.second.specimen.newest == 0
+    monkeypatch.setattr(live_training.train, "fit", fit)
+    explorer.train()
+    assert explorer.wait(WAIT)
+    assert explorer.second._alert.value == ""
+    assert explorer.second.specimen.newest == 4
+
+
+def test_a_loss_that_is_not_finite_is_told_in_fits_own_words(make):
+    explorer = make(mechanisms=["full"])
+    broken = {name: value * float("nan") for name, value in weights(explorer.first).items()}
+    explorer.first.specimen.frames = {0: broken}
+    explorer.train()
+    assert explorer.wait(WAIT)
+    assert "Training stopped at step 1 of 4: the loss is nan" in words(explorer)
+    assert "Training ended with an error" in words(explorer)
+    assert explorer.state == "idle"
+
+
+def test_an_error_while_drawing_is_told_and_goes_with_its_cause(make, monkeypatch):
+    explorer = make()
+    look = specimen.maps
+
+    def failing(model, ids):
+        raise KeyError("no <such> map")
+
+    monkeypatch.setattr(specimen, "maps", failing)
+    explorer.typed.value = "other"
+    explorer.wait(WAIT)
+    assert "The maps could not be drawn." in words(explorer)
+    assert "&lt;such&gt;" in words(explorer)
+    monkeypatch.setattr(specimen, "maps", look)
+    explorer.typed.value = "another"
+    explorer.wait(WAIT)
+    assert "could not be drawn" not in words(explorer)
+
+
+def test_the_callers_random_numbers_are_as_before(make):
+    explorer = make()
+    before = torch.get_rng_state()
+    explorer.train()
+    assert explorer.wait(WAIT)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# ---- several of them, and their end
+
+
+def test_two_explorers_train_side_by_side_and_disturb_nobody(make):
+    alone, one, other = make(steps=6), make(steps=6), make(steps=6)
+    alone.train()
+    assert alone.wait(WAIT)
+    one.train()
+    other.train()
+    assert one.wait(WAIT)
+    assert other.wait(WAIT)
+    for explorer in (one, other):
+        assert equal(weights(explorer.second), weights(alone.second))
+        assert explorer.second.losses == alone.second.losses
+    one.typed.value = "mine"
+    assert other.typed.value != "mine"
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_closing_ends_the_training(make, paused):
+    explorer = make(steps=5000)
+    explorer.train()
+    training = explorer._training
+    until(lambda: training.done >= 1)
+    if paused:
+        explorer.pause()
+    explorer.close()
+    assert training.join(WAIT)
+    assert training.done < 5000
+
+
+def cell(monkeypatch, identity, run, code="AttentionExplorer()"):
+    parent = {"metadata": identity, "header": {"msg_id": run}, "content": {"code": code}}
+    shell = SimpleNamespace(get_parent=lambda: parent)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+
+
+@pytest.mark.parametrize("identity", [{"cellId": "c7"}, {}])
+def test_running_the_cell_again_ends_what_it_had_started(make, monkeypatch, identity):
+    cell(monkeypatch, {"cellId": "another"}, "run 0", code="other")
+    elsewhere = make(steps=5000)
+    cell(monkeypatch, identity, "run 1")
+    older, beside = make(steps=5000), make()
+    for step in range(1, 9):
+        older.first.specimen.keep(step, older.first.specimen.model)
+    for explorer in (elsewhere, older):
+        explorer.train()
+    training = older._training
+    until(lambda: training.done >= 1)
+    assert not training.stopped, "two in one run of a cell are no matter to each other"
+    cell(monkeypatch, identity, "run 2")
+    make()
+    assert training.join(WAIT)
+    assert training.stopped
+    assert len(older.first.specimen.frames) <= 3, "what takes room is let go"
+    assert elsewhere.state == "training"
+    assert beside._training is None
+
+
+# ---- the two views
+
+
+def test_what_is_chosen_in_one_view_is_chosen_in_the_other(make):
+    explorer = make(untrained=TINY | {"layers": 3})
+    explorer.first.view.layer = 2
+    explorer.second.view.head = 1
+    explorer.second.view.hide_first = True
+    assert (explorer.second.view.layer, explorer.first.view.head) == (2, 1)
+    assert explorer.first.view.hide_first
+    explorer.train()
+    assert explorer.wait(WAIT)
+    explorer.second.view.step = 3
+    assert explorer.first.view.step == 3
+
+
+def test_views_of_different_size_stay_where_they_can(make):
+    explorer = make("a for loop", ["full", "full"], trained=[True, False])
+    explorer.first.view.layer = 3
+    assert explorer.second.view.layer == 0
+
+
+# ---- memory and pace
+
+
+def test_recorded_steps_are_few_and_the_ends_stay(make):
+    one = make().first.specimen
+    for step in range(1, 100):
+        one.keep(step, one.model)
+    assert len(one.frames) <= specimen.MOST_FRAMES
+    assert min(one.frames) == 0
+    assert max(one.frames) == 99
+
+
+def test_while_it_trains_little_is_sent(make, monkeypatch):
+    explorer = make()
+    explorer.train()
+    assert explorer.wait(WAIT)
+    side, n = explorer.first, len(explorer._reading.ids)
+    monkeypatch.setattr(explorer_side, "LIVE_BYTES", 2 * n**2 * 2 + 1)
+    assert side._wanted(side.specimen, n, training=True) == [4, 3]
+    assert side._wanted(side.specimen, n, training=False) == [4, 3, 2, 1, 0]
+
+
+def test_requests_that_come_at_once_are_answered_together():
+    rounds, gate = [], threading.Event()
+
+    def work():
+        rounds.append(time.monotonic())
+        gate.wait(WAIT)
+
+    latest = background.Latest(work, 0.05)
+    latest.ask()
+    until(lambda: len(rounds) == 1)
+    for _ in range(50):
+        latest.ask()
+    gate.set()
+    assert latest.settle(WAIT)
+    assert len(rounds) == 2
+    assert rounds[1] - rounds[0] >= 0.05
+    latest.close()
+    latest.ask()
+    assert latest.settle(WAIT)
+    assert len(rounds) == 2
+
+
+def test_the_page_is_updated_at_most_four_times_a_second():
+    assert PACE >= 0.25
+
+
+def test_the_loss_is_drawn_and_said():
+    falling = [(step, 7 - step / 100) for step in range(1, 201)]
+    drawn = loss_curve([("first", 0, falling), ("second", 1, falling[:90])], 200)
+    assert 'aria-label="Loss: first from 6.98 to 5.02; second from 6.98 to 6.1' in drawn
+    assert drawn.count("<polyline") == 2
+    assert drawn.count('stroke-dasharray="5 3"') == 1
+    placed = drawn.split('points="')[1].split('"')[0].split()
+    assert len(placed) == 50
+    assert 170 < float(placed[-1].split(",")[0]) <= 180
+    assert float(placed[0].split(",")[1]) < float(placed[-1].split(",")[1]), "up is more"
+    assert loss_curve([("first", 0, falling[:1])], 200) == ""
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "said"),
+    [
+        ({"mechanisms": "full"}, ValueError, "one or two names in a list, got 'full'"),
+        ({"mechanisms": []}, ValueError, "one or two names"),
+        ({"mechanisms": ["fulll"]}, ValueError, "fulll.*full"),
+        ({"mechanisms": ["blind"]}, ValueError, "blind cannot be a causal language model"),
+        ({"trained": [True]}, ValueError, "True or False for each mechanism"),
+        ({"trained": [True, True]}, ValueError, "no trained weights of multi_query"),
+        ({"untrained": {"layer": 1}}, ValueError, "layer"),
+    ],
+)
+def test_arguments_are_refused_with_a_sentence(make, shelf, arguments, kind, said):
+    shelf(blind={"causal": "never"})
+    with pytest.raises(kind, match=said):
+        make(**arguments)

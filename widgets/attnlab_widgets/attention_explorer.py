@@ -1,0 +1,446 @@
+"""What do two mechanisms make of your text, and how do their maps come about?
+
+    AttentionExplorer()
+
+Type a text, choose one or two mechanisms, with trained or random weights, and see every head of
+both. "Train" lets the chosen ones learn in the background on the Python documentation, one step
+each in turn, while their maps follow; afterwards a slider goes through the recorded steps.
+
+While a training lasts it uses torch's global random generator, and puts it back as it was before;
+draw with a ``torch.Generator`` of your own meanwhile. One training holds some 150 MB at most.
+"""
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as widgets
+from torch import Tensor
+
+from attnlab.catalog import cards
+from attnlab.core.words import choose
+from attnlab_widgets.background import Latest
+from attnlab_widgets.explorer_side import LABEL, Side
+from attnlab_widgets.live_training import Learner, Training
+from attnlab_widgets.loss_curve import loss_curve
+from attnlab_widgets.said import Line, alert, aside, news, printable
+from attnlab_widgets.specimen import causal_cards, home, shipped
+
+TEXT = (
+    "The for statement is used to iterate over the elements of a sequence. "
+    "The while statement is used for repeated execution."
+)
+EVERY = 0.3  # seconds between two updates of the page
+LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
+BATCH, RATE = 8, 2e-3
+_INDENT = f"0 0 0 {LABEL + 6}px"  # where the fields above begin
+_TIGHT = {"description_width": "initial"}
+_OFFERS = {
+    "idle": ("Train", "play", "Train the ticked models in the background"),
+    "training": ("Pause", "pause", "Wait after the present step; nothing is lost"),
+    "paused": ("Resume", "play", "Go on with the training"),
+}
+# Colours follow the page: JupyterLab's own where it is there, plain inheritance elsewhere.
+_STYLE = """<style>
+.attnlab-explorer { gap: 8px; }
+.attnlab-explorer h3 { margin: 8px 0 2px; font-size: 1.1em; line-height: 1.35; }
+.attnlab-explorer h3 small { font-weight: normal; opacity: 0.75; font-size: 0.85em; }
+.attnlab-explorer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
+.attnlab-explorer .attnlab-alert {
+  border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
+}
+.attnlab-explorer .attnlab-alert pre { white-space: pre-wrap; font-size: 0.85em; }
+.attnlab-explorer .attnlab-numbers {
+  display: flex; flex-wrap: wrap; gap: 2px 14px; align-items: center;
+}
+.attnlab-explorer .attnlab-curve { display: block; }
+.attnlab-explorer textarea { line-height: 1.45; }
+.attnlab-stepping .av-top { min-height: 126px; }
+</style>"""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text as the models read it."""
+
+    ids: Tensor
+    tokens: list[str]
+    words: str
+
+
+class AttentionExplorer(widgets.VBox):
+    """Two small language models on one text, side by side, and their training.
+
+    ``text``        what is typed to begin with
+    ``mechanisms``  one or two names of ``attnlab.cards()``, those that can be causal
+    ``trained``     for each, whether it starts with the weights that come with attnlab (of
+                    mechanisms that have them); without it, the first does and the second does not
+    ``untrained``   options of `attnlab.TinyTransformer` for models that start untrained, such as
+                    ``{"layers": 2}``; what is not said is as in the trained model
+    ``steps``       how long a training lasts
+
+    Everything that the buttons do can be called: `train`, `pause`, `resume`, `stop`, `start_over`,
+    and `wait` until all is done and shown; `close` ends the training too, as does running the cell
+    again. ``first`` and ``second`` hold the menus (``.mechanism``, ``.weights``, ``.learns``) and
+    the ``.view`` of each model, ``typed`` is the text field.
+    """
+
+    # What is there even if the arguments were refused: ipywidgets closes that, too.
+    sides: tuple[Side, ...] = ()
+    _training: Training | None = None
+    _looker: Latest | None = None
+
+    def __init__(
+        self,
+        text: str = TEXT,
+        mechanisms: Sequence[str] = ("full", "full"),
+        *,
+        trained: Sequence[bool] | None = None,
+        untrained: Mapping[str, Any] | None = None,
+        steps: int = 200,
+    ) -> None:
+        names, options = _names(mechanisms), _options(untrained)
+        starts = _starts(trained, names)
+        self._learning: list[Side] = []
+        self._trainings = 0
+        self._reading: Reading | None = None
+        self._looker = Latest(self._draw, EVERY)
+        self._drawing = threading.RLock()
+        self.first = Side("First", names[0], starts[0], options, self._chosen, optional=False)
+        self.second = Side("Second", names[1], starts[1], options, self._chosen, optional=True)
+        self.first.other, self.second.other = self.second, self.first
+        self.sides = (self.first, self.second)
+        self._controls(text, steps)
+        self._read()
+        self._draw()
+        super().__init__(self._parts())
+        self.add_class("attnlab-explorer")
+        _replace_older(self)
+
+    @property
+    def state(self) -> str:
+        """ "idle", "training" or "paused"."""
+        if self._training is None or self._training.over:
+            return "idle"
+        return "paused" if self._training.paused else "training"
+
+    # What can be done
+
+    def train(self) -> None:
+        """Train the ticked models in the background, for as many steps as the field says.
+
+        A second training goes on where the first has ended, on other batches.
+        """
+        if self.state != "idle":
+            self.resume()
+            return
+        self._learning = [side for side in self.sides if side.specimen and side.learns.value]
+        if not self._learning:
+            self._tell("Nothing to train: tick “Train the first” or “Train the second”.")
+            return
+        for side in self._learning:
+            side.begin()
+        self._trainings += 1
+        self._training = Training(
+            [side.specimen for side in self._learning if side.specimen is not None],
+            home()[1],
+            self.steps.value,
+            self._ask,
+            batch_size=BATCH,
+            learning_rate=RATE,
+            seed=self._trainings,
+        )
+        self._training.begin()
+        self._tell("Training. The maps follow; you can type another text meanwhile.")
+
+    def pause(self) -> None:
+        """Wait after the present step; nothing is lost."""
+        if self._training is None or self.state == "idle":
+            self._tell("Nothing is training.")
+            return
+        self._training.pause()
+        self._tell("Paused; nothing is lost. The slider in each view goes back in time.")
+
+    def resume(self) -> None:
+        """Go on where `pause` has interrupted."""
+        if self._training is None or self.state == "idle":
+            self._tell("Nothing is training.")
+            return
+        self._training.resume()
+        self._tell("Training. The maps follow; you can type another text meanwhile.")
+
+    def stop(self) -> None:
+        """End the training after the present step; what was learned is kept."""
+        if self._training is None or self.state == "idle":
+            self._tell("Nothing is training.")
+            return
+        self._training.stop()
+        self._tell("Stopping after this step.")
+
+    def start_over(self) -> None:
+        """Both models as they were before any training."""
+        if self._training is not None:
+            self._training.stop()
+            self._training.join(60)
+        with self._drawing:
+            self._training = None
+            for side in self.sides:
+                side.start_over()
+        self._chosen()
+        self._tell("Both models are as they were before training.")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until training and drawing are done; False if they are not (or it is paused)."""
+        if self.state == "paused":
+            return False
+        ended = self._training is None or self._training.join(timeout)
+        drawn = self._looker is None or self._looker.settle(timeout)
+        return ended and drawn
+
+    def close(self) -> None:
+        self._leave()
+        super().close()
+
+    def _leave(self) -> None:
+        """End whatever runs, and let go of the recorded steps."""
+        if self._looker is not None:
+            self._looker.close()
+        if self._training is not None:
+            self._training.stop()
+        for side in self.sides:
+            side.forget()
+
+    # The page
+
+    def _controls(self, text: str, steps: int) -> None:
+        self.typed = widgets.Textarea(
+            value=printable(text),
+            description="Text",
+            placeholder="Type a text, in any language",
+            rows=3,
+            layout=widgets.Layout(width="auto", height="auto"),
+            style={"description_width": f"{LABEL}px"},
+        )
+        self.steps = widgets.BoundedIntText(
+            value=steps, min=1, max=5000, description="Steps", layout=_width("130px"), style=_TIGHT
+        )
+        self.button = widgets.Button(icon="play", button_style="primary", layout=_width("110px"))
+        self.stopper = widgets.Button(description="Stop", icon="stop", layout=_width("90px"))
+        self.restorer = widgets.Button(
+            description="Start over", icon="undo", layout=_width("120px")
+        )
+        self.progress = widgets.IntProgress(
+            value=0, max=steps, description="Progress", layout=_width("260px"), style=_TIGHT
+        )
+        self._note, self._status, self._alert = (Line(margin=_INDENT) for _ in range(3))
+        self._numbers = Line()
+        self._tell("")
+        self.typed.observe(self._retyped, "value")
+        self.button.on_click(self._pressed)
+        self.stopper.on_click(lambda _button: self.stop())
+        self.restorer.on_click(lambda _button: self.start_over())
+
+    def _parts(self) -> list[widgets.Widget]:
+        row = widgets.Layout(
+            flex_flow="row wrap", align_items="center", grid_gap="4px 14px", margin=_INDENT
+        )
+        buttons = [self.button, self.stopper, self.restorer, self.steps, self.progress]
+        columns = widgets.Layout(
+            grid_template_columns="repeat(auto-fit, minmax(min(100%, 420px), 1fr))",
+            grid_gap="12px 20px",
+            width="100%",
+        )
+        return [
+            widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
+            self.typed,
+            self._note,
+            self.first.row,
+            self.second.row,
+            widgets.HBox([*buttons, self._numbers], layout=row),
+            self._status,
+            self._alert,
+            widgets.GridBox([side.column for side in self.sides], layout=columns),
+        ]
+
+    def _pressed(self, _button: Any) -> None:
+        # One button, never disabled: the keyboard's focus stays where it is.
+        {"idle": self.train, "training": self.pause, "paused": self.resume}[self.state]()
+
+    def _tell(self, text: str) -> None:
+        """Say what has just become so, and offer what can be done now."""
+        self._status.value = news(text)
+        label, icon, hint = _OFFERS[self.state]
+        self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
+        for side in self.sides:
+            side.lock(self.state != "idle")
+
+    def _retyped(self, _change: Any) -> None:
+        self._read()
+        self._ask()
+
+    def _chosen(self) -> None:
+        """Another model: what was counted belongs to the one before."""
+        self.progress.value, self._numbers.value = 0, ""
+        self._tell("")
+        self._ask()
+
+    def _read(self) -> None:
+        """The text as tokens; what is wrong with it is said, and the last maps stay."""
+        try:
+            self._reading = _reading(self.typed.value)
+            self._note.value = aside(self._reading.words)
+        except ValueError as error:
+            self._note.value = alert("", error)
+
+    # Drawing, in the background
+
+    def _ask(self) -> None:
+        if self._looker is not None:
+            self._looker.ask()
+
+    def _draw(self) -> None:
+        try:
+            with self._drawing:
+                self._finish()
+                self._count()
+                if self._reading is not None and not self._drawn(self._reading):
+                    self._ask()
+            self._alert.value = ""
+        except Exception as error:  # nobody else would hear of it
+            self._alert.value = alert("The maps could not be drawn.", error)
+
+    def _drawn(self, reading: Reading) -> bool:
+        training = self.state == "training"
+        done = [side.draw(reading.ids, reading.tokens, training) for side in self.sides]
+        stepping = any(len(side.steps) > 1 for side in self.sides)
+        (self.add_class if stepping else self.remove_class)("attnlab-stepping")
+        return all(done)
+
+    def _finish(self) -> None:
+        """Once after a training has ended."""
+        if self._training is None or not self._training.over:
+            return
+        training, self._training = self._training, None
+        for side, learner in zip(self._learning, training.learners, strict=True):
+            side.learned(learner)
+        self._show_progress(training)
+        self._tell(_ending(training))
+
+    def _count(self) -> None:
+        if self._training is not None:
+            self._show_progress(self._training)
+
+    def _show_progress(self, training: Training) -> None:
+        self.progress.max, self.progress.value = training.steps, training.done
+        named = [
+            (side.name.lower(), self.sides.index(side), learner)
+            for side, learner in zip(self._learning, training.learners, strict=True)
+        ]
+        curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
+        words = _counted(training, [(name, learner) for name, _, learner in named])
+        self._numbers.value = f'<div class="attnlab-numbers">{aside(words)}{curve}</div>'
+
+    def __repr__(self) -> str:
+        """What a page without widgets says."""
+        chosen = " and ".join(side.called for side in self.sides if side.chosen)
+        return f"<AttentionExplorer: {chosen}, {self.state}; its maps need Jupyter's widgets>"
+
+
+def _reading(text: str) -> Reading:
+    if not text:
+        raise ValueError("There is no text. Type a few words; the maps still show the last ones.")
+    task = home()[1]
+    whole = task.encode(text[:LONGEST])
+    ids = whole[: task.length]
+    words = f"{len(ids)} tokens." if len(ids) > 1 else "1 token."
+    if len(ids) < len(whole) or len(text) > LONGEST:
+        end = task.decode(ids)[-24:]
+        words = f"The models read {task.length} tokens at most, so the text was cut after “…{end}”."
+    return Reading(ids, task.tokens(ids), words)
+
+
+def _names(mechanisms: Sequence[str]) -> list[str | None]:
+    if isinstance(mechanisms, str) or not 1 <= len(mechanisms) <= 2:
+        raise ValueError(f"`mechanisms` must be one or two names in a list, got {mechanisms!r}")
+    possible = {card.name: card for card in causal_cards()}
+    for name in mechanisms:
+        if name not in possible and name in {card.name for card in cards()}:
+            raise ValueError(f"{name} cannot be a causal language model, so it cannot be chosen")
+        choose("mechanism for a language model", name, possible)
+    return [*mechanisms, None][:2]
+
+
+def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list[bool]:
+    given = len([name for name in names if name])
+    if trained is None:
+        return [names[0] in shipped(), False]
+    if len(trained) != given:
+        raise ValueError(f"`trained` must say True or False for each mechanism, got {trained!r}")
+    for name, start in zip(names, trained, strict=False):
+        if start and name not in shipped():
+            raise ValueError(
+                f"no trained weights of {name} come with attnlab; only of {[*shipped()]}"
+            )
+    return [*trained, False][:2]
+
+
+def _options(untrained: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What may differ from the trained model: its text, its task and its length stay."""
+    known = {"dim", "layers", "heads", "positions", "norm", "hidden", "tie"}
+    for name in untrained or {}:
+        choose("option for untrained models", name, dict.fromkeys(known))
+    return dict(untrained or {})
+
+
+def _counted(training: Training, learners: Sequence[tuple[str, Learner]]) -> str:
+    losses = ", ".join(f"{name} {of.loss:.2f}" for name, of in learners if of.loss is not None)
+    counted = f"step {training.done} of {training.steps}"
+    return f"{counted} · loss: {losses}" if losses else counted
+
+
+def _ending(training: Training) -> str:
+    if training.failed:
+        return "Training ended with an error; the models keep what they had learned."
+    if training.stopped:
+        return f"Stopped after step {training.done}; what was learned is kept."
+    return f"Trained for {training.steps} steps. The slider in the view goes through them."
+
+
+def _width(width: str) -> widgets.Layout:
+    return widgets.Layout(width=width, flex="0 0 auto")
+
+
+# One explorer per run of a cell: the same cell, run again, ends the training of its former run.
+
+_of_cells: dict[str, list[tuple[str, "weakref.ref[AttentionExplorer]"]]] = {}
+
+
+def _replace_older(explorer: AttentionExplorer) -> None:
+    cell, run = _running()
+    if not cell:
+        return
+    kept = []
+    for of_run, reference in _of_cells.get(cell, []):
+        older = reference()
+        if older is not None and of_run == run:
+            kept.append((of_run, reference))
+        elif older is not None:
+            older._leave()
+    _of_cells[cell] = [*kept, (run, weakref.ref(explorer))]
+
+
+def _running() -> tuple[str, str]:
+    """The cell that runs, and which run of it this is; ("", "") outside a notebook.
+
+    Front ends name the cell, but for a few; there its text has to serve.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None or not hasattr(shell, "get_parent"):
+        return "", ""
+    parent = shell.get_parent() or {}
+    cell = parent.get("metadata", {}).get("cellId") or parent.get("content", {}).get("code", "")
+    return str(cell), str(parent.get("header", {}).get("msg_id", ""))

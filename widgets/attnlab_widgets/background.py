@@ -1,0 +1,48 @@
+"""Work that is done beside the notebook: the newest request counts, and never too often."""
+
+import threading
+from collections.abc import Callable
+
+
+class Latest:
+    """Does `work` in the background whenever it was asked since it last began.
+
+    Requests that come while it works are answered together by one more round, at least `every`
+    seconds after the last, so that a page is not flooded. No thread lives while there is nothing
+    to do. `work` must catch its own errors.
+    """
+
+    def __init__(self, work: Callable[[], None], every: float) -> None:
+        self._work, self._every = work, every
+        self._state = threading.Condition()
+        self._asked = self._busy = self._closed = False
+
+    def ask(self) -> None:
+        with self._state:
+            self._asked = not self._closed
+            if self._asked and not self._busy:
+                self._busy = True
+                threading.Thread(target=self._run, daemon=True, name="attnlab-look").start()
+
+    def close(self) -> None:
+        """No further round; one that is under way ends by itself."""
+        with self._state:
+            self._closed, self._asked = True, False
+            self._state.notify_all()
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to do; whether that came in time."""
+        with self._state:
+            return self._state.wait_for(lambda: not self._busy, timeout)
+
+    def _run(self) -> None:
+        while self._wanted():
+            self._work()
+            with self._state:
+                self._state.wait_for(lambda: self._closed, self._every)
+
+    def _wanted(self) -> bool:
+        with self._state:
+            self._busy, self._asked = self._asked, False
+            self._state.notify_all()
+            return self._busy

@@ -1,0 +1,255 @@
+"""One of the explorer's models: which it is, its weights at every step, and its view."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ipywidgets as widgets
+import traitlets
+from torch import Tensor
+
+from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.live_training import Learner
+from attnlab_widgets.said import Line, alert, aside
+from attnlab_widgets.specimen import Maps, Specimen, causal_cards, shipped, specimen
+
+LABEL = 52  # pixels for the label before a field
+NOTHING = "nothing"
+TRAINED, UNTRAINED = "trained", "untrained"
+LIVE_BYTES = 2_000_000
+"""While it trains, recorded steps are sent along with the newest one as long as they are small."""
+PATIENCE = 1.0
+"""Seconds after which those maps that are ready are shown, though others are missing."""
+LINKED = ("layer", "head", "query", "key", "threshold", "top_k", "hide_first", "value_weighted")
+
+
+class Side:
+    """The controls of one model and the place where its view stands.
+
+    ``specimen`` is None while nothing is chosen, or when what was chosen cannot be built.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        mechanism: str | None,
+        trained: bool,
+        options: Mapping[str, Any],
+        changed: Callable[[], None],
+        *,
+        optional: bool,
+    ) -> None:
+        self.name, self._options, self._changed = name, dict(options), changed
+        self.specimen: Specimen | None = None
+        self.losses: list[tuple[int, float]] = []
+        self.steps: list[int] = []
+        self.view: AttentionView | None = None
+        self.other: Side | None = None
+        self._showing = False
+        self._pinned: int | None = None
+        self._maps: dict[int, Maps] = {}
+        self._of: tuple[Any, ...] = ()
+        self._seen: tuple[Any, ...] = ()
+        self._controls(mechanism, trained, optional)
+        self._build()
+
+    def _controls(self, mechanism: str | None, trained: bool, optional: bool) -> None:
+        none = [("none", NOTHING)] if optional else []
+        self.mechanism = widgets.Dropdown(
+            options=[*none, *((card.title, card.name) for card in causal_cards())],
+            value=mechanism or NOTHING,
+            description=self.name,
+            layout=widgets.Layout(flex="1 1 300px", width="auto", max_width="460px"),
+            style={"description_width": f"{LABEL}px"},
+        )
+        self.weights = widgets.Dropdown(
+            options=[UNTRAINED],
+            description="Weights",
+            layout=widgets.Layout(width="190px"),
+            style={"description_width": "initial"},
+        )
+        self.learns = widgets.Checkbox(
+            description=f"Train the {self.name.lower()}",
+            indent=False,
+            layout=widgets.Layout(width="max-content"),
+        )
+        self._offer(trained)
+        self.row = widgets.HBox(
+            [self.mechanism, self.weights, self.learns],
+            layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px"),
+        )
+        self._title, self._words, self._alert = Line(), Line(), Line()
+        self._place = widgets.VBox([], layout=widgets.Layout(width="100%"))
+        self.column = widgets.VBox(
+            [self._title, self._words, self._alert, self._place],
+            layout=widgets.Layout(min_width="0", width="100%"),
+        )
+        self.mechanism.observe(self._chosen, "value")
+        self.weights.observe(self._rebuilt, "value")
+
+    @property
+    def chosen(self) -> bool:
+        return self.mechanism.value != NOTHING
+
+    def lock(self, locked: bool) -> None:
+        """What a model is cannot change while it learns."""
+        for control in (self.mechanism, self.weights, self.learns):
+            control.disabled = locked
+
+    def _offer(self, trained: bool) -> None:
+        possible = self.mechanism.value in shipped()
+        wanted = TRAINED if possible and trained else UNTRAINED
+        self.weights.options = [TRAINED, UNTRAINED] if possible else [UNTRAINED]
+        self.weights.value = wanted
+        for control in (self.weights, self.learns):
+            control.layout.display = "flex" if self.chosen else "none"
+        self.learns.value = wanted == UNTRAINED
+
+    def _chosen(self, _change: Any) -> None:
+        self.weights.unobserve(self._rebuilt, "value")
+        self._offer(trained=True)
+        self.weights.observe(self._rebuilt, "value")
+        self._rebuilt()
+
+    def _rebuilt(self, _change: Any = None) -> None:
+        self.learns.value = self.weights.value == UNTRAINED
+        self._build()
+        self._changed()
+
+    def _build(self) -> None:
+        self.specimen, self.losses, self._pinned = None, [], None
+        self._alert.value = ""
+        if not self.chosen:
+            return
+        try:
+            trained = self.weights.value == TRAINED
+            self.specimen = specimen(self.mechanism.value, trained, self._options)
+        except Exception as error:  # a mechanism may refuse in any way; it is told
+            self._alert.value = alert(f"{self.called} cannot be built here.", error)
+
+    def start_over(self) -> None:
+        """Back to the weights before any training."""
+        if self.specimen is not None:
+            self.specimen.frames = {0: self.specimen.frames[0]}
+        self._alert.value, self._pinned, self.losses = "", None, []
+
+    def begin(self) -> None:
+        """A training starts: old complaints are over."""
+        self._alert.value = ""
+
+    def learned(self, learner: Learner) -> None:
+        """A training has ended, well or not."""
+        self.losses += learner.losses
+        if learner.error is not None:
+            self._alert.value = alert(
+                f"The {self.name.lower()} model stopped learning.", learner.error
+            )
+
+    @property
+    def called(self) -> str:
+        """The title of the mechanism."""
+        titles = {name: title for title, name in self.mechanism.options}
+        return str(titles[self.mechanism.value])
+
+    # Drawing: by one thread at a time
+
+    def draw(self, ids: Tensor, tokens: list[str], training: bool) -> bool:
+        """Bring the view up to date; False if some recorded steps are still to be looked at."""
+        specimen = self.specimen
+        if specimen is None:
+            self._place.children = ()
+            self._hide_column(not self.chosen)
+            self._title.value = self._words.value = ""
+            self._seen, self.steps = (), []
+            return True
+        self._hide_column(False)
+        of = (id(specimen), tuple(ids.tolist()))
+        patience = 0.0 if of != self._of and len(specimen.frames) > 2 else PATIENCE
+        if of != self._of:
+            self._of, self._maps = of, {}
+        wanted = self._wanted(specimen, len(ids), training)
+        self._look(specimen, ids, wanted, patience)
+        self._show(specimen, tokens, (of, tuple(self._maps)))
+        return all(step in self._maps for step in wanted)
+
+    def _hide_column(self, hidden: bool) -> None:
+        """Without a second model the first has the whole width."""
+        self.column.layout.display = "none" if hidden else "flex"
+
+    def _wanted(self, specimen: Specimen, n: int, training: bool) -> list[int]:
+        """The recorded steps: the one on view first, then newest first."""
+        pinned = self._pinned
+        steps = sorted(specimen.frames, key=lambda step: (step == pinned, step), reverse=True)
+        config = specimen.model.config
+        each = config["layers"] * config["heads"] * n**2
+        return steps[: max(1, LIVE_BYTES // each)] if training else steps
+
+    def _look(self, specimen: Specimen, ids: Tensor, wanted: list[int], patience: float) -> None:
+        started = time.monotonic()
+        ready = {step: found for step, found in self._maps.items() if step in wanted}
+        for step in wanted:
+            if step not in ready:
+                ready[step] = specimen.look(ids, step)
+                if time.monotonic() - started >= patience:
+                    break
+        self._maps = dict(sorted(ready.items()))
+
+    def _show(self, specimen: Specimen, tokens: list[str], seen: tuple[Any, ...]) -> None:
+        if seen == self._seen:
+            return
+        source: Any = {f"step {step}": found.source for step, found in self._maps.items()}
+        if list(self._maps) == [0]:
+            source = self._maps[0].source
+        self._bring(source, tokens)
+        self._title.value = f"<h3>{self._headline(specimen)}</h3>"
+        self._words.value = aside(next(iter(self._maps.values())).words)
+        self._seen = seen
+
+    def _bring(self, source: Any, tokens: list[str]) -> None:
+        """The step that somebody has chosen stays on view; otherwise the newest is followed."""
+        self._showing, self.steps = True, list(self._maps)
+        try:
+            if self.view is None:
+                self.view = AttentionView(source, tokens)
+                self.view.observe(self._moved, [*LINKED, "step"])
+            else:
+                self.view.show(source, tokens)
+            if self._pinned is not None:
+                self.view.step = self._place_of(self._pinned)
+        finally:
+            self._showing = False
+        self._place.children = (self.view,)
+
+    def _headline(self, specimen: Specimen) -> str:
+        start = "trained" if specimen.trained else "untrained"
+        trained = specimen.newest
+        after = f", then {trained} steps of training" if trained else ""
+        return f"{self.called} <small>{start}{after}</small>"
+
+    def _place_of(self, step: int) -> int:
+        return max((at for at, known in enumerate(self.steps) if known <= step), default=0)
+
+    # What is chosen in one view is chosen in the other
+
+    def _moved(self, change: Any) -> None:
+        if self.other is not None and not self._showing:
+            step = self.steps[change["new"]] if change["name"] == "step" else None
+            if step is not None:
+                self._pinned = step if step < self.steps[-1] else None
+            self.other.follow(change["name"], change["new"], step)
+
+    def follow(self, name: str, value: Any, step: int | None) -> None:
+        """Do in this view as was done in the other one, if it can be done."""
+        if self.view is None or not self.chosen or (name == "step" and len(self.steps) < 2):
+            return
+        try:
+            setattr(self.view, name, value if step is None else self._place_of(step))
+        except traitlets.TraitError:
+            return  # this model has no such head, say; its view stays where it was
+
+    def forget(self) -> None:
+        """Let go of what takes room."""
+        if self.specimen is not None:
+            frames = self.specimen.frames
+            self.specimen.frames = {step: frames[step] for step in (0, self.specimen.newest)}
+        self._maps = {}

@@ -1,0 +1,202 @@
+"""Training in the background: step by step in turn, with pause and stop.
+
+Each model learns in a thread of its own by `attnlab.train.fit`, and they take turns: one step of
+the first, one of the second, and so on, so that at every moment both have seen the same batches.
+Between two rounds they may be told to wait or to end; so a pause loses nothing.
+
+While a training lasts, torch's global random generator serves it, and afterwards is as it was
+before. Who draws numbers meanwhile takes a `torch.Generator`.
+"""
+
+import atexit
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from attnlab import train
+from attnlab.tasks import Task
+from attnlab.train import State
+from attnlab_widgets.specimen import Specimen
+
+FRAMES = 20  # recorded in one training, apart from its start
+
+_alive: "weakref.WeakSet[Training]" = weakref.WeakSet()
+
+
+class Turns:
+    """Who may go on: one at a time, in order. Pause and stop wait for the round to be complete."""
+
+    def __init__(self, count: int) -> None:
+        self._condition = threading.Condition()
+        self._waiting = deque(range(count))
+        self.paused = self.stopped = False
+
+    def told(self, *, paused: bool | None = None, stopped: bool | None = None) -> None:
+        with self._condition:
+            self.paused = self.paused if paused is None else paused
+            self.stopped = self.stopped if stopped is None else stopped
+            self._condition.notify_all()
+
+    def take(self, who: int) -> bool:
+        """Wait for one's turn; False if there will be none."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting[0] == who and self._moving())
+            return not (self.stopped and self._complete())
+
+    def hand_on(self) -> None:
+        with self._condition:
+            self._waiting.rotate(-1)
+            self._condition.notify_all()
+
+    def leave(self, who: int) -> bool:
+        """True for the last one."""
+        with self._condition:
+            self._waiting.remove(who)
+            self._condition.notify_all()
+            return not self._waiting
+
+    def _moving(self) -> bool:
+        return self.stopped or not self.paused or not self._complete()
+
+    def _complete(self) -> bool:
+        """Whether all have made equally many steps: it is the first one's turn."""
+        return self._waiting[0] == min(self._waiting)
+
+
+class Learner:
+    """One model in training. Only its thread writes here; everyone may read.
+
+    `step` counts all trainings of the specimen, `done` only this one.
+    """
+
+    def __init__(self, specimen: Specimen) -> None:
+        self.specimen = specimen
+        self.start = self.step = specimen.newest
+        self.losses: list[tuple[int, float]] = []
+        self.error: Exception | None = None
+
+    @property
+    def done(self) -> int:
+        return self.step - self.start
+
+    @property
+    def loss(self) -> float | None:
+        """Of the last few steps: one batch alone is noise."""
+        recent = [loss for _, loss in tuple(self.losses[-5:])]
+        return sum(recent) / len(recent) if recent else None
+
+
+class Training:
+    """Trains `specimens` on `task`; calls `changed()` in its threads when there is news.
+
+    `changed` must be quick. `options` go to `attnlab.train.fit`.
+    """
+
+    def __init__(
+        self,
+        specimens: Sequence[Specimen],
+        task: Task,
+        steps: int,
+        changed: Callable[[], None],
+        **options: Any,
+    ) -> None:
+        self.steps, self.every = steps, max(1, steps // FRAMES)
+        self.learners = [Learner(specimen) for specimen in specimens]
+        self._task, self._changed, self._options = task, changed, options
+        self._turns = Turns(len(specimens))
+        self._ended = threading.Event()
+        self._before = torch.get_rng_state()
+        self._threads = [
+            threading.Thread(target=self._train, args=(who,), daemon=True, name=f"attnlab-{who}")
+            for who in range(len(specimens))
+        ]
+
+    def begin(self) -> None:
+        _alive.add(self)
+        for thread in self._threads:
+            thread.start()
+
+    def pause(self) -> None:
+        self._turns.told(paused=True)
+
+    def resume(self) -> None:
+        self._turns.told(paused=False)
+
+    def stop(self) -> None:
+        """Ends after the step that runs; what was learned is kept. `join` waits for it."""
+        self._turns.told(stopped=True)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; whether it has come."""
+        ended = self._ended.wait(timeout)
+        for thread in self._threads:
+            if ended and thread is not threading.current_thread():
+                thread.join(timeout)
+        return ended
+
+    @property
+    def over(self) -> bool:
+        """Finished, stopped or failed, in all threads; a paused training is not over."""
+        return self._ended.is_set()
+
+    @property
+    def paused(self) -> bool:
+        return self._turns.paused and not self._turns.stopped
+
+    @property
+    def stopped(self) -> bool:
+        return self._turns.stopped
+
+    @property
+    def done(self) -> int:
+        """Steps that all have made."""
+        return min(
+            learner.done for learner in self.learners if learner.error is None or self.failed
+        )
+
+    @property
+    def failed(self) -> bool:
+        return all(learner.error is not None for learner in self.learners)
+
+    def _train(self, who: int) -> None:
+        learner = self.learners[who]
+        try:
+            if self._turns.take(who):
+                self._fit(who, learner)
+        except Exception as error:  # it is shown in the widget, whatever it is
+            learner.error = error
+        if self._turns.leave(who):
+            torch.set_rng_state(self._before)
+            self._ended.set()
+        self._changed()
+
+    def _fit(self, who: int, learner: Learner) -> None:
+        model = learner.specimen.learner()
+
+        def after(state: State) -> bool:
+            learner.step = learner.start + state.step
+            learner.losses.append((learner.step, state.loss))
+            if state.step % self.every == 0:
+                learner.specimen.keep(learner.step, state.model)
+            self._changed()
+            if state.step == self.steps:
+                return True
+            self._turns.hand_on()
+            return self._turns.take(who)
+
+        train.fit(model, self._task, self.steps, callbacks=[after], progress=False, **self._options)
+        if learner.step not in learner.specimen.frames:
+            learner.specimen.keep(learner.step, model)
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread inside torch while Python shuts down would bring the process down with noise."""
+    for training in tuple(_alive):
+        training.stop()
+    for training in tuple(_alive):
+        training.join(10)

@@ -1,0 +1,46 @@
+"""Words for the page: errors and news as HTML, whatever the text is made of."""
+
+import traceback
+from html import escape
+
+import ipywidgets as widgets
+
+
+class Line(widgets.HTML):
+    """HTML that takes no room while it is empty."""
+
+    def __init__(self, **layout: str) -> None:
+        super().__init__(layout=widgets.Layout(display="none", **layout))
+        self.observe(self._fit, "value")
+
+    def _fit(self, _change: object) -> None:
+        self.layout.display = "flex" if self.value else "none"
+
+
+def alert(what: str, error: BaseException) -> str:
+    """An error in plain words; where it is none of ours, the whole story folded below."""
+    ours = isinstance(error, ValueError | TypeError)
+    message = str(error) if ours else f"{type(error).__name__}: {error}"
+    words = f'<div role="alert" class="attnlab-alert"><strong>{escape(what)}</strong> '
+    words += escape(printable(message))
+    if not ours:
+        trace = "".join(traceback.format_exception(error))
+        words += (
+            f"<details><summary>The whole story</summary><pre>{escape(printable(trace))}</pre>"
+            "</details>"
+        )
+    return words + "</div>"
+
+
+def news(text: str) -> str:
+    """Something that has just become so, told to screen readers too."""
+    return f'<div role="status">{escape(printable(text))}</div>' if text else ""
+
+
+def aside(text: str) -> str:
+    return f'<div class="attnlab-aside">{escape(printable(text))}</div>' if text else ""
+
+
+def printable(text: str) -> str:
+    """Half a surrogate pair can be typed but not sent."""
+    return text.encode("utf-8", "backslashreplace").decode()
