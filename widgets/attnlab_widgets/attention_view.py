@@ -1,0 +1,288 @@
+"""Where does each token look? Every head of a model, as maps, as lines and as a matrix, linked.
+
+    with attnlab.watch(model) as seen:
+        model(tokens)
+    AttentionView(seen, tokens)
+
+It needs no network, and ``save_html`` writes one file that needs no kernel either.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from attnlab.figures.labels import visible
+from attnlab_widgets.codes import block
+from attnlab_widgets.ground import STATIC, Ground
+from attnlab_widgets.sources import STATISTICS, Tokens, cells, layers_of
+
+WHOLE = 24_000_000
+"""So many weights are sent one by one; of more, tiles and each row's largest."""
+_FULL = 160
+_ORDERS = ("layer", *STATISTICS)
+
+
+class AttentionView(Ground):
+    """All heads of one input, or of two to compare.
+
+    ``source``         a recording of ``attnlab.watch``, outputs of a Hugging Face model, mixing
+                       matrices, or an array (layers, heads, n, m); a dict {training step: source}
+                       gives a step slider
+    ``tokens``         the tokens of the queries, and of the keys unless ``source_tokens`` is given
+    ``source_tokens``  what the encoder read, for encoder layers and cross-attention
+    ``compare``        a second source of the same shape on the same input: its difference to the
+                       first can be shown
+    ``names``          what the two are called
+    ``batch``          which row of the batch
+
+    What is chosen can be read and set from Python: ``layer``, ``head``; ``heads`` (others shown
+    with it as lines); ``query`` and ``key`` (pinned, or None); ``threshold`` (a share of the
+    largest weight shown), ``top_k`` (lines per query; 0 = all); ``hide_first`` and
+    ``value_weighted`` (both renormalise the rows); ``step`` (its place in the slider), ``shown``
+    ("first", "second", "difference"); ``sort`` and ``at_least`` (order and filter of the heads by
+    one statistic).
+    """
+
+    _esm = STATIC / "attention_view.js"
+
+    _recording = traitlets.Dict().tag(sync=True)
+    _data = traitlets.Bytes().tag(sync=True)
+    layer = traitlets.Int(0).tag(sync=True)
+    head = traitlets.Int(0).tag(sync=True)
+    heads: Any = traitlets.List().tag(sync=True)
+    query = traitlets.Int(None, allow_none=True).tag(sync=True)
+    key = traitlets.Int(None, allow_none=True).tag(sync=True)
+    threshold = traitlets.Float(0.05).tag(sync=True)
+    top_k = traitlets.Int(3).tag(sync=True)
+    hide_first = traitlets.Bool(False).tag(sync=True)
+    value_weighted = traitlets.Bool(False).tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+    shown = traitlets.Enum(("first", "second", "difference"), "first").tag(sync=True)
+    sort = traitlets.Enum(_ORDERS, "layer").tag(sync=True)
+    at_least = traitlets.Float(None, allow_none=True).tag(sync=True)
+
+    def __init__(
+        self,
+        source: Any,
+        tokens: Sequence[Any] | None = None,
+        *,
+        source_tokens: Sequence[Any] | None = None,
+        compare: Any = None,
+        names: tuple[str, str] = ("first", "second"),
+        batch: int = 0,
+        theme: str = "auto",
+    ) -> None:
+        recording, data = _coded(source, tokens, source_tokens, compare, names, batch)
+        super().__init__(_recording=recording, _data=data, theme=theme)
+        self.step = len(recording["steps"]) - 1
+
+    def show(
+        self,
+        source: Any,
+        tokens: Sequence[Any] | None = None,
+        *,
+        source_tokens: Sequence[Any] | None = None,
+        compare: Any = None,
+        names: tuple[str, str] = ("first", "second"),
+        batch: int = 0,
+    ) -> None:
+        """Look at something else in the same place; what is chosen stays where it still exists."""
+        recording, data = _coded(source, tokens, source_tokens, compare, names, batch)
+        with self.hold_sync():
+            self._recording, self._data = recording, data
+            self._settle()
+
+    def _settle(self) -> None:
+        layers, steps = self._recording["layers"], self._recording["steps"]
+        self.heads = [pair for pair in self.heads if self._exists(*pair)]
+        self.layer = min(self.layer, len(layers) - 1)
+        self.head = min(self.head, layers[self.layer]["h"] - 1)
+        n, m = layers[self.layer]["n"], layers[self.layer]["m"]
+        self.query = None if self.query is None or self.query >= n else self.query
+        self.key = None if self.key is None or self.key >= m else self.key
+        self.step = len(steps) - 1
+        if not self._recording["compared"]:
+            self.shown = "first"
+        self.value_weighted = self.value_weighted and self._recording["norms"]
+
+    def _exists(self, layer: int, head: int) -> bool:
+        layers = self._recording["layers"]
+        return 0 <= layer < len(layers) and 0 <= head < layers[layer]["h"]
+
+    # What may be set
+
+    @traitlets.validate("layer")
+    def _layer_exists(self, proposal: Any) -> int:
+        return _among("layer", proposal["value"], len(self._recording["layers"]))
+
+    @traitlets.validate("head")
+    def _head_exists(self, proposal: Any) -> int:
+        most = max(layer["h"] for layer in self._recording["layers"])
+        return _among("head", proposal["value"], most)
+
+    @traitlets.validate("heads")
+    def _heads_exist(self, proposal: Any) -> list[list[int]]:
+        pairs = [list(pair) for pair in proposal["value"]]
+        for pair in pairs:
+            if len(pair) != 2 or not self._exists(*pair):
+                raise traitlets.TraitError(
+                    f"`heads` must hold pairs [layer, head] of this recording, got {pair}"
+                )
+        return pairs
+
+    @traitlets.validate("query")
+    def _query_exists(self, proposal: Any) -> int | None:
+        most = max(layer["n"] for layer in self._recording["layers"])
+        return None if proposal["value"] is None else _among("query", proposal["value"], most)
+
+    @traitlets.validate("key")
+    def _key_exists(self, proposal: Any) -> int | None:
+        most = max(layer["m"] for layer in self._recording["layers"])
+        return None if proposal["value"] is None else _among("key", proposal["value"], most)
+
+    @traitlets.validate("threshold")
+    def _threshold_is_a_share(self, proposal: Any) -> float:
+        if not 0 <= proposal["value"] <= 1:
+            raise traitlets.TraitError(f"`threshold` must be from 0 to 1, got {proposal['value']}")
+        return float(proposal["value"])
+
+    @traitlets.validate("top_k")
+    def _top_k_counts(self, proposal: Any) -> int:
+        if proposal["value"] < 0:
+            raise traitlets.TraitError(
+                f"`top_k` must be 0 (every line) or a number of lines, got {proposal['value']}"
+            )
+        return int(proposal["value"])
+
+    @traitlets.validate("step")
+    def _step_exists(self, proposal: Any) -> int:
+        return _among("step", proposal["value"], len(self._recording["steps"]))
+
+    @traitlets.validate("shown")
+    def _shown_exists(self, proposal: Any) -> str:
+        if proposal["value"] != "first" and not self._recording["compared"]:
+            raise traitlets.TraitError("there is one recording; give a second one as `compare`")
+        return str(proposal["value"])
+
+    @traitlets.validate("value_weighted")
+    def _values_are_known(self, proposal: Any) -> bool:
+        if proposal["value"] and not self._recording["norms"]:
+            raise traitlets.TraitError(
+                "`value_weighted` needs the values, and this source holds weights only; give a "
+                "recording of attnlab.watch"
+            )
+        return bool(proposal["value"])
+
+    def __repr__(self) -> str:
+        layers = self._recording["layers"]
+        return (
+            f"<AttentionView: {len(layers)} layers, {sum(x['h'] for x in layers)} heads, "
+            f"{layers[0]['n']} queries × {layers[0]['m']} keys>"
+        )
+
+
+def _among(name: str, value: int, count: int) -> int:
+    if not 0 <= value < count:
+        raise traitlets.TraitError(f"`{name}` must be from 0 to {count - 1}, got {value}")
+    return int(value)
+
+
+# A recording as JSON and bytes
+
+
+def _coded(
+    source: Any,
+    tokens: Sequence[Any] | None,
+    source_tokens: Sequence[Any] | None,
+    compare: Any,
+    names: tuple[str, str],
+    batch: int,
+) -> tuple[dict[str, Any], bytes]:
+    """What the front end reads: a description and one run of bytes."""
+    steps, sources = _steps(source, compare)
+    words = Tokens(_listed("tokens", tokens), _listed("source_tokens", source_tokens))
+    layers: list[dict[str, Any]] = []
+    blocks: list[list[list[dict[str, Any]]]] = []
+    statistics: list[Any] = []
+    parts: list[bytes] = []
+    at = broken = 0
+    whole = sum(cells(one) for pair in sources for one in pair) <= WHOLE
+    for pair in sources:
+        blocks.append([])
+        statistics.append([])
+        for one in pair:
+            headers, numbers, described = [], [], []
+            for layer in layers_of(one, batch):
+                coded = block(layer.maps, layer.norms, whole)
+                headers.append(coded.header | {"at": at})
+                parts.append(coded.data)
+                at += len(coded.data)
+                broken += layer.broken
+                numbers.append(layer.statistics())
+                h, n, m = layer.shape
+                described.append(
+                    {"name": layer.name, "kind": layer.kind, "h": h, "n": n, "m": m}
+                    | words.place(layer)
+                )
+            _same(layers, described)
+            layers = layers or described
+            blocks[-1].append(headers)
+            statistics[-1].append(numbers)
+    recording = {
+        "steps": steps,
+        "names": [str(name) for name in names],
+        "compared": len(sources[0]) == 2,
+        "norms": all(x["norms"] for step in blocks for one in step for x in one),
+        "signed": any(x["signed"] for step in blocks for one in step for x in one),
+        "layers": layers,
+        "tokens": [[_spoken(token) for token in one] for one in words.sets],
+        "blocks": blocks,
+        "statistics": statistics,
+        "broken": broken,
+    }
+    return recording, b"".join(parts)
+
+
+def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:
+    """Names of training steps, and for each its one or two sources."""
+    if not isinstance(source, Mapping) or hasattr(source, "attentions"):
+        return [""], [[source] if compare is None else [source, compare]]
+    if not source:
+        raise ValueError("`source` is an empty dict; it must map training steps to recordings")
+    if compare is None:
+        return [str(step) for step in source], [[one] for one in source.values()]
+    if not isinstance(compare, Mapping) or list(compare) != list(source):
+        raise ValueError("`compare` must be a dict with the same training steps as `source`")
+    return [str(step) for step in source], [[one, compare[step]] for step, one in source.items()]
+
+
+def _same(known: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
+    def shapes(layers: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+        return [(layer["h"], layer["n"], layer["m"]) for layer in layers]
+
+    if known and shapes(known) != shapes(other):
+        raise ValueError(
+            "recordings that are compared must have the same layers, heads and lengths; got "
+            f"(heads, queries, keys) {shapes(known)} and {shapes(other)}"
+        )
+
+
+def _listed(name: str, tokens: Sequence[Any] | None) -> list[Any] | None:
+    if tokens is None:
+        return None
+    if isinstance(tokens, str | bytes):
+        raise TypeError(f"`{name}` must be a list of tokens, got one text; split it first")
+    found = np.asarray(tokens).tolist() if hasattr(tokens, "numpy") else list(tokens)
+    return found
+
+
+def _spoken(token: Any) -> list[str]:
+    """A token for the eye, and more of it for whoever asks: short, printable, harmless."""
+    text = token if isinstance(token, str) else visible(token)
+    short = visible(token)
+    if text == short:
+        return [short]
+    more = text if len(text) <= _FULL else f"{text[:_FULL]}… ({len(text):,} characters)"
+    return [short, more.encode("utf-8", "replace").decode()]

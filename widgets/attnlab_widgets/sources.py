@@ -1,0 +1,266 @@
+"""What can be looked at, brought into one form: a list of layers of maps with their tokens.
+
+A source is a recording of ``attnlab.watch`` (``Seen``, a list of ``Attention`` or a single one),
+the outputs of a Hugging Face model, mixing matrices of ``attnlab.lens.mixing``, or arrays: one
+(layers, heads, n, m), or a list with one (heads, n, m) or (b, heads, n, m) per layer.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlab.lens.heads import head_statistics
+from attnlab.lens.mixing import Mixing
+from attnlab.lens.record import Attention, Seen
+
+_CROSS = re.compile(r"cross|context|encoder_attn|encdec|multihead_attn|attn2", re.IGNORECASE)
+_ENCODER = re.compile(r"(^|[._])encoder([._]|$)", re.IGNORECASE)
+_HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+_MANY = 1024  # beyond so many keys, statistics are computed head by head: they work in float64
+
+
+@dataclass
+class Layer:
+    """One attention call: its maps (h, n, m), and the norms of its values (h, m) if known."""
+
+    name: str
+    maps: np.ndarray
+    norms: np.ndarray | None = None
+    mask: Tensor | None = None
+    broken: int = 0
+    """How many rows held NaN (nothing to attend to, say); they are drawn empty."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        h, n, m = self.maps.shape
+        return h, n, m
+
+    @property
+    def kind(self) -> str:
+        """ "cross", "encoder" or "self", by the name."""
+        if _CROSS.search(self.name):
+            return "cross"
+        return "encoder" if _ENCODER.search(self.name) else "self"
+
+    def statistics(self) -> dict[str, list[float | None]]:
+        """``head_statistics``, rounded; those of positions only where queries are keys."""
+        h, n, m = self.shape
+        step = h if m <= _MANY else 1
+        parts = [self._statistics(slice(at, at + step)) for at in range(0, h, step)]
+        if self.kind == "cross" or n > m:
+            parts = [{name: part[name] for name in _FREE} for part in parts]
+        return {name: [v for part in parts for v in part[name]] for name in parts[0]}
+
+    def _statistics(self, heads: slice) -> dict[str, list[float | None]]:
+        weights = torch.from_numpy(self.maps[None, heads])
+        mask = self.mask
+        if mask is not None and mask.shape[1] > 1:
+            mask = mask[:, heads]
+        found = vars(head_statistics(weights.clamp_min(0), mask=mask))
+        return {
+            name: [round(float(v), 5) if np.isfinite(v) else None for v in found[name]]
+            for name in STATISTICS
+        }
+
+
+STATISTICS = (
+    "entropy",
+    "normalised_entropy",
+    "distance",
+    "previous",
+    "next",
+    "same",
+    "first",
+)
+_FREE = ("entropy", "normalised_entropy", "first")
+
+
+@dataclass
+class Tokens:
+    """The token lists of a view, and which layer reads which."""
+
+    queries: list[Any] | None
+    source: list[Any] | None
+    sets: list[list[Any]] = field(default_factory=list)
+
+    def place(self, layer: Layer) -> dict[str, dict[str, int]]:
+        """Which list (``set``) and from which token on (``start``) queries and keys are named."""
+        _, n, m = layer.shape
+        queries, keys = self._lists(layer)
+        # In a decoding step the queries are the last positions.
+        decoding = queries is keys and queries is not None and n < m <= len(queries)
+        start = m - n if decoding else 0
+        self._fit(layer, "queries", queries, start + n)
+        self._fit(layer, "keys", keys, m)
+        q = self._set(queries, n, "query")
+        return {
+            "q": {"set": q, "start": start},
+            "k": {"set": self._set(keys, m, "key"), "start": 0},
+        }
+
+    def _lists(self, layer: Layer) -> tuple[list[Any] | None, list[Any] | None]:
+        if self.source is None or layer.kind == "self":
+            return self.queries, self.queries
+        if layer.kind == "encoder":
+            return self.source, self.source
+        return self.queries, self.source
+
+    def _fit(self, layer: Layer, what: str, tokens: list[Any] | None, count: int) -> None:
+        if tokens is None or len(tokens) == count or (len(tokens) > count and "#" in layer.name):
+            return
+        hint = ""
+        if layer.shape[1] != layer.shape[2] and self.source is None:
+            hint = "; where queries and keys are different texts, give `source_tokens` as well"
+        raise ValueError(
+            f"layer {layer.name!r} has {count} {what}, but {len(tokens)} tokens were given{hint}"
+        )
+
+    def _set(self, tokens: list[Any] | None, count: int, what: str) -> int:
+        found = [str(i) for i in range(count)] if tokens is None else tokens
+        for at, known in enumerate(self.sets):
+            if known is found or known == found:
+                return at
+        self.sets.append(found)
+        return len(self.sets) - 1
+
+
+def layers_of(source: Any, batch: int = 0) -> Iterator[Layer]:
+    """The layers of a source, one at a time (large maps are let go as soon as they are coded)."""
+    if isinstance(source, Attention | Mixing):
+        source = [source]
+    if isinstance(source, Seen) or _all(source, Attention):
+        yield from _recorded(source, batch)
+    elif _all(source, Mixing):
+        yield from (_mixed(at, mixing, batch) for at, mixing in enumerate(source))
+    elif any(hasattr(source, name) for name in _HUGGING_FACE):
+        yield from _hugging_face(source, batch)
+    else:
+        yield from _arrays(source, batch)
+
+
+def cells(source: Any) -> int:
+    """How many weights one row of the batch holds, told from the shapes alone."""
+    if isinstance(source, Attention | Mixing):
+        source = [source]
+    kinds = [getattr(source, name, None) or () for name in _HUGGING_FACE]
+    layers = [layer for kind in kinds for layer in kind] or source
+    shapes = (
+        layer.matrix.shape if isinstance(layer, Mixing) else getattr(layer, "shape", None)
+        for layer in (layers if isinstance(layers, Sequence | Tensor | np.ndarray) else ())
+    )
+    return sum(int(np.prod(shape[-3:])) for shape in shapes if shape is not None)
+
+
+def _all(source: Any, kind: type) -> bool:
+    return (
+        isinstance(source, Sequence) and bool(source) and all(isinstance(x, kind) for x in source)
+    )
+
+
+def _recorded(records: Sequence[Attention], batch: int) -> Iterator[Layer]:
+    if not records:
+        raise ValueError("the recording is empty: no attention call was seen inside the block")
+    for record in records:
+        row = _row(record.shape[0], batch, record.name)
+        h = record.shape[1]
+        norms = record.values.detach()[row].float().norm(dim=-1)
+        norms = norms.repeat_interleave(h // norms.shape[0], dim=0)
+        mask = record.mask
+        if mask is not None:
+            mask = mask[row : row + 1] if mask.shape[0] > 1 else mask
+        yield _layer(record.name, record.weights[row], norms.cpu().numpy(), mask)
+
+
+def _mixed(at: int, mixing: Mixing, batch: int) -> Layer:
+    matrix = mixing.matrix[_row(mixing.matrix.shape[0], batch, "the mixing matrix")]
+    name = f"layer {at} ({mixing.how})"
+    return _layer(name, matrix if matrix.dim() == 3 else matrix[None])
+
+
+def _hugging_face(outputs: Any, batch: int) -> Iterator[Layer]:
+    found = False
+    for kind in _HUGGING_FACE:
+        maps = getattr(outputs, kind, None)
+        if maps is None:
+            continue
+        title = {"attentions": "layer", "cross_attentions": "cross"}.get(kind, kind[:7])
+        for at, weights in enumerate(maps):
+            if isinstance(weights, tuple | list):
+                raise TypeError(
+                    f"`{kind}` holds one tuple per generated token; give the outputs of one "
+                    "forward call, or a recording of attnlab.watch"
+                )
+            if weights is None:
+                raise ValueError(_NOT_COMPUTED)
+            found = True
+            yield _layer(f"{title}.{at}", weights[_row(weights.shape[0], batch, kind)])
+    if not found:
+        raise ValueError(_NOT_COMPUTED)
+
+
+_NOT_COMPUTED = (
+    "these outputs hold no attention weights: the model used a fused kernel. Either call it inside "
+    "`with attnlab.watch(model) as seen:` and give `seen`, or load it with "
+    'attn_implementation="eager" and call it with output_attentions=True'
+)
+
+
+def _arrays(source: Any, batch: int) -> Iterator[Layer]:
+    layers = _listed(source)
+    for at, value in enumerate(layers):
+        maps = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        if maps.dim() == 4:
+            maps = maps[_row(maps.shape[0], batch, f"layer {at}")]
+        if maps.dim() != 3:
+            raise ValueError(
+                "`source` must be an array (layers, heads, n, m) or a list of (heads, n, m) per "
+                f"layer; layer {at} has the shape {tuple(maps.shape)}"
+            )
+        yield _layer(f"layer.{at}", maps)
+
+
+def _listed(source: Any) -> list[Any]:
+    if isinstance(source, Tensor | np.ndarray):
+        if source.ndim != 4:
+            raise ValueError(
+                f"`source` must have the axes (layers, heads, n, m), got the shape "
+                f"{tuple(source.shape)}"
+            )
+        layers = list(source)
+    elif isinstance(source, Sequence) and not isinstance(source, str | bytes):
+        layers = list(source)
+    else:
+        raise TypeError(
+            "`source` must be a recording of attnlab.watch, the outputs of a Hugging Face model, "
+            f"or an array (layers, heads, n, m); got {type(source).__name__}"
+        )
+    if not layers:
+        raise ValueError("`source` holds no layer")
+    return layers
+
+
+def _row(size: int, batch: int, what: str) -> int:
+    if not 0 <= batch < size:
+        raise ValueError(
+            f"`batch` must be from 0 to {size - 1} ({what} has {size} rows), got {batch}"
+        )
+    return batch
+
+
+def _layer(
+    name: str, maps: Tensor, norms: np.ndarray | None = None, mask: Tensor | None = None
+) -> Layer:
+    values = np.ascontiguousarray(maps.detach().to(torch.float32).cpu().numpy())
+    if values.size == 0:
+        raise ValueError(f"layer {name!r} is empty: its maps have the shape {values.shape}")
+    broken = np.isnan(values).any(axis=-1)
+    if broken.any():
+        values = np.where(broken[..., None], np.float32(0), values)
+    if not np.isfinite(values).all():
+        raise ValueError(f"layer {name!r} holds infinite weights")
+    return Layer(name, values, norms, mask, int(broken.sum()))

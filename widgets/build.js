@@ -1,0 +1,50 @@
+// Bundles src/<name>.js into attnlab_widgets/static/<name>.js: `npm ci && npm run build` gives the
+// same bytes everywhere. `--check` builds in memory and fails where a committed bundle differs.
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import path from "node:path";
+import { build } from "esbuild";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const target = path.join(here, "attnlab_widgets", "static");
+const names = readdirSync(path.join(here, "src"))
+  .filter((name) => name.endsWith(".js"))
+  .sort();
+
+async function bundled(name) {
+  const result = await build({
+    absWorkingDir: here,
+    entryPoints: [`src/${name}`],
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2020",
+    charset: "ascii",
+    legalComments: "none",
+    loader: { ".css": "text" },
+    write: false,
+  });
+  return result.outputFiles[0].text;
+}
+
+let stale = 0;
+for (const name of names) {
+  const text = await bundled(name);
+  const file = path.join(target, name);
+  if (!process.argv.includes("--check")) {
+    writeFileSync(file, text);
+    console.log(`${name}: ${(text.length / 1024).toFixed(0)} KiB`);
+    continue;
+  }
+  let committed = "";
+  try {
+    committed = readFileSync(file, "utf8");
+  } catch {
+    // A missing bundle is a stale one.
+  }
+  if (committed !== text) {
+    stale += 1;
+    console.error(`attnlab_widgets/static/${name} is not what src/${name} builds; run: npm run build`);
+  }
+}
+process.exit(stale ? 1 : 0);

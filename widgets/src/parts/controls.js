@@ -1,0 +1,49 @@
+// What applies to all panels.
+import { choice, el, labelled, slider, toggle } from "./dom.js";
+import { changes } from "../lib/words.js";
+
+export function controls(store, view) {
+  const shown = choice("Show", "shown", [["first", ""], ["second", ""], ["difference", "difference"]], (value) => store.set({ shown: value }));
+  const step = slider("Training step", "step", { min: 0, max: 1, step: 1 }, (value) => store.set({ step: value }));
+  const threshold = slider("Threshold", "threshold", { min: 0, max: 1, step: 0.01 }, (value) => store.set({ threshold: value }));
+  const lines = el("input", { type: "number", min: 0, max: 999, step: 1, class: "av-number", "data-testid": "top-k", title: "0 draws every line" });
+  lines.addEventListener("change", () => store.set({ top_k: Math.max(0, Math.round(Number(lines.value)) || 0) }));
+  const topK = labelled("Lines per token (0 = all)", lines);
+  const hideFirst = toggle("Hide the first token", "hide-first", (value) => store.set({ hide_first: value }));
+  const weighted = toggle("Weight by value norms", "value-weighted", (value) => store.set({ value_weighted: value }));
+  const clear = el("button", { type: "button", class: "av-button", text: "Unpin", "data-testid": "unpin", onclick: () => store.set({ query: null, key: null, heads: [] }) });
+  const status = el("p", { class: "av-status", "data-testid": "status", role: "status" });
+  const node = el(
+    "div",
+    { class: "av-controls", role: "group", "aria-label": "What is shown" },
+    shown.node, step.node, threshold.node, topK, hideFirst.node, weighted.node, clear,
+  );
+
+  function draw() {
+    const { recording } = store;
+    shown.node.hidden = !recording.compared;
+    [...shown.select.options].forEach((option, at) => {
+      option.textContent = recording.names[at] ?? `difference (${recording.names[1]} − ${recording.names[0]})`;
+    });
+    shown.select.value = store.get("shown");
+    step.node.hidden = recording.steps.length < 2;
+    step.input.max = recording.steps.length - 1;
+    step.input.value = store.step;
+    step.output.textContent = recording.steps[store.step];
+    step.input.setAttribute("aria-valuetext", `step ${recording.steps[store.step]}`);
+    threshold.input.value = store.get("threshold");
+    threshold.output.textContent = `${Math.round(store.get("threshold") * 100)} %`;
+    lines.value = store.get("top_k");
+    hideFirst.box.checked = store.get("hide_first");
+    weighted.box.checked = store.settings.weighted;
+    weighted.box.disabled = !recording.norms;
+    weighted.node.title = recording.norms ? "Each weight times the norm of its value vector" : "This source holds weights only; a recording of attnlab.watch also holds values";
+    const none = store.get("query") === null && store.get("key") === null && !store.get("heads").length;
+    clear.disabled = none;
+    const said = changes(store.settings);
+    status.hidden = !said;
+    status.textContent = said ? `Not the raw weights: ${said}. Statistics stay those of the raw weights.` : "";
+  }
+
+  return { node, status, draw, hover() {} };
+}

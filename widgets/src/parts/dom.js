@@ -1,0 +1,61 @@
+// Small words for making elements. Text always goes in as text.
+
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "class") node.className = value;
+    else if (name === "text") node.textContent = value;
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+
+/** A label around its control: no id is needed, so two widgets on one page cannot meet. */
+export function labelled(text, control, extra = null) {
+  return el("label", { class: "av-field" }, el("span", { text }), control, extra);
+}
+
+export function choice(text, testid, options, onchange) {
+  const select = el("select", { "data-testid": testid, onchange: () => onchange(select.value) });
+  for (const [value, said] of options) select.append(el("option", { value, text: said }));
+  return { node: labelled(text, select), select };
+}
+
+export function toggle(text, testid, onchange) {
+  const box = el("input", { type: "checkbox", "data-testid": testid, onchange: () => onchange(box.checked) });
+  return { node: el("label", { class: "av-toggle" }, box, el("span", { text })), box };
+}
+
+export function slider(text, testid, range, oninput) {
+  const input = el("input", { type: "range", "data-testid": testid, ...range });
+  const output = el("output", { class: "av-value" });
+  input.addEventListener("input", () => oninput(Number(input.value)));
+  return { node: labelled(text, input, output), input, output };
+}
+
+/** Size a canvas for the screen's pixels; its context then counts in CSS pixels. */
+export function sized(canvas, wide, high) {
+  const ratio = window.devicePixelRatio || 1;
+  const [w, h] = [Math.max(1, Math.round(wide * ratio)), Math.max(1, Math.round(high * ratio))];
+  if (canvas.width !== w) canvas.width = w;
+  if (canvas.height !== h) canvas.height = h;
+  canvas.style.width = `${wide}px`;
+  canvas.style.height = `${high}px`;
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, wide, high);
+  return context;
+}
+
+/** Pixels (256-colour words) as a canvas of their own. */
+export function bitmap(pixels, wide, high) {
+  const canvas = document.createElement("canvas");
+  canvas.width = wide;
+  canvas.height = high;
+  const image = new ImageData(new Uint8ClampedArray(pixels.buffer), wide, high);
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}

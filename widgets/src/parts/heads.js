@@ -1,0 +1,196 @@
+// All heads as small maps: choose one, add others as lines, sort and filter by a statistic.
+import { bitmap, choice, el, sized, slider } from "./dom.js";
+import { painted } from "../lib/colours.js";
+import { arranged, listed, range, STATISTICS } from "../lib/heads.js";
+import { moved } from "../lib/keys.js";
+import { headName, weight } from "../lib/words.js";
+
+const GAP = 6;
+
+export function headsPanel(store, view) {
+  const sort = choice(
+    "Sort by",
+    "sort",
+    Object.entries(STATISTICS).map(([name, { label }]) => [name, label]),
+    (value) => store.set({ sort: value, at_least: null }),
+  );
+  const filter = slider("at least", "at-least", { min: 0, max: 1, step: "any" }, (value) =>
+    store.set({ at_least: value <= Number(filter.input.min) ? null : value }),
+  );
+  const count = el("span", { class: "av-quiet", "data-testid": "head-count" });
+  const grid = el("div", {
+    class: "av-heads",
+    role: "listbox",
+    "aria-multiselectable": "true",
+    "aria-label": "Heads: arrow keys choose, space adds a head to the lines",
+    "data-testid": "heads",
+  });
+  const node = el(
+    "section",
+    { class: "av-panel av-panel-heads", "aria-label": "All heads" },
+    el("h3", { text: "Heads" }),
+    el("div", { class: "av-row" }, sort.node, filter.node, count),
+    grid,
+  );
+  let cells = new Map();
+  let drawn = "";
+  let focusNext = false;
+
+  function draw() {
+    const { layers } = store;
+    const order = store.get("sort");
+    const all = listed(layers, store.statistics, order);
+    const shown = arranged(all, order, store.get("at_least"));
+    tune(all, shown, order);
+    const columns = layout(shown, order);
+    const signature = JSON.stringify([shown, order, columns, store.layers.map((x) => x.name)]);
+    if (signature !== drawn) build(shown, order, columns);
+    drawn = signature;
+    paint(shown);
+    mark();
+  }
+
+  function tune(all, shown, order) {
+    sort.select.value = order;
+    const span = order === "layer" ? null : range(all);
+    filter.node.hidden = !span || span[0] === span[1];
+    if (span) {
+      [filter.input.min, filter.input.max] = span;
+      const value = store.get("at_least");
+      filter.input.value = value ?? span[0];
+      filter.output.textContent = value === null ? "all" : weight(value);
+    }
+    count.textContent = shown.length === all.length ? `${all.length} heads` : `${shown.length} of ${all.length} heads`;
+  }
+
+  function layout(shown, order) {
+    const wide = Math.max(240, grid.clientWidth || 480);
+    const most = Math.max(...store.layers.map(({ h }) => h));
+    const size = (columns, room) => Math.floor((room - (columns - 1) * GAP) / columns);
+    if (order === "layer") {
+      const side = Math.max(22, Math.min(most > 4 ? 56 : 84, size(most, wide - 44)));
+      return { columns: most, side, labelled: true };
+    }
+    const columns = Math.max(2, Math.min(shown.length || 1, Math.floor((wide + GAP) / (58 + GAP))));
+    return { columns, side: Math.min(84, size(columns, wide)), labelled: false };
+  }
+
+  function build(shown, order, { columns, side, labelled }) {
+    cells = new Map();
+    grid.replaceChildren();
+    grid.classList.toggle("av-heads-labelled", labelled);
+    const lead = labelled ? "36px " : "";
+    grid.style.gridTemplateColumns = `${lead}repeat(${columns}, ${side}px)`;
+    if (labelled) {
+      grid.append(el("span", { "aria-hidden": "true" }));
+      for (let head = 0; head < columns; head += 1) grid.append(label(head, "av-head-label"));
+    }
+    let last = -1;
+    for (const { layer, head, value } of shown) {
+      if (labelled && layer !== last) {
+        const row = label(`L${layer}`, "av-layer-label");
+        row.style.gridColumn = "1";
+        row.title = store.layers[layer].name;
+        grid.append(row);
+        last = layer;
+      }
+      grid.append(cell(layer, head, value, order, side, labelled));
+    }
+    if (!shown.length) grid.append(el("p", { class: "av-quiet", text: "No head is above this value." }));
+  }
+
+  const label = (text, name) => el("span", { class: name, "aria-hidden": "true", text: String(text) });
+
+  function cell(layer, head, value, order, side, plain) {
+    const canvas = el("canvas", { "aria-hidden": "true" });
+    const { label: statistic, unit } = STATISTICS[order];
+    const said = value === null ? "" : `, ${statistic} ${weight(value)} ${unit}`.trimEnd();
+    const option = el(
+      "div",
+      {
+        class: "av-head",
+        role: "option",
+        tabindex: "-1",
+        title: `${headName(layer, head)} (${store.layers[layer].name})${said}`,
+        "aria-label": headName(layer, head) + said,
+        "data-testid": `head-${layer}-${head}`,
+        onclick: (event) => pick(layer, head, event.shiftKey || event.ctrlKey || event.metaKey),
+      },
+      canvas,
+    );
+    if (!plain) {
+      option.append(el("span", { class: "av-head-name", text: `${layer}·${head}` }));
+      option.append(el("span", { class: "av-head-value", text: value === null ? "—" : weight(value) }));
+    }
+    cells.set(`${layer}/${head}`, { option, canvas, side, layer, head });
+    return option;
+  }
+
+  function paint(shown) {
+    for (const { layer, head } of shown) {
+      const { canvas, side } = cells.get(`${layer}/${head}`);
+      const { n, m } = store.layers[layer];
+      const map = store.map(layer, head);
+      const pixels = Math.round(side * Math.min(2, window.devicePixelRatio || 1));
+      const [wide, high] = [Math.min(m, pixels), Math.min(n, pixels)];
+      const values = map.picture(0, n, 0, m, wide, high);
+      const image = bitmap(painted(values, store.largest(layer, head), store.signed, view.dark), wide, high);
+      const context = sized(canvas, side, side);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(image, 0, 0, side, side);
+    }
+  }
+
+  function mark() {
+    const chosen = `${store.layer}/${store.head}`;
+    const others = new Map(store.lineHeads.map(([layer, head], at) => [`${layer}/${head}`, at]));
+    let reachable = null;
+    for (const [name, { option }] of cells) {
+      option.setAttribute("aria-selected", String(others.has(name)));
+      option.classList.toggle("av-chosen", name === chosen);
+      option.dataset.line = others.has(name) && others.size > 1 ? String(others.get(name) + 1) : "";
+      option.tabIndex = name === chosen ? 0 : -1;
+      if (name === chosen) reachable = option;
+    }
+    if (!reachable && cells.size) [...cells.values()][0].option.tabIndex = 0;
+    if (focusNext && reachable) reachable.focus({ preventScroll: false });
+    focusNext = false;
+  }
+
+  function pick(layer, head, add) {
+    if (!add) {
+      const { n, m } = store.layers[layer];
+      const [query, key] = [store.get("query"), store.get("key")];
+      const kept = { query: query !== null && query >= n ? null : query, key: key !== null && key >= m ? null : key };
+      store.set({ layer, head, ...kept });
+      view.announce(`${headName(layer, head)}, ${store.layers[layer].name}`);
+      return;
+    }
+    const others = store.get("heads");
+    const known = others.some(([l, h]) => l === layer && h === head);
+    store.set({
+      heads: known ? others.filter(([l, h]) => l !== layer || h !== head) : [...others, [layer, head]],
+    });
+    view.announce(`${headName(layer, head)} ${known ? "is no longer" : "is"} shown with the chosen head`);
+  }
+
+  grid.addEventListener("keydown", (event) => {
+    const order = [...cells.values()];
+    const at = order.findIndex(({ option }) => option === event.target);
+    if (at < 0) return;
+    if (event.key === " " || event.key === "Enter") {
+      event.preventDefault();
+      pick(order[at].layer, order[at].head, event.key === " ");
+      return;
+    }
+    const columns = getComputedStyle(grid).gridTemplateColumns.split(" ").length - (store.get("sort") === "layer" ? 1 : 0);
+    const next = moved(at, order.length, event.key, columns);
+    if (next === null) return;
+    event.preventDefault();
+    focusNext = true;
+    pick(order[next].layer, order[next].head, false);
+    order[next].option.focus();
+  });
+
+  return { node, draw, hover() {} };
+}

@@ -1,0 +1,322 @@
+// The chosen head as a matrix: queries down, keys across, a crosshair and the value under it.
+import { bitmap, el, sized } from "./dom.js";
+import { lookup, painted } from "../lib/colours.js";
+import { exactly, headName, signedWeight, weight } from "../lib/words.js";
+import { holding, labelStep, shifted, whole, zoomed } from "../lib/window.js";
+
+const LEFT = 104;
+const TOP = 96;
+const HIGH = 440;
+
+export function matrixPanel(store, view) {
+  const base = el("canvas", { class: "av-canvas", "aria-hidden": "true" });
+  const cross = el("canvas", { class: "av-canvas", "aria-hidden": "true" });
+  const stage = el(
+    "div",
+    {
+      class: "av-matrix",
+      role: "application",
+      tabindex: "0",
+      "aria-roledescription": "matrix",
+      "data-testid": "matrix",
+    },
+    base,
+    cross,
+  );
+  const readout = el("p", { class: "av-readout", "data-testid": "readout" });
+  const button = (text, label, act) => el("button", { type: "button", class: "av-button", text, title: label, "aria-label": label, onclick: act });
+  const zoomButtons = el(
+    "div",
+    { class: "av-row av-zoom", role: "group", "aria-label": "Zoom" },
+    button("−", "Zoom out", () => zoom(1.6)),
+    button("+", "Zoom in", () => zoom(1 / 1.6)),
+    button("Fit", "Show the whole matrix", () => fit()),
+  );
+  const scale = el("div", { class: "av-scale", "data-testid": "scale" });
+  const title = el("h3", { text: "Matrix" });
+  const node = el(
+    "section",
+    { class: "av-panel av-panel-matrix", "aria-label": "Matrix" },
+    el("div", { class: "av-row av-head-row" }, title, zoomButtons),
+    readout,
+    stage,
+    scale,
+  );
+  let place = null; // of the plot: {x, y, wide, high}
+  let window_ = null;
+  let known = "";
+  let cell = null; // under the pointer or the keyboard
+
+  function draw() {
+    const { n, m } = store.shape;
+    const name = `${n}×${m}`;
+    if (name !== known) {
+      window_ = whole(n, m);
+      cell = null;
+    }
+    known = name;
+    const wide = Math.max(220, stage.clientWidth);
+    const across = wide - LEFT - 12;
+    const aspect = (window_.i1 - window_.i0) / (window_.j1 - window_.j0);
+    let [plotWide, plotHigh] = [across, across * aspect];
+    if (plotHigh > HIGH) [plotWide, plotHigh] = [Math.max(across * 0.3, HIGH / aspect), HIGH];
+    plotWide = Math.min(plotWide, across, Math.max(40, (window_.j1 - window_.j0) * 48));
+    plotHigh = Math.min(Math.max(plotHigh, 24), Math.max(24, (window_.i1 - window_.i0) * 48));
+    place = { x: LEFT, y: TOP, wide: Math.round(plotWide), high: Math.round(plotHigh) };
+    stage.style.height = `${TOP + place.high + 10}px`;
+    title.textContent = `Matrix of ${headName(store.layer, store.head)}`;
+    stage.setAttribute("aria-label", `${title.textContent}: ${n} queries by ${m} keys. Arrow keys move over cells, enter pins, plus and minus zoom.`);
+    paint(wide);
+    paintScale();
+    hover();
+  }
+
+  function paint(wide) {
+    const context = sized(base, wide, TOP + place.high + 10);
+    const map = store.map(store.layer, store.head);
+    const largest = store.largest(store.layer, store.head);
+    const ratio = window.devicePixelRatio || 1;
+    // Whole cells are drawn, and the rest of the first and last is clipped.
+    const [i0, j0] = [Math.floor(window_.i0), Math.floor(window_.j0)];
+    const [i1, j1] = [Math.ceil(window_.i1), Math.ceil(window_.j1)];
+    const columns = Math.min(j1 - j0, Math.round(place.wide * ratio));
+    const rows = Math.min(i1 - i0, Math.round(place.high * ratio));
+    const values = map.picture(i0, i1, j0, j1, columns, rows);
+    const image = bitmap(painted(values, largest, store.signed, view.dark), columns, rows);
+    context.save();
+    context.beginPath();
+    context.rect(place.x, place.y, place.wide, place.high);
+    context.clip();
+    context.imageSmoothingEnabled = false;
+    const [cw, ch] = pixels();
+    context.drawImage(image, xOf(j0), yOf(i0), (j1 - j0) * cw, (i1 - i0) * ch);
+    context.restore();
+    context.strokeStyle = view.colour("--av-line");
+    context.strokeRect(place.x - 0.5, place.y - 0.5, place.wide + 1, place.high + 1);
+    labels(context);
+  }
+
+  const pixels = () => [place.wide / (window_.j1 - window_.j0), place.high / (window_.i1 - window_.i0)];
+  const xOf = (j) => place.x + (j - window_.j0) * pixels()[0];
+  const yOf = (i) => place.y + (i - window_.i0) * pixels()[1];
+
+  function labels(context) {
+    const [cw, ch] = pixels();
+    context.font = view.font;
+    context.fillStyle = view.colour("--av-quiet");
+    context.textBaseline = "middle";
+    const down = labelStep(ch, 14);
+    for (let i = Math.ceil(window_.i0 / down) * down; i < window_.i1; i += down) {
+      const y = yOf(i + 0.5);
+      if (y < place.y || y > place.y + place.high) continue;
+      rowLabel(context, i, y);
+    }
+    const across = labelStep(cw, 14);
+    for (let j = Math.ceil(window_.j0 / across) * across; j < window_.j1; j += across) {
+      const x = xOf(j + 0.5);
+      if (x < place.x || x > place.x + place.wide) continue;
+      columnLabel(context, j, x);
+    }
+  }
+
+  function rowLabel(context, i, y) {
+    context.textAlign = "right";
+    context.fillText(clipped(context, store.token("q", i).short, LEFT - 12), place.x - 6, y);
+  }
+
+  function columnLabel(context, j, x) {
+    context.save();
+    context.translate(x, place.y - 6);
+    context.rotate(-Math.PI / 2);
+    context.textAlign = "left";
+    context.fillText(clipped(context, store.token("k", j).short, TOP - 10), 0, 0);
+    context.restore();
+  }
+
+  function clipped(context, text, room) {
+    if (context.measureText(text).width <= room) return text;
+    const letters = Array.from(text);
+    while (letters.length > 1 && context.measureText(`${letters.join("")}…`).width > room) letters.pop();
+    return `${letters.join("")}…`;
+  }
+
+  function active() {
+    const { query, key } = store.hover;
+    if (cell) return cell;
+    const i = query ?? (key === null ? store.get("query") : null);
+    const j = key ?? (query === null ? store.get("key") : null);
+    return { i, j };
+  }
+
+  function hover() {
+    if (!place) return;
+    const { i, j } = active();
+    const context = sized(cross, Math.max(220, stage.clientWidth), TOP + place.high + 10);
+    const [cw, ch] = pixels();
+    const { n, m } = store.shape;
+    const row = i !== null && i < n && i >= window_.i0 - 1 && i < window_.i1;
+    const column = j !== null && j < m && j >= window_.j0 - 1 && j < window_.j1;
+    context.lineWidth = 1;
+    context.font = view.font;
+    context.textBaseline = "middle";
+    const frame = (x, y, wide, high) => {
+      context.strokeStyle = view.colour("--av-paper");
+      context.lineWidth = 3.5;
+      context.strokeRect(x, y, wide, high);
+      context.strokeStyle = view.colour("--av-ink");
+      context.lineWidth = 1.5;
+      context.strokeRect(x, y, wide, high);
+    };
+    context.save();
+    context.beginPath();
+    context.rect(place.x - 2, place.y - 2, place.wide + 4, place.high + 4);
+    context.clip();
+    if (row) frame(place.x, yOf(i), place.wide, Math.max(2, ch));
+    if (column) frame(xOf(j), place.y, Math.max(2, cw), place.high);
+    context.restore();
+    if (row) badge(context, () => rowLabel(context, i, yOf(i + 0.5)), 0, yOf(i + 0.5) - 8, LEFT - 2, 16);
+    if (column) badge(context, () => columnLabel(context, j, xOf(j + 0.5)), xOf(j + 0.5) - 8, 0, 16, TOP - 2);
+    say(i, j);
+  }
+
+  function badge(context, write, x, y, wide, high) {
+    context.fillStyle = view.colour("--av-ink");
+    context.fillRect(x, y, wide, high);
+    context.fillStyle = view.colour("--av-paper");
+    write();
+  }
+
+  function say(i, j) {
+    const { n, m } = store.shape;
+    const parts = [];
+    if (i !== null && i < n) parts.push(`query ${i} “${store.token("q", i).short}”`);
+    if (j !== null && j < m) parts.push(`key ${j} “${store.token("k", j).short}”`);
+    if (parts.length === 2) {
+      readout.textContent = `${parts.join(" → ")}: ${valueOf(i, j)}`;
+    } else {
+      readout.textContent = parts[0] ?? "Point at a cell, or walk with the arrow keys.";
+    }
+  }
+
+  const valueOf = (i, j) => exactly(store.map(store.layer, store.head).value(i, j), store.signed);
+
+  function paintScale() {
+    const largest = store.largest(store.layer, store.head);
+    const signed = store.signed;
+    const bar = el("canvas", { "aria-hidden": "true" });
+    const context = sized(bar, 200, 10);
+    const colours = lookup(signed, view.dark);
+    context.drawImage(bitmap(Uint32Array.from(colours), 256, 1), 0, 0, 200, 10);
+    const shares = signed ? [-1, -0.5, 0, 0.5, 1] : [0, 0.5, 1];
+    const said = (share) => {
+      const value = Math.sign(share) * share * share * largest;
+      return signed ? signedWeight(value) : weight(value);
+    };
+    const ticks = el("div", { class: "av-ticks" }, ...shares.map((share) => el("span", { text: said(share) })));
+    const words = store.get("shown") === "difference"
+      ? `difference: ${store.recording.names[1]} − ${store.recording.names[0]}`
+      : "weight (colour by its square root)";
+    scale.replaceChildren(el("div", { class: "av-scale-bar" }, bar, ticks), el("span", { class: "av-quiet", text: words }));
+  }
+
+  function at(event) {
+    const box = stage.getBoundingClientRect();
+    const [cw, ch] = pixels();
+    const j = Math.floor(window_.j0 + (event.clientX - box.left - place.x) / cw);
+    const i = Math.floor(window_.i0 + (event.clientY - box.top - place.y) / ch);
+    const inside = event.clientX - box.left >= place.x && event.clientY - box.top >= place.y;
+    const { n, m } = store.shape;
+    return inside && i < Math.min(n, Math.ceil(window_.i1)) && j < Math.min(m, Math.ceil(window_.j1)) ? { i, j } : null;
+  }
+
+  let drag = null;
+  stage.addEventListener("pointerdown", (event) => {
+    drag = { x: event.clientX, y: event.clientY, window: window_, moved: false };
+  });
+  stage.addEventListener("pointermove", (event) => {
+    if (drag && event.buttons === 1) {
+      const [cw, ch] = pixels();
+      const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
+      if (Math.abs(dx) + Math.abs(dy) > 4) drag.moved = true;
+      if (drag.moved) {
+        window_ = shifted(drag.window, -dy / ch, -dx / cw, store.shape.n, store.shape.m);
+        view.later(draw);
+        return;
+      }
+    }
+    point(at(event));
+  });
+  stage.addEventListener("pointerleave", () => point(null));
+  stage.addEventListener("click", (event) => {
+    const dragged = drag?.moved;
+    drag = null;
+    const found = at(event);
+    if (dragged || !found) return;
+    pin(found);
+  });
+  stage.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      const found = at(event);
+      if (found) zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, found);
+    },
+    { passive: false },
+  );
+
+  function point(found) {
+    cell = found;
+    view.hover(found ? { query: found.i, key: null } : { query: null, key: null });
+  }
+
+  function pin({ i, j }) {
+    const again = store.get("query") === i && store.get("key") === j;
+    store.set(again ? { query: null, key: null } : { query: i, key: j });
+    view.announce(again ? "nothing is pinned" : `pinned: ${readout.textContent}`);
+  }
+
+  stage.addEventListener("keydown", (event) => {
+    const { n, m } = store.shape;
+    const now = cell ?? { i: store.get("query") ?? 0, j: store.get("key") ?? 0 };
+    const steps = {
+      ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+      PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -m], End: [0, m],
+    };
+    if (event.key in steps) {
+      event.preventDefault();
+      const [down, right] = cell ? steps[event.key] : [0, 0];
+      const next = { i: Math.min(n - 1, Math.max(0, now.i + down)), j: Math.min(m - 1, Math.max(0, now.j + right)) };
+      const held = holding(window_, next.i, next.j, n, m);
+      const moved = held.i0 !== window_.i0 || held.j0 !== window_.j0;
+      window_ = held;
+      if (moved) draw();
+      point(next);
+      view.announce(readout.textContent);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      pin(now);
+    } else if (event.key === "+" || event.key === "=") zoom(1 / 1.6);
+    else if (event.key === "-") zoom(1.6);
+    else if (event.key === "0") fit();
+    else if (event.key === "Escape") {
+      store.set({ query: null, key: null });
+      point(null);
+    }
+  });
+  stage.addEventListener("blur", () => point(null));
+
+  function zoom(factor, around = cell) {
+    const { n, m } = store.shape;
+    const { i, j } = around ?? { i: (window_.i0 + window_.i1) / 2, j: (window_.j0 + window_.j1) / 2 };
+    window_ = zoomed(window_, factor, i + 0.5, j + 0.5, n, m);
+    draw();
+  }
+
+  function fit() {
+    window_ = whole(store.shape.n, store.shape.m);
+    draw();
+  }
+
+  return { node, draw, hover };
+}

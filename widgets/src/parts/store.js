@@ -1,0 +1,138 @@
+// What the panels share: the recording, what is chosen, and one head's map under it.
+import { asBuffer, openLayer } from "../lib/codes.js";
+import { difference, mapOf } from "../lib/maps.js";
+
+const REMEMBERED = 48_000_000; // weights of decoded maps kept for reuse
+
+export class Store {
+  constructor(model) {
+    this.model = model;
+    this.hover = { query: null, key: null };
+    this.load();
+  }
+
+  load() {
+    this.recording = this.model.get("_recording");
+    this.buffer = asBuffer(this.model.get("_data"));
+    this.opened = new Map();
+    this.maps = new Map();
+  }
+
+  get(name) {
+    return this.model.get(name);
+  }
+
+  set(changes) {
+    for (const [name, value] of Object.entries(changes)) this.model.set(name, value);
+    this.model.save_changes();
+  }
+
+  get layers() {
+    return this.recording.layers;
+  }
+
+  get layer() {
+    return Math.min(this.get("layer"), this.layers.length - 1);
+  }
+
+  get head() {
+    return Math.min(this.get("head"), this.shape.h - 1);
+  }
+
+  get shape() {
+    return this.layers[this.layer];
+  }
+
+  get step() {
+    return Math.min(this.get("step"), this.recording.steps.length - 1);
+  }
+
+  get which() {
+    return { first: 0, second: 1, difference: 1 }[this.get("shown")];
+  }
+
+  get settings() {
+    return { hideFirst: this.get("hide_first"), weighted: this.get("value_weighted") && this.recording.norms };
+  }
+
+  get signed() {
+    return this.recording.signed || this.get("shown") === "difference";
+  }
+
+  get statistics() {
+    return this.recording.statistics[this.step][this.which];
+  }
+
+  /** The chosen head first, then those shown with it that have the same tokens. */
+  get lineHeads() {
+    const { n, m, q, k } = this.shape;
+    const same = (other) =>
+      other && other.n === n && other.m === m && other.q.set === q.set && other.k.set === k.set;
+    const found = [[this.layer, this.head]];
+    for (const [layer, head] of this.get("heads")) {
+      const known = found.some(([l, h]) => l === layer && h === head);
+      if (!known && same(this.layers[layer]) && head < this.layers[layer].h) found.push([layer, head]);
+    }
+    return found.slice(0, 6);
+  }
+
+  token(side, at) {
+    const { set, start } = this.shape[side];
+    const found = this.recording.tokens[set][start + at];
+    return { short: found[0], full: found[1] ?? found[0] };
+  }
+
+  arrays(step, which, layer) {
+    const name = `${step}/${which}/${layer}`;
+    if (!this.opened.has(name)) {
+      const header = this.recording.blocks[step][which][layer];
+      this.opened.set(name, openLayer(this.buffer, header, this.layers[layer]));
+    }
+    return this.opened.get(name);
+  }
+
+  one(which, layer, head) {
+    const { hideFirst, weighted } = this.settings;
+    const name = [this.step, which, layer, head, hideFirst, weighted].join("/");
+    return this.remembered(name, () =>
+      mapOf(this.arrays(this.step, which, layer), head, { hideFirst, weighted }),
+    );
+  }
+
+  /** The map that is shown for a head. */
+  map(layer, head) {
+    const shown = this.get("shown");
+    if (shown !== "difference") return this.one(this.which, layer, head);
+    const { hideFirst, weighted } = this.settings;
+    const name = [this.step, "difference", layer, head, hideFirst, weighted].join("/");
+    return this.remembered(name, () => difference(this.one(0, layer, head), this.one(1, layer, head)));
+  }
+
+  /** The top of the colour scale: the same for both recordings, so that they can be compared. */
+  largest(layer, head) {
+    const own = this.map(layer, head).largest;
+    if (!this.recording.compared || this.get("shown") === "difference") return own;
+    return Math.max(this.one(0, layer, head).largest, this.one(1, layer, head).largest);
+  }
+
+  remembered(name, make) {
+    const known = this.maps.get(name);
+    if (known) {
+      this.maps.delete(name);
+      this.maps.set(name, known);
+      return known;
+    }
+    const made = make();
+    this.maps.set(name, made);
+    let held = 0;
+    for (const map of this.maps.values()) held += map.values ? map.values.length : map.n * 8;
+    for (const old of this.maps.keys()) {
+      if (held <= REMEMBERED || old === name) break;
+      const map = this.maps.get(old);
+      held -= map.values ? map.values.length : map.n * 8;
+      this.maps.delete(old);
+    }
+    return made;
+  }
+}
+
