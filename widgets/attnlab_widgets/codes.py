@@ -1,12 +1,13 @@
-"""Maps as bytes: one byte per weight, one float per row.
+"""Maps as bytes: one byte per weight, two floats per row.
 
-Weights spread over orders of magnitude, so a row with largest weight s keeps for each weight w the
-code c = round(255·√(w/s)) and reads it back as s·(c/255)². The error is at most
-√(w·s)/255 + s/(4·255²): below 0.4 % of the row's largest weight, and smaller for small weights.
-Signed maps (a Jacobian, a difference) keep c = 128 ± round(127·√(|w|/s)).
+Weights spread over orders of magnitude, so a row keeps for each weight w the code
+c = round(255·√(w/s)) and reads it back as s·(c/255)². Attention to the first key is often nearly
+all there is (a sink) and would drown the rest, so it is kept apart, as a float; s is the row's
+largest weight beyond it. The error is at most √(w·s)/255 + s/(4·255²): below 0.4 % of s, and
+smaller for small weights. Signed maps (a Jacobian, a difference) keep c = 128 ± round(127·√(|w|/s)).
 
 Maps too large to send whole are kept in two parts: tiles, each the largest weight of its block, and
-for each row its largest weights.
+for each row its largest weights beyond the first key.
 """
 
 from dataclasses import dataclass
@@ -67,24 +68,31 @@ def _aligned(data: bytes) -> bytes:
 
 
 def _whole(maps: Floats, signed: bool) -> list[NDArray[Any]]:
-    codes, scales = encode(maps, signed)
-    return [scales.astype("<f4"), codes]
+    codes, scales = encode(_beyond_first(maps), signed)
+    return [maps[..., 0].astype("<f4"), scales.astype("<f4"), codes]
+
+
+def _beyond_first(maps: Floats) -> Floats:
+    rest = maps.copy()
+    rest[..., 0] = 0
+    return rest
 
 
 def _kept(
     maps: Floats, norms: Floats | None, signed: bool, header: dict[str, Any]
 ) -> list[NDArray[Any]]:
-    """Row sums (plain; weighted by norms), first column, kept weights, tiles."""
+    """First column, row sums (plain; weighted by norms), kept weights and tiles beyond the first."""
     m = maps.shape[-1]
     k = min(KEPT, m)
     side = -(-max(maps.shape[1:]) // TILES)
     header |= {"kept": k, "side": side}
     sums = maps.sum(axis=-1)
     weighted = sums if norms is None else np.einsum("hnm,hm->hn", maps, norms)
-    columns = np.stack([_largest(rows, k) for rows in maps])
-    codes, scales = encode(np.take_along_axis(maps, columns, axis=-1), signed)
-    tiles, tile_scales = encode(np.stack([_tiled(rows, side) for rows in maps]), signed)
-    floats = [scales, sums, weighted, maps[..., 0], tile_scales]
+    rest = _beyond_first(maps)
+    columns = np.stack([_largest(rows, k) for rows in rest])
+    codes, scales = encode(np.take_along_axis(rest, columns, axis=-1), signed)
+    tiles, tile_scales = encode(np.stack([_tiled(rows, side) for rows in rest]), signed)
+    floats = [maps[..., 0], sums, weighted, scales, tile_scales]
     return [*(part.astype("<f4") for part in floats), columns.astype("<u4"), codes, tiles]
 
 

@@ -29,13 +29,13 @@ export function reader(buffer, start) {
   };
 }
 
-/** The arrays of one layer: {h, n, m, signed, norms?, scales, codes} or its kept form. */
+/** The arrays of one layer: {h, n, m, signed, norms?, first, scales, codes} or its kept form. */
 export function openLayer(buffer, header, { h, n, m }) {
   const next = reader(buffer, header.at);
   const norms = header.norms ? next("f4", h * m) : null;
   const base = { h, n, m, signed: header.signed, whole: header.whole, norms };
   if (header.whole) {
-    return { ...base, scales: next("f4", h * n), codes: next("u1", h * n * m) };
+    return { ...base, first: next("f4", h * n), scales: next("f4", h * n), codes: next("u1", h * n * m) };
   }
   const { kept, side } = header;
   const rows = Math.ceil(n / side);
@@ -46,10 +46,10 @@ export function openLayer(buffer, header, { h, n, m }) {
     side,
     rows,
     columns,
-    scales: next("f4", h * n),
+    first: next("f4", h * n),
     sums: next("f4", h * n),
     weightedSums: next("f4", h * n),
-    first: next("f4", h * n),
+    scales: next("f4", h * n),
     tileScales: next("f4", h * rows),
     places: next("u4", h * n * kept),
     codes: next("u1", h * n * kept),

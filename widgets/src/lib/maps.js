@@ -8,32 +8,35 @@ export function mapOf(layer, head, settings) {
   return layer.whole ? wholeMap(layer, head, settings) : keptMap(layer, head, settings);
 }
 
+/** The weights, and by what each row was divided. */
 export function decodeWhole(layer, head, { hideFirst = false, weighted = false } = {}) {
-  const { n, m, codes, scales, norms, signed } = layer;
+  const { n, m, codes, first, scales, norms, signed } = layer;
   const share = table(signed);
-  const out = new Float32Array(n * m);
+  const values = new Float32Array(n * m);
+  const divisor = new Float32Array(n).fill(1);
   for (let i = 0; i < n; i += 1) {
     const scale = scales[head * n + i];
     const from = (head * n + i) * m;
     let total = 0;
     for (let j = 0; j < m; j += 1) {
-      let w = scale * share[codes[from + j]];
+      let w = j === 0 ? first[head * n + i] : scale * share[codes[from + j]];
       if (weighted) w *= norms[head * m + j];
       if (hideFirst && j === 0) w = 0;
-      out[i * m + j] = w;
+      values[i * m + j] = w;
       total += w;
     }
     if ((weighted || hideFirst) && total > 0) {
-      for (let j = 0; j < m; j += 1) out[i * m + j] /= total;
+      divisor[i] = total;
+      for (let j = 0; j < m; j += 1) values[i * m + j] /= total;
     }
   }
-  return out;
+  return { values, divisor };
 }
 
 function wholeMap(layer, head, settings) {
-  const { n, m, signed, scales } = layer;
-  const values = decodeWhole(layer, head, settings);
-  const changed = settings.hideFirst || settings.weighted;
+  const { n, m, signed, scales, norms, codes } = layer;
+  const { values, divisor } = decodeWhole(layer, head, settings);
+  const share = table(signed);
   return {
     n,
     m,
@@ -43,8 +46,11 @@ function wholeMap(layer, head, settings) {
     largest: largestOf(values),
     value(i, j) {
       const w = values[i * m + j];
-      const top = changed ? largestOf(values.subarray(i * m, (i + 1) * m)) : scales[head * n + i];
-      return { w, error: errorBound(w, top, signed) };
+      if (j === 0) return { w, error: 0 };
+      const at = head * n + i;
+      const raw = scales[at] * share[codes[at * m + j]];
+      const factor = (settings.weighted ? norms[head * m + j] : 1) / divisor[i];
+      return { w, error: errorBound(raw, scales[at], signed) * factor };
     },
     row(i) {
       const found = [];
@@ -77,15 +83,15 @@ function keptMap(layer, head, { hideFirst = false, weighted = false }) {
     const left = sum - (hideFirst ? first : 0);
     divisor[i] = left > 1e-12 ? left : 1;
   }
+  const factor = (i, j) => (weighted ? norms[head * m + j] : 1) / divisor[i];
+  const rawOf = (i, place) => scales[head * n + i] * share[codes[(head * n + i) * kept + place]];
+  // The first key, then the kept ones.
   const one = (i, place) => {
-    const at = (head * n + i) * kept + place;
-    const j = places[at];
-    let w = scales[head * n + i] * share[codes[at]];
-    if (weighted) w *= norms[head * m + j];
-    if (hideFirst && j === 0) w = 0;
-    return { j, w: w / divisor[i] };
+    if (place < 0) return { j: 0, w: hideFirst ? 0 : layer.first[head * n + i] * factor(i, 0) };
+    const j = places[(head * n + i) * kept + place];
+    return { j, w: rawOf(i, place) * factor(i, j) };
   };
-  const tiles = tilesOf(layer, head, { hideFirst, weighted }, divisor);
+  const tiles = tilesOf(layer, head, weighted, divisor);
   let incoming = null;
   const map = {
     n,
@@ -98,7 +104,7 @@ function keptMap(layer, head, { hideFirst = false, weighted = false }) {
     largest: 0,
     row(i) {
       const found = [];
-      for (let place = 0; place < kept; place += 1) {
+      for (let place = -1; place < kept; place += 1) {
         const cell = one(i, place);
         if (cell.w !== 0) found.push(cell);
       }
@@ -117,30 +123,28 @@ function keptMap(layer, head, { hideFirst = false, weighted = false }) {
       return incoming.get(j) ?? [];
     },
     value(i, j) {
+      if (j === 0) return { w: one(i, -1).w, error: 0 };
       for (let place = 0; place < kept; place += 1) {
-        const cell = one(i, place);
-        if (cell.j === j) {
-          const top = scales[head * n + i] / divisor[i];
-          return { w: cell.w, error: errorBound(cell.w, top, signed) };
-        }
+        if (places[(head * n + i) * kept + place] !== j) continue;
+        const error = errorBound(rawOf(i, place), scales[head * n + i], signed) * factor(i, j);
+        return { w: one(i, place).w, error };
       }
-      return { below: Math.abs(one(i, kept - 1).w) };
+      return { below: Math.abs(rawOf(i, kept - 1)) * factor(i, j) };
     },
     picture(i0, i1, j0, j1, wide, high) {
       return keptPicture(map, { i0, i1, j0, j1, wide, high, rows, columns });
     },
   };
   for (let i = 0; i < n; i += 1) {
-    for (let place = 0; place < kept; place += 1) {
-      const size = Math.abs(one(i, place).w);
-      if (size > map.largest) map.largest = size;
-      if (!weighted && place > 1) break; // largest first; the first key may be hidden
+    const last = weighted ? kept : 1; // largest first, unless they are weighted
+    for (let place = -1; place < last; place += 1) {
+      map.largest = Math.max(map.largest, Math.abs(one(i, place).w));
     }
   }
   return map;
 }
 
-function tilesOf(layer, head, { hideFirst, weighted }, divisor) {
+function tilesOf(layer, head, weighted, divisor) {
   const { n, m, rows, columns, side, tiles, tileScales, norms, signed } = layer;
   const share = table(signed);
   const out = new Float32Array(rows * columns);
@@ -152,8 +156,6 @@ function tilesOf(layer, head, { hideFirst, weighted }, divisor) {
       const at = (head * rows + r) * columns + c;
       let w = tileScales[head * rows + r] * share[tiles[at]];
       if (weighted) w *= norms[head * m + Math.min(m - 1, c * side + (side >> 1))];
-      // The tile of the first key is drawn from the kept weights alone once that key is hidden.
-      if (hideFirst && c === 0) w = 0;
       out[r * columns + c] = w / mean;
     }
   }

@@ -44,10 +44,22 @@ export function headsPanel(store, view) {
     tune(all, shown, order);
     const columns = layout(shown, order);
     const signature = JSON.stringify([shown, order, columns, store.layers.map((x) => x.name)]);
-    if (signature !== drawn) build(shown, order, columns);
+    const rebuilt = signature !== drawn;
+    if (rebuilt) build(shown, order, columns);
     drawn = signature;
     paint(shown);
     mark();
+    if (rebuilt) reveal();
+  }
+
+  /** Scrolls this list alone; scrollIntoView would move the notebook as well. */
+  function reveal() {
+    const chosen = cells.get(`${store.layer}/${store.head}`);
+    if (!chosen) return;
+    const [top, high] = [chosen.option.offsetTop - grid.offsetTop, chosen.option.offsetHeight];
+    if (top < grid.scrollTop || top + high > grid.scrollTop + grid.clientHeight) {
+      grid.scrollTop = top - grid.clientHeight / 2;
+    }
   }
 
   function tune(all, shown, order) {
@@ -64,7 +76,7 @@ export function headsPanel(store, view) {
   }
 
   function layout(shown, order) {
-    const wide = Math.max(240, grid.clientWidth || 480);
+    const wide = Math.max(240, (grid.clientWidth || 480) - 10);
     const most = Math.max(...store.layers.map(({ h }) => h));
     const size = (columns, room) => Math.floor((room - (columns - 1) * GAP) / columns);
     if (order === "layer") {

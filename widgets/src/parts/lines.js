@@ -112,8 +112,8 @@ export function linesPanel(store, view) {
       },
       el("span", { class: "av-token-number", text: String(i) }),
       el("bdi", { class: "av-token-text", text: short }),
+      el("span", { class: "av-token-weight" }),
     );
-    if (side === "key") option.append(el("span", { class: "av-token-weight" }));
     return option;
   }
 
@@ -182,8 +182,9 @@ export function linesPanel(store, view) {
     const share = Math.min(1, Math.abs(w) / (largest || 1));
     const alone = store.lineHeads.length === 1;
     context.strokeStyle = store.signed && alone ? (w < 0 ? "#0072b2" : "#d55e00") : view.series(lineAt);
-    context.setLineDash(store.signed && alone ? (w < 0 ? [5, 3] : []) : DASHES[lineAt]);
     context.lineWidth = 0.7 + 6 * share;
+    const dash = store.signed && alone ? DASHES[w < 0 ? 1 : 0] : DASHES[lineAt];
+    context.setLineDash(dash.map((part) => part * Math.max(1, context.lineWidth / 2.5)));
     context.globalAlpha = strong ? 0.35 + 0.6 * Math.sqrt(share) : 0.08 + 0.42 * share;
   }
 
@@ -201,7 +202,6 @@ export function linesPanel(store, view) {
 
   function drawBase() {
     const context = sized(base, stage.clientWidth, stage.clientHeight);
-    context.lineCap = "round";
     const [first, last] = visible("query", MOST >> 1);
     store.lineHeads.forEach(([layer, head], lineAt) => {
       const largest = store.map(layer, head).largest;
@@ -225,7 +225,6 @@ export function linesPanel(store, view) {
 
   function hover() {
     const context = sized(top, stage.clientWidth, stage.clientHeight);
-    context.lineCap = "round";
     const now = active();
     base.style.opacity = now ? "0.18" : "1";
     const weights = new Map();
@@ -255,15 +254,10 @@ export function linesPanel(store, view) {
         option.classList.toggle("av-own", Boolean(own));
         option.classList.toggle("av-hit", Boolean(hit));
         option.classList.toggle("av-dim", Boolean(now) && !own && !hit);
-        if (side !== "key") continue;
         const slot = option.lastChild;
         const said = hit ? weights.get(i).slice(0, 2).map(({ w }) => spoken(w)) : [];
         slot.textContent = said.join(" · ");
       }
-    }
-    const incoming = now && now[0] === "key";
-    for (const [i, option] of columns.query.items) {
-      option.dataset.weight = incoming && weights.has(i) ? spoken(weights.get(i)[0].w) : "";
     }
   }
 

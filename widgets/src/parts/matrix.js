@@ -174,9 +174,31 @@ export function matrixPanel(store, view) {
     if (row) frame(place.x, yOf(i), place.wide, Math.max(2, ch));
     if (column) frame(xOf(j), place.y, Math.max(2, cw), place.high);
     context.restore();
-    if (row) badge(context, () => rowLabel(context, i, yOf(i + 0.5)), 0, yOf(i + 0.5) - 8, LEFT - 2, 16);
-    if (column) badge(context, () => columnLabel(context, j, xOf(j + 0.5)), xOf(j + 0.5) - 8, 0, 16, TOP - 2);
+    if (row) {
+      const y = yOf(i + 0.5);
+      near(i, labelStep(ch, 14), 15 / ch).forEach((other) => blank(context, 0, yOf(other + 0.5) - 8, LEFT - 2, 16));
+      badge(context, () => rowLabel(context, i, y), 0, y - 8, LEFT - 2, 16);
+    }
+    if (column) {
+      const x = xOf(j + 0.5);
+      near(j, labelStep(cw, 14), 15 / cw).forEach((other) => blank(context, xOf(other + 0.5) - 8, 0, 16, TOP - 2));
+      badge(context, () => columnLabel(context, j, x), x - 8, 0, 16, TOP - 2);
+    }
     say(i, j);
+  }
+
+  /** The labelled places within `reach` cells: they would be written over. */
+  function near(at, step, reach) {
+    const found = [];
+    for (let other = Math.ceil((at - reach) / step) * step; other < at + reach; other += step) {
+      if (other >= 0) found.push(other);
+    }
+    return found;
+  }
+
+  function blank(context, x, y, wide, high) {
+    context.fillStyle = view.colour("--av-paper");
+    context.fillRect(x, y, wide, high);
   }
 
   function badge(context, write, x, y, wide, high) {
