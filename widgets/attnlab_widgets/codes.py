@@ -4,7 +4,8 @@ Weights spread over orders of magnitude, so a row keeps for each weight w the co
 c = round(255·√(w/s)) and reads it back as s·(c/255)². Attention to the first key is often nearly
 all there is (a sink) and would drown the rest, so it is kept apart, as a float; s is the row's
 largest weight beyond it. The error is at most √(w·s)/255 + s/(4·255²): below 0.4 % of s, and
-smaller for small weights. Signed maps (a Jacobian, a difference) keep c = 128 ± round(127·√(|w|/s)).
+smaller for small weights. Signed maps (a Jacobian, a difference) keep
+c = 128 ± round(127·√(|w|/s)).
 
 Maps too large to send whole are kept in two parts: tiles, each the largest weight of its block, and
 for each row its largest weights beyond the first key.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
@@ -81,7 +83,7 @@ def _beyond_first(maps: Floats) -> Floats:
 def _kept(
     maps: Floats, norms: Floats | None, signed: bool, header: dict[str, Any]
 ) -> list[NDArray[Any]]:
-    """First column, row sums (plain; weighted by norms), kept weights and tiles beyond the first."""
+    """First column, row sums (plain; weighted by norms); beyond the first: kept weights, tiles."""
     m = maps.shape[-1]
     k = min(KEPT, m)
     side = -(-max(maps.shape[1:]) // TILES)
@@ -96,12 +98,9 @@ def _kept(
     return [*(part.astype("<f4") for part in floats), columns.astype("<u4"), codes, tiles]
 
 
-def _largest(rows: Floats, k: int) -> NDArray[np.intp]:
+def _largest(rows: Floats, k: int) -> NDArray[np.int64]:
     """The columns of each row's k largest |weights|, largest first."""
-    size = np.abs(rows)
-    columns = np.argpartition(size, -k, axis=-1)[:, -k:]
-    order = np.argsort(-np.take_along_axis(size, columns, axis=-1), axis=-1, kind="stable")
-    return np.take_along_axis(columns, order, axis=-1)
+    return np.asarray(torch.from_numpy(np.abs(rows)).topk(k, dim=-1).indices.numpy())
 
 
 def _tiled(rows: Floats, side: int) -> Floats:

@@ -21,7 +21,8 @@ from attnlab.lens.record import Attention, Seen
 _CROSS = re.compile(r"cross|context|encoder_attn|encdec|multihead_attn|attn2", re.IGNORECASE)
 _ENCODER = re.compile(r"(^|[._])encoder([._]|$)", re.IGNORECASE)
 _HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
-_MANY = 1024  # beyond so many keys, statistics are computed head by head: they work in float64
+MANY = 1024
+"""With more queries, the statistics are those of so many rows, evenly spread."""
 
 
 @dataclass
@@ -49,23 +50,54 @@ class Layer:
 
     def statistics(self) -> dict[str, list[float | None]]:
         """``head_statistics``, rounded; those of positions only where queries are keys."""
-        h, n, m = self.shape
-        step = h if m <= _MANY else 1
-        parts = [self._statistics(slice(at, at + step)) for at in range(0, h, step)]
-        if self.kind == "cross" or n > m:
-            parts = [{name: part[name] for name in _FREE} for part in parts]
-        return {name: [v for part in parts for v in part[name]] for name in parts[0]}
+        _, n, m = self.shape
+        if n > MANY:
+            found = self._sampled(np.linspace(0, n - 1, MANY).round().astype(int))
+        else:
+            weights = torch.from_numpy(self.maps[None]).clamp_min(0)
+            found = vars(head_statistics(weights, mask=self.mask))
+        names = _FREE if self.kind == "cross" or n > m else STATISTICS
+        return {name: [_rounded(value) for value in found[name]] for name in names}
 
-    def _statistics(self, heads: slice) -> dict[str, list[float | None]]:
-        weights = torch.from_numpy(self.maps[None, heads])
-        mask = self.mask
-        if mask is not None and mask.shape[1] > 1:
-            mask = mask[:, heads]
-        found = vars(head_statistics(weights.clamp_min(0), mask=mask))
+    def _sampled(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """The same from some of the rows: all of a long input would take seconds a head."""
+        h, n, m = self.shape
+        choices = np.full((h, len(rows)), float(m))
+        if self.mask is not None:
+            mask = self.mask.expand(1, h, n, m)[0, :, torch.from_numpy(rows)]
+            choices = mask.sum(dim=-1).double().cpu().numpy()
+        parts = [self._of_head(head, rows, choices[head]) for head in range(h)]
+        return {name: np.array([part[name] for part in parts]) for name in STATISTICS}
+
+    def _of_head(self, head: int, rows: np.ndarray, choices: np.ndarray) -> dict[str, float]:
+        w = np.maximum(self.maps[head, rows], 0).astype(np.float64)
+        i = rows + self.shape[2] - self.shape[1]
+        offset = np.arange(self.shape[2]) - i[:, None]
+        entropy = -(w * np.log(np.where(w > 0, w, 1))).sum(axis=-1)
+        counts = w.sum(axis=-1) > 0
+
+        def mean(value: np.ndarray, where: np.ndarray | bool = True) -> float:
+            kept = value[counts & where]
+            return float(kept.mean()) if kept.size else float("nan")
+
+        def share(by: int) -> float:
+            hit = offset == by
+            return mean((w * hit).sum(axis=-1), hit.any(axis=-1))
+
+        several = choices > 1
         return {
-            name: [round(float(v), 5) if np.isfinite(v) else None for v in found[name]]
-            for name in STATISTICS
+            "entropy": mean(entropy),
+            "normalised_entropy": mean(entropy / np.log(np.maximum(choices, 2)), several),
+            "distance": mean((w * np.abs(offset)).sum(axis=-1)),
+            "previous": share(-1),
+            "next": share(1),
+            "same": share(0),
+            "first": mean(w[:, 0]),
         }
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 5) if np.isfinite(value) else None
 
 
 STATISTICS = (

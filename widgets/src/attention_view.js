@@ -25,7 +25,14 @@ function render({ model, el: host }) {
     dark: false,
     font: "12px system-ui, sans-serif",
     announce: (text) => (live.textContent = text),
-    colour: (name) => getComputedStyle(root).getPropertyValue(name).trim(),
+    // Asking for a style while drawing would make the browser lay out the page again.
+    colours: new Map(),
+    colour(name) {
+      if (!view.colours.has(name)) {
+        view.colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
+      }
+      return view.colours.get(name);
+    },
     series: (at) => view.colour(`--av-series-${at}`),
     hover(place) {
       Object.assign(store.hover, place);
@@ -67,6 +74,7 @@ function render({ model, el: host }) {
     const wanted = store.get("theme");
     view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
     root.dataset.theme = view.dark ? "dark" : "light";
+    view.colours.clear();
     later(drawAll);
   }
 

@@ -40,10 +40,12 @@ export function slider(text, testid, range, oninput) {
 export function sized(canvas, wide, high) {
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [Math.max(1, Math.round(wide * ratio)), Math.max(1, Math.round(high * ratio))];
-  if (canvas.width !== w) canvas.width = w;
-  if (canvas.height !== h) canvas.height = h;
-  canvas.style.width = `${wide}px`;
-  canvas.style.height = `${high}px`;
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+    canvas.style.width = `${wide}px`;
+    canvas.style.height = `${high}px`;
+  }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, wide, high);

@@ -34,6 +34,7 @@ export function headsPanel(store, view) {
   );
   let cells = new Map();
   let drawn = "";
+  let painted_ = "";
   let focusNext = false;
 
   function draw() {
@@ -47,7 +48,9 @@ export function headsPanel(store, view) {
     const rebuilt = signature !== drawn;
     if (rebuilt) build(shown, order, columns);
     drawn = signature;
-    paint(shown);
+    const look = [store.loads, store.step, store.get("shown"), ...Object.values(store.settings), view.dark].join();
+    if (rebuilt || look !== painted_) paint(shown);
+    painted_ = look;
     mark();
     if (rebuilt) reveal();
   }

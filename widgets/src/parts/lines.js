@@ -181,7 +181,7 @@ export function linesPanel(store, view) {
   function pen(context, lineAt, w, largest, strong) {
     const share = Math.min(1, Math.abs(w) / (largest || 1));
     const alone = store.lineHeads.length === 1;
-    context.strokeStyle = store.signed && alone ? (w < 0 ? "#0072b2" : "#d55e00") : view.series(lineAt);
+    context.strokeStyle = view.series(store.signed && alone ? Number(w > 0) : lineAt);
     context.lineWidth = 0.7 + 6 * share;
     const dash = store.signed && alone ? DASHES[w < 0 ? 1 : 0] : DASHES[lineAt];
     context.setLineDash(dash.map((part) => part * Math.max(1, context.lineWidth / 2.5)));

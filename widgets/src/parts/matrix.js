@@ -1,11 +1,10 @@
 // The chosen head as a matrix: queries down, keys across, a crosshair and the value under it.
 import { bitmap, el, sized } from "./dom.js";
 import { lookup, painted } from "../lib/colours.js";
-import { exactly, headName, signedWeight, weight } from "../lib/words.js";
+import { exactly, headName } from "../lib/words.js";
 import { holding, labelStep, shifted, whole, zoomed } from "../lib/window.js";
 
-const LEFT = 104;
-const TOP = 96;
+const MOST = 112; // pixels for the longest label
 const HIGH = 440;
 
 export function matrixPanel(store, view) {
@@ -45,12 +44,17 @@ export function matrixPanel(store, view) {
   let place = null; // of the plot: {x, y, wide, high}
   let window_ = null;
   let known = "";
+  let LEFT = MOST;
+  let TOP = MOST;
   let cell = null; // under the pointer or the keyboard
 
   function draw() {
     const { n, m } = store.shape;
-    const name = `${n}×${m}`;
+    const { q, k } = store.shape;
+    const name = [n, m, q.set, q.start, k.set, store.loads].join();
     if (name !== known) {
+      LEFT = room("q", n);
+      TOP = room("k", m);
       window_ = whole(n, m);
       cell = null;
     }
@@ -69,6 +73,17 @@ export function matrixPanel(store, view) {
     paint(wide);
     paintScale();
     hover();
+  }
+
+  /** Pixels for the labels of one side (of a long input, of a sample). */
+  function room(side, count) {
+    const context = base.getContext("2d");
+    context.font = view.font;
+    let most = 12;
+    for (let at = 0; at < count; at += Math.ceil(count / 500)) {
+      most = Math.max(most, context.measureText(store.token(side, at).short).width);
+    }
+    return Math.ceil(Math.min(MOST, most + 14));
   }
 
   function paint(wide) {
@@ -226,15 +241,17 @@ export function matrixPanel(store, view) {
     const largest = store.largest(store.layer, store.head);
     const signed = store.signed;
     const bar = el("canvas", { "aria-hidden": "true" });
-    const context = sized(bar, 200, 10);
+    const long = signed ? 280 : 200;
+    const context = sized(bar, long, 10);
     const colours = lookup(signed, view.dark);
-    context.drawImage(bitmap(Uint32Array.from(colours), 256, 1), 0, 0, 200, 10);
+    context.drawImage(bitmap(Uint32Array.from(colours), 256, 1), 0, 0, long, 10);
     const shares = signed ? [-1, -0.5, 0, 0.5, 1] : [0, 0.5, 1];
     const said = (share) => {
       const value = Math.sign(share) * share * share * largest;
-      return signed ? signedWeight(value) : weight(value);
+      return value === 0 ? "0" : `${signed && value > 0 ? "+" : ""}${value.toPrecision(2)}`.replace("-", "−");
     };
-    const ticks = el("div", { class: "av-ticks" }, ...shares.map((share) => el("span", { text: said(share) })));
+    scale.style.paddingLeft = `${LEFT}px`;
+    const ticks = el("div", { class: "av-ticks", style: `width: ${long}px` }, ...shares.map((share) => el("span", { text: said(share) })));
     const words = store.get("shown") === "difference"
       ? `difference: ${store.recording.names[1]} − ${store.recording.names[0]}`
       : "weight (colour by its square root)";

@@ -12,6 +12,7 @@ export class Store {
   }
 
   load() {
+    this.loads = (this.loads ?? 0) + 1;
     this.recording = this.model.get("_recording");
     this.buffer = asBuffer(this.model.get("_data"));
     this.opened = new Map();
