@@ -1,0 +1,358 @@
+"""The attention view, its Python side: what it takes, what it refuses, what it sends and saves."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets import attention_view, codes, sources
+from attnlab_widgets.attention_view import AttentionView
+from torch import nn
+
+import attnlab
+from attnlab.lens.heads import head_statistics
+from attnlab.lens.mixing import mixing_matrix
+
+LAYERS, HEADS, N, M = 2, 3, 7, 11
+
+
+def weights(*shape: int) -> torch.Tensor:
+    return (2 * torch.randn(*shape)).softmax(dim=-1)
+
+
+def read(view: AttentionView, layer: int = 0, step: int = 0, which: int = 0) -> np.ndarray:
+    """A layer as the front end reads it (its JavaScript mirror has tests of its own)."""
+    header = view._recording["blocks"][step][which][layer]
+    shape = view._recording["layers"][layer]
+    h, n, m = shape["h"], shape["n"], shape["m"]
+    at = header["at"] + (4 * h * m if header["norms"] else 0)
+    first = np.frombuffer(view._data, "<f4", h * n, at).reshape(h, n)
+    scales = np.frombuffer(view._data, "<f4", h * n, at + 4 * h * n).reshape(h, n)
+    found = np.frombuffer(view._data, np.uint8, h * n * m, at + 8 * h * n).reshape(h, n, m)
+    maps = codes.decode(found, scales, header["signed"])
+    maps[..., 0] = first
+    return maps
+
+
+def recorded(**options: object) -> tuple[object, list[str]]:
+    model = attnlab.TinyTransformer(13, dim=24, layers=LAYERS, heads=HEADS, **options)
+    tokens = torch.arange(N)[None] % 13
+    with attnlab.watch(model) as seen:
+        model(tokens)
+    return seen, [f"t{i}" for i in range(N)]
+
+
+# What it takes
+
+
+def test_an_array_comes_back_within_the_bound() -> None:
+    maps = weights(LAYERS, HEADS, N, N)
+    view = AttentionView(maps)
+    for layer in range(LAYERS):
+        wanted = maps[layer].numpy()
+        error = np.abs(read(view, layer) - wanted)
+        bound = codes.error_bound(wanted, wanted[..., 1:].max(-1, keepdims=True))
+        assert (error <= bound).all()
+        assert error.max() > 0
+    assert [x["name"] for x in view._recording["layers"]] == ["layer.0", "layer.1"]
+
+
+def test_signed_maps_come_back_within_the_bound() -> None:
+    maps = torch.randn(1, HEADS, N, M)
+    view = AttentionView(maps)
+    assert view._recording["signed"]
+    wanted = maps[0].numpy()
+    bound = codes.error_bound(wanted, np.abs(wanted[..., 1:]).max(-1, keepdims=True), signed=True)
+    assert (np.abs(read(view) - wanted) <= bound).all()
+
+
+def test_a_sink_does_not_cost_the_precision_of_its_row() -> None:
+    row = torch.tensor([0.98, 0.011, 0.009]).expand(1, 1, 3, 3)
+    assert np.abs(read(AttentionView(row))[..., 2] - 0.009).max() < 4e-5
+
+
+def test_a_recording_gives_weights_names_and_norms() -> None:
+    seen, tokens = recorded()
+    view = AttentionView(seen, tokens)
+    assert [x["name"] for x in view._recording["layers"]] == seen.names
+    assert np.abs(read(view, 1) - seen[1].weights[0].numpy()).max() < 0.004
+    assert view._recording["norms"]
+    norms = np.frombuffer(view._data, "<f4", HEADS * N).reshape(HEADS, N)
+    np.testing.assert_allclose(norms, seen[0].values[0].norm(dim=-1).detach(), rtol=1e-6)
+    assert np.allclose(read(AttentionView(seen[0], tokens)), read(view))
+
+
+def test_shared_value_heads_are_repeated() -> None:
+    module = attnlab.build("multi_query", dim=24, heads=6, kv_heads=2)
+    with attnlab.watch(module) as seen:
+        module(torch.randn(1, N, 24))
+    view = AttentionView(seen)
+    norms = np.frombuffer(view._data, "<f4", 6 * N).reshape(6, N)
+    assert (norms[0] == norms[2]).all()
+    assert (norms[0] != norms[3]).any()
+
+
+def test_statistics_are_those_of_the_lens() -> None:
+    maps = weights(1, HEADS, N, N)
+    found = AttentionView(maps)._recording["statistics"][0][0][0]
+    wanted = head_statistics(maps)
+    for name in sources.STATISTICS:
+        np.testing.assert_allclose(found[name], getattr(wanted, name), atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_sampled_statistics_are_those_of_the_lens(
+    monkeypatch: pytest.MonkeyPatch, masked: bool
+) -> None:
+    mask = torch.ones(N, N, dtype=torch.bool).tril()[None, None] if masked else None
+    maps = torch.randn(HEADS, N, N)
+    maps = maps.masked_fill(~mask[0], -torch.inf) if mask is not None else maps
+    layer = sources.Layer("layer", maps.softmax(-1).numpy(), mask=mask)
+    whole = layer.statistics()
+    monkeypatch.setattr(sources, "MANY", N - 1)
+    monkeypatch.setattr(layer, "_sampled", lambda _: type(layer)._sampled(layer, np.arange(N)))
+    for name, values in layer.statistics().items():
+        np.testing.assert_allclose(values, whole[name], atol=2e-5)
+
+
+def test_hugging_face_outputs() -> None:
+    own, cross = weights(1, HEADS, N, N), weights(1, HEADS, N, M)
+    outputs = SimpleNamespace(decoder_attentions=(own,), cross_attentions=(cross,))
+    tokens, source = [f"t{i}" for i in range(N)], [f"s{i}" for i in range(M)]
+    view = AttentionView(outputs, tokens, source_tokens=source)
+    first, second = view._recording["layers"]
+    assert (first["kind"], second["kind"]) == ("self", "cross")
+    assert (second["n"], second["m"]) == (N, M)
+    assert [word[0] for word in view._recording["tokens"][second["k"]["set"]]] == source
+    assert [word[0] for word in view._recording["tokens"][second["q"]["set"]]] == tokens
+    assert "previous" not in view._recording["statistics"][0][0][1]
+
+
+def test_hugging_face_outputs_without_weights_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"attnlab\.watch"):
+        AttentionView(SimpleNamespace(attentions=(None, None)))
+    with pytest.raises(ValueError, match="fused kernel"):
+        AttentionView(SimpleNamespace(attentions=None))
+    with pytest.raises(TypeError, match="one tuple per generated token"):
+        AttentionView(SimpleNamespace(attentions=((weights(1, 2, 1, 5),),)))
+
+
+def test_encoder_decoder_recording() -> None:
+    model = attnlab.TinyTransformer(13, dim=24, layers=1, heads=HEADS, kind="encoder_decoder")
+    with attnlab.watch(model) as seen:
+        model(torch.arange(N)[None], source=torch.arange(M)[None])
+    target, source = [f"t{i}" for i in range(N)], [f"s{i}" for i in range(M)]
+    view = AttentionView(seen, target, source_tokens=source)
+    layers = view._recording["layers"]
+    assert [(x["n"], x["m"]) for x in layers] == [(M, M), (N, N), (N, M)]
+    said = [view._recording["tokens"][x["k"]["set"]][0][0] for x in layers]
+    assert said == ["s0", "t0", "s0"]
+
+
+def test_mixing_matrices() -> None:
+    mixing = mixing_matrix(nn.Linear(5, 5), torch.randn(1, N, 5))
+    view = AttentionView([mixing, mixing])
+    assert view._recording["layers"][1]["h"] == 1
+    assert mixing.how in view._recording["layers"][0]["name"]
+
+
+def test_decoding_steps_name_the_last_positions() -> None:
+    seen = [weights(1, HEADS, 1, m) for m in (4, 5)]
+    layers = [sources.Layer(f"attention#{m}", x[0].numpy()) for m, x in enumerate(seen, 2)]
+    tokens = sources.Tokens(["a", "b", "c", "d", "e"], None)
+    assert [tokens.place(layer)["q"]["start"] for layer in layers] == [3, 4]
+
+
+def test_batch_rows() -> None:
+    seen, _ = recorded()
+    maps = weights(3, HEADS, N, N)
+    assert np.allclose(read(AttentionView([maps], batch=2)), maps[2], atol=0.004)
+    with pytest.raises(ValueError, match="`batch` must be from 0 to 2"):
+        AttentionView([maps], batch=3)
+    with pytest.raises(ValueError, match="`batch` must be from 0 to 0"):
+        AttentionView(seen, batch=1)
+
+
+def test_a_comparison_and_training_steps() -> None:
+    first, second = weights(LAYERS, HEADS, N, N), weights(LAYERS, HEADS, N, N)
+    view = AttentionView({0: first, 500: second}, compare={0: second, 500: first})
+    assert view._recording["steps"] == ["0", "500"]
+    assert view.step == 1
+    assert np.allclose(read(view, 1, step=1, which=1), first[1], atol=0.004)
+    view.shown = "difference"
+    with pytest.raises(ValueError, match="same training steps"):
+        AttentionView({0: first}, compare={1: second})
+    with pytest.raises(ValueError, match="same layers, heads and lengths"):
+        AttentionView(first, compare=second[:, :, :5, :5])
+
+
+def test_rows_of_nan_are_empty_and_counted() -> None:
+    maps = weights(1, HEADS, N, N)
+    maps[0, 1, 2] = torch.nan
+    view = AttentionView(maps)
+    assert view._recording["broken"] == 1
+    assert (read(view)[1, 2] == 0).all()
+    with pytest.raises(ValueError, match="infinite"):
+        AttentionView(maps.nan_to_num(posinf=0) + torch.inf)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (torch.zeros(3, 5, 5), r"axes \(layers, heads, n, m\)"),
+        ([torch.zeros(5, 5)], r"layer 0 has the shape \(5, 5\)"),
+        ([], "no layer"),
+        ({}, "empty dict"),
+        ("text", "must be a recording"),
+        (torch.zeros(1, 2, 0, 0), "is empty"),
+    ],
+)
+def test_other_sources_are_refused(source: object, said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        AttentionView(source)
+
+
+def test_tokens_must_fit() -> None:
+    maps = weights(1, HEADS, N, N)
+    with pytest.raises(ValueError, match="7 queries, but 5 tokens"):
+        AttentionView(maps, list("abcde"))
+    with pytest.raises(TypeError, match="split it first"):
+        AttentionView(maps, "abcdefg")
+    with pytest.raises(ValueError, match="source_tokens"):
+        AttentionView(weights(1, HEADS, N, M), list("abcdefg"))
+
+
+# Long inputs
+
+
+def test_long_inputs_keep_the_largest_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_view, "WHOLE", HEADS * N * N - 1)
+    monkeypatch.setattr(codes, "KEPT", 2)
+    monkeypatch.setattr(codes, "TILES", 4)
+    maps = weights(1, HEADS, N, N)
+    view = AttentionView(maps)
+    header = view._recording["blocks"][0][0][0]
+    assert header["whole"] is False
+    assert (header["kept"], header["side"]) == (2, 2)
+    numbers = np.frombuffer(view._data, "<f4", 4 * HEADS * N).reshape(4, HEADS, N)
+    wanted = maps[0].numpy()
+    np.testing.assert_allclose(numbers[0], wanted[..., 0])
+    np.testing.assert_allclose(numbers[1], 1, rtol=1e-5)
+    np.testing.assert_allclose(numbers[3], wanted[..., 1:].max(-1))
+    at = 4 * (4 * HEADS * N + HEADS * 4)
+    places = np.frombuffer(view._data, "<u4", HEADS * N * 2, at).reshape(HEADS, N, 2)
+    order = np.argsort(-wanted[..., 1:], axis=-1)[..., :2] + 1
+    assert (places == order).all()
+
+
+def test_tiles_hold_the_weight_of_largest_size() -> None:
+    rows = np.array([[1, -5, 2], [3, 4, 0], [0, 0, -7]], np.float32)
+    assert codes._tiled(rows, 2).tolist() == [[-5, 2], [0, -7]]
+
+
+# What may be set
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("layer", LAYERS, "`layer` must be from 0 to 1"),
+        ("head", -1, "`head` must be from 0 to 2"),
+        ("heads", [[0, HEADS]], "pairs"),
+        ("query", N, "`query` must be from 0 to 6"),
+        ("key", N, "`key` must be from 0 to 6"),
+        ("threshold", 1.5, "from 0 to 1"),
+        ("top_k", -1, "`top_k`"),
+        ("step", 1, "`step` must be from 0 to 0"),
+        ("shown", "difference", "`compare`"),
+        ("shown", "third", "shown"),
+        ("sort", "colour", "sort"),
+        ("value_weighted", True, r"attnlab\.watch"),
+        ("theme", "pink", "theme"),
+    ],
+)
+def test_what_does_not_exist_cannot_be_set(name: str, value: object, said: str) -> None:
+    view = AttentionView(weights(LAYERS, HEADS, N, N))
+    before = getattr(view, name)
+    with pytest.raises(traitlets.TraitError, match=said):
+        setattr(view, name, value)
+    assert getattr(view, name) == before
+
+
+def test_show_keeps_what_still_exists() -> None:
+    seen, tokens = recorded()
+    view = AttentionView(seen, tokens)
+    view.layer, view.head, view.query, view.heads = 1, 2, 6, [[0, 1], [1, 0]]
+    view.value_weighted = True
+    view.show(weights(1, 2, 5, 5))
+    assert (view.layer, view.head, view.query, view.heads) == (0, 1, None, [[0, 1]])
+    assert view.value_weighted is False
+    assert len(view._recording["layers"]) == 1
+
+
+# What is sent and saved
+
+
+def test_large_arrays_travel_as_bytes() -> None:
+    view = AttentionView(weights(LAYERS, HEADS, 61, 61))
+    assert isinstance(view.get_state()["_data"], bytes)
+    assert len(json.dumps(view._recording)) < 5_000
+
+
+def test_a_saved_page_asks_nothing_of_any_network(tmp_path) -> None:
+    seen, tokens = recorded()
+    page = AttentionView(seen, tokens).save_html(tmp_path / "view.html").read_text()
+    wanted = re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)|@import|url\(", page)
+    assert not wanted
+    addresses = set(re.findall(r"https?://[^\s\"'`<>)]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert page.count("<script") == 2
+
+
+def test_a_saved_page_holds_the_state(tmp_path) -> None:
+    view = AttentionView(weights(LAYERS, HEADS, N, N), theme="dark")
+    view.query, view.hide_first = 3, True
+    page = view.save_html(tmp_path / "view.html", title="<b>&").read_text()
+    assert "<title>&lt;b&gt;&amp;</title>" in page
+    state = json.loads(re.search(r"data-attnlab-state>(.*?)</script>", page)[1])
+    assert (state["query"], state["hide_first"], state["theme"]) == (3, True, "dark")
+    assert not {"_esm", "layout", "_model_module"} & set(state)
+    with pytest.raises(ValueError, match=r"end in \.html"):
+        view.save_html(tmp_path / "view.pdf")
+
+
+def test_hostile_tokens_are_text(tmp_path) -> None:
+    hostile = [
+        *("</script><script>alert(1)</script>", "<!--", "&amp;", "\u202eabc", "\u05e9\u05dc"),
+        *("\U0001f642", "x" * 10_000),
+    ]
+    view = AttentionView(weights(1, HEADS, N, N), hostile)
+    page = view.save_html(tmp_path / "view.html").read_text()
+    assert page.count("<script") == page.count("</script") == 2
+    assert "<!--" not in page
+    for short, *more in view._recording["tokens"][0]:
+        assert 0 < len(short) <= 16
+        assert all(len(text) < 200 for text in more)
+    assert view._recording["tokens"][0][6][1].endswith("(10,000 characters)")
+
+
+def test_a_lone_surrogate_is_a_token_too(tmp_path) -> None:
+    AttentionView(weights(1, 1, 2, 2), ["\ud800", b"\xff"]).save_html(tmp_path / "view.html")
+
+
+def test_twelve_by_twelve_by_128_fits_in_three_megabytes(tmp_path) -> None:
+    maps = torch.randn(12, 12, 128, 128).softmax(dim=-1)  # hardly compressible
+    assert AttentionView(maps).save_html(tmp_path / "view.html").stat().st_size < 3_000_000
+
+
+def test_the_bundle_must_end_with_its_face() -> None:
+    from attnlab_widgets.ground import standalone
+
+    assert standalone("var a=1;export{a as default};").endswith("a.page(document);")
+    with pytest.raises(ValueError, match="npm run build"):
+        standalone("var a=1;")
+    with pytest.raises(ValueError, match="script element"):
+        standalone('var a="</script>";export{a as default};')
