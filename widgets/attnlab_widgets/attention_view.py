@@ -8,6 +8,7 @@ It needs no network, and ``save_html`` writes one file that needs no kernel eith
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import traitlets
 from attnlab.figures.labels import visible
 from attnlab_widgets.codes import block
 from attnlab_widgets.ground import STATIC, Ground
+from attnlab_widgets.picture import draw
 from attnlab_widgets.sources import STATISTICS, Tokens, cells, layers_of
 
 WHOLE = 24_000_000
@@ -93,6 +95,18 @@ class AttentionView(Ground):
         with self.hold_sync():
             self._recording, self._data = recording, data
             self._settle()
+
+    def save_svg(self, path: str | Path) -> Path:
+        """What is chosen as a still: all heads, lines and matrix, drawn without any browser."""
+        target = _ending(path, ".svg")
+        target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
+        return target
+
+    def save_png(self, path: str | Path) -> Path:
+        """The same as pixels, two per unit (needs Pillow)."""
+        target = _ending(path, ".png")
+        target.write_bytes(draw(self).png())
+        return target
 
     def _settle(self) -> None:
         layers, steps = self._recording["layers"], self._recording["steps"]
@@ -181,6 +195,13 @@ class AttentionView(Ground):
             f"<AttentionView: {len(layers)} layers, {sum(x['h'] for x in layers)} heads, "
             f"{layers[0]['n']} queries × {layers[0]['m']} keys>"
         )
+
+
+def _ending(path: str | Path, suffix: str) -> Path:
+    target = Path(path)
+    if target.suffix.lower() != suffix:
+        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
+    return target
 
 
 def _among(name: str, value: int, count: int) -> int:

@@ -1,0 +1,91 @@
+"""The attention view as a still: the numbers that are drawn, and what the files hold."""
+
+import struct
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from attnlab_widgets import attention_view, codes
+from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.picture import Maps, _pooled, _strongest
+
+import attnlab
+
+LAYERS, HEADS, N = 2, 3, 7
+
+
+@pytest.fixture
+def seen() -> object:
+    model = attnlab.TinyTransformer(13, dim=24, layers=LAYERS, heads=HEADS)
+    with attnlab.watch(model) as seen:
+        model(torch.arange(N)[None])
+    return seen
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_hidden_first_token_and_value_norms(
+    seen: object, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not whole:
+        monkeypatch.setattr(attention_view, "WHOLE", 0)
+        monkeypatch.setattr(codes, "TILES", 4)
+    view = AttentionView(seen)
+    view.hide_first = view.value_weighted = True
+    weights = seen[1].weights[0, 2].detach().numpy()
+    wanted = weights * seen[1].values[0, 2].norm(dim=-1).detach().numpy()
+    wanted[:, 0] = 0
+    total = wanted.sum(axis=1, keepdims=True)
+    wanted = wanted / np.where(total > 0, total, 1)
+    np.testing.assert_allclose(Maps(view).one(1, 2), wanted, atol=0.01)
+
+
+def test_a_difference_is_second_minus_first() -> None:
+    first, second = (torch.randn(1, 2, 5, 5).softmax(dim=-1) for _ in range(2))
+    view = AttentionView(first, compare=second)
+    view.shown = "difference"
+    wanted = (second - first)[0, 1].numpy()
+    np.testing.assert_allclose(Maps(view).one(0, 1), wanted, atol=0.008)
+
+
+def test_strongest_lines(seen: object) -> None:
+    view = AttentionView(seen)
+    view.top_k, view.threshold = 2, 0.1
+    row = np.array([0.3, 0.05, -0.4, 0.26])
+    assert _strongest(row, view) == [2, 0]
+    view.top_k = 0
+    assert _strongest(row, view) == [2, 0, 3, 1]
+    view.threshold = 0.5
+    assert _strongest(row, view) == [2, 0, 3]
+
+
+def test_pooling_keeps_the_weight_of_largest_size() -> None:
+    maps = np.array([[1, -5, 2], [3, 4, 0], [0, 0, -7]], np.float32)
+    assert _pooled(maps, 2).tolist() == [[-5, 2], [0, -7]]
+
+
+def test_svg_says_what_is_not_raw(seen: object, tmp_path) -> None:
+    tokens = ["<b>", "&", "\u05e9", "\n", "five", "six", "x" * 99]
+    view = AttentionView(seen, tokens)
+    view.layer, view.head, view.hide_first = 1, 2, True
+    text = view.save_svg(tmp_path / "view.svg").read_text()
+    words = ["".join(node.itertext()) for node in ElementTree.fromstring(text).iter()]
+    assert "Layer 1 · head 2" in words
+    assert "<b>" in words
+    assert any(word.startswith("Not the raw weights: first token hidden") for word in words)
+    assert text.count("<image") == LAYERS * HEADS + 2  # heads, matrix, scale
+
+
+def test_png_has_two_pixels_per_unit(seen: object, tmp_path) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    view = AttentionView(seen, theme="dark")
+    data = view.save_png(tmp_path / "view.png").read_bytes()
+    wide, high = struct.unpack(">II", data[16:24])
+    svg = ElementTree.fromstring(view.save_svg(tmp_path / "view.svg").read_text())
+    assert (wide, high) == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
+
+
+@pytest.mark.parametrize("name", ["svg", "png"])
+def test_the_ending_must_fit(seen: object, name: str, tmp_path) -> None:
+    with pytest.raises(ValueError, match=rf"end in \.{name}"):
+        getattr(AttentionView(seen), f"save_{name}")(tmp_path / "view.jpg")

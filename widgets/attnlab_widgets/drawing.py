@@ -1,0 +1,196 @@
+"""A still drawing, written as SVG or as PNG in Python alone: no browser, no kaleido.
+
+What is drawn is a list of strokes, maps and words; the two writers below know how each looks.
+"""
+
+import io
+from base64 import b64encode
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from attnlab.figures.still import png
+from attnlab.figures.theme import FONT, Theme, rgb
+
+Point = tuple[float, float]
+_SIZE = 12
+_FINER = 2  # a PNG has so many pixels per unit
+
+
+@dataclass
+class Drawing:
+    """Units are CSS pixels. ``kind`` and what belongs to it, in the order of drawing."""
+
+    wide: int
+    high: int
+    theme: Theme
+    parts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def map(
+        self, levels: np.ndarray, palette: list[str], x: float, y: float, w: float, h: float
+    ) -> None:
+        """``levels`` (rows, columns) are places in ``palette``."""
+        self.parts.append(("map", {"levels": levels, "palette": palette, "box": (x, y, w, h)}))
+
+    def frame(self, x: float, y: float, w: float, h: float, colour: str, width: float = 1) -> None:
+        self.parts.append(("frame", {"box": (x, y, w, h), "colour": colour, "width": width}))
+
+    def curve(self, points: tuple[Point, Point, Point, Point], colour: str, width: float) -> None:
+        """A cubic Bézier curve."""
+        self.parts.append(("curve", {"points": points, "colour": colour, "width": width}))
+
+    def text(self, words: str, x: float, y: float, **look: Any) -> None:
+        """``anchor`` "start" | "middle" | "end", ``quiet``, ``turned`` (upwards), ``size``."""
+        self.parts.append(("text", {"words": words, "at": (x, y), **look}))
+
+    def svg(self, title: str) -> str:
+        body = "".join(_SVG[kind](self.theme, **part) for kind, part in self.parts)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.wide} {self.high}" '
+            f'width="{self.wide}" height="{self.high}" role="img" aria-label="{escape(title)}" '
+            f'font-family="{escape(FONT)}"><title>{escape(title)}</title>'
+            f'<rect width="{self.wide}" height="{self.high}" fill="{self.theme.paper}"/>'
+            f"{body}</svg>\n"
+        )
+
+    def png(self) -> bytes:
+        from PIL import Image, ImageDraw
+
+        size = (self.wide * _FINER, self.high * _FINER)
+        image = Image.new("RGB", size, rgb(self.theme.paper))
+        for kind, part in self.parts:
+            _PNG[kind](image, ImageDraw.Draw(image), self.theme, **part)
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG", optimize=True)
+        return buffer.getvalue()
+
+
+def _svg_map(theme: Theme, levels: Any, palette: list[str], box: tuple[float, ...]) -> str:
+    x, y, w, h = box
+    data = b64encode(png(levels, palette)).decode()
+    return (
+        f'<image href="data:image/png;base64,{data}" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" '
+        f'height="{h:.1f}" preserveAspectRatio="none" style="image-rendering:pixelated"/>'
+    )
+
+
+def _svg_frame(theme: Theme, box: tuple[float, ...], colour: str, width: float) -> str:
+    x, y, w, h = box
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" fill="none" '
+        f'stroke="{colour}" stroke-width="{width:g}"/>'
+    )
+
+
+def _svg_curve(theme: Theme, points: Any, colour: str, width: float) -> str:
+    (a, b), *rest = points
+    path = f"M{a:.1f} {b:.1f}C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in rest)
+    return (
+        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:.2f}" '
+        'stroke-opacity="0.75"/>'
+    )
+
+
+def _svg_text(
+    theme: Theme,
+    words: str,
+    at: Point,
+    anchor: str = "start",
+    quiet: bool = False,
+    turned: bool = False,
+    size: int = _SIZE,
+) -> str:
+    x, y = at
+    turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+    return (
+        f'<text x="{x:.1f}" y="{y + size * 0.35 * (not turned):.1f}" '
+        f'dx="0" dy="{size * 0.35 if turned else 0:.1f}" font-size="{size}" '
+        f'text-anchor="{anchor}" fill="{theme.quiet if quiet else theme.ink}"{turn}>'
+        f"{escape(words, quote=False)}</text>"
+    )
+
+
+def _png_map(
+    image: Any, _draw: Any, theme: Theme, levels: Any, palette: list[str], box: Any
+) -> None:
+    from PIL import Image
+
+    x, y, w, h = (round(value * _FINER) for value in box)
+    colours = np.array([rgb(colour) for colour in palette], np.uint8)[levels]
+    shrink = levels.shape[0] > h or levels.shape[1] > w
+    how = Image.Resampling.BOX if shrink else Image.Resampling.NEAREST
+    image.paste(Image.fromarray(colours).resize((max(1, w), max(1, h)), how), (x, y))
+
+
+def _png_frame(_image: Any, draw: Any, theme: Theme, box: Any, colour: str, width: float) -> None:
+    x, y, w, h = (value * _FINER for value in box)
+    draw.rectangle((x, y, x + w, y + h), outline=rgb(colour), width=round(width * _FINER))
+
+
+def _png_curve(
+    _image: Any, draw: Any, theme: Theme, points: Any, colour: str, width: float
+) -> None:
+    t = np.linspace(0, 1, 33)[:, None]
+    a, b, c, d = (np.array(point) * _FINER for point in points)
+    path = a * (1 - t) ** 3 + 3 * b * t * (1 - t) ** 2 + 3 * c * t**2 * (1 - t) + d * t**3
+    # Lines of a PNG lie opaque on its paper: what the SVG mixes, they mix before.
+    mixed = tuple(
+        round(0.75 * ink + 0.25 * paper)
+        for ink, paper in zip(rgb(colour), rgb(theme.paper), strict=True)
+    )
+    points = [tuple(point) for point in path]
+    draw.line(points, fill=mixed, width=max(1, round(width * _FINER)), joint="curve")
+
+
+def _png_text(
+    image: Any,
+    draw: Any,
+    theme: Theme,
+    words: str,
+    at: Point,
+    anchor: str = "start",
+    quiet: bool = False,
+    turned: bool = False,
+    size: int = _SIZE,
+) -> None:
+    from PIL import Image, ImageDraw
+
+    font = _font(size * _FINER)
+    colour = rgb(theme.quiet if quiet else theme.ink)
+    x, y = (value * _FINER for value in at)
+    place = {"start": "l", "middle": "m", "end": "r"}[anchor]
+    if not turned:
+        draw.text((x, y), words, fill=colour, font=font, anchor=f"{place}m")
+        return
+    _, top, right, bottom = font.getbbox(words)
+    word = Image.new("L", (max(1, int(right)), max(1, int(bottom - top))))
+    ImageDraw.Draw(word).text((0, -top), words, fill=255, font=font)
+    word = word.rotate(90, expand=True)
+    corner = (round(x - word.width / 2), round(y - word.height))
+    image.paste(Image.new("RGB", word.size, colour), corner, word)
+
+
+def _font(size: int) -> Any:
+    """DejaVu Sans where there is one, for its many signs; else the font that comes with Pillow."""
+    from PIL import ImageFont
+
+    try:
+        return ImageFont.truetype("DejaVuSans.ttf", size)
+    except OSError:
+        return ImageFont.load_default(size)
+
+
+_SVG: dict[str, Any] = {
+    "map": _svg_map,
+    "frame": _svg_frame,
+    "curve": _svg_curve,
+    "text": _svg_text,
+}
+_PNG: dict[str, Any] = {
+    "map": _png_map,
+    "frame": _png_frame,
+    "curve": _png_curve,
+    "text": _png_text,
+}

@@ -1,0 +1,253 @@
+"""The attention view as a still: what is chosen in it, drawn in Python alone.
+
+It reads the same bytes as the front end, and applies the same rules (hidden first token, value
+norms, threshold, lines per token).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import max_pool2d
+
+from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
+from attnlab_widgets.codes import decode
+from attnlab_widgets.drawing import Drawing
+
+_MARGIN, _GAP, _TOP = 24, 48, 96
+_LABEL = 104  # pixels for a token
+_ROW = 20
+_MOST_ROWS = 24  # tokens drawn with lines
+_MAP = 420
+_SERIES = ("#0072b2", "#d55e00")
+
+
+@dataclass
+class Maps:
+    """The maps of a recording under what is chosen."""
+
+    view: Any
+
+    def one(self, layer: int, head: int) -> np.ndarray:
+        shown = self.view.shown
+        if shown == "difference":
+            return self._read(1, layer, head) - self._read(0, layer, head)
+        return self._read(int(shown == "second"), layer, head)
+
+    def _read(self, which: int, layer: int, head: int) -> np.ndarray:
+        recording = self.view._recording
+        header = recording["blocks"][self.view.step][which][layer]
+        shape = recording["layers"][layer]
+        h, n, m = shape["h"], shape["n"], shape["m"]
+        part = _reader(self.view._data, header["at"])
+        norms = part("<f4", (h, m))[head] if header["norms"] else None
+        weighted = self.view.value_weighted and norms is not None
+        if header["whole"]:
+            maps = _whole(part, h, n, m, head, header)
+            sums = (maps @ norms if weighted else maps.sum(axis=1))[:, None]
+        else:
+            maps, sums = _kept(part, h, n, m, head, header, weighted)
+        if weighted:
+            maps = maps * norms
+        if self.view.hide_first:
+            sums = sums - maps[:, :1]
+            maps[:, 0] = 0
+        if weighted or self.view.hide_first:
+            maps = maps / np.where(sums > 1e-12, sums, 1)
+        return np.asarray(maps)
+
+
+def _reader(data: bytes, at: int) -> Any:
+    def part(kind: str, shape: tuple[int, ...]) -> np.ndarray:
+        nonlocal at
+        found = np.frombuffer(data, kind, int(np.prod(shape)), at).reshape(shape)
+        at += found.nbytes + -found.nbytes % 4
+        return found
+
+    return part
+
+
+def _whole(part: Any, h: int, n: int, m: int, head: int, header: dict[str, Any]) -> np.ndarray:
+    first, scales = part("<f4", (h, n))[head], part("<f4", (h, n))[head]
+    maps = decode(part("u1", (h, n, m))[head], scales, header["signed"])
+    maps[:, 0] = first
+    return maps
+
+
+def _kept(
+    part: Any, h: int, n: int, m: int, head: int, header: dict[str, Any], weighted: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of a long input: the weights that were kept, and the sums of the whole rows."""
+    k, side = header["kept"], header["side"]
+    first, plain, by_norms, scales = (part("<f4", (h, n))[head] for _ in range(4))
+    part("<f4", (h, -(-n // side)))
+    places, codes = part("<u4", (h, n, k))[head], part("u1", (h, n, k))[head]
+    maps = np.zeros((n, m), np.float32)
+    kept = decode(codes, scales, header["signed"])
+    np.put_along_axis(maps, places.astype(np.int64), kept, axis=1)
+    maps[:, 0] = first
+    return maps, (by_norms if weighted else plain)[:, None]
+
+
+def draw(view: Any) -> Drawing:
+    """All heads, the chosen one as lines and as a matrix, and what was done to the weights."""
+    theme = THEMES["dark" if view.theme == "dark" else "light"]
+    layers = view._recording["layers"]
+    shape = layers[view.layer]
+    signed = view._recording["signed"] or view.shown == "difference"
+    palette = [blend(SIGNED if signed else CIVIDIS, i / 254) for i in range(255)]
+    maps = Maps(view)
+    most = max(layer["h"] for layer in layers)
+    side = max(14, min(56, 420 // most))
+    heads_wide = most * (side + 4) + 32
+    high = max(len(layers) * (side + 4), _MAP + _LABEL, _MOST_ROWS * _ROW) + _TOP + 64
+    lines_at = _MARGIN + heads_wide + _GAP
+    matrix_at = lines_at + 420 + _GAP
+    drawing = Drawing(matrix_at + _LABEL + _MAP + _MARGIN, high, theme)
+    drawing.text(_said(view), _MARGIN, 28, size=15)
+    done = _changes(view)
+    if done:
+        drawing.text(done, _MARGIN, 50)
+    _heads(drawing, view, maps, palette, signed, side)
+    chosen = maps.one(view.layer, view.head)
+    _lines(drawing, view, chosen, shape, lines_at, signed)
+    _matrix(drawing, view, chosen, shape, matrix_at, palette, signed)
+    return drawing
+
+
+def _said(view: Any) -> str:
+    names = view._recording["names"]
+    which = {"first": names[0], "second": names[1], "difference": f"{names[1]} − {names[0]}"}
+    compared = f" · {which[view.shown]}" if view._recording["compared"] else ""
+    step = view._recording["steps"][view.step]
+    steps = f" · training step {step}" if step else ""
+    return f"Layer {view.layer} · head {view.head}{compared}{steps}"
+
+
+def _changes(view: Any) -> str:
+    done = ["weighted by value norms"] * view.value_weighted
+    done += ["first token hidden"] * view.hide_first
+    return f"Not the raw weights: {', '.join(done)}; rows renormalised to sum to 1." if done else ""
+
+
+def _levels(maps: np.ndarray, largest: float, signed: bool) -> np.ndarray:
+    share = np.sqrt(np.clip(np.abs(maps) / (largest or 1), 0, 1))
+    place = 127 + 127 * np.sign(maps) * share if signed else 254 * share
+    return np.asarray(np.rint(place).astype(int))
+
+
+def _pooled(maps: np.ndarray, most: int) -> np.ndarray:
+    """At most ``most`` cells a side, each the weight of largest size in its block."""
+    step = -(-max(maps.shape) // most)
+    if step == 1:
+        return maps
+    both = [
+        max_pool2d(torch.from_numpy(np.ascontiguousarray(x))[None], step, ceil_mode=True)[0].numpy()
+        for x in (maps, -maps)
+    ]
+    return np.where(both[0] >= both[1], both[0], -both[1])
+
+
+def _heads(
+    drawing: Drawing, view: Any, maps: Maps, palette: list[str], signed: bool, side: int
+) -> None:
+    for at, layer in enumerate(view._recording["layers"]):
+        y = _TOP + at * (side + 4)
+        drawing.text(f"L{at}", _MARGIN + 24, y + side / 2, anchor="end", quiet=True, size=11)
+        for head in range(layer["h"]):
+            x = _MARGIN + 32 + head * (side + 4)
+            small = _pooled(maps.one(at, head), 96)
+            levels = _levels(small, float(np.abs(small).max()), signed)
+            drawing.map(levels, palette, x, y, side, side)
+            if (at, head) == (view.layer, view.head):
+                drawing.frame(x - 1.5, y - 1.5, side + 3, side + 3, _SERIES[1], 3)
+            if at == 0:
+                drawing.text(
+                    str(head), x + side / 2, _TOP - 12, anchor="middle", quiet=True, size=11
+                )
+
+
+def _words(view: Any, place: dict[str, int], at: int) -> str:
+    return str(view._recording["tokens"][place["set"]][place["start"] + at][0])
+
+
+def _lines(
+    drawing: Drawing, view: Any, chosen: np.ndarray, shape: dict[str, Any], x: int, signed: bool
+) -> None:
+    n, m = chosen.shape
+    start = 0 if view.query is None else max(0, min(view.query, max(n, m) - 1) - _MOST_ROWS // 2)
+    start = max(0, min(start, max(n, m) - _MOST_ROWS))
+    stop = start + _MOST_ROWS
+    left, right = x + _LABEL, x + 420 - _LABEL
+    for i in range(start, min(stop, max(n, m))):
+        y = _TOP + (i - start + 0.5) * _ROW
+        if i < n:
+            drawing.text(
+                _words(view, shape["q"], i), left - 6, y, anchor="end", quiet=i != view.query
+            )
+        if i < m:
+            drawing.text(_words(view, shape["k"], i), right + 6, y, quiet=True)
+    queries = range(start, min(stop, n)) if view.query is None else [view.query]
+    largest = float(np.abs(chosen).max()) or 1
+    for i in queries:
+        for j in _strongest(chosen[i], view):
+            if not start <= j < stop or not start <= i < stop:
+                continue
+            y0, y1 = (_TOP + (at - start + 0.5) * _ROW for at in (i, j))
+            bend = (right - left) * 0.4
+            points = ((left, y0), (left + bend, y0), (right - bend, y1), (right, y1))
+            colour = _SERIES[int(chosen[i, j] > 0)] if signed else _SERIES[0]
+            drawing.curve(points, colour, 0.6 + 6 * abs(float(chosen[i, j])) / largest)
+    shown = min(stop, max(n, m))
+    if (start, shown) != (0, max(n, m)):
+        more = f"tokens {start} to {shown - 1} of {max(n, m)}"
+        drawing.text(more, left, _TOP + (_MOST_ROWS + 0.8) * _ROW, quiet=True, size=11)
+
+
+def _strongest(row: np.ndarray, view: Any) -> list[int]:
+    size = np.abs(row)
+    order = np.argsort(-size, kind="stable")
+    order = order[: view.top_k] if view.top_k else order
+    least = view.threshold * size.max()
+    return [int(j) for j in order if size[j] >= least and size[j] > 0]
+
+
+def _matrix(
+    drawing: Drawing,
+    view: Any,
+    chosen: np.ndarray,
+    shape: dict[str, Any],
+    x: int,
+    palette: list[str],
+    signed: bool,
+) -> None:
+    n, m = chosen.shape
+    cell = _MAP / max(n, m)
+    wide, high = max(8.0, m * cell), max(8.0, n * cell)
+    left, top = x + _LABEL, _TOP + _LABEL - 24
+    largest = float(np.abs(chosen).max())
+    drawing.map(_levels(_pooled(chosen, 1024), largest, signed), palette, left, top, wide, high)
+    drawing.frame(left - 0.5, top - 0.5, wide + 1, high + 1, drawing.theme.grid)
+    step = max(1, -(-max(n, m) // 28))
+    for i in range(0, n, step):
+        y = top + (i + 0.5) * high / n
+        drawing.text(_words(view, shape["q"], i), left - 6, y, anchor="end", quiet=True, size=11)
+    for j in range(0, m, step):
+        across = left + (j + 0.5) * wide / m
+        drawing.text(_words(view, shape["k"], j), across, top - 6, quiet=True, turned=True, size=11)
+    _scale(drawing, palette, left, top + high + 20, largest, signed)
+
+
+def _scale(
+    drawing: Drawing, palette: list[str], x: float, y: float, largest: float, signed: bool
+) -> None:
+    drawing.map(np.arange(255)[None], palette, x, y, 200, 10)
+    for share in (-1, 0, 1) if signed else (0, 0.5, 1):
+        place = (share + 1) / 2 if signed else share
+        value = np.sign(share) * share**2 * largest
+        anchor = "start" if place == 0 else "end" if place == 1 else "middle"
+        said = f"{value:+.2g}" if signed and value else f"{value:.2g}"
+        drawing.text(
+            said.replace("-", "−"), x + 200 * place, y + 22, anchor=anchor, quiet=True, size=11
+        )
