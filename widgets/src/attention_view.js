@@ -22,6 +22,7 @@ function render({ model, el: host }) {
   const root = el("div", { class: "attnlab-view", role: "group", "data-lm-suppress-shortcuts": "true", "data-testid": "attention-view" });
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const view = {
+    root,
     dark: false,
     font: "12px system-ui, sans-serif",
     announce: (text) => (live.textContent = text),

@@ -32,6 +32,8 @@ export function linesPanel(store, view) {
     hint,
   );
 
+  let written = "";
+
   function column(side, label) {
     const list = el("div", { class: `av-column av-column-${side}`, role: "listbox", "aria-label": label, "data-testid": side === "query" ? "queries" : "keys" });
     list.addEventListener("keydown", (event) => key(side, event));
@@ -48,11 +50,17 @@ export function linesPanel(store, view) {
     scroll.style.height = `${high}px`;
     stage.style.height = `${high}px`;
     spacer.style.height = `${rows * ROW - high}px`;
-    for (const one of Object.values(columns)) {
-      one.items.forEach((item) => item.remove());
-      one.items.clear();
-      one.at = Math.min(one.at, (one === columns.query ? n : m) - 1);
+    const { q, k } = store.shape;
+    const words = [n, m, q.set, q.start, k.set, store.loads].join();
+    // The elements stay while their words do: whoever has the focus must not lose it.
+    if (words !== written) {
+      for (const one of Object.values(columns)) {
+        one.items.forEach((item) => item.remove());
+        one.items.clear();
+        one.at = Math.min(one.at, (one === columns.query ? n : m) - 1);
+      }
     }
+    written = words;
     drawLegend();
     scrolled();
   }

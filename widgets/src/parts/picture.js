@@ -1,0 +1,98 @@
+// The panels as they stand, as SVG or PNG: their canvases as images, their words as text.
+
+const PANELS = ".av-panel-heads, .av-panel-lines, .av-panel-matrix, .av-summary, .av-status";
+const WORDS = "h3, .av-summary, .av-status, .av-head-label, .av-layer-label, .av-head-name, .av-head-value, .av-token-number, .av-token-text, .av-token-weight, .av-columns-title span, .av-legend span, .av-legend li, .av-ticks span, .av-readout, .av-scale .av-quiet, .av-hint";
+
+/** What is seen, in places relative to the widget; what is scrolled out of a list is left out. */
+function seen(root) {
+  const frame = root.getBoundingClientRect();
+  const parts = [];
+  const place = (node) => {
+    const box = node.getBoundingClientRect();
+    return { x: box.left - frame.left, y: box.top - frame.top, wide: box.width, high: box.height };
+  };
+  const hidden = (node) => {
+    const list = node.closest(".av-scroll, .av-heads");
+    if (!list) return false;
+    const [box, limits] = [node.getBoundingClientRect(), list.getBoundingClientRect()];
+    return box.bottom > limits.bottom + 2 || box.top < limits.top - 2;
+  };
+  for (const panel of root.querySelectorAll(PANELS)) {
+    for (const canvas of panel.querySelectorAll("canvas")) {
+      if (canvas.width < 2 || hidden(canvas)) continue;
+      parts.push({ ...place(canvas), canvas, opacity: Number(getComputedStyle(canvas).opacity) });
+    }
+    const words = [...(panel.matches(WORDS) ? [panel] : []), ...panel.querySelectorAll(WORDS)];
+    for (const node of words) {
+      const leaf = [...node.childNodes].every((child) => child.nodeType === Node.TEXT_NODE);
+      if (!leaf || !node.textContent.trim() || hidden(node) || node.hidden) continue;
+      const { color, fontSize, fontWeight } = getComputedStyle(node);
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      parts.push({ ...place(range), text: node.textContent, color, size: parseFloat(fontSize), weight: fontWeight });
+    }
+  }
+  return { parts, wide: Math.ceil(frame.width), high: Math.ceil(frame.height) };
+}
+
+const FONT = 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+
+export function asSvg(root, paper) {
+  const { parts, wide, high } = seen(root);
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  const add = (name, attributes) => {
+    const node = document.createElementNS(space, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    svg.append(node);
+    return node;
+  };
+  svg.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+  svg.setAttribute("width", wide);
+  svg.setAttribute("height", high);
+  svg.setAttribute("font-family", FONT);
+  add("rect", { width: wide, height: high, fill: paper });
+  for (const part of parts) {
+    const box = { x: part.x.toFixed(1), y: part.y.toFixed(1) };
+    if (part.canvas) {
+      const href = part.canvas.toDataURL("image/png");
+      add("image", { ...box, width: part.wide, height: part.high, opacity: part.opacity, href });
+    } else {
+      const look = { "font-size": part.size, "font-weight": part.weight, fill: part.color, "dominant-baseline": "central" };
+      add("text", { ...box, y: (part.y + part.high / 2).toFixed(1), ...look }).textContent = part.text;
+    }
+  }
+  return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
+}
+
+export function asPng(root, paper) {
+  const { parts, wide, high } = seen(root);
+  const canvas = document.createElement("canvas");
+  canvas.width = wide * 2;
+  canvas.height = high * 2;
+  const context = canvas.getContext("2d");
+  context.scale(2, 2);
+  context.fillStyle = paper;
+  context.fillRect(0, 0, wide, high);
+  context.textBaseline = "middle";
+  for (const part of parts) {
+    context.globalAlpha = part.canvas ? part.opacity : 1;
+    if (part.canvas) {
+      context.imageSmoothingEnabled = false;
+      context.drawImage(part.canvas, part.x, part.y, part.wide, part.high);
+    } else {
+      context.font = `${part.weight} ${part.size}px ${FONT}`;
+      context.fillStyle = part.color;
+      context.fillText(part.text, part.x, part.y + part.high / 2);
+    }
+  }
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+export function download(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
