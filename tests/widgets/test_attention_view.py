@@ -91,6 +91,7 @@ def test_shared_value_heads_are_repeated() -> None:
         module(torch.randn(1, N, 24))
     view = AttentionView(seen)
     norms = np.frombuffer(view._data, "<f4", 6 * N).reshape(6, N)
+    assert (norms[0] == norms[1]).all()
     assert (norms[0] == norms[2]).all()
     assert (norms[0] != norms[3]).any()
 
