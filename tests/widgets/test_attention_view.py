@@ -132,6 +132,17 @@ def test_hugging_face_outputs() -> None:
     assert "previous" not in view._recording["statistics"][0][0][1]
 
 
+def test_hugging_face_outputs_are_not_training_steps() -> None:
+    outputs = pytest.importorskip("transformers.modeling_outputs", reason="needs transformers")
+    own, cross = weights(1, HEADS, N, N), weights(1, HEADS, N, M)
+    view = AttentionView(
+        outputs.Seq2SeqLMOutput(decoder_attentions=(own,), cross_attentions=(cross,)),
+        source_tokens=[f"s{i}" for i in range(M)],
+    )
+    assert view._recording["steps"] == [""]
+    assert len(view._recording["layers"]) == 2
+
+
 def test_hugging_face_outputs_without_weights_are_refused() -> None:
     with pytest.raises(ValueError, match=r"attnlab\.watch"):
         AttentionView(SimpleNamespace(attentions=(None, None)))
