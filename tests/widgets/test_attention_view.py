@@ -91,6 +91,7 @@ def test_shared_value_heads_are_repeated() -> None:
         module(torch.randn(1, N, 24))
     view = AttentionView(seen)
     norms = np.frombuffer(view._data, "<f4", 6 * N).reshape(6, N)
+    assert (norms[0] == norms[1]).all()
     assert (norms[0] == norms[2]).all()
     assert (norms[0] != norms[3]).any()
 
@@ -129,6 +130,17 @@ def test_hugging_face_outputs() -> None:
     assert [word[0] for word in view._recording["tokens"][second["k"]["set"]]] == source
     assert [word[0] for word in view._recording["tokens"][second["q"]["set"]]] == tokens
     assert "previous" not in view._recording["statistics"][0][0][1]
+
+
+def test_hugging_face_outputs_are_not_training_steps() -> None:
+    outputs = pytest.importorskip("transformers.modeling_outputs", reason="needs transformers")
+    own, cross = weights(1, HEADS, N, N), weights(1, HEADS, N, M)
+    view = AttentionView(
+        outputs.Seq2SeqLMOutput(decoder_attentions=(own,), cross_attentions=(cross,)),
+        source_tokens=[f"s{i}" for i in range(M)],
+    )
+    assert view._recording["steps"] == [""]
+    assert len(view._recording["layers"]) == 2
 
 
 def test_hugging_face_outputs_without_weights_are_refused() -> None:

@@ -18,7 +18,7 @@ from attnlab.figures.labels import visible
 from attnlab_widgets.codes import block
 from attnlab_widgets.ground import STATIC, Ground
 from attnlab_widgets.picture import draw
-from attnlab_widgets.sources import STATISTICS, Tokens, cells, layers_of
+from attnlab_widgets.sources import STATISTICS, Tokens, cells, has_attentions, layers_of
 
 WHOLE = 24_000_000
 """So many weights are sent one by one; of more, tiles and each row's largest."""
@@ -268,7 +268,7 @@ def _coded(
 
 def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:
     """Names of training steps, and for each its one or two sources."""
-    if not isinstance(source, Mapping) or hasattr(source, "attentions"):
+    if not isinstance(source, Mapping) or has_attentions(source):
         return [""], [[source] if compare is None else [source, compare]]
     if not source:
         raise ValueError("`source` is an empty dict; it must map training steps to recordings")

@@ -169,10 +169,15 @@ def layers_of(source: Any, batch: int = 0) -> Iterator[Layer]:
         yield from _recorded(source, batch)
     elif _all(source, Mixing):
         yield from (_mixed(at, mixing, batch) for at, mixing in enumerate(source))
-    elif any(hasattr(source, name) for name in _HUGGING_FACE):
+    elif has_attentions(source):
         yield from _hugging_face(source, batch)
     else:
         yield from _arrays(source, batch)
+
+
+def has_attentions(source: Any) -> bool:
+    """Whether it is the outputs of a Hugging Face model (which are a mapping, too)."""
+    return any(hasattr(source, name) for name in _HUGGING_FACE)
 
 
 def cells(source: Any) -> int:

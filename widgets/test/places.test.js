@@ -33,6 +33,8 @@ test("the window of the matrix never leaves it", () => {
   assert.ok(near.i0 >= 0 && near.i1 <= 13 && near.j0 >= 0 && near.j1 <= 17);
   assert.equal(near.i1 - near.i0, 6.5);
   assert.deepEqual(zoomed(near, 100, 5, 5, 13, 17), all);
+  const out = zoomed({ i0: 6.5, i1: 13, j0: 0, j1: 17 }, 1.5, 7, 5, 13, 17);
+  assert.deepEqual([out.i0, out.i1], [3.25, 13]);
   const moved = shifted(near, 99, -99, 13, 17);
   assert.equal(moved.i1, 13);
   assert.equal(moved.j0, 0);

@@ -12,7 +12,7 @@ export function weight(w, error = 0) {
 export const signedWeight = (w, error) => (w > 0 ? "+" : "") + weight(w, error).replace("-", "−");
 
 export function exactly({ w, error, below }, signed = false) {
-  if (below !== undefined) return `at most ${weight(below)} (not among the weights kept of this row)`;
+  if (below !== undefined) return `at most ${weight(below)} (not kept)`;
   const said = signed ? signedWeight(w, error) : weight(w, error);
   return error > 0 ? `${said} ± ${error.toPrecision(1)}` : said;
 }

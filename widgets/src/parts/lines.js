@@ -33,6 +33,7 @@ export function linesPanel(store, view) {
   );
 
   let written = "";
+  const pinned = { query: null, key: null };
 
   function column(side, label) {
     const list = el("div", { class: `av-column av-column-${side}`, role: "listbox", "aria-label": label, "data-testid": side === "query" ? "queries" : "keys" });
@@ -62,6 +63,11 @@ export function linesPanel(store, view) {
     }
     written = words;
     drawLegend();
+    for (const side of ["key", "query"]) {
+      const at = store.get(side);
+      if (at !== null && at !== pinned[side]) reveal(side, Math.min(at, count(side) - 1));
+      pinned[side] = at;
+    }
     scrolled();
   }
 
@@ -312,5 +318,5 @@ export function linesPanel(store, view) {
     }
   }
 
-  return { node, draw, hover, reveal };
+  return { node, draw, hover };
 }

@@ -22,6 +22,9 @@ function seen(root) {
       if (canvas.width < 2 || hidden(canvas)) continue;
       parts.push({ ...place(canvas), canvas, opacity: Number(getComputedStyle(canvas).opacity) });
     }
+    for (const node of panel.querySelectorAll(".av-chosen")) {
+      if (!hidden(node)) parts.push({ ...place(node), frame: getComputedStyle(node).outlineColor });
+    }
     const words = [...(panel.matches(WORDS) ? [panel] : []), ...panel.querySelectorAll(WORDS)];
     for (const node of words) {
       const leaf = [...node.childNodes].every((child) => child.nodeType === Node.TEXT_NODE);
@@ -57,6 +60,8 @@ export function asSvg(root, paper) {
     if (part.canvas) {
       const href = part.canvas.toDataURL("image/png");
       add("image", { ...box, width: part.wide, height: part.high, opacity: part.opacity, href });
+    } else if (part.frame) {
+      add("rect", { ...box, width: part.wide, height: part.high, fill: "none", stroke: part.frame, "stroke-width": 3 });
     } else {
       const look = { "font-size": part.size, "font-weight": part.weight, fill: part.color, "dominant-baseline": "central" };
       add("text", { ...box, y: (part.y + part.high / 2).toFixed(1), ...look }).textContent = part.text;
@@ -80,6 +85,10 @@ export function asPng(root, paper) {
     if (part.canvas) {
       context.imageSmoothingEnabled = false;
       context.drawImage(part.canvas, part.x, part.y, part.wide, part.high);
+    } else if (part.frame) {
+      context.strokeStyle = part.frame;
+      context.lineWidth = 3;
+      context.strokeRect(part.x, part.y, part.wide, part.high);
     } else {
       context.font = `${part.weight} ${part.size}px ${FONT}`;
       context.fillStyle = part.color;
