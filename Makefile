@@ -29,7 +29,7 @@ lab: $(INSTALLED) ## Open JupyterLab on the first lesson
 .PHONY: test
 test: $(INSTALLED) ## Run every check: format, lint, types, tests, notebooks
 	@$(MAKE) --no-print-directory --keep-going \
-		check-format check-lint check-types check-widgets check-tests check-notebooks
+		check-format check-lint check-types check-widgets check-tests check-browser check-notebooks
 	@echo "Every check passed."
 
 .PHONY: check-format
@@ -60,7 +60,12 @@ check-widgets: ## Rebuild the widgets' front ends, compare with what is committe
 
 .PHONY: check-tests
 check-tests: $(INSTALLED)
-	$(RUN) -m pytest $(PYTEST_OPTIONS) tests
+	$(RUN) -m pytest $(PYTEST_OPTIONS) --ignore=tests/browser tests
+
+# One after the other: a browser, its server and its kernel want both cores.
+.PHONY: check-browser
+check-browser: $(INSTALLED)
+	$(RUN) -m pytest tests/browser
 
 # Cells tagged nbval-check-output are compared strictly, the others by running without an error.
 .PHONY: check-notebooks

@@ -202,7 +202,7 @@ def test_hiding_the_first_token_says_so_and_renormalises(view, maps):
     said = view.get_by_test_id("status")
     assert "first token hidden" in said.inner_text()
     view.get_by_test_id("hide-first").click()
-    assert said.is_hidden()
+    said.wait_for(state="hidden")
 
 
 def test_the_table_twin_names_the_strongest_key_of_each_query(view, maps):

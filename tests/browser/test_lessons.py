@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+PLOT = "application/vnd.plotly.v1+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LESSONS = [path.name for path in sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))]
@@ -32,9 +34,9 @@ def test_a_lesson_runs_from_top_to_bottom(name, running):
     lesson.page.bring_to_front()
     lesson.finish(seconds=240)
     lesson.screenshot(Path(name).stem)
-    exercises = lesson.code.filter(has=lesson.page.get_by_role("note"))
-    assert exercises.count() >= 2, "an exercise says at once that it is not solved yet"
-    assert all("Not yet." in said for said in exercises.get_by_role("note").all_text_contents())
-    plots = lesson.page.locator(".jp-OutputArea-output .js-plotly-plot")
-    assert plots.count() >= 3
-    assert lesson.page.locator(".jp-OutputArea-output .jupyter-widgets").count() >= 1
+    said = [str(data) for shown in lesson.outputs() for *_, data in shown]
+    assert sum("Not yet." in text for text in said) >= 2, "an exercise says it is not solved yet"
+    plots = lesson.holding(PLOT)
+    assert len(plots) >= 3
+    assert all(lesson.draws(number) for number in plots)
+    assert lesson.holding(WIDGET)
