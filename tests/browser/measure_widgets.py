@@ -184,6 +184,13 @@ def in_jupyterlab(browser: Any, folder: Path, repeats: int) -> dict[str, Any]:
     }
 
 
+def measured_rows(
+    browser: Any, folder: Path, options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    yield in_jupyterlab(browser, folder, options.repeats)
+    yield from compared(browser, folder, options)
+
+
 HEADINGS = (
     "what",
     "layers × heads × tokens",
@@ -216,8 +223,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         open_: Callable[..., Any] = driver.chromium.launch
         browser = open_(executable_path=shutil.which("chromium"), args=OPTIONS)
-        rows = [in_jupyterlab(browser, Path(name), options.repeats)]
-        rows += compared(browser, Path(name), options)
+        rows = []
+        for row in measured_rows(browser, Path(name), options):
+            rows.append(row)
+            print(" · ".join(part for part in line(row) if part), flush=True)
         browser.close()
     described = machine(torch.get_num_threads())
     print(machine_line(described))
