@@ -37,6 +37,6 @@ def test_a_lesson_runs_from_top_to_bottom(name, running):
     said = [str(data) for shown in lesson.outputs() for *_, data in shown]
     assert sum("Not yet." in text for text in said) >= 2, "an exercise says it is not solved yet"
     plots = lesson.holding(PLOT)
-    assert len(plots) >= 3
+    assert plots
     assert all(lesson.draws(number) for number in plots)
     assert lesson.holding(WIDGET)
