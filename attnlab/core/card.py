@@ -57,6 +57,10 @@ class Card:
     ``variants``  options under which the claims are tested; each form, and ``build``, takes those
                   that it has.
     ``build``     ``build(dim=…, heads=…, causal=…, **options) -> nn.Module``.
+    ``options``   letter of the costs → option that it stands for (``{"s": "stride"}``); a letter
+                  that is called like its option needs no entry.
+    ``by_length`` who may see whom depends on the length of the sequence (a last block that
+                  everybody sees), so that a padded sequence is not that sequence alone.
     """
 
     name: str
@@ -72,6 +76,8 @@ class Card:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     departures: tuple[str, ...] = ()
     variants: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
+    options: Mapping[str, str] = field(default_factory=dict)
+    by_length: bool = False
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
