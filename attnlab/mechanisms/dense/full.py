@@ -103,6 +103,7 @@ def tiled(
         raise ValueError(f"tile must be at least 1, got {tile}")
     if isinstance(mask, Pattern):
         mask.refuse_misfit(k.shape[-2], len(q))
+        mask = mask.sized(k.shape[-2])
     tiles = Tiles(q.shape[-2], k.shape[-2], tile, mask)
     out, lse = _Tiled.apply(q, k, v, tiles, _scale(q, scale))
     note("log_sum_exp", lse)

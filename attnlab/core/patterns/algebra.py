@@ -1,0 +1,376 @@
+"""The algebra: a pattern, and what ``&``, ``|`` and ``~`` make of patterns."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from attnlab.core.patterns.spans import Coverage, Spans
+
+if TYPE_CHECKING:
+    from attnlab.core.patterns.reach import Reach
+
+Cover = bool | None
+"""True: all pairs of a block are allowed. False: none. None: mixed, or not known unlooked."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of the queries in which those that see alike stand side by side.
+
+    One run of positions after the other; no block of queries spans two runs. Queries that are in no
+    run see nothing. Two orders are one if their names are.
+    """
+
+    name: Hashable
+    runs: tuple[Tensor, ...] = field(compare=False)
+
+
+class Pattern(ABC):
+    """Who may see whom. ``words`` says it in a sentence, ``code`` as one would write it.
+
+    A primitive defines ``allows``, for single pairs, and ``covers``, for blocks of pairs; the rest
+    follows.
+    """
+
+    words: str
+    code: str
+
+    @abstractmethod
+    def allows(self, i: Int[Tensor, "..."], j: Int[Tensor, "..."]) -> Bool[Tensor, "..."]:
+        """Whether the query at position i may see the key at position j.
+
+        i and j are broadcast against each other. A pattern that differs from head to head or from
+        sequence to sequence puts a head axis, or a batch and a head axis, in front.
+        """
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        """What is allowed of blocks of pairs, many blocks at once (broadcast)."""
+        unknown = torch.ones_like(rows.first + columns.first, dtype=torch.bool)
+        return Coverage(~unknown, unknown)
+
+    def sized(self, m: int) -> "Pattern":
+        """The same for sequences of m positions; itself unless its meaning depends on m."""
+        return self
+
+    def order(self, m: int) -> Order | None:
+        """The order of the positions that suits it; None where the natural one does."""
+        return None
+
+    def alternatives(self) -> Iterator["Pattern"]:
+        """Patterns that together allow what this one allows, each with an order of its own."""
+        yield self
+
+    def of_head(self, head: int) -> "Pattern":
+        """What one head sees; itself unless heads differ."""
+        return self
+
+    def heads(self) -> int | None:
+        """How many heads it is for; None where all heads see the same."""
+        return None
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        """A ValueError if the pattern is made for other than m keys or b sequences."""
+        return None
+
+    # ---- what follows
+
+    def cover(self, rows: range, columns: range) -> Cover:
+        """Full (True), empty (False) or mixed (None) on positions ``rows`` × ``columns``."""
+        coverage = self.covers(Spans.of(rows), Spans.of(columns))
+        if coverage.every:
+            return True
+        return None if coverage.some else False
+
+    def dense(
+        self, n: int, m: int | None = None, device: torch.device | str | None = None
+    ) -> Bool[Tensor, "... n m"]:
+        """The mask of n queries, standing last among m keys (m = n unless said otherwise)."""
+        m = n if m is None else m
+        if n < 1 or m < 1:
+            raise ValueError(f"a pattern needs at least one query and one key, got n={n}, m={m}")
+        self.refuse_misfit(m)
+        return self.sized(m).block(range(m - n, m), range(m), device)
+
+    def block(
+        self, rows: range, columns: range, device: torch.device | str | None = None
+    ) -> Bool[Tensor, "... n m"]:
+        """The mask of the pairs ``rows`` × ``columns``, both given as positions."""
+        i = torch.arange(rows.start, rows.stop, rows.step, device=device)
+        j = torch.arange(columns.start, columns.stop, columns.step, device=device)
+        allowed = self.allows(i[:, None], j[None, :])
+        return allowed.expand(*allowed.shape[:-2], len(rows), len(columns))
+
+    def causal(self) -> "Pattern":
+        """What it allows of the past and the present."""
+        return self & Causal()
+
+    def blocks(self, size: int) -> "Pattern":
+        """The same between blocks of positions: i sees j if i's block sees j's block."""
+        return Blocks(size, self)
+
+    def row(self, i: int, n: int) -> Int[Tensor, "keys"]:
+        """The keys that the query at position i sees, of n."""
+        if not 0 <= i < n:
+            raise ValueError(f"position {i} is outside of a sequence of {n}: 0 … {n - 1}")
+        self.refuse_misfit(n)
+        return self.sized(n).block(range(i, i + 1), range(n)).squeeze(-2).nonzero().squeeze(-1)
+
+    def count(self, n: int, m: int | None = None) -> int:
+        """The number of allowed pairs of n queries and m keys, counted block by block."""
+        m = n if m is None else m
+        self.refuse_misfit(m)
+        return _count(self.sized(m), n, m)
+
+    def density(self, n: int, m: int | None = None) -> float:
+        """The share of the pairs that is allowed."""
+        return self.count(n, m) / (n * (n if m is None else m))
+
+    def reach(self, n: int, layers: int, *, residual: bool = True) -> "Reach":
+        """Which inputs can influence each output after one layer, two, … ``layers``."""
+        from attnlab.core.patterns.reach import reach
+
+        return reach(self, n, layers, residual=residual)
+
+    def __and__(self, other: "Pattern") -> "Pattern":
+        if not isinstance(other, Pattern):
+            return NotImplemented
+        return both(self, other)
+
+    def __or__(self, other: "Pattern") -> "Pattern":
+        if not isinstance(other, Pattern):
+            return NotImplemented
+        full = isinstance(self, Full) or isinstance(other, Full)
+        return FULL if full else Or(self, other)
+
+    def __invert__(self) -> "Pattern":
+        return Not(self)
+
+    def __repr__(self) -> str:
+        return self.code
+
+
+def both(left: Pattern, right: Pattern) -> Pattern:
+    """``left & right``; what sees everything adds nothing."""
+    if isinstance(right, Full):
+        return left
+    return right if isinstance(left, Full) else And(left, right)
+
+
+def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
+    """Full blocks by their area, mixed blocks by looking, a band of rows at a time."""
+    columns, total = Spans.blocks(0, m, size), 0
+    for start in range(m - n, m, size):
+        rows = range(start, min(start + size, m))
+        coverage = pattern.covers(Spans.of(rows), columns)
+        widths = columns.last - columns.first + 1
+        total += len(rows) * int(widths[coverage.every].sum())
+        mixed = coverage.some & ~coverage.every
+        seen = torch.arange(m)[mixed.repeat_interleave(widths)]
+        if len(seen):
+            i = torch.arange(rows.start, rows.stop)[:, None]
+            allowed = pattern.allows(i, seen[None, :])
+            if allowed.dim() > 2:
+                raise ValueError(f"{pattern} differs between heads or sequences: count them apart")
+            total += int(allowed.expand(len(rows), len(seen)).sum())
+    return total
+
+
+# ---- compositions
+
+
+@dataclass(frozen=True, repr=False)
+class Composition(Pattern):
+    """Two patterns, both of which are asked."""
+
+    left: Pattern
+    right: Pattern
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        sign = "&" if isinstance(self, And) else "|"
+        return f"{_bracketed(self.left, type(self))} {sign} {_bracketed(self.right, type(self))}"
+
+    def sized(self, m: int) -> Self:
+        left, right = self.left.sized(m), self.right.sized(m)
+        if left is self.left and right is self.right:
+            return self
+        return type(self)(left, right)
+
+    def of_head(self, head: int) -> Self:
+        return type(self)(self.left.of_head(head), self.right.of_head(head))
+
+    def heads(self) -> int | None:
+        return self.left.heads() or self.right.heads()
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.left.refuse_misfit(m, b)
+        self.right.refuse_misfit(m, b)
+
+
+@dataclass(frozen=True, repr=False)
+class And(Composition):
+    """Both patterns allow it."""
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"({self.left.words}) and ({self.right.words})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.left.allows(i, j) & self.right.allows(i, j)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return self.left.covers(rows, columns) & self.right.covers(rows, columns)
+
+    def order(self, m: int) -> Order | None:
+        return self.left.order(m) or self.right.order(m)
+
+    def alternatives(self) -> Iterator[Pattern]:
+        for left in self.left.alternatives():
+            for right in self.right.alternatives():
+                yield both(left, right)
+
+
+@dataclass(frozen=True, repr=False)
+class Or(Composition):
+    """At least one pattern allows it."""
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"({self.left.words}) or ({self.right.words})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.left.allows(i, j) | self.right.allows(i, j)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return self.left.covers(rows, columns) | self.right.covers(rows, columns)
+
+    def alternatives(self) -> Iterator[Pattern]:
+        yield from self.left.alternatives()
+        yield from self.right.alternatives()
+
+
+@dataclass(frozen=True, repr=False)
+class Not(Pattern):
+    """The pattern does not allow it."""
+
+    pattern: Pattern
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"not ({self.pattern.words})"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"~{_bracketed(self.pattern, Not)}"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return ~self.pattern.allows(i, j)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return ~self.pattern.covers(rows, columns)
+
+    def sized(self, m: int) -> "Not":
+        sized = self.pattern.sized(m)
+        return self if sized is self.pattern else Not(sized)
+
+    def of_head(self, head: int) -> "Not":
+        return Not(self.pattern.of_head(head))
+
+    def heads(self) -> int | None:
+        return self.pattern.heads()
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.pattern.refuse_misfit(m, b)
+
+
+def _bracketed(pattern: Pattern, inside: type[Pattern]) -> str:
+    plain = not isinstance(pattern, Composition) or type(pattern) is inside
+    return pattern.code if plain else f"({pattern.code})"
+
+
+# ---- the two that the algebra itself speaks of
+
+
+@dataclass(frozen=True, repr=False)
+class Full(Pattern):
+    """Every position sees every position."""
+
+    words = "every position sees every position"
+    code = "full()"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(i.shape, j.shape)
+        return torch.ones((), dtype=torch.bool, device=i.device).expand(shape)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return Coverage.known(torch.ones_like(rows.first + columns.first, dtype=torch.bool))
+
+
+FULL = Full()
+
+
+@dataclass(frozen=True, repr=False)
+class Causal(Pattern):
+    """j ≤ i."""
+
+    words = "each position sees itself and those before it"
+    code = "causal()"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return j <= i
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return Coverage(columns.last <= rows.first, columns.first <= rows.last)
+
+
+@dataclass(frozen=True, repr=False)
+class Blocks(Pattern):
+    """i's block of ``size`` positions sees j's block in ``of``."""
+
+    size: int
+    of: Pattern
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"a block holds at least one position, got a size of {self.size}")
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"between blocks of {self.size} positions: {self.of.words}"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"{_bracketed(self.of, Blocks)}.blocks({self.size})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.of.allows(i // self.size, j // self.size)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return self.of.covers(rows // self.size, columns // self.size)
+
+    def sized(self, m: int) -> "Blocks":
+        sized = self.of.sized(-(-m // self.size))
+        return self if sized is self.of else Blocks(self.size, sized)
+
+    def of_head(self, head: int) -> "Blocks":
+        return Blocks(self.size, self.of.of_head(head))
+
+    def heads(self) -> int | None:
+        return self.of.heads()
+
+    def alternatives(self) -> Iterator[Pattern]:
+        for of in self.of.alternatives():
+            yield Blocks(self.size, of)
+
+    def order(self, m: int) -> Order | None:
+        blocks = self.of.order(-(-m // self.size))
+        if blocks is None:
+            return None
+        within = torch.arange(self.size)
+        runs = ((run[:, None] * self.size + within).flatten() for run in blocks.runs)
+        return Order(("blocks", self.size, blocks.name), tuple(run[run < m] for run in runs))

@@ -1,0 +1,650 @@
+"""The primitives: who may see whom, in the shapes that the literature uses."""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from attnlab.core.patterns.algebra import FULL, And, Blocks, Causal, Or, Order, Pattern
+from attnlab.core.patterns.spans import Coverage, Spans
+from attnlab.core.shapes import checked
+
+# ---- by distance
+
+
+@dataclass(frozen=True, repr=False)
+class Local(Pattern):
+    """|i − j| ≤ radius."""
+
+    radius: int
+
+    def __post_init__(self) -> None:
+        _whole("radius", self.radius, at_least=0)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        if self.radius == 0:
+            return "each position sees itself"
+        return f"each position sees itself and {self.radius} on either side"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"local({self.radius})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i - j).abs() <= self.radius
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        nearest, farthest = rows.first - columns.last, rows.last - columns.first
+        every = (nearest >= -self.radius) & (farthest <= self.radius)
+        return Coverage(every, (nearest <= self.radius) & (farthest >= -self.radius))
+
+
+@dataclass(frozen=True, repr=False)
+class Strided(Pattern):
+    """i − j is a multiple of the stride."""
+
+    stride: int
+
+    def __post_init__(self) -> None:
+        _whole("stride", self.stride, at_least=1)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"each position sees every {_ordinal(self.stride)}, counted from itself"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"strided({self.stride})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i - j) % self.stride == 0
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        # The differences are nearest, nearest + g, … farthest, with g = gcd of the two steps.
+        nearest, farthest = rows.first - columns.last, rows.last - columns.first
+        g = torch.gcd(rows.step, columns.step)
+        every = (g % self.stride == 0) & (nearest % self.stride == 0)
+        within = farthest // self.stride * self.stride >= nearest  # a multiple lies between them
+        stride = torch.full_like(g, self.stride)
+        return Coverage(every, within & (nearest % torch.gcd(g, stride) == 0))
+
+    def order(self, m: int) -> Order | None:
+        """By residue: those that are a multiple of the stride apart become neighbours."""
+        if self.stride == 1 or m < 16 * self.stride:  # few to each residue: no order gains much
+            return None
+        runs = (torch.arange(residue, m, self.stride) for residue in range(self.stride))
+        return Order(("residue", self.stride), tuple(runs))
+
+
+# ---- by place
+
+
+@dataclass(frozen=True, repr=False)
+class Summaries(Pattern):
+    """j is one of the last ``columns`` positions of its block of ``stride``."""
+
+    stride: int
+    columns: int
+
+    def __post_init__(self) -> None:
+        _whole("stride", self.stride, at_least=1)
+        _whole("columns", self.columns, at_least=1)
+        if self.columns > self.stride:
+            raise ValueError(
+                f"{self.columns} summary columns do not fit into blocks of {self.stride} positions"
+            )
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        last = "position" if self.columns == 1 else f"{self.columns} positions"
+        return f"each position sees the last {last} of every block of {self.stride}"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"summaries({self.stride}, {self.columns})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (j % self.stride >= self.stride - self.columns) | (i < 0)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        from_here = self.stride - self.columns
+        first, last = columns.first % self.stride, columns.last % self.stride
+        one_block = columns.first // self.stride == columns.last // self.stride
+        one_residue = columns.step % self.stride == 0
+        every = (first >= from_here) & (one_block | one_residue)
+        some = (last >= from_here) | (~one_block & ~one_residue)
+        return _spread(Coverage(every, some), rows)
+
+
+@dataclass(frozen=True, repr=False)
+class Places(Pattern):
+    """The query (``of="row"``) or the key (``of="column"``) stands at one of ``positions``.
+
+    A negative position counts from the end of the sequence.
+    """
+
+    positions: tuple[int, ...]
+    of: str
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        where = ", ".join(map(str, self.positions))
+        seen = {"row": f"{where} see every position", "column": f"every position sees {where}"}
+        return seen[self.of]
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f'places({list(self.positions)}, of="{self.of}")'
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        x = i if self.of == "row" else j
+        found = torch.isin(x, torch.tensor(self.positions, dtype=x.dtype, device=x.device))
+        return found.expand(torch.broadcast_shapes(i.shape, j.shape))
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        x, other = (rows, columns) if self.of == "row" else (columns, rows)
+        places = torch.tensor(sorted(self.positions))
+        found = torch.searchsorted(places, x.last.contiguous(), right=True)
+        found = found - torch.searchsorted(places, x.first.contiguous())
+        return _spread(Coverage(found == x.last - x.first + 1, found > 0), other)
+
+    def sized(self, m: int) -> "Places":
+        outside = [p for p in self.positions if not -m <= p < m]
+        if outside:
+            raise ValueError(f"position {outside[0]} is outside of a sequence of {m}: 0 … {m - 1}")
+        if min(self.positions) >= 0:
+            return self
+        return Places(tuple(sorted({p % m for p in self.positions})), self.of)
+
+    def order(self, m: int) -> Order | None:
+        """The chosen queries together: each of them sees everything."""
+        if self.of == "column":
+            return None
+        return Order(("places", self.positions), (torch.tensor(sorted(self.positions)),))
+
+
+@dataclass(frozen=True, repr=False)
+class Local2d(Pattern):
+    """Positions are the pixels of a grid in raster order; both coordinates lie within a radius."""
+
+    shape: tuple[int, int]
+    radius: int
+
+    def __post_init__(self) -> None:
+        _whole("radius", self.radius, at_least=0)
+        _grid(self.shape, 2)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        side, (height, width) = 2 * self.radius + 1, self.shape
+        return f"each pixel of {height} × {width} sees the square of side {side} around it"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"local_2d({self.shape}, {self.radius})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        width = self.shape[1]
+        near_rows = (i // width - j // width).abs() <= self.radius
+        return near_rows & ((i % width - j % width).abs() <= self.radius)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        vertical = Local(self.radius).covers(rows // self.shape[1], columns // self.shape[1])
+        return vertical & Local(self.radius).covers(self._across(rows), self._across(columns))
+
+    def _across(self, spans: Spans) -> Spans:
+        """The columns of the grid that the positions fall into; all of them past a line's end."""
+        width = self.shape[1]
+        one_line = spans.first // width == spans.last // width
+        first = torch.where(one_line, spans.first % width, 0)
+        return Spans(first, torch.where(one_line, spans.last % width, width - 1), spans.step)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        _fill(self.shape, m)
+
+    def order(self, m: int) -> Order | None:
+        """Tile by tile: neighbours in both directions share what they see."""
+        height, width = self.shape
+        grid = torch.arange(height * width).view(height, width)
+        tiles = (tile for band in grid.split(8) for tile in band.split(8, dim=1))
+        return Order(("tiles", self.shape), tuple(tile.flatten() for tile in tiles))
+
+
+@dataclass(frozen=True, repr=False)
+class Shape(Pattern):
+    """A pattern of the positions of a grid: sequences are as long as the grid has cells."""
+
+    shape: tuple[int, ...]
+    axis: int
+
+    def __post_init__(self) -> None:
+        _grid(self.shape)
+        if not -len(self.shape) <= self.axis < len(self.shape):
+            raise ValueError(f"a grid of shape {self.shape} has no axis {self.axis}")
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        grid = " × ".join(map(str, self.shape))
+        return f"each cell of {grid} sees those that differ from it along axis {self.axis} alone"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"axial({self.shape}, {self.axis})"
+
+    @functools.cached_property
+    def _parts(self) -> Pattern:
+        axis = self.axis % len(self.shape)
+        inner = math.prod(self.shape[axis + 1 :])
+        line, along = Strided(inner), Blocks(inner * self.shape[axis], Local(0))
+        if axis == 0:
+            return line
+        return along if inner == 1 else And(along, line)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self._parts.allows(i, j)
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return self._parts.covers(rows, columns)
+
+    def order(self, m: int) -> Order | None:
+        return self._parts.order(m)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        _fill(self.shape, m)
+
+
+# ---- by table
+
+
+@dataclass(frozen=True, repr=False)
+class Random(Pattern):
+    """Each query sees ``keys`` different positions, drawn for each length and seed anew."""
+
+    keys: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _whole("keys", self.keys, at_least=0)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"each position sees {self.keys} positions drawn at random"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"random({self.keys}, seed={self.seed})"
+
+    def sized(self, m: int) -> "Drawn":
+        return _drawn(self.keys, self.seed, m, self.words, self.code)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        raise ValueError("a random pattern is drawn for a length: ask pattern.sized(n)")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawn(Pattern):
+    """The query at position i sees the keys ``table[i]``; −1 stands for none."""
+
+    table: Int[Tensor, "m keys"]
+    words: str = "each position sees the keys that a table lists for it"
+    code: str = "listed(table)"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        table = self.table.to(i.device)
+        found = torch.zeros((), dtype=torch.bool, device=i.device)
+        for drawn in table.unbind(-1):
+            found = found | (drawn[i] == j)
+        return found.expand(torch.broadcast_shapes(i.shape, j.shape))
+
+    @functools.cached_property
+    def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The pairs i·m + j and j·m + i, sorted, and how many fall above and left of each tile."""
+        m, side = len(self.table), self._tile
+        i, place = (self.table >= 0).nonzero(as_tuple=True)
+        j = self.table[i, place]
+        tiles = -(-m // side)
+        counts = torch.bincount(i // side * tiles + j // side, minlength=tiles * tiles)
+        sums = torch.zeros(tiles + 1, tiles + 1, dtype=torch.long)
+        sums[1:, 1:] = counts.view(tiles, tiles).cumsum(0).cumsum(1)
+        return (i * m + j).sort().values, (j * m + i).sort().values, sums
+
+    @property
+    def _tile(self) -> int:
+        return max(1, len(self.table) // 1024)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        if len(self.table) != m:
+            raise ValueError(f"the table is for {len(self.table)} positions, but there are {m}")
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        """Exact for one row or one column; by tiles of pairs for the rest."""
+        m, side = len(self.table), self._tile
+        by_row, by_column, sums = self._pairs
+        in_row = _between(by_row, rows.first * m + columns.first, rows.first * m + columns.last)
+        in_column = _between(
+            by_column, columns.first * m + rows.first, columns.first * m + rows.last
+        )
+        top, bottom = rows.first // side, rows.last // side + 1
+        left, right = columns.first // side, columns.last // side + 1
+        inside = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
+        found = torch.where(rows.single, in_row, torch.where(columns.single, in_column, inside))
+        one = rows.single | columns.single
+        area = (rows.last - rows.first + 1) * (columns.last - columns.first + 1)
+        return Coverage((found == area) & (one | (side == 1)), found > 0)
+
+
+def _between(ordered: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """How many of the ordered numbers lie in first … last."""
+    found: Tensor = torch.searchsorted(ordered, last, right=True)
+    return found - torch.searchsorted(ordered, first)
+
+
+@functools.lru_cache(maxsize=32)
+def _drawn(keys: int, seed: int, m: int, words: str, code: str) -> Drawn:
+    generator = torch.Generator().manual_seed(seed)
+    keys = min(keys, m)
+    if m <= 1024 or 2 * keys > m:
+        rows = (torch.randperm(m, generator=generator)[:keys] for _ in range(m))
+        return Drawn(torch.stack(list(rows)), words, code)
+    drawn = torch.randint(m, (m, keys), generator=generator)
+    while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m
+        drawn[again] = torch.randint(m, (int(again.sum()),), generator=generator)
+    return Drawn(drawn, words, code)
+
+
+def _duplicates(drawn: Tensor) -> Tensor:
+    ordered, places = drawn.sort(dim=-1)
+    same = torch.zeros_like(drawn, dtype=torch.bool)
+    same[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    return torch.zeros_like(same).scatter(1, places, same)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents(Pattern):
+    """i and j belong to the same document; the mask has a batch axis if the ids have."""
+
+    ids: Int[Tensor, "m"] | Int[Tensor, "b m"]
+    words = "each position sees its own document"
+    code = "document(ids)"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        ids = self.ids.to(i.device)
+        if ids.dim() == 1:
+            return ids[i] == ids[j]
+        return (ids[:, i] == ids[:, j])[:, None]
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        """Exact while documents are runs: by the smallest and largest id of a block."""
+        axes = max(rows.first.dim(), columns.first.dim())
+        rows, columns = ((spans[(None,) * (axes - spans.first.dim())]) for spans in (rows, columns))
+        low, high = self._extremes(rows), self._extremes(columns)
+        one = (low[0] == low[1]) & (high[0] == high[1])
+        every = one & (low[0] == high[0])
+        some = (low[0] <= high[1]) & (high[0] <= low[1])
+        return Coverage(every.all(0), some.any(0))
+
+    def _extremes(self, spans: Spans) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest id of each span, (b, *spans), from a table of powers."""
+        smallest, largest = self._table
+        level = (spans.last - spans.first + 1).double().log2().floor().long()
+        second = spans.last - 2**level + 1
+        low = torch.minimum(smallest[level, :, spans.first], smallest[level, :, second])
+        high = torch.maximum(largest[level, :, spans.first], largest[level, :, second])
+        return low.movedim(-1, 0), high.movedim(-1, 0)
+
+    @functools.cached_property
+    def _table(self) -> tuple[Tensor, Tensor]:
+        """Smallest and largest id of every run of 2^level positions: (levels, b, m)."""
+        ids = self.ids.cpu().reshape(-1, self.ids.shape[-1])
+        smallest, largest, m = [ids], [ids], ids.shape[-1]
+        for level in range((m).bit_length() - 1):
+            ahead = (torch.arange(m) + 2**level).clamp(max=m - 1)
+            smallest.append(torch.minimum(smallest[-1], smallest[-1][:, ahead]))
+            largest.append(torch.maximum(largest[-1], largest[-1][:, ahead]))
+        return torch.stack(smallest), torch.stack(largest)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        _fits("document ids are", self.ids, m, b)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Padding(Pattern):
+    """Key j is a real token of its sequence; the mask has a batch axis, (b, 1, n, m)."""
+
+    real: Bool[Tensor, "b m"]
+    words = "only real tokens are seen, not the padding"
+    code = "padding(real)"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        real = self.real.to(j.device)[:, j][:, None]
+        return real.expand(-1, 1, *torch.broadcast_shapes(i.shape, j.shape))
+
+    def dense(
+        self, n: int, m: int | None = None, device: torch.device | str | None = None
+    ) -> Tensor:
+        return super().dense(n, m, self.real.device if device is None else device)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        _fits("padding is", self.real, m, b)
+
+
+@dataclass(frozen=True, repr=False)
+class PerHead(Pattern):
+    """One pattern per head; the mask has a head axis, (h, n, m)."""
+
+    patterns: tuple[Pattern, ...]
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return "; ".join(f"head {h}: {p.words}" for h, p in enumerate(self.patterns))
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"per_head({', '.join(p.code for p in self.patterns)})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(i.shape, j.shape)
+        return torch.stack([p.allows(i, j).expand(shape) for p in self.patterns])
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        covers = [p.covers(rows, columns) for p in self.patterns]
+        every = functools.reduce(torch.logical_and, (c.every for c in covers))
+        return Coverage(every, functools.reduce(torch.logical_or, (c.some for c in covers)))
+
+    def sized(self, m: int) -> "PerHead":
+        patterns = tuple(p.sized(m) for p in self.patterns)
+        same = all(new is old for new, old in zip(patterns, self.patterns, strict=True))
+        return self if same else PerHead(patterns)
+
+    def of_head(self, head: int) -> Pattern:
+        return self.patterns[head]
+
+    def heads(self) -> int | None:
+        return len(self.patterns)
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        for pattern in self.patterns:
+            pattern.refuse_misfit(m, b)
+
+
+# ---- what the world calls them
+
+
+def full() -> Pattern:
+    """Every position sees every position."""
+    return FULL
+
+
+def causal() -> Pattern:
+    """Each position sees itself and those before it (j ≤ i)."""
+    return Causal()
+
+
+def local(radius: int) -> Pattern:
+    """Each position sees itself and ``radius`` on either side (|i − j| ≤ radius)."""
+    return Local(radius)
+
+
+def dilated(radius: int, step: int) -> Pattern:
+    """A window with gaps: ``radius`` positions on either side, every ``step``-th only."""
+    _whole("radius", radius, at_least=0)
+    return Local(radius * step) & Strided(step)
+
+
+def strided(stride: int) -> Pattern:
+    """Each position sees every ``stride``-th, counted from itself ((i − j) mod stride = 0)."""
+    return Strided(stride)
+
+
+def summaries(stride: int, columns: int = 1) -> Pattern:
+    """Everybody sees the last ``columns`` positions of every block of ``stride``."""
+    return Summaries(stride, columns)
+
+
+def fixed(stride: int, columns: int = 1) -> Pattern:
+    """Its own block of ``stride``, and the last ``columns`` positions of every block.
+
+    Child et al. 2019, section 4.3 (l and c there), before the causal intersection.
+    """
+    return block_diagonal(stride) | Summaries(stride, columns)
+
+
+def global_(positions: Sequence[int]) -> Pattern:
+    """``positions`` see everybody and are seen by everybody; a negative one counts from the end."""
+    chosen = tuple(dict.fromkeys(int(p) for p in positions))
+    if not chosen:
+        return ~FULL
+    return Or(Places(chosen, "column"), Places(chosen, "row"))
+
+
+def hub(position: int = 0) -> Pattern:
+    """One position that sees everybody and is seen by everybody."""
+    return global_([position])
+
+
+def prefix(length: int) -> Pattern:
+    """Everybody sees the first ``length`` positions; ``causal() | prefix(k)`` is a prefix LM."""
+    _whole("length", length, at_least=1)
+    return Before(length)
+
+
+@dataclass(frozen=True, repr=False)
+class Before(Pattern):
+    """j < length."""
+
+    length: int
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"each position sees the first {self.length}"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"prefix({self.length})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (j < self.length).expand(torch.broadcast_shapes(i.shape, j.shape))
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        return _spread(Coverage(columns.last < self.length, columns.first < self.length), rows)
+
+
+def random(keys: int, seed: int = 0) -> Pattern:
+    """Each position sees ``keys`` different positions, drawn at random."""
+    return Random(keys, seed)
+
+
+@checked
+def listed(table: Int[Tensor, "m keys"]) -> Pattern:
+    """The query at position i sees the keys ``table[i]``; −1 stands for none."""
+    return Drawn(table)
+
+
+def blocks(size: int, of: Pattern | None = None) -> Pattern:
+    """i sees j if i's block of ``size`` positions sees j's in ``of`` (by default: the same one)."""
+    return Blocks(size, Local(0) if of is None else of)
+
+
+def block_diagonal(size: int) -> Pattern:
+    """Each position sees its own block of ``size`` positions."""
+    return Blocks(size, Local(0))
+
+
+def axial(shape: Sequence[int], axis: int) -> Pattern:
+    """Positions are the cells of a grid in raster order; each sees its line along ``axis``."""
+    return Shape(tuple(shape), axis)
+
+
+def local_2d(shape: tuple[int, int], radius: int) -> Pattern:
+    """Pixels in raster order; each sees the square of side 2·radius + 1 around it."""
+    return Local2d((shape[0], shape[1]), radius)
+
+
+@checked
+def document(ids: Int[Tensor, "m"] | Int[Tensor, "b m"]) -> Pattern:
+    """Each position sees its own document: ``ids`` says which document each position is of."""
+    return Documents(ids)
+
+
+@checked
+def padding(real: Bool[Tensor, "b m"] | None) -> Pattern:
+    """Only real tokens are seen: ``real`` is True at a real token. None pads nothing."""
+    return FULL if real is None else Padding(real)
+
+
+def per_head(*patterns: Pattern) -> Pattern:
+    """One pattern for each head, in order."""
+    if not patterns:
+        raise ValueError("per_head needs a pattern for each head, got none")
+    return PerHead(patterns)
+
+
+# ---- helpers
+
+
+def _spread(coverage: Coverage, over: Spans) -> Coverage:
+    """The same answer for every block of the other axis."""
+    shape = torch.broadcast_shapes(coverage.some.shape, over.first.shape)
+    return Coverage(coverage.every.expand(shape), coverage.some.expand(shape))
+
+
+def _whole(name: str, value: object, *, at_least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} should be a whole number, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} should be at least {at_least}, got {value}")
+
+
+def _grid(shape: Sequence[int], dimensions: int | None = None) -> None:
+    if dimensions is not None and len(shape) != dimensions:
+        raise ValueError(f"the grid should have {dimensions} dimensions, got the shape {shape}")
+    if not shape or any(not isinstance(size, int) or size < 1 for size in shape):
+        raise ValueError(f"the grid's shape should be positive whole numbers, got {shape}")
+
+
+def _fill(shape: Sequence[int], m: int) -> None:
+    cells = math.prod(shape)
+    if cells != m:
+        grid = " × ".join(map(str, shape))
+        raise ValueError(f"a grid of {grid} has {cells} positions, but the sequence has {m}")
+
+
+def _fits(what: str, x: Tensor, m: int, b: int | None) -> None:
+    if x.shape[-1] != m:
+        raise ValueError(f"{what} for {x.shape[-1]} keys, but there are {m}")
+    if b is not None and x.dim() == 2 and x.shape[0] not in (1, b):
+        raise ValueError(f"{what} for {x.shape[0]} sequences, but there are {b}")
+
+
+def _ordinal(number: int) -> str:
+    if number == 1:
+        return "position"
+    suffix = (
+        "th" if 11 <= number % 100 <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{suffix} position"

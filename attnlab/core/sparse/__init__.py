@@ -1,0 +1,1 @@
+"""Attention that costs what its pattern allows: layouts, and forms that run them."""

@@ -1,0 +1,290 @@
+"""Attention over a layout: blocks of queries, each with the keys that its queries may see.
+
+For each block the keys and values that any of its queries may see are gathered, and a batch of
+blocks is attended at once. A query whose keys are spread over several parts (queries in another
+order each time) meets its other halves by log-sum-exp: with $\\ell_p = \\log \\sum_{j \\in p}
+e^{s_j}$,
+
+$$o = \\sum_p e^{\\ell_p - \\ell} o_p,\\qquad \\ell = \\log \\sum_p e^{\\ell_p}$$
+
+Backward needs no part's own output: with the whole log-sum-exp and the whole output, the gradient
+of a block is that of ordinary attention (Dao et al. 2022, section 3.1), so each block is gathered
+and computed a second time and nothing of the size of the pairs is ever kept.
+
+On a CPU a block is attended by the kernel under PyTorch's own ``scaled_dot_product_attention``;
+elsewhere, with dropout and where values and keys differ in width, by the equation itself.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attnlab.core.patterns import And, Padding, Pattern, both, padding
+from attnlab.core.shapes import checked
+from attnlab.core.sparse.layout import Batch, Layout, layout
+
+PIECE = {"cpu": 4 << 20, "else": 256 << 20}  # bytes gathered at once: on a CPU they stay in cache
+
+_aten = torch.ops.aten
+
+
+@checked
+def blocked(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    pattern: Pattern,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    block: int | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """Softmax attention over the pairs that ``pattern`` allows, at the cost of these pairs.
+
+    ``dropout`` drops weights, as in training. ``block`` fixes the number of queries in a block;
+    without it the layout chooses. First derivatives only.
+    """
+    n, m = q.shape[-2], k.shape[-2]
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is a probability below 1, got {dropout}")
+    if block is not None and block < 1:
+        raise ValueError(f"a block has at least one query, got block={block}")
+    pattern.refuse_misfit(m, len(q))
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    pattern, real = without_padding(pattern)
+    options = _Options(scale, dropout, _seed() if dropout else 0)
+    device = str(q.device)
+    outs = []
+    for heads, of_heads in _by_pattern(pattern, q.shape[1]):
+        laid = layout(of_heads, n, m, block, device)
+        part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
+        outs.append((heads, _Blocked.apply(*part, real, laid, options)))
+    if len(outs) == 1:
+        return outs[0][1]
+    order = torch.tensor([head for heads, _ in outs for head in heads]).argsort()
+    return torch.cat([out for _, out in outs], dim=1)[:, order]
+
+
+def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
+    """A conjunction without its paddings, and the keys that they all call real."""
+    if isinstance(pattern, Padding):
+        return padding(None), pattern.real
+    if not isinstance(pattern, And):
+        return pattern, None
+    (left, one), (right, other) = without_padding(pattern.left), without_padding(pattern.right)
+    real = one if other is None else other if one is None else one & other
+    return both(left, right), real
+
+
+def _by_pattern(pattern: Pattern, heads: int) -> list[tuple[list[int], Pattern]]:
+    """The heads that see the same together."""
+    made_for = pattern.heads()
+    if made_for is None:
+        return [(list(range(heads)), pattern)]
+    if made_for != heads:
+        raise ValueError(f"the pattern is for {made_for} heads, but there are {heads}")
+    groups: dict[Pattern, list[int]] = {}
+    for head in range(heads):
+        groups.setdefault(pattern.of_head(head), []).append(head)
+    return [(chosen, of_heads) for of_heads, chosen in groups.items()]
+
+
+def _seed() -> int:
+    return int(torch.randint(2**31, ()))
+
+
+@dataclass(frozen=True)
+class _Options:
+    scale: float
+    dropout: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some blocks of a batch, what is allowed in them, and the random numbers for their dropout."""
+
+    batch: Batch
+    allowed: Tensor | None
+    first: bool  # of its queries: nothing is in the output yet
+    keep: Tensor | None
+
+    @property
+    def lonely(self) -> Tensor | None:
+        return None if self.allowed is None else ~self.allowed.any(-1)
+
+
+def _pieces(
+    laid: Layout, q: Tensor, width: int, real: Tensor | None, options: _Options
+) -> Iterator[_Piece]:
+    """The layout in pieces small enough to gather."""
+    b, h = q.shape[:2]
+    generator = torch.Generator(q.device).manual_seed(options.seed) if options.dropout else None
+    budget = PIECE.get(q.device.type, PIECE["else"]) // q.element_size()
+    for part_number, part in enumerate(laid.parts):
+        for batch in part:
+            rows, columns = batch.queries.shape[1], batch.keys.shape[1]
+            per_block = b * h * columns * (width + (rows if options.dropout else 0))
+            for some in batch.split(max(1, budget // per_block)):
+                allowed = _allowed(some, real, b, h)
+                keep = None
+                if generator is not None:
+                    shape = (b * h, len(some.queries), rows, columns)
+                    chance = torch.rand(shape, generator=generator, device=q.device)
+                    keep = (chance >= options.dropout).to(_wide(q)) / (1 - options.dropout)
+                yield _Piece(some, allowed, part_number == 0, keep)
+
+
+def _allowed(batch: Batch, real: Tensor | None, b: int, h: int) -> Tensor | None:
+    """The mask of a batch and the padding together: (b·h or 1, blocks or 1, rows, columns)."""
+    mask = batch.mask
+    if real is not None:
+        seen = real[:, batch.keys][:, None, :, None, :]  # (b, 1, blocks, 1, columns)
+        mask = seen.expand(-1, -1, -1, batch.queries.shape[1], -1) if mask is None else mask & seen
+    if mask is None or mask.dim() == 3:
+        return mask if mask is None else mask[None]
+    return mask.expand(b, h, *mask.shape[-3:]).flatten(0, 1)
+
+
+class _Blocked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        real: Tensor | None,
+        laid: Layout,
+        options: _Options,
+    ) -> Tensor:
+        flat = [x.flatten(0, 1) for x in (q, k, v)]
+        merged = len(laid.parts) > 1
+        wide = _wide(q) if merged else q.dtype
+        out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
+        lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=_wide(q))
+        for piece in _pieces(laid, q, q.shape[-1] + v.shape[-1], real, options):
+            queries, keys = piece.batch.queries, piece.batch.keys
+            gathered = (_take(x, at) for x, at in zip(flat, (queries, keys, keys), strict=True))
+            some, some_lse = _attend(*gathered, piece, options.scale)
+            if not piece.first:
+                some, some_lse = _merge(_take(out, queries), _take(lse, queries), some, some_lse)
+            _put(out, queries, some)
+            _put(lse, queries, some_lse)
+        out = out.to(q.dtype)
+        lse = lse.masked_fill_(
+            lse == -torch.inf, 0
+        )  # of a row that sees nothing: any number will do
+        ctx.save_for_backward(*flat, real, out, lse)
+        ctx.laid, ctx.options, ctx.heads = laid, options, q.shape[:2]
+        return out.unflatten(0, q.shape[:2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, real, out, lse = ctx.saved_tensors
+        do = d_out.flatten(0, 1)
+        dq, dk, dv = (
+            torch.zeros_like(x, dtype=_wide(q), memory_format=torch.contiguous_format)
+            for x in (q, k, v)
+        )
+        like = q.unflatten(0, ctx.heads)
+        for piece in _pieces(ctx.laid, like, q.shape[-1] + v.shape[-1], real, ctx.options):
+            queries, keys = piece.batch.queries, piece.batch.keys
+            block = [_take(x, queries) for x in (do, q, out, lse)]
+            d_block = _gradients(*block, _take(k, keys), _take(v, keys), piece, ctx.options.scale)
+            for total, part, at in zip((dq, dk, dv), d_block, (queries, keys, keys), strict=True):
+                total.index_add_(1, at.flatten(), part.flatten(1, 2).to(total.dtype))
+        grads = (x.to(q.dtype).unflatten(0, ctx.heads) for x in (dq, dk, dv))
+        return *grads, None, None, None
+
+
+def _take(x: Tensor, at: Tensor) -> Tensor:
+    """x (g, n, …) at positions (blocks, rows): (g, blocks, rows, …)."""
+    return x.index_select(1, at.flatten()).unflatten(1, at.shape)
+
+
+def _put(x: Tensor, at: Tensor, values: Tensor) -> None:
+    x.index_copy_(1, at.flatten(), values.flatten(1, 2).to(x.dtype))
+
+
+def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Two attentions of the same queries over different keys, as one over all of them."""
+    both_lse = torch.logaddexp(lse, more_lse)
+    shift = both_lse.masked_fill(both_lse == -torch.inf, 0)
+    merged = out * torch.exp(lse - shift)[..., None] + more * torch.exp(more_lse - shift)[..., None]
+    return merged, both_lse
+
+
+def _wide(q: Tensor) -> torch.dtype:
+    """Half precisions are summed in float32."""
+    return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+
+
+# ---- one piece, forward and backward
+
+
+def _by_kernel(q: Tensor, v: Tensor, piece: _Piece) -> bool:
+    return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and piece.keep is None
+
+
+def _bias(q: Tensor, allowed: Tensor | None) -> Tensor | None:
+    """The mask as PyTorch's kernel wants it: 0 where allowed, −∞ elsewhere."""
+    if allowed is None:
+        return None
+    bias = q.new_zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)
+    return bias.expand(q.shape[0], q.shape[1], *bias.shape[-2:])
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp of blocks (−∞ for a row that sees nothing)."""
+    if _by_kernel(q, v, piece):
+        bias = _bias(q, piece.allowed)
+        out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, attn_mask=bias, scale=scale
+        )
+        if piece.lonely is not None:
+            lse = lse.masked_fill(piece.lonely, -torch.inf)
+        return out, lse
+    scores = _scores(q, k, piece.allowed, scale)
+    lse = torch.logsumexp(scores, dim=-1)
+    weights = torch.exp(scores - lse.masked_fill(lse == -torch.inf, 0)[..., None])
+    if piece.keep is not None:
+        weights = weights * piece.keep
+    return weights @ v.to(weights.dtype), lse
+
+
+def _gradients(
+    do: Tensor,
+    q: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    k: Tensor,
+    v: Tensor,
+    piece: _Piece,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of q, k and v of blocks, given output and log-sum-exp over all parts."""
+    if _by_kernel(q, v, piece):
+        grads = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            do, q, k, v, out, lse, 0.0, False, attn_mask=_bias(q, piece.allowed), scale=scale
+        )
+        return grads  # type: ignore[no-any-return]
+    weights = torch.exp(_scores(q, k, piece.allowed, scale) - lse[..., None])
+    do, q, k, v, out = (x.to(weights.dtype) for x in (do, q, k, v, out))
+    d_weights = do @ v.mT
+    kept = weights
+    if piece.keep is not None:
+        d_weights, kept = d_weights * piece.keep, weights * piece.keep
+    d_scores = weights * (d_weights - (do * out).sum(-1, keepdim=True)) * scale
+    return d_scores @ k, d_scores.mT @ q, kept.mT @ do
+
+
+def _scores(q: Tensor, k: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
+    scores = q.to(_wide(q)) @ k.to(_wide(q)).mT * scale
+    return scores if allowed is None else scores.masked_fill_(~allowed, -math.inf)
