@@ -4,7 +4,7 @@ A pattern answers ``(i, j) -> bool``: may the query at position i see the key at
 object is drawn, masks the naive form and steers the fast ones. Patterns compose with ``&``, ``|``
 and ``~``.
 
-    local(2) | global_([0])                  a window, and one position that all see and that sees all
+    local(2) | global_([0])                  a window, and one that sees all and is seen by all
     (local(1) | random(3)).blocks(64)        the same between blocks of 64 positions
     (local(127) | strided(128)).causal()     the past only
 
@@ -63,12 +63,14 @@ from attnlab.core.patterns.primitives import (
     local_2d,
     padding,
     per_head,
+    places,
     prefix,
     random,
     strided,
     summaries,
 )
 from attnlab.core.patterns.reach import Reach, reach
+from attnlab.core.patterns.reading import read
 from attnlab.core.patterns.spans import Coverage, Spans
 
 __all__ = [
@@ -115,9 +117,11 @@ __all__ = [
     "local_2d",
     "padding",
     "per_head",
+    "places",
     "prefix",
     "random",
     "reach",
+    "read",
     "strided",
     "summaries",
     "visible",
@@ -162,5 +166,10 @@ def as_mask(
     if not isinstance(mask, Pattern):
         return mask
     mask.refuse_misfit(m, b)
-    mask = mask.sized(m)
-    return None if mask.cover(range(m - n, m), range(m)) else mask.dense(n, m, device)
+    if isinstance(mask, Full):
+        return None
+    # Whether a pattern happens to allow everything is a question to numbers: not while compiling.
+    allows_all = not torch.compiler.is_compiling() and mask.sized(m).cover(
+        range(m - n, m), range(m)
+    )
+    return None if allows_all else mask.dense(n, m, device)

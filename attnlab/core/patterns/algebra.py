@@ -77,6 +77,11 @@ class Pattern(ABC):
         """A ValueError if the pattern is made for other than m keys or b sequences."""
         return None
 
+    @property
+    def key(self) -> str:
+        """A text by which the pattern is found again in this process (``reading.read``)."""
+        return self.code
+
     # ---- what follows
 
     def cover(self, rows: range, columns: range) -> Cover:
@@ -195,6 +200,10 @@ class Composition(Pattern):
         sign = "&" if isinstance(self, And) else "|"
         return f"{_bracketed(self.left, type(self))} {sign} {_bracketed(self.right, type(self))}"
 
+    @property
+    def key(self) -> str:
+        return f"({self.left.key}) {'&' if isinstance(self, And) else '|'} ({self.right.key})"
+
     def sized(self, m: int) -> Self:
         left, right = self.left.sized(m), self.right.sized(m)
         if left is self.left and right is self.right:
@@ -267,6 +276,10 @@ class Not(Pattern):
     @property
     def code(self) -> str:  # type: ignore[override]
         return f"~{_bracketed(self.pattern, Not)}"
+
+    @property
+    def key(self) -> str:
+        return f"~({self.pattern.key})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return ~self.pattern.allows(i, j)
@@ -346,6 +359,10 @@ class Blocks(Pattern):
     @property
     def code(self) -> str:  # type: ignore[override]
         return f"{_bracketed(self.of, Blocks)}.blocks({self.size})"
+
+    @property
+    def key(self) -> str:
+        return f"({self.of.key}).blocks({self.size})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.of.allows(i // self.size, j // self.size)

@@ -1,7 +1,9 @@
 """The primitives: who may see whom, in the shapes that the literature uses."""
 
 import functools
+import itertools
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnlab.core.patterns.algebra import FULL, And, Blocks, Causal, Or, Order, Pattern
+from attnlab.core.patterns.algebra import FULL, And, Blocks, Causal, Order, Pattern
 from attnlab.core.patterns.spans import Coverage, Spans
 from attnlab.core.shapes import checked
 
@@ -286,8 +288,30 @@ class Random(Pattern):
         raise ValueError("a random pattern is drawn for a length: ask pattern.sized(n)")
 
 
+_HELD: "weakref.WeakValueDictionary[int, Held]" = weakref.WeakValueDictionary()
+_number = itertools.count()
+
+
+class Held(Pattern):
+    """A pattern that holds a tensor: it equals itself alone, and ``key`` is a number for it."""
+
+    def __post_init__(self) -> None:
+        number = next(_number)
+        object.__setattr__(self, "_held_as", number)
+        _HELD[number] = self
+
+    @property
+    def key(self) -> str:
+        return f"held({self._held_as})"  # type: ignore[attr-defined]
+
+
+def held(number: int) -> Pattern:
+    """The pattern that holds a tensor under this number, while it lives."""
+    return _HELD[number]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Drawn(Pattern):
+class Drawn(Held):
     """The query at position i sees the keys ``table[i]``; −1 stands for none."""
 
     table: Int[Tensor, "m keys"]
@@ -365,7 +389,7 @@ def _duplicates(drawn: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Documents(Pattern):
+class Documents(Held):
     """i and j belong to the same document; the mask has a batch axis if the ids have."""
 
     ids: Int[Tensor, "m"] | Int[Tensor, "b m"]
@@ -447,6 +471,10 @@ class PerHead(Pattern):
     def code(self) -> str:  # type: ignore[override]
         return f"per_head({', '.join(p.code for p in self.patterns)})"
 
+    @property
+    def key(self) -> str:
+        return f"per_head({', '.join(p.key for p in self.patterns)})"
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(i.shape, j.shape)
         return torch.stack([p.allows(i, j).expand(shape) for p in self.patterns])
@@ -516,10 +544,15 @@ def fixed(stride: int, columns: int = 1) -> Pattern:
 
 def global_(positions: Sequence[int]) -> Pattern:
     """``positions`` see everybody and are seen by everybody; a negative one counts from the end."""
+    return places(positions, "column") | places(positions, "row")
+
+
+def places(positions: Sequence[int], of: str) -> Pattern:
+    """``positions`` see everybody (``of="row"``), or are seen by everybody (``of="column"``)."""
+    if of not in ("row", "column"):
+        raise ValueError(f'places are of a "row" or of a "column", got {of!r}')
     chosen = tuple(dict.fromkeys(int(p) for p in positions))
-    if not chosen:
-        return ~FULL
-    return Or(Places(chosen, "column"), Places(chosen, "row"))
+    return Places(chosen, of) if chosen else ~FULL
 
 
 def hub(position: int = 0) -> Pattern:

@@ -18,14 +18,14 @@ elsewhere, with dropout and where values and keys differ in width, by the equati
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.core.patterns import And, Padding, Pattern, both, padding
+from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
@@ -50,25 +50,104 @@ def blocked(
     ``dropout`` drops weights, as in training. ``block`` fixes the number of queries in a block;
     without it the layout chooses. First derivatives only.
     """
-    n, m = q.shape[-2], k.shape[-2]
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout is a probability below 1, got {dropout}")
     if block is not None and block < 1:
         raise ValueError(f"a block has at least one query, got block={block}")
-    pattern.refuse_misfit(m, len(q))
+    pattern.refuse_misfit(k.shape[-2], len(q))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pattern, real = without_padding(pattern)
-    options = _Options(scale, dropout, _seed() if dropout else 0)
-    device = str(q.device)
-    outs = []
+    seed = torch.randint(2**31, (1 if dropout else 0,))
+    if torch.compiler.is_compiling():
+        return _compiled(q, k, v, real, pattern.key, block, scale, dropout, seed)
+    return _run(q, k, v, real, pattern, block, scale, dropout, seed)
+
+
+def _run(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    real: Tensor | None,
+    pattern: Pattern,
+    block: int | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> Tensor:
+    options = _Options(scale, dropout, int(seed) if len(seed) else 0)
+    outs, n, m = [], q.shape[-2], k.shape[-2]
     for heads, of_heads in _by_pattern(pattern, q.shape[1]):
-        laid = layout(of_heads, n, m, block, device)
+        laid = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
         outs.append((heads, _Blocked.apply(*part, real, laid, options)))
     if len(outs) == 1:
-        return outs[0][1]
+        out: Tensor = outs[0][1]
+        return out
     order = torch.tensor([head for heads, _ in outs for head in heads]).argsort()
     return torch.cat([out for _, out in outs], dim=1)[:, order]
+
+
+# What torch.compile sees: one operation, its pattern by its key. Its backward pass runs the forward
+# pass again: a compiled step is an extra forward slower than one that is not.
+
+
+@torch.library.custom_op("attnlab::blocked", mutates_args=())
+def _compiled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    real: Tensor | None,
+    key: str,
+    block: int | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> Tensor:
+    return _run(q, k, v, real, read(key), block, scale, dropout, seed).contiguous()
+
+
+@_compiled.register_fake
+def _shape(q: Tensor, k: Tensor, v: Tensor, *_: object) -> Tensor:
+    return q.new_empty(*q.shape[:-1], v.shape[-1])
+
+
+@torch.library.custom_op("attnlab::blocked_backward", mutates_args=())
+def _compiled_backward(
+    d_out: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    real: Tensor | None,
+    key: str,
+    block: int | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    with torch.enable_grad():
+        q, k, v = leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        out = _run(q, k, v, real, read(key), block, scale, dropout, seed)
+        dq, dk, dv = torch.autograd.grad(out, leaves, d_out)
+    return dq.contiguous(), dk.contiguous(), dv.contiguous()
+
+
+@_compiled_backward.register_fake
+def _shapes(d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    q, k, v, real, *ctx.rest, seed = inputs
+    ctx.save_for_backward(q, k, v, real, seed)
+
+
+def _differentiate(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+    q, k, v, real, seed = ctx.saved_tensors
+    grads = _compiled_backward(d_out, q, k, v, real, *ctx.rest, seed)
+    return *grads, None, None, None, None, None, None
+
+
+_compiled.register_autograd(_differentiate, setup_context=_keep)
 
 
 def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
@@ -93,10 +172,6 @@ def _by_pattern(pattern: Pattern, heads: int) -> list[tuple[list[int], Pattern]]
     for head in range(heads):
         groups.setdefault(pattern.of_head(head), []).append(head)
     return [(chosen, of_heads) for of_heads, chosen in groups.items()]
-
-
-def _seed() -> int:
-    return int(torch.randint(2**31, ()))
 
 
 @dataclass(frozen=True)
@@ -170,8 +245,8 @@ class _Blocked(torch.autograd.Function):
         lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=_wide(q))
         for piece in _pieces(laid, q, q.shape[-1] + v.shape[-1], real, options):
             queries, keys = piece.batch.queries, piece.batch.keys
-            gathered = (_take(x, at) for x, at in zip(flat, (queries, keys, keys), strict=True))
-            some, some_lse = _attend(*gathered, piece, options.scale)
+            qs, ks, vs = (_take(x, at) for x, at in zip(flat, (queries, keys, keys), strict=True))
+            some, some_lse = _attend(qs, ks, vs, piece, options.scale)
             if not piece.first:
                 some, some_lse = _merge(_take(out, queries), _take(lse, queries), some, some_lse)
             _put(out, queries, some)
@@ -196,8 +271,8 @@ class _Blocked(torch.autograd.Function):
         like = q.unflatten(0, ctx.heads)
         for piece in _pieces(ctx.laid, like, q.shape[-1] + v.shape[-1], real, ctx.options):
             queries, keys = piece.batch.queries, piece.batch.keys
-            block = [_take(x, queries) for x in (do, q, out, lse)]
-            d_block = _gradients(*block, _take(k, keys), _take(v, keys), piece, ctx.options.scale)
+            block = _Block(*(_take(x, queries) for x in (do, q, out, lse)))
+            d_block = _gradients(block, _take(k, keys), _take(v, keys), piece, ctx.options.scale)
             for total, part, at in zip((dq, dk, dv), d_block, (queries, keys, keys), strict=True):
                 total.index_add_(1, at.flatten(), part.flatten(1, 2).to(total.dtype))
         grads = (x.to(q.dtype).unflatten(0, ctx.heads) for x in (dq, dk, dv))
@@ -259,22 +334,27 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tup
     return weights @ v.to(weights.dtype), lse
 
 
+class _Block(NamedTuple):
+    """Of the queries of some blocks: the gradient that arrives, themselves, and what came out."""
+
+    do: Tensor
+    q: Tensor
+    out: Tensor
+    lse: Tensor
+
+
 def _gradients(
-    do: Tensor,
-    q: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    k: Tensor,
-    v: Tensor,
-    piece: _Piece,
-    scale: float,
+    block: _Block, k: Tensor, v: Tensor, piece: _Piece, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v of blocks, given output and log-sum-exp over all parts."""
+    do, q, out, lse = block
     if _by_kernel(q, v, piece):
-        grads = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            do, q, k, v, out, lse, 0.0, False, attn_mask=_bias(q, piece.allowed), scale=scale
+        grads: tuple[Tensor, Tensor, Tensor] = (
+            _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                do, q, k, v, out, lse, 0.0, False, attn_mask=_bias(q, piece.allowed), scale=scale
+            )
         )
-        return grads  # type: ignore[no-any-return]
+        return grads
     weights = torch.exp(_scores(q, k, piece.allowed, scale) - lse[..., None])
     do, q, k, v, out = (x.to(weights.dtype) for x in (do, q, k, v, out))
     d_weights = do @ v.mT

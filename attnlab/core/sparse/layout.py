@@ -210,7 +210,8 @@ def _batches(
     pattern: Pattern, positions: Tensor, columns: _Columns, n: int, m: int
 ) -> Iterator[Batch]:
     """Key lists for blocks of queries, then batches of blocks whose lists are about as long."""
-    lists, full = [], []
+    lists: list[Tensor] = []
+    full: list[bool] = []
     for some in positions.split(max(1, LOOKED_AT // m)):
         seen, every = _seen_columns(pattern, some, columns, m)
         lists.extend(row.nonzero().squeeze(-1) for row in seen)
