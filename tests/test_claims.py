@@ -347,6 +347,31 @@ def test_cost_grows_as_claimed(card: Card, form: str) -> None:
         assert exponent(lengths, values).slope == pytest.approx(claim, abs=0.1), (what, values)
 
 
+PATTERNED = [
+    named(card, i)
+    for card in CARDS
+    if card.pattern is not None and card.pairs is not None
+    for i in range(len(card.variants))
+]
+
+
+@pytest.mark.parametrize(("card", "variant"), PATTERNED)
+def test_pairs_have_their_closed_form(card: Card, variant: int) -> None:
+    """Counted in the dense mask, in the blocks of the pattern, and by the card."""
+    chosen = options(card.pattern, card.variants[variant])
+    takes = inspect.signature(card.pattern).parameters
+    given = {name: takes[name].default for name in takes} | chosen
+    known = {letter: given[option] for letter, option in card.options.items() if option in given}
+    claims = card.pairs if isinstance(card.pairs, dict) else {"full": card.pairs}
+    for kind, claim in claims.items():
+        causal = {"causal": kind == "causal"} if "causal" in takes else {}
+        pattern = card.pattern(**chosen, **causal)
+        for n in (1, 2, 3, 7, 16, 31, 64, 97):
+            values = {**given, **known, "n": n, "m": n}
+            numbers = {s: values[s.name] for s in claim.free_symbols}
+            assert pattern.dense(n).sum() == pattern.count(n) == claim.subs(numbers), (kind, n)
+
+
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None:
     layer = module(card, variant)

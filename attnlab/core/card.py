@@ -15,6 +15,8 @@ from typing import Any
 import sympy
 from torch import nn
 
+from attnlab.core.patterns import Pattern
+
 ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
 CAUSAL = ("never", "optional", "always")
 
@@ -59,6 +61,10 @@ class Card:
     ``build``     ``build(dim=…, heads=…, causal=…, **options) -> nn.Module``.
     ``options``   letter of the costs → option that it stands for (``{"s": "stride"}``); a letter
                   that is called like its option needs no entry.
+    ``pattern``   ``pattern(*, causal=…, **options) -> Pattern``: who may see whom, where that is
+                  fixed.
+    ``pairs``     the number of pairs that it allows of n queries and n keys, in closed form;
+                  ``{"causal": …, "full": …}`` where both exist.
     ``by_length`` who may see whom depends on the length of the sequence (a last block that
                   everybody sees), so that a padded sequence is not that sequence alone.
     """
@@ -77,6 +83,8 @@ class Card:
     departures: tuple[str, ...] = ()
     variants: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
     options: Mapping[str, str] = field(default_factory=dict)
+    pattern: Callable[..., Pattern] | None = None
+    pairs: sympy.Expr | Mapping[str, sympy.Expr] | None = None
     by_length: bool = False
 
     def __post_init__(self) -> None:
