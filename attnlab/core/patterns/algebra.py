@@ -44,7 +44,8 @@ class Pattern(ABC):
     def allows(self, i: Int[Tensor, "..."], j: Int[Tensor, "..."]) -> Bool[Tensor, "..."]:
         """Whether the query at position i may see the key at position j.
 
-        i and j are broadcast against each other. A pattern that differs from head to head or from
+        The answer can be broadcast with i and j; where it depends on one alone, it may have the
+        shape of that one. A pattern that differs from head to head or from
         sequence to sequence puts a head axis, or a batch and a head axis, in front.
         """
 
@@ -317,8 +318,7 @@ class Full(Pattern):
     code = "full()"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(i.shape, j.shape)
-        return torch.ones((), dtype=torch.bool, device=i.device).expand(shape)
+        return torch.ones((), dtype=torch.bool, device=i.device)
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
         return Coverage.known(torch.ones_like(rows.first + columns.first, dtype=torch.bool))

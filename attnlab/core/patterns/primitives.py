@@ -111,7 +111,7 @@ class Summaries(Pattern):
         return f"summaries({self.stride}, {self.columns})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return (j % self.stride >= self.stride - self.columns) | (i < 0)
+        return j % self.stride >= self.stride - self.columns
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
         from_here = self.stride - self.columns
@@ -145,14 +145,25 @@ class Places(Pattern):
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         x = i if self.of == "row" else j
-        found = torch.isin(x, torch.tensor(self.positions, dtype=x.dtype, device=x.device))
-        return found.expand(torch.broadcast_shapes(i.shape, j.shape))
+        table = self._table.to(x.device)
+        return table[x.clamp(max=len(table) - 1)]
+
+    @functools.cached_property
+    def _table(self) -> Tensor:
+        """True at the chosen positions; one more after the last, for all that come later."""
+        table = torch.zeros(max(self.positions) + 2, dtype=torch.bool)
+        table[list(self.positions)] = True
+        return table
+
+    @functools.cached_property
+    def _before(self) -> Tensor:
+        return torch.nn.functional.pad(self._table.long().cumsum(0), (1, 0))
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
         x, other = (rows, columns) if self.of == "row" else (columns, rows)
-        places = torch.tensor(sorted(self.positions))
-        found = torch.searchsorted(places, x.last.contiguous(), right=True)
-        found = found - torch.searchsorted(places, x.first.contiguous())
+        before = self._before  # how many chosen positions come before each
+        last = len(before) - 1
+        found = before[(x.last + 1).clamp(max=last)] - before[x.first.clamp(max=last)]
         return _spread(Coverage(found == x.last - x.first + 1, found > 0), other)
 
     def sized(self, m: int) -> "Places":
@@ -323,7 +334,7 @@ class Drawn(Held):
         found = torch.zeros((), dtype=torch.bool, device=i.device)
         for drawn in table.unbind(-1):
             found = found | (drawn[i] == j)
-        return found.expand(torch.broadcast_shapes(i.shape, j.shape))
+        return found
 
     @functools.cached_property
     def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -445,8 +456,7 @@ class Padding(Pattern):
     code = "padding(real)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        real = self.real.to(j.device)[:, j][:, None]
-        return real.expand(-1, 1, *torch.broadcast_shapes(i.shape, j.shape))
+        return self.real.to(j.device)[:, j][:, None]
 
     def dense(
         self, n: int, m: int | None = None, device: torch.device | str | None = None
@@ -581,7 +591,7 @@ class Before(Pattern):
         return f"prefix({self.length})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return (j < self.length).expand(torch.broadcast_shapes(i.shape, j.shape))
+        return j < self.length
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
         return _spread(Coverage(columns.last < self.length, columns.first < self.length), rows)

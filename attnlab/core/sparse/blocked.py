@@ -76,7 +76,7 @@ def _run(
 ) -> Tensor:
     options = _Options(scale, dropout, int(seed) if len(seed) else 0)
     outs, n, m = [], q.shape[-2], k.shape[-2]
-    for heads, of_heads in _by_pattern(pattern, q.shape[1]):
+    for heads, of_heads in by_pattern(pattern, q.shape[1]):
         laid = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
         outs.append((heads, _Blocked.apply(*part, real, laid, options)))
@@ -161,7 +161,7 @@ def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
     return both(left, right), real
 
 
-def _by_pattern(pattern: Pattern, heads: int) -> list[tuple[list[int], Pattern]]:
+def by_pattern(pattern: Pattern, heads: int) -> list[tuple[list[int], Pattern]]:
     """The heads that see the same together."""
     made_for = pattern.heads()
     if made_for is None:

@@ -1,0 +1,73 @@
+"""The form for a pattern: chosen from what it would cost, and explained.
+
+A sparse form computes few pairs, but each at a higher price: keys are gathered, blocks are small.
+Where a pattern leaves little out, or the sequence is short, the dense kernel wins, and says so.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core.patterns import Pattern, as_mask
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.sparse.blocked import blocked, by_pattern, without_padding
+from attnlab.core.sparse.flex import flex, refusal
+from attnlab.core.sparse.layout import layout
+
+SHORT = 512  # keys up to which one dense call costs less than the bookkeeping of blocks
+PRICE = 2.0  # what a pair costs in blocks, in pairs of the dense kernel (measured on a CPU)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which form runs, and why."""
+
+    form: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.form}: {self.why}"
+
+
+@checked
+def auto(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    pattern: Pattern,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b h n e"]:
+    """Attention over ``pattern`` by the form that ``choose`` names; the probe sees the choice."""
+    choice = note("choice", choose(q, k, v, pattern, dropout=dropout))
+    if choice.form == "blocked":
+        return blocked(q, k, v, pattern, scale=scale, dropout=dropout)
+    if choice.form == "flex":
+        return flex(q, k, v, pattern, scale=scale)
+    mask = as_mask(pattern, q.shape[-2], k.shape[-2], q.device, len(q))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+
+
+def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float = 0.0) -> Choice:
+    """``dense``, ``blocked`` or ``flex`` for these tensors, with the reason in words."""
+    n, m = q.shape[-2], k.shape[-2]
+    if m <= SHORT:
+        return Choice("dense", f"{m} keys are few: one dense call costs less than any bookkeeping")
+    structure = without_padding(pattern)[0]
+    groups = by_pattern(structure, q.shape[1])
+    cost = sum(layout(of_heads, n, m).cost * len(heads) for heads, of_heads in groups)
+    share = cost / (n * m * q.shape[1])
+    said = f"in blocks it costs as much as {share:.1%} of the {n * m:,} pairs of a head"
+    if PRICE * share >= 1:
+        return Choice("dense", f"{said}, and each pair about {PRICE:g} times a dense one")
+    if q.device.type == "cpu" or dropout:
+        why = "dropout is not FlexAttention's" if dropout else "on a CPU it also trains"
+        return Choice("blocked", f"{said}; {why}")
+    reason = refusal(q, k, v)
+    if reason:
+        return Choice("blocked", f"{said}; flex cannot run here: {reason}")
+    return Choice("flex", f"{said}; on this device FlexAttention has a compiled kernel")

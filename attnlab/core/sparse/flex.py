@@ -1,0 +1,117 @@
+"""FlexAttention, steered by our own block layout.
+
+PyTorch's FlexAttention compiles a kernel that visits the blocks a ``BlockMask`` lists and asks a
+predicate inside the mixed ones. Its own way to a BlockMask evaluates the predicate on n × m pairs;
+ours asks the pattern about blocks (``Pattern.covers``) and allocates nothing of that size.
+
+What it needs, it says: a GPU, or on a CPU a C++ compiler, a forward pass only and heads at least 16
+wide. Without compilation FlexAttention would compute every pair, so it is never called that way.
+"""
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.core.patterns import Pattern, Spans
+from attnlab.core.shapes import checked
+from attnlab.core.sparse.blocked import by_pattern, without_padding
+
+BLOCK = 128
+COMPILED = 64  # patterns and shapes that may be compiled in one process
+
+
+@checked
+def flex(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    pattern: Pattern,
+    *,
+    scale: float | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """Softmax attention over the pairs that ``pattern`` allows, by FlexAttention.
+
+    Compiled once for each pattern and shape (seconds, the first time). Raises ValueError, with the
+    reason, where it cannot run.
+    """
+    reason = refusal(q, k, v)
+    if reason:
+        raise ValueError(f"flex cannot run here: {reason}; use blocked")
+    pattern.refuse_misfit(k.shape[-2], len(q))
+    pattern, real = without_padding(pattern)
+    groups = by_pattern(pattern.sized(k.shape[-2]), q.shape[1])
+    outs = []
+    for heads, of_heads in groups:
+        qs, ks, vs = (x if len(groups) == 1 else x[:, heads] for x in (q, k, v))
+        outs.append(_attend(qs, ks, vs, of_heads, real, scale))
+    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
+    return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)[:, order]
+
+
+def refusal(q: Tensor, k: Tensor, v: Tensor) -> str | None:
+    """Why FlexAttention cannot run on these tensors, in words; None if it can."""
+    if q.dtype == torch.float64:
+        return "it has no float64"
+    if q.device.type != "cpu":
+        return None
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        return "on a CPU it computes no gradients (under torch.no_grad() it would run)"
+    if min(q.shape[-1], v.shape[-1]) < 16:
+        return f"on a CPU heads must be at least 16 wide, these are {min(q.shape[-1], v.shape[-1])}"
+    if not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):
+        return "there is no C++ compiler (g++ or clang++) to compile it with"
+    return None
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, real: Tensor | None, scale: float | None
+) -> Tensor:
+    from torch.nn.attention.flex_attention import BlockMask
+
+    n, m = q.shape[-2], k.shape[-2]
+    allows = _predicate(pattern, real, m - n)
+    visited = _blocks(pattern, n, m, real is not None, q.device)
+    mask = BlockMask.from_kv_blocks(*visited, BLOCK_SIZE=BLOCK, mask_mod=allows, seq_lengths=(n, m))
+    with torch._dynamo.config.patch(recompile_limit=COMPILED):
+        out: Tensor = _compiled()(q, k, v, block_mask=mask, scale=scale)
+    return out
+
+
+@functools.cache
+def _compiled() -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, fullgraph=True, dynamic=False)
+
+
+def _predicate(pattern: Pattern, real: Tensor | None, past: int) -> Callable[..., Tensor]:
+    """What FlexAttention asks about one pair of one head of one sequence."""
+
+    def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        allowed = pattern.allows(i + past, j)
+        if allowed.dim() > 0:
+            raise ValueError("flex takes patterns that are the same for all sequences; use blocked")
+        return allowed if real is None else allowed & real[b, j]
+
+    return allows
+
+
+def _blocks(
+    pattern: Pattern, n: int, m: int, padded: bool, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How many mixed and full blocks each row of blocks has, and which (mixed first, then full)."""
+    rows, columns = Spans.blocks(m - n, m, BLOCK), Spans.blocks(0, m, BLOCK)
+    covered = pattern.covers(rows[:, None], columns)
+    whole = (rows.last - rows.first + 1 == BLOCK)[:, None] & (columns.last % BLOCK == BLOCK - 1)
+    full = covered.every & whole & (not padded)
+    mixed = covered.some & ~full
+    return tuple(  # type: ignore[return-value]
+        x[None, None].to(torch.int32).to(device)
+        for kind in (mixed, full)
+        for x in (kind.sum(-1), kind.int().argsort(dim=-1, descending=True, stable=True))
+    )
