@@ -102,7 +102,6 @@ class Layout:
         return replace(self, parts=parts)
 
 
-@functools.lru_cache(maxsize=64)
 def layout(
     pattern: Pattern, n: int, m: int, block: int | None = None, device: str = "cpu"
 ) -> Layout:
@@ -110,6 +109,11 @@ def layout(
 
     Remembered: the same pattern at the same lengths is laid out once.
     """
+    return _remembered(pattern, n, m, block, device)
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str) -> Layout:
     if device != "cpu":
         return layout(pattern, n, m, block).to(torch.device(device))
     pattern.refuse_misfit(m)
@@ -121,6 +125,11 @@ def layout(
         parts = whole
     laid = (_lay_out(part, order, n, m, block) for part, order in parts)
     return Layout(n, m, tuple(part for part in laid if part))
+
+
+def forget() -> None:
+    """Drop the remembered layouts."""
+    _remembered.cache_clear()
 
 
 def _disjoint(pattern: Pattern, natural: Order, m: int) -> list[tuple[Pattern, Order]]:

@@ -1,0 +1,206 @@
+"""Attention over a pattern: by blocks, by FlexAttention, and by choice, against the dense mask."""
+
+import shutil
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.core import patterns as p
+from attnlab.core.patterns import Pattern
+from attnlab.core.probe import record
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse import blocked as engine
+from attnlab.core.sparse.auto import auto, choose
+from attnlab.core.sparse.blocked import blocked
+from attnlab.core.sparse.flex import flex, refusal
+from attnlab.core.sparse.layout import forget, layout
+
+PATTERNS = [
+    p.local(3),
+    (p.local(2) | p.strided(5)).causal(),  # two orders, met by log-sum-exp
+    p.fixed(7, 2).causal(),
+    p.global_([0, 5, -1]) | p.local(1),
+    (p.local(1) | p.random(1) | p.global_([0])).blocks(8),
+    p.per_head(p.local(1), p.strided(3).causal()),
+    p.summaries(9, 1).causal(),  # the first rows see nothing
+    ~p.full(),
+    p.full(),
+    p.document(torch.arange(101) // torch.tensor([[7], [13]])),
+]
+NAMES = [str(pattern)[:40] for pattern in PATTERNS]
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}
+
+
+def inputs(n: int, m: int, e: int = 16, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    torch.manual_seed(0)
+    shapes = [(2, 2, n, 16), (2, 2, m, 16), (2, 2, m, e)]
+    return [torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern) -> Tensor:
+    mask = pattern.dense(q.shape[-2], k.shape[-2])
+    return masked_softmax(q @ k.mT / q.shape[-1] ** 0.5, mask) @ v
+
+
+@pytest.mark.parametrize("e", [16, 11], ids=["kernel", "equation"])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
+def test_blocked_equals_the_dense_mask(pattern: Pattern, dtype: torch.dtype, e: int) -> None:
+    for n, block in ((101, None), (43, 16)):
+        made = inputs(n, 101, e, dtype)
+        exact = [x.detach().double().requires_grad_() for x in made]
+        out, expected = blocked(*made, pattern, block=block), dense(*exact, pattern)
+        tolerance = TOLERANCE[dtype]
+        torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+        direction = torch.randn_like(expected)
+        grads = torch.autograd.grad((out * direction.to(dtype)).sum(), made)
+        wanted = torch.autograd.grad((expected * direction).sum(), exact)
+        for mine, theirs in zip(grads, wanted, strict=True):
+            close = tolerance * max(1.0, theirs.abs().max().item())
+            torch.testing.assert_close(mine.double(), theirs, rtol=tolerance, atol=close)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
+def test_padding_is_honoured(pattern: Pattern) -> None:
+    torch.manual_seed(1)
+    padded = pattern & p.padding(torch.rand(2, 101) > 0.5)
+    made = inputs(101, 101)
+    torch.testing.assert_close(blocked(*made, padded), dense(*made, padded))
+
+
+def test_pieces_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = inputs(101, 101)
+    whole = blocked(*made, PATTERNS[1])
+    monkeypatch.setitem(engine.PIECE, "cpu", 1)
+    torch.testing.assert_close(blocked(*made, PATTERNS[1]), whole, rtol=1e-12, atol=1e-12)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    q, k, v = (x.detach() for x in inputs(101, 101, dtype=torch.float32))
+    made = (q * 200, k * 200, v)
+    assert torch.isfinite(blocked(*made, PATTERNS[1])).all()
+    torch.testing.assert_close(blocked(*made, PATTERNS[1]), dense(*made, PATTERNS[1]))
+
+
+def test_dropout_drops_weights_in_training() -> None:
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 1, 2, 97, 16, dtype=torch.float64).requires_grad_()
+    pattern = (p.local(4) | p.strided(3)).causal()
+    weights = blocked(q, k, torch.eye(97, dtype=torch.float64).expand(1, 2, 97, 97), pattern)
+    one = torch.eye(97, dtype=torch.float64).expand(1, 2, 97, 97)
+    dropped = blocked(q, k, one, pattern, dropout=0.25)
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], (weights / 0.75)[kept])
+    share = kept.sum() / (weights != 0).sum()
+    assert 0.72 < share < 0.78
+    torch.manual_seed(5)
+    (first,) = torch.autograd.grad((blocked(q, k, one, pattern, dropout=0.25) * one).sum(), k)
+    torch.manual_seed(5)
+    once = blocked(q, k, one, pattern, dropout=0.25)
+    keep = (once != 0) / 0.75
+    again = dense(q, k, one, pattern) * keep
+    (wanted,) = torch.autograd.grad((again * one).sum(), k)
+    torch.testing.assert_close(first, wanted)
+
+
+def test_layouts_are_remembered_and_small() -> None:
+    n = 4096
+    laid = layout(p.local(64), n, n)
+    assert laid is layout(p.local(64), n, n)
+    assert laid.pairs < 2 * p.local(64).count(n)
+    assert sum(b.mask.numel() for part in laid.parts for b in part if b.mask is not None) < n * 64
+    strided = (p.local(64) | p.strided(64)).causal()
+    assert len(layout(strided, n, n).parts) == 2
+    assert layout(strided, n, n).pairs < 2 * strided.count(n)
+    bigbird = (p.local(1) | p.random(3) | p.global_([0, -1])).blocks(64)
+    assert layout(bigbird, n, n).pairs < 1.1 * bigbird.count(n)
+    fixed = p.fixed(64, 1).causal()
+    assert layout(fixed, n, n).pairs < 3 * fixed.count(n)
+
+
+def test_nothing_of_the_size_of_all_pairs_is_made() -> None:
+    from attnlab.measure.count import count
+
+    n = 4096
+    q, k, v = torch.randn(3, 1, 1, n, 16).requires_grad_().unbind()
+    for pattern in (p.local(16), (p.local(64) | p.strided(64)).causal()):
+        forget()
+        laid = count(layout, pattern, n, n)
+        assert laid.largest_tensor.elements < n * n / 4
+        run = count(blocked, q, k, v, pattern, backward=True)
+        assert run.largest_tensor.elements <= n * 64
+
+
+def test_wrong_calls_are_answered_in_sentences() -> None:
+    made = inputs(7, 7)
+    with pytest.raises(ValueError, match="dropout is a probability below 1"):
+        blocked(*made, p.local(1), dropout=1.0)
+    with pytest.raises(ValueError, match="a block has at least one query"):
+        blocked(*made, p.local(1), block=0)
+    with pytest.raises(ValueError, match="for 3 heads, but there are 2"):
+        blocked(*made, p.per_head(p.local(1), p.full(), p.full()))
+    with pytest.raises(ValueError, match="padding is for 5 keys"):
+        blocked(*made, p.local(1) & p.padding(torch.ones(2, 5, dtype=torch.bool)))
+
+
+# ---- flex
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+def test_flex_equals_the_dense_mask() -> None:
+    pattern = p.per_head((p.local(40) | p.strided(64)).causal(), p.global_([7, -1]) & p.prefix(99))
+    pattern = pattern & p.padding(torch.arange(300) < torch.tensor([[300], [150]]))
+    q, k, v = (x.detach().float() for x in inputs(200, 300))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own
+        out = flex(q, k, v, pattern)
+    torch.testing.assert_close(out, dense(q, k, v, pattern), rtol=1e-5, atol=1e-5)
+
+
+def test_flex_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = inputs(7, 7, dtype=torch.float32)
+    assert "computes no gradients" in (refusal(q, k, v) or "")
+    with torch.no_grad():
+        assert "at least 16 wide, these are 8" in (refusal(q[..., :8], k[..., :8], v) or "")
+        assert "float64" in (refusal(q.double(), k.double(), v.double()) or "")
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+        assert "no C++ compiler" in (refusal(q, k, v) or "")
+        with pytest.raises(ValueError, match=r"flex cannot run here: .* use blocked"):
+            flex(q, k, v, p.local(1))
+
+
+# ---- auto
+
+
+@pytest.mark.parametrize(
+    ("n", "pattern", "form", "words"),
+    [
+        (64, p.local(2), "dense", "64 keys are few"),
+        (2048, p.local(2), "blocked", "on a CPU it also trains"),
+        (2048, p.causal(), "dense", "about 2 times"),
+        (2048, p.local(1024), "dense", "about 2 times"),
+    ],
+)
+def test_auto_chooses_and_says_why(n: int, pattern: Pattern, form: str, words: str) -> None:
+    q, k, v = torch.randn(3, 1, 2, n, 16)
+    choice = choose(q, k, v, pattern)
+    assert choice.form == form
+    assert words in str(choice)
+    with record() as notes:
+        out = auto(q, k, v, pattern)
+    assert notes["choice"] == [choice]
+    torch.testing.assert_close(out, dense(q, k, v, pattern), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pattern", PATTERNS[:-1], ids=NAMES[:-1])
+def test_on_the_gpu(pattern: Pattern, accelerator: torch.device) -> None:
+    made = [x.detach().float() for x in inputs(101, 101)]
+    expected = dense(*made, pattern)
+    there = [x.to(accelerator).requires_grad_() for x in made]
+    for form in (blocked, flex, auto):
+        out = form(*there, pattern)
+        torch.testing.assert_close(out.cpu(), expected, rtol=1e-3, atol=1e-3)
+        out.sum().backward()
