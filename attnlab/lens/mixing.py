@@ -14,10 +14,11 @@ answers to a small change of the input at j. That is a summary (signs and direct
 happens beside the mixing is in it), and ``exact`` is False.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -56,6 +57,7 @@ def mixing_matrix(
     must not talk to one another. Costs ⌈n/e⌉ calls, or n·dim backward passes.
     """
     _validate(module, x)
+    module = _late(module)
 
     def run(inputs: Tensor) -> Tensor:
         out = module(inputs) if padding is None else module(inputs, padding)
@@ -117,6 +119,16 @@ def _validate(module: object, x: Tensor) -> None:
         raise ValueError(
             f"x must be floating-point of shape (b, n, dim), got {x.dtype} of {tuple(x.shape)}"
         )
+
+
+def _late(module: Callable[..., Any]) -> Callable[..., Any]:
+    """A layer that sums positions ``early``, before it makes values of them, is asked in the other
+    order: it is the same function, and only then is there a value per position to probe with."""
+    if not getattr(module, "early", False):
+        return module
+    twin: Any = copy.copy(module)  # shares every part and parameter
+    twin.early = False
+    return cast(Callable[..., Any], twin)
 
 
 def _heads(module: object) -> Heads | None:

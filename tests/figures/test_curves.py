@@ -5,7 +5,7 @@ import pytest
 import sympy
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.figures.curves import claimed_costs, cost_curves, loss_curves
+from attnlab.figures.curves import claimed_costs, cost_curves, loss_curves, spectrum_curves
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
 
 
@@ -107,6 +107,33 @@ def test_costs_may_grow_with_another_letter():
     assert [row["d"] for row in picture.rows] == [3, 5]
 
 
+def test_a_spectrum_says_how_many_directions_reach_the_share(drawn):
+    series = {"layer 0": [0.5, 0.9, 1.0], "layer 1": [0.2, 0.4, 0.7]}
+    picture = spectrum_curves(series, title="Low rank?", share=0.9)
+    np.testing.assert_allclose(drawn(picture)["x"], [1, 2, 3])
+    np.testing.assert_allclose(drawn(picture)["y"], [0.5, 0.9, 1.0])
+    assert [t.name for t in picture.data] == [
+        "layer 0, 2 reach 0.9",
+        "layer 1, 0.9 is not reached",
+        "0.9",
+    ]
+    assert list(picture.data[2].y) == [0.9, 0.9]
+    assert picture.data[0].line.dash != picture.data[1].line.dash
+    assert "layer 0: the largest alone holds 0.5; 2 reach 0.9." in picture.twin
+    assert [row["rank for 0.9"] for row in picture.rows] == [2, None]
+    low, high = picture.layout.yaxis.range
+    assert low <= 0
+    assert high > 1
+
+
+def test_several_maps_become_a_mean_and_a_band(drawn):
+    picture = spectrum_curves({"all": [[0.2, 0.8], [0.6, 1.0]]}, title="Heads", share=0.5)
+    band, line = drawn(picture, 0), drawn(picture, 1)
+    np.testing.assert_allclose(line["y"], [0.4, 0.9])
+    np.testing.assert_allclose(band["y"], [0.6, 1.0, 0.8, 0.2])
+    assert line["name"] == "all, 2 reach 0.5"
+
+
 @pytest.fixture
 def cards():
     n, d, h, w = letters("n d h w")
@@ -157,6 +184,11 @@ def test_claims_ask_for_the_letters_they_need(cards):
             "not a series",
         ),
         (lambda: claimed_costs([], n=1, title=""), "`cards` is empty"),
+        (lambda: spectrum_curves({}, title=""), "`series` is empty"),
+        (lambda: spectrum_curves({"a": [1]}, title="", share=90), "0 < share ≤ 1; got 90"),
+        (lambda: spectrum_curves({"a": [0.5, 2]}, title=""), "shares between 0 and 1"),
+        (lambda: spectrum_curves({"a": [0.5, 0.4]}, title=""), "'a' falls"),
+        (lambda: spectrum_curves({"a": [[[0.5]]]}, title=""), r"\(rank,\) or \(maps, rank\)"),
     ],
 )
 def test_bad_input_is_answered_with_a_sentence(call, words):

@@ -31,7 +31,7 @@ def test_list_walks_the_folder(capsys):
     assert main(["--list"]) == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert listed["trivial"] == "Trivial: one plus one."
-    assert {"dense", "start", "training"} <= set(listed)
+    assert {"dense", "lowrank", "start", "training"} <= set(listed)
 
 
 @pytest.mark.usefixtures("_trivial")

@@ -1,0 +1,1 @@
+"""Low-rank and synthetic attention: maps of fewer degrees of freedom than n × n."""
