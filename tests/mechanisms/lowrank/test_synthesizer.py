@@ -1,0 +1,5 @@
+"""tbd"""
+
+
+def test_a():
+    pass
