@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attnlab.core import patterns
@@ -116,31 +117,105 @@ def advance(
 ) -> tuple[Float[Tensor, "b h n e"], Sums]:
     """n further tokens, causally, after those that ``past`` has summed; and the sums after them.
 
-    Within a chunk by its chunk × chunk weights, from chunk to chunk by the sums: the largest tensor
-    has length × max(r, e, chunk, r·e / chunk) elements per head.
+    Within a chunk by its chunk × chunk weights, from one chunk to the next by the sums. The
+    backward pass computes both again, so that memory is q, k, v and the output. First derivatives
+    only.
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
+    wide_q, wide_k, wide_v = widened(q, k, v)
+    state = nothing(wide_k, wide_v) if past is None else past
+    joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
+    out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
+    return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
+
+
+# ---- by chunks
+
+SPAN = 2**18
+"""Numbers per tensor that are worked on at once: on a processor, what its caches hold."""
+
+
+class _Advance(torch.autograd.Function):
+    """Spans of chunks, one span after the other; all chunks of a span in each matrix product.
+
+    A one stands at the end of every value, so that the sums of the keys are one more column of the
+    sums of the values, and the denominators one more column of the output.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, past: Tensor, chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        out, scale, kept = torch.empty_like(v), v.new_empty(*v.shape[:-1], 1), []
+        with unrounded(q.device):
+            for rows in _spans(q, v, chunk):
+                kept.append(past)
+                qi, ki = _cut(q[:, :, rows], chunk), _cut(k[:, :, rows], chunk)
+                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), chunk)
+                before, past = _before(past, ki.mT @ vi)
+                scores = (qi @ ki.mT).tril_()
+                read = torch.baddbmm(qi @ before, scores, vi).view(*v.shape[:2], -1, vi.shape[-1])
+                scale[:, :, rows] = reciprocal(read[..., -1:])
+                torch.mul(read[..., :-1], scale[:, :, rows], out=out[:, :, rows])
+        ctx.save_for_backward(q, k, v, out, scale, *kept)
+        ctx.chunk = chunk
+        return out, past
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor, later: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, scale, *kept = ctx.saved_tensors  # once: a checkpoint gives them only once
+        chunk, (b, h) = ctx.chunk, q.shape[:2]
+        dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+        spans = _spans(q, v, chunk)
+        with unrounded(q.device):
+            for rows, past in zip(reversed(spans), reversed(kept), strict=True):
+                qi, ki = _cut(q[:, :, rows], chunk), _cut(k[:, :, rows], chunk)
+                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), chunk)
+                d_read = d_out[:, :, rows] * scale[:, :, rows]
+                d_total = -(d_read * out[:, :, rows]).sum(dim=-1, keepdim=True)
+                do = _cut(torch.cat((d_read, d_total), dim=-1), chunk)
+                # Sums run forward through the keys, and their gradients back through the queries.
+                before, _ = _before(past, ki.mT @ vi)
+                after, later = _before(later, qi.mT @ do, backward=True)
+                scores, d_scores = (qi @ ki.mT).tril_(), (do @ vi.mT).tril_()
+                dqi = torch.baddbmm(do @ before.mT, d_scores, ki)
+                dki = torch.baddbmm(vi @ after.mT, d_scores.mT, qi)
+                dvi = torch.baddbmm(ki @ after, scores.mT, do)[..., :-1]
+                for whole, part in ((dq, dqi), (dk, dki), (dv, dvi)):
+                    whole[:, :, rows] = part.reshape(b, h, -1, whole.shape[-1])
+        return dq, dk, dv, later, None
+
+
+def _spans(q: Tensor, v: Tensor, chunk: int) -> list[slice]:
+    """Slices of whole chunks, and last what no chunk fills."""
     n = q.shape[-2]
-    chunk = min(chunk, n)
-    with unrounded(v.device):
-        wide = (F.pad(x, (0, 0, 0, -n % chunk)) for x in widened(q, k, v))
-        wide_q, wide_k, wide_v = (x.unflatten(-2, (-1, chunk)) for x in wide)
-        each = summed(wide_k, wide_v)
-        past = nothing(wide_k[:, :, 0], wide_v[:, :, 0]) if past is None else past
-        before = Sums(_before(past.values, each.values), _before(past.keys, each.keys))
-        scores = (wide_q @ wide_k.mT).tril()
-        values = scores @ wide_v + wide_q @ before.values
-        total = scores.sum(dim=-1, keepdim=True) + wide_q @ before.keys[..., None]
-        out = (values * reciprocal(total)).flatten(2, 3)[..., :n, :]
-        after = Sums(before.values[:, :, -1], before.keys[:, :, -1])
-        return out.to(v.dtype), after + Sums(each.values[:, :, -1], each.keys[:, :, -1])
+    whole = n - n % chunk
+    per_token = q.shape[0] * q.shape[1] * max(q.shape[-1], v.shape[-1])
+    step = max(1, SPAN // (per_token * chunk)) * chunk
+    if q.device.type not in ("cpu", "meta"):
+        step = max(1, whole)  # an accelerator wants all of it at once
+    spans = [slice(i, min(i + step, whole)) for i in range(0, whole, step)]
+    return spans + [slice(whole, n)] * (whole < n)
 
 
-def _before(past: Tensor, each: Tensor) -> Tensor:
-    """The sums before every chunk. Never by subtracting a chunk from the sums after it: what is
-    rounded away there is news from the future."""
-    return torch.cat((past[:, :, None], each[:, :, :-1]), dim=2).cumsum(dim=2)
+def _cut(x: Tensor, chunk: int) -> Tensor:
+    """(b, h, span, w) → (b·h·chunks, chunk, w)."""
+    return x.unflatten(2, (-1, min(chunk, x.shape[2]))).flatten(0, 2)
+
+
+def _before(past: Tensor, each: Tensor, *, backward: bool = False) -> tuple[Tensor, Tensor]:
+    """The sums before every chunk, and after all of them; ``backward``, from the last to the first.
+
+    Never by subtracting a chunk from the sums after it: what is rounded away there is news from the
+    future.
+    """
+    each = each.unflatten(0, (*past.shape[:2], -1))
+    each = each.flip(2) if backward else each
+    sums = torch.cat((past[:, :, None], each), dim=2).cumsum(dim=2)
+    before = sums[:, :, :-1].flip(2) if backward else sums[:, :, :-1]
+    return before.flatten(0, 2), sums[:, :, -1].clone()  # a view would keep all of them
 
 
 # ---- what the three are made of
