@@ -330,7 +330,7 @@ def test_module_compiles_whole(card: Card, variant: int) -> None:
 def test_cost_grows_as_claimed(card: Card, form: str) -> None:
     """FLOPs and the largest tensor, counted, not timed, over lengths that no block divides."""
     function = functools.partial(card.forms[form], **options(card.forms[form], card.variants[0]))
-    base = {"b": 1, "h": 2, "g": 2, "d": 13, "e": 13, "dim": 7}
+    base = {"b": 1, "h": 2, "g": 2, "d": 13, "e": 13, "dim": 7, "k": 17, "r": 19}
     lengths = (127, 257, 509, 1021)
     counts = [
         count(function, *inputs(card.forms[form], {**base, "n": n, "m": n}, torch.float32))

@@ -244,8 +244,9 @@ def reciprocal(total: Tensor) -> Tensor:
 
 def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Half precisions as float32: a long sum in bfloat16 stops growing at 256 times its terms."""
-    wide = max((x.dtype for x in tensors), key=lambda dtype: dtype.itemsize)
-    wide = torch.float32 if wide.itemsize < 4 else wide
+    wide = torch.float32
+    for x in tensors:
+        wide = torch.promote_types(wide, x.dtype)
     return tuple(x.to(wide) for x in tensors)
 
 
