@@ -122,26 +122,32 @@ class Features(NamedTuple):
     size: Float[Tensor, "... n"]
 
 
-def _positive(x: Tensor, projection: Tensor) -> Features:
+def _exponential(x: Tensor, rows: Tensor) -> Features:
     """exp(ω·x - |x|²/2) over its largest entry. Both exponents come out of one product."""
     half_square = x.square().sum(dim=-1, keepdim=True) / 2
-    one = projection.new_ones(*projection.shape[:-1], 1)
-    exponents = torch.cat((x, -half_square), dim=-1) @ torch.cat((projection, one), dim=-1).mT
+    one = rows.new_ones(*rows.shape[:-1], 1)
+    exponents = torch.cat((x, -half_square), dim=-1) @ torch.cat((rows, one), dim=-1).mT
     size = exponents.detach().amax(dim=-1, keepdim=True)
     return Features(exponents.sub_(size).exp_(), size.squeeze(-1))  # the n × r numbers once
 
 
-def _hyperbolic(x: Tensor, projection: Tensor) -> Features:
-    """Each ω with its negative."""
-    return _positive(x, torch.cat((projection, -projection), dim=-2))
-
-
-def _relu(x: Tensor, projection: Tensor) -> Features:
-    values = (x @ projection.mT).relu_()
+def _relu(x: Tensor, rows: Tensor) -> Features:
+    values = (x @ rows.mT).relu_()
     return Features(values, values.detach().new_zeros(values.shape[:-1]))
 
 
-KERNELS = {"positive": _positive, "hyperbolic": _hyperbolic, "relu": _relu}
+class Kernel(NamedTuple):
+    """The rows that a drawn projection stands for, and what becomes of their products with x."""
+
+    rows: Callable[[Tensor], Tensor]
+    features: Callable[[Tensor, Tensor], Features]
+
+
+KERNELS = {
+    "positive": Kernel(lambda drawn: drawn, _exponential),
+    "hyperbolic": Kernel(lambda drawn: torch.cat((drawn, -drawn), dim=-2), _exponential),
+    "relu": Kernel(lambda drawn: drawn, _relu),
+}
 
 
 @checked
@@ -149,7 +155,8 @@ def features(
     x: Float[Tensor, "... n d"], projection: Float[Tensor, "... r d"], *, kernel: str = "positive"
 ) -> Float[Tensor, "... n s"]:
     """φ(x) as the paper writes it (r of them, "hyperbolic" 2 r), for x already times d^(-1/4)."""
-    values, size = choose("kernel", kernel, KERNELS)(x, projection)
+    chosen = choose("kernel", kernel, KERNELS)
+    values, size = chosen.features(x, chosen.rows(projection))
     return values * (size.exp() / math.sqrt(values.shape[-1]))[..., None]
 
 
@@ -164,15 +171,27 @@ def trigonometric_features(
     return grown / math.sqrt(angles.shape[-1]) * waves
 
 
-def _queries_and_keys(
-    q: Tensor, k: Tensor, projection: Tensor, padding: Tensor | None, kernel: str
-) -> tuple[Tensor, Features]:
-    """Features of both; a query's size cancels, a padded key's is minus infinity."""
-    of, scale = choose("kernel", kernel, KERNELS), q.shape[-1] ** -0.25
-    keys = of(k * scale, projection)
-    if padding is not None:
-        keys = keys._replace(size=keys.size.masked_fill(~padding[:, None], -torch.inf))
-    return of(q * scale, projection).values, keys
+class _Map(NamedTuple):
+    """A kernel and its rows, applied to queries and keys as they come."""
+
+    kernel: Kernel
+    rows: Tensor
+
+    @classmethod
+    def of(cls, name: str, projection: Tensor) -> "_Map":
+        kernel = choose("kernel", name, KERNELS)
+        return cls(kernel, kernel.rows(projection))
+
+    def queries(self, q: Tensor) -> Tensor:
+        """A query's size cancels."""
+        return self.kernel.features(q * q.shape[-1] ** -0.25, self.rows).values
+
+    def keys(self, k: Tensor, padding: Tensor | None = None) -> Features:
+        """The size of a padded key is minus infinity."""
+        keys = self.kernel.features(k * k.shape[-1] ** -0.25, self.rows)
+        if padding is None:
+            return keys
+        return keys._replace(size=keys.size.masked_fill(~padding[:, None], -torch.inf))
 
 
 # ---- naive
@@ -192,7 +211,8 @@ def naive(
     """The map that the features imply, dense: rows of φ(q)·φ(k), each over its sum."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        queries, keys = _queries_and_keys(wide_q, wide_k, rows, padding, kernel)
+        phi = _Map.of(kernel, rows)
+        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
         sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
         if causal:
             seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
@@ -213,9 +233,10 @@ class State(NamedTuple):
     unit: Float[Tensor, "b h"]
 
     @classmethod
-    def empty(cls, keys: Tensor, values: Tensor) -> "State":
-        sums = values.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
-        return cls(sums, values.new_full(keys.shape[:2], -torch.inf))
+    def empty(cls, rows: Tensor, values: Tensor) -> "State":
+        b, h, _, width = values.shape
+        sums = values.new_zeros(b, h, rows.shape[-2], width)
+        return cls(sums, values.new_full((b, h), -torch.inf))
 
     def absorb(self, keys: Features, values: Tensor) -> "State":
         """The state after further keys, whose ``values`` end in a column of ones."""
@@ -269,28 +290,56 @@ def chunked(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        queries, keys = _queries_and_keys(wide_q, wide_k, rows, padding, kernel)
-        values = _with_ones(wide_v)
-        if causal:
-            out, state = _causal(queries, keys, values, chunk)
-        else:
-            state = State.empty(keys.values, values).absorb(keys, values)
-            out = state.read(queries)
+        phi, values = _Map.of(kernel, rows), _with_ones(wide_v)
+        by_position = _advanced if causal else _absorbed
+        out, state = by_position(phi, wide_q, wide_k, values, padding, chunk)
         note("state", state)
         return out.to(v.dtype)
 
 
-def _causal(queries: Tensor, keys: Features, values: Tensor, chunk: int) -> tuple[Tensor, State]:
+SPAN = 2**21
+"""Numbers per tensor that are worked on at once: on a processor, what its caches can hold."""
+
+
+def _spans(n: int, rows: Tensor, values: Tensor, chunk: int) -> list[slice]:
+    """Slices of whole chunks; an accelerator wants all of it at once."""
+    per_chunk = chunk * values.shape[0] * values.shape[1] * rows.shape[-2]
+    step = max(1, SPAN // per_chunk) * chunk if values.device.type == "cpu" else n
+    return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+
+
+def _absorbed(
+    phi: _Map, q: Tensor, k: Tensor, values: Tensor, padding: Tensor | None, chunk: int
+) -> tuple[Tensor, State]:
+    """Every query sees every key."""
+    state = State.empty(phi.rows, values)
+    for span in _spans(k.shape[-2], phi.rows, values, chunk):
+        real = None if padding is None else padding[:, span]
+        state = state.absorb(phi.keys(k[..., span, :], real), values[..., span, :])
+    spans = _spans(q.shape[-2], phi.rows, values, chunk)
+    out = [state.read(phi.queries(q[..., span, :])) for span in spans]
+    return torch.cat(out, dim=-2), state
+
+
+def _advanced(
+    phi: _Map, q: Tensor, k: Tensor, values: Tensor, padding: Tensor | None, chunk: int
+) -> tuple[Tensor, State]:
     """The last n of m positions ask. The first m - n are summed; if n > m, the first see none."""
-    n, m = queries.shape[-2], values.shape[-2]
-    state = State.empty(keys.values, values)
-    if m > n:
-        before = Features(keys.values[..., : m - n, :], keys.size[..., : m - n])
-        state = state.absorb(before, values[..., : m - n, :])
-        keys = Features(keys.values[..., m - n :, :], keys.size[..., m - n :])
-        values = values[..., m - n :, :]
-    out, state = _advance(queries[..., max(n - m, 0) :, :], keys, values, state, chunk)
-    return (F.pad(out, (0, 0, n - m, 0)) if n > m else out), state
+    n, m = q.shape[-2], k.shape[-2]
+    blind, early = max(n - m, 0), max(m - n, 0)
+    state = State.empty(phi.rows, values)
+    out = [values.new_zeros(*values.shape[:2], blind, values.shape[-1] - 1)]
+    if early:
+        real = None if padding is None else padding[:, :early]
+        state = state.absorb(phi.keys(k[..., :early, :], real), values[..., :early, :])
+    for span in _spans(n - blind, phi.rows, values, chunk):
+        asked = slice(span.start + blind, span.stop + blind)
+        told = slice(span.start + early, span.stop + early)
+        real = None if padding is None else padding[:, told]
+        queries, keys = phi.queries(q[..., asked, :]), phi.keys(k[..., told, :], real)
+        rows, state = _advance(queries, keys, values[..., told, :], state, chunk)
+        out.append(rows)
+    return torch.cat(out, dim=-2), state
 
 
 def _advance(
@@ -350,9 +399,9 @@ def recurrent(
     n, m = q.shape[-2], k.shape[-2]
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        queries, keys = _queries_and_keys(wide_q, wide_k, rows, padding, kernel)
-        values = _with_ones(wide_v)
-        state, out = State.empty(keys.values, values), []
+        phi, values = _Map.of(kernel, rows), _with_ones(wide_v)
+        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
+        state, out = State.empty(phi.rows, values), []
         for i in range(max(m, n)):  # position of the key, and causally of query i - (m - n)
             j = i - max(n - m, 0)
             if j >= 0:
@@ -443,11 +492,10 @@ class Performer(nn.Module):
         q, k, v = self.heads.project(x)
         with unrounded(x.device):
             wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
-            queries, keys = _queries_and_keys(wide_q, wide_k, rows, None, self.kernel)
-            values = _with_ones(wide_v)
-            fresh = State.empty(keys.values, values)
+            phi, values = _Map.of(self.kernel, rows), _with_ones(wide_v)
+            fresh = State.empty(phi.rows, values)
             state = fresh if state is None else _fitting(state, fresh)
-            out, state = _advance(queries, keys, values, state, self.chunk)
+            out, state = _advance(phi.queries(wide_q), phi.keys(wide_k), values, state, self.chunk)
         return self.heads.merge(out.to(v.dtype)), state
 
     def extra_repr(self) -> str:
