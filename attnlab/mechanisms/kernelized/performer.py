@@ -132,8 +132,10 @@ def _exponential(x: Tensor, rows: Tensor) -> Features:
 
 
 def _relu(x: Tensor, rows: Tensor) -> Features:
+    """max(ω·x, 0) over its largest entry. Where all are zero, the key is as if it were not there."""
     values = (x @ rows.mT).relu_()
-    return Features(values, values.detach().new_zeros(values.shape[:-1]))
+    largest = values.detach().amax(dim=-1, keepdim=True)
+    return Features(values / largest.masked_fill(largest == 0, 1), largest.log().squeeze(-1))
 
 
 class Kernel(NamedTuple):
@@ -219,7 +221,7 @@ def naive(
             sizes = sizes.masked_fill(~seen, -torch.inf)
         unit = sizes.amax(dim=-1, keepdim=True)
         scores = queries @ keys.values.mT * torch.exp(sizes - _finite(unit))
-        weights = note("weights", scores * _reciprocal(scores.sum(dim=-1, keepdim=True)))
+        weights = note("weights", _over(scores, scores.sum(dim=-1, keepdim=True)))
         return (weights @ wide_v).to(v.dtype)
 
 
@@ -256,13 +258,13 @@ def _with_ones(v: Tensor) -> Tensor:
 
 
 def _mean(sums: Tensor) -> Tensor:
-    return sums[..., :-1] * _reciprocal(sums[..., -1:])
+    return _over(sums[..., :-1], sums[..., -1:])
 
 
-def _reciprocal(total: Tensor) -> Tensor:
-    """1 / total, and 0 where so little is left of it that gradients would overflow."""
+def _over(part: Tensor, total: Tensor) -> Tensor:
+    """part / total, and 0 where so little is left of the total that gradients would overflow."""
     lost = total < torch.finfo(total.dtype).tiny ** 0.75
-    return (1 / total.masked_fill(lost, 1)).masked_fill(lost, 0)
+    return (part / total.masked_fill(lost, 1)).masked_fill(lost, 0)
 
 
 def _finite(unit: Tensor) -> Tensor:
