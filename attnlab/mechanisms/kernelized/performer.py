@@ -132,7 +132,7 @@ def _exponential(x: Tensor, rows: Tensor) -> Features:
 
 
 def _relu(x: Tensor, rows: Tensor) -> Features:
-    """max(ω·x, 0) over its largest entry. Where all are zero, the key is as if it were not there."""
+    """max(ω·x, 0) over its largest entry. A key of zeros alone is as if it were not there."""
     values = (x @ rows.mT).relu_()
     largest = values.detach().amax(dim=-1, keepdim=True)
     return Features(values / largest.masked_fill(largest == 0, 1), largest.log().squeeze(-1))
