@@ -125,9 +125,19 @@ def advance(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     wide_q, wide_k, wide_v = widened(q, k, v)
     state = nothing(wide_k, wide_v) if past is None else past
+    _same_layer(state, wide_k, wide_v)
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
     out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
     return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
+
+
+def _same_layer(past: Sums, k: Tensor, v: Tensor) -> None:
+    needed = (*k.shape[:2], k.shape[-1], v.shape[-1])
+    if past.values.shape != needed:
+        raise ValueError(
+            f"the state is of shape {tuple(past.values.shape)} (b, h, r, e), but this call needs "
+            f"{needed}: start a new batch with state=None, and give each layer its own state"
+        )
 
 
 # ---- by chunks
@@ -244,8 +254,9 @@ def reciprocal(total: Tensor) -> Tensor:
 
 def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Half precisions as float32: a long sum in bfloat16 stops growing at 256 times its terms."""
-    wide = max((x.dtype for x in tensors), key=lambda dtype: dtype.itemsize)
-    wide = torch.float32 if wide.itemsize < 4 else wide
+    wide = torch.float32
+    for x in tensors:
+        wide = torch.promote_types(wide, x.dtype)
     return tuple(x.to(wide) for x in tensors)
 
 
