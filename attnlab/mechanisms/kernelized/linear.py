@@ -228,6 +228,7 @@ class LinearAttention(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
+        running.refuse_chunk(chunk)
         self.heads = Heads(dim, heads, bias=bias)
         self.causal, self.form, self.feature, self.chunk = causal, form, feature, chunk
         self.features = feature_map(feature, nu=nu, degree=degree)
