@@ -93,6 +93,7 @@ def chunked(
 
     Notes the sums after the last key as "state".
     """
+    refuse_chunk(chunk)
     n, m = q.shape[-2], k.shape[-2]
     if not causal:
         with unrounded(v.device):
@@ -121,13 +122,28 @@ def advance(
     backward pass computes both again, so that memory is q, k, v and the output. First derivatives
     only.
     """
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    refuse_chunk(chunk)
     wide_q, wide_k, wide_v = widened(q, k, v)
     state = nothing(wide_k, wide_v) if past is None else past
+    _same_layer(state, wide_k, wide_v)
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
     out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
     return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
+
+
+def refuse_chunk(chunk: int) -> None:
+    """A ValueError for chunks of no tokens."""
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+
+
+def _same_layer(past: Sums, k: Tensor, v: Tensor) -> None:
+    needed = (*k.shape[:2], k.shape[-1], v.shape[-1])
+    if past.values.shape != needed:
+        raise ValueError(
+            f"the state is of shape {tuple(past.values.shape)} (b, h, r, e), but this call needs "
+            f"{needed}: start a new batch with state=None, and give each layer its own state"
+        )
 
 
 # ---- by chunks

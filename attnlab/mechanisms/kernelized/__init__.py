@@ -1,1 +1,4 @@
-"""Kernels: attention whose weights are dot products of features, so that sums can go first."""
+"""Kernelized attention: the softmax gives way to a dot product of features.
+
+Then the keys and values can be summed before anybody asks, and length costs no more than its own.
+"""
