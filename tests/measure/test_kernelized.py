@@ -37,4 +37,4 @@ def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(kernelized._performer_beside_its_peer(64, True, 1))
     assert len(rows) == 3
     assert all(row.measured is None for row in rows)
-    assert all(row.note == "performer-pytorch is missing" for row in rows)
+    assert all(row.note == "performer-pytorch cannot be imported" for row in rows)

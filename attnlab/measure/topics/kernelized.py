@@ -1,6 +1,7 @@
 """Kernelized attention: what causality costs, how it grows, and where it overtakes SDPA."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -82,7 +83,9 @@ def _performer_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Ro
         figure = f"performer-pytorch / performer{_kind(causal)}, n = {length:,}"
         peer = _peer(causal)
         if peer is None:
-            yield Row(figure, None, "×", at_least=at_least, note="performer-pytorch is missing")
+            yield Row(
+                figure, None, "×", at_least=at_least, note="performer-pytorch cannot be imported"
+            )
             continue
         inputs = _inputs(length)
         ours = partial(_projected(performer.chunked), causal=causal)
@@ -93,7 +96,9 @@ def _performer_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Ro
 
 def _peer(causal: bool) -> Callable[..., Tensor] | None:
     try:
-        from performer_pytorch import FastAttention
+        with warnings.catch_warnings():  # it compares versions by distutils, gone from Python 3.12
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from performer_pytorch import FastAttention
     except ImportError:
         return None
     with redirect_stdout(StringIO()):  # it prints that it has no CUDA extension for causal use
