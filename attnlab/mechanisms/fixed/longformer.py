@@ -121,6 +121,11 @@ def _refuse(global_positions: Sequence[int], causal: bool) -> None:
         raise ValueError(f"a global position is named twice: {list(global_positions)}")
 
 
+def _refuse_heads(seen: Pattern, heads: int) -> None:
+    if (made_for := seen.heads() or heads) != heads:
+        raise ValueError(f"dilation gives a step to {made_for} heads, but there are {heads}")
+
+
 def _refuse_rows(of_global: Sequence[Tensor | None], chosen: Sequence[int], n: int, m: int) -> bool:
     """Whether global rows have projections of their own; halves of that are refused."""
     given = [x for x in of_global if x is not None]
@@ -164,6 +169,7 @@ def naive(
     seen = pattern(
         window=window, dilation=dilation, global_positions=global_positions, causal=causal
     )
+    _refuse_heads(seen, q.shape[1])
     seen = patterns.both(seen, patterns.padding(padding))
     return _dense(q, k, v, seen, global_positions, (q_global, k_global, v_global))
 
@@ -217,6 +223,7 @@ def blocked(
     seen = pattern(
         window=window, dilation=dilation, global_positions=global_positions, causal=causal
     )
+    _refuse_heads(seen, q.shape[1])
     seen = patterns.both(seen, patterns.padding(padding))
     return _sparse(q, k, v, seen, global_positions, (q_global, k_global, v_global))
 
@@ -273,8 +280,7 @@ class LongformerAttention(nn.Module):
         self.pattern = pattern(
             window=window, dilation=dilation, global_positions=self.global_positions, causal=causal
         )
-        if (made_for := self.pattern.heads() or heads) != heads:
-            raise ValueError(f"dilation gives a step to {made_for} heads, but there are {heads}")
+        _refuse_heads(self.pattern, heads)
         if self.global_positions:
             self.query_global = copy.deepcopy(self.heads.query)
             self.key_global = copy.deepcopy(self.heads.key)
