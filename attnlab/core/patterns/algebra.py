@@ -119,6 +119,10 @@ class Pattern(ABC):
         """The same between blocks of positions: i sees j if i's block sees j's block."""
         return Blocks(size, self)
 
+    def shifted(self, start: int) -> "Pattern":
+        """The same from position ``start`` on, counted from there; no other pair is allowed."""
+        return Shifted(start, self) if start else self
+
     def row(self, i: int, n: int) -> Int[Tensor, "keys"]:
         """The keys that the query at position i sees, of n."""
         if not 0 <= i < n:
@@ -303,7 +307,9 @@ class Not(Pattern):
 
 
 def _bracketed(pattern: Pattern, inside: type[Pattern]) -> str:
-    plain = not isinstance(pattern, Composition) or type(pattern) is inside
+    """As a part of ``inside``: a method (``blocks``) binds more tightly than any operator."""
+    operators = (Composition, Not) if inside in (Blocks, Shifted) else (Composition,)
+    plain = not isinstance(pattern, operators) or type(pattern) is inside
     return pattern.code if plain else f"({pattern.code})"
 
 
@@ -391,3 +397,72 @@ class Blocks(Pattern):
         within = torch.arange(self.size)
         runs = ((run[:, None] * self.size + within).flatten() for run in blocks.runs)
         return Order(("blocks", self.size, blocks.name), tuple(run[run < m] for run in runs))
+
+
+@dataclass(frozen=True, repr=False)
+class Shifted(Pattern):
+    """i − start sees j − start in ``of``; nobody before ``start`` sees or is seen."""
+
+    start: int
+    of: Pattern
+
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            raise ValueError(f"a pattern is shifted to the right, got start={self.start}")
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"from position {self.start} on, counted from there: {self.of.words}"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"{_bracketed(self.of, Shifted)}.shifted({self.start})"
+
+    @property
+    def key(self) -> str:
+        return f"({self.of.key}).shifted({self.start})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        within = (i >= self.start) & (j >= self.start)
+        return within & self.of.allows(self._from_start(i), self._from_start(j))
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        begins = torch.minimum(rows.first, columns.first) >= self.start
+        reaches = torch.minimum(rows.last, columns.last) >= self.start
+        of = self.of.covers(self._of(rows), self._of(columns))
+        return Coverage(begins & of.every, reaches & of.some)
+
+    def _from_start(self, positions: Tensor) -> Tensor:
+        return (positions - self.start).clamp(min=0)
+
+    def _of(self, spans: Spans) -> Spans:
+        """What lies from ``start`` on; of a span that begins before it, perhaps more."""
+        first, last = self._from_start(spans.first), self._from_start(spans.last)
+        step = torch.where(spans.first >= self.start, spans.step, 1)
+        return Spans(first, last, torch.where(first == last, 0, step))
+
+    def sized(self, m: int) -> Pattern:
+        if m <= self.start:
+            return Not(FULL)
+        sized = self.of.sized(m - self.start)
+        return self if sized is self.of else Shifted(self.start, sized)
+
+    def of_head(self, head: int) -> "Shifted":
+        return Shifted(self.start, self.of.of_head(head))
+
+    def heads(self) -> int | None:
+        return self.of.heads()
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.of.refuse_misfit(m - self.start, b)
+
+    def alternatives(self) -> Iterator[Pattern]:
+        for of in self.of.alternatives():
+            yield Shifted(self.start, of)
+
+    def order(self, m: int) -> Order | None:
+        order = self.of.order(m - self.start)
+        if order is None:
+            return None
+        runs = tuple(run + self.start for run in order.runs)
+        return Order(("shifted", self.start, order.name), runs)

@@ -202,6 +202,39 @@ class Places(Pattern):
 
 
 @dataclass(frozen=True, repr=False)
+class Edges(Pattern):
+    """The query (``of="row"``) or the key stands among the first or the last of the sequence."""
+
+    first: int
+    last: int
+    of: str
+
+    def __post_init__(self) -> None:
+        _whole("first", self.first, at_least=0)
+        _whole("last", self.last, at_least=0)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        ends = (("first", self.first), ("last", self.last))
+        where = " and the ".join(f"{end} {size}" for end, size in ends if size)
+        seen = {"row": f"the {where} see every position", "column": f"all see the {where}"}
+        return seen[self.of]
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f'edges({self.first}, {self.last}, of="{self.of}")'
+
+    def sized(self, m: int) -> Pattern:
+        """As many of them as there are: in a short sequence they meet."""
+        if self.first + self.last >= m:
+            return FULL
+        return Places((*range(self.first), *range(m - self.last, m)), self.of)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        raise ValueError("where a sequence ends depends on its length: ask pattern.sized(n)")
+
+
+@dataclass(frozen=True, repr=False)
 class Local2d(Pattern):
     """Positions are the pixels of a grid in raster order; both coordinates lie within a radius."""
 
@@ -296,24 +329,42 @@ class Shape(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Random(Pattern):
-    """Each query sees ``keys`` different positions, drawn for each length and seed anew."""
+    """Each query sees ``keys`` different positions, drawn for each length and seed anew.
+
+    They are drawn from what ``among`` allows it: from all of that where it is fewer.
+    """
 
     keys: int
     seed: int = 0
+    among: Pattern = FULL
 
     def __post_init__(self) -> None:
         _whole("keys", self.keys, at_least=0)
+        if self.among.heads() is not None:
+            raise ValueError("all heads draw alike: give each head a random pattern of its own")
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        return f"each position sees {self.keys} positions drawn at random"
+        among = "" if self.among is FULL else f" of these: {self.among.words}"
+        return f"each position sees {self.keys} positions drawn at random{among}"
 
     @property
     def code(self) -> str:  # type: ignore[override]
-        return f"random({self.keys}, seed={self.seed})"
+        among = "" if self.among is FULL else f", among={self.among.code}"
+        return f"random({self.keys}, seed={self.seed}{among})"
+
+    @property
+    def key(self) -> str:
+        among = "" if self.among is FULL else f", among={self.among.key}"
+        return f"random({self.keys}, seed={self.seed}{among})"
+
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.among.refuse_misfit(m, b)
 
     def sized(self, m: int) -> "Drawn":
-        return _drawn(self.keys, self.seed, m, self.words, self.code)
+        if self.among is FULL:
+            return _drawn(self.keys, self.seed, m, self.words, self.code)
+        return _drawn_among(self, m)
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         raise ValueError("a random pattern is drawn for a length: ask pattern.sized(n)")
@@ -410,6 +461,22 @@ def _drawn(keys: int, seed: int, m: int, words: str, code: str) -> Drawn:
     while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m
         drawn[again] = torch.randint(m, (int(again.sum()),), generator=generator)
     return Drawn(drawn, words, code)
+
+
+@functools.lru_cache(maxsize=32)
+def _drawn_among(pattern: Random, m: int) -> Drawn:
+    """A few rows at a time: every allowed key gets a random number, and the largest are drawn."""
+    generator = torch.Generator().manual_seed(pattern.seed)
+    among, keys, drawn = pattern.among.sized(m), min(pattern.keys, m), []
+    for rows in torch.arange(m).split(max(1, (1 << 20) // m)):
+        allowed = among.allows(rows[:, None], torch.arange(m)[None])
+        if allowed.dim() > 2:
+            raise ValueError(f"{among} differs between sequences: nothing can be drawn from it")
+        chances = torch.rand(len(rows), m, generator=generator, dtype=torch.float64)
+        chances = chances.masked_fill(~allowed, -1)
+        best = chances.topk(keys, dim=-1)
+        drawn.append(best.indices.masked_fill(best.values < 0, -1))
+    return Drawn(torch.cat(drawn), pattern.words, pattern.code)
 
 
 def _duplicates(drawn: Tensor) -> Tensor:
@@ -588,6 +655,17 @@ def places(positions: Sequence[int], of: str) -> Pattern:
     return Places(chosen, of) if chosen else ~FULL
 
 
+def edges(first: int, last: int = 0, *, of: str) -> Pattern:
+    """The first and last positions see everybody (``of="row"``), or are seen (``of="column"``).
+
+    As many of them as there are: of a sequence that is shorter, all.
+    """
+    if of not in ("row", "column"):
+        raise ValueError(f'edges are of a "row" or of a "column", got {of!r}')
+    ends = Edges(first, last, of)
+    return ends if first + last else ~FULL
+
+
 def hub(position: int = 0) -> Pattern:
     """One position that sees everybody and is seen by everybody."""
     return global_([position])
@@ -620,9 +698,13 @@ class Before(Pattern):
         return _spread(Coverage(columns.last < self.length, columns.first < self.length), rows)
 
 
-def random(keys: int, seed: int = 0) -> Pattern:
-    """Each position sees ``keys`` different positions, drawn at random."""
-    return Random(keys, seed)
+def random(keys: int, seed: int = 0, among: Pattern = FULL) -> Pattern:
+    """Each position sees ``keys`` different positions, drawn at random from those ``among`` allows.
+
+    ``random(3, among=~local(1))`` draws nothing that a window has anyway. With ``among`` drawing
+    looks at m² pairs; draw between ``blocks`` where that is too many.
+    """
+    return Random(keys, seed, among)
 
 
 @checked

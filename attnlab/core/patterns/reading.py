@@ -14,11 +14,22 @@ from attnlab.core.patterns.algebra import Pattern
 from attnlab.core.words import nearest
 
 _NAMES = (
-    *("axial", "block_diagonal", "blocks", "causal", "dilated", "fixed", "full", "global_", "hub"),
-    *("local", "local_2d", "per_head", "places", "prefix", "random", "strided", "summaries"),
+    *("axial", "block_diagonal", "blocks", "causal", "dilated", "edges", "fixed", "full"),
+    *(
+        "global_",
+        "hub",
+        "local",
+        "local_2d",
+        "per_head",
+        "places",
+        "prefix",
+        "random",
+        "strided",
+        "summaries",
+    ),
 )
 PRIMITIVES: dict[str, Callable[..., Pattern]] = {n: getattr(primitives, n) for n in _NAMES}
-METHODS = ("causal", "blocks")
+METHODS = ("causal", "blocks", "shifted")
 
 
 @functools.lru_cache(maxsize=256)
