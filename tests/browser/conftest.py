@@ -44,8 +44,8 @@ HARMLESS = {
     "interrupts; its slider waits for none, and one click starts two frames",
     r"^error: NotFoundError: [^\n]*removeChild[^\n]*(\n[^\n]*/jlab_core\.[^\n]*)+$": "JupyterLab "
     "takes a part of its page away twice when a theme changes; no line of ours is in the trace",
-    r"^error: TypeError: [^\n]*reading 'schema'\)\n[^\n]*/notebook_core\.": "Notebook 7's shortcuts "
-    "ask for the settings of a plugin that is still loading; every line of the trace is its own",
+    r"^error: TypeError: [^\n]*reading 'schema'\)\n[^\n]*/notebook_core\.": "Notebook 7's "
+    "shortcuts ask for settings of a plugin that still loads; no line of ours is in the trace",
 }
 """What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
 
