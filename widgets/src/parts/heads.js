@@ -1,5 +1,5 @@
 // All heads as small maps: choose one, add others as lines, sort and filter by a statistic.
-import { bitmap, choice, el, sized, slider } from "./dom.js";
+import { bitmap, choice, el, plain, sized, slider } from "./dom.js";
 import { painted } from "../lib/colours.js";
 import { arranged, listed, range, STATISTICS } from "../lib/heads.js";
 import { moved } from "../lib/keys.js";
@@ -52,7 +52,7 @@ export function headsPanel(store, view) {
     const rebuilt = signature !== drawn;
     if (rebuilt) build(shown, order, columns);
     drawn = signature;
-    const look = [store.loads, store.step, store.get("shown"), ...Object.values(store.settings), view.dark].join();
+    const look = [store.loads, store.step, store.get("shown"), ...Object.values(store.settings), view.dark, window.devicePixelRatio].join();
     mark();
     if (rebuilt) reveal();
     if (rebuilt || look !== painted_) {
@@ -203,7 +203,7 @@ export function headsPanel(store, view) {
   grid.addEventListener("keydown", (event) => {
     const order = [...cells.values()];
     const at = order.findIndex(({ option }) => option === event.target);
-    if (at < 0) return;
+    if (at < 0 || !plain(event)) return;
     if (event.key === " " || event.key === "Enter") {
       event.preventDefault();
       pick(order[at].layer, order[at].head, event.key === " ");
