@@ -42,8 +42,6 @@ BADGES = re.compile(
 HARMLESS = {
     r"^error: undefined$": "plotly rejects, with nothing, the promise of a frame that the next one "
     "interrupts; its slider waits for none, and one click starts two frames",
-    r"^error: NotFoundError: [^\n]*removeChild[^\n]*(\n[^\n]*/jlab_core\.[^\n]*)+$": "JupyterLab "
-    "takes a part of its page away twice when a theme changes; no line of ours is in the trace",
     r"^error: TypeError: [^\n]*reading 'schema'\)\n[^\n]*/notebook_core\.": "Notebook 7's "
     "shortcuts ask for settings of a plugin that still loads; no line of ours is in the trace",
 }
@@ -405,6 +403,8 @@ class Notebook:
         self.page.evaluate(change, f"JupyterLab {name}")
         light = str(name == "Light").lower()
         self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for(state="attached")
+        # Its veil lingers for a moment; a change meanwhile would have it taken away twice.
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     def screenshot(self, name: str) -> None:
         self.page.screenshot(path=self.shots / f"{name}.png")
