@@ -146,7 +146,7 @@ def save_checkpoint(
         folder.mkdir(parents=True, exist_ok=True)
         final = _write(folder, step, tensors, text)
         _point(folder, final)
-        _sweep(folder, keep=final)
+        sweep(folder, keep=final)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"The checkpoint of step {step} could not be written to '{folder}' ({error}). "
@@ -254,8 +254,8 @@ def _point(folder: Path, final: Path) -> None:
     _to_disk([folder])
 
 
-def _sweep(folder: Path, keep: Path) -> None:
-    """Removes older checkpoints and the drafts of runs that were killed."""
+def sweep(folder: Path, keep: Path) -> None:
+    """Removes all checkpoints but one, and the drafts of runs that were killed."""
     for path in folder.iterdir():
         if path.name.startswith(_WRITING) or (path in _complete(folder) and path != keep):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()

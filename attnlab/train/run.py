@@ -4,7 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from attnlab.train.checkpoint import (
     latest,
     load_checkpoint,
     save_checkpoint,
+    sweep,
 )
 from attnlab.train.diagnose import Fault, TrainingError, first_fault
 from attnlab.train.generators import (
@@ -119,6 +120,9 @@ class Run:
         self.history.rows = checkpoint.state["rows"]
         self.tokens = checkpoint.state["tokens"]
         self._restore_generators(checkpoint)
+        if self.accelerator.is_main_process:  # a kill between two acts of saving leaves more
+            with suppress(OSError):  # the folder may be one that can only be read
+                sweep(self.folder, keep=checkpoint.path)
 
     def _check_belongs(self, checkpoint: Checkpoint) -> None:
         where, state = f"The checkpoint in '{self.folder}'", checkpoint.state

@@ -1,13 +1,15 @@
 """A real JupyterLab in a real Chromium, of which nothing can leave the machine.
 
-``lab``      the server, one for all tests, in a folder of its own; kernels import this repository
-``tabs``     opens pages, and remembers what they asked for and what went wrong in them
-``opened``   a notebook in JupyterLab, from cells given as text: run it, read it
-``page``     a tab of the test's own, for saved files
+``lab``         the server, one for all tests, in a folder of its own; kernels import attnlab here
+``notebook_7``  another server of the same kind, for Jupyter Notebook 7
+``tabs``        opens pages, and remembers what they asked for and what went wrong in them
+``opened``      a notebook in JupyterLab, from cells given as text: run it, read it
+``page``        a tab of the test's own, for saved files
 After every test no tab may have an error in its console, nor have asked for another machine.
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import shutil
@@ -40,8 +42,8 @@ BADGES = re.compile(
 HARMLESS = {
     r"^error: undefined$": "plotly rejects, with nothing, the promise of a frame that the next one "
     "interrupts; its slider waits for none, and one click starts two frames",
-    r"^error: NotFoundError: [^\n]*removeChild[^\n]*(\n[^\n]*/jlab_core\.[^\n]*)+$": "JupyterLab "
-    "takes a part of its page away twice when a theme changes; no line of ours is in the trace",
+    r"^error: TypeError: [^\n]*reading 'schema'\)\n[^\n]*/notebook_core\.": "Notebook 7's "
+    "shortcuts ask for settings of a plugin that still loads; no line of ours is in the trace",
 }
 """What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
 
@@ -158,20 +160,36 @@ def lab(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield Lab(url, folder)
 
 
+@pytest.fixture(scope="module")
+def notebook_7(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    if importlib.util.find_spec("notebook") is None:
+        reason = "the tests in Jupyter Notebook 7 need it: pip install 'attnlab[test]'"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    home = tmp_path_factory.mktemp("notebook")
+    (home / "lessons").mkdir()
+    with serving(home, home / "lessons", NOTEBOOK_7) as url:
+        yield Lab(url, home / "lessons")
+
+
+JUPYTERLAB = (
+    *("jupyterlab", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    "--LabApp.extension_manager=readonly",
+)
+NOTEBOOK_7 = ("notebook", "--JupyterNotebookApp.expose_app_in_browser=True")
+
+
 @contextlib.contextmanager
-def serving(home: Path, folder: Path) -> Iterator[str]:
+def serving(home: Path, folder: Path, application: Sequence[str] = JUPYTERLAB) -> Iterator[str]:
     """JupyterLab as it comes, with settings of its own; stopped with all of its kernels."""
     port, log = free_port(), home / "server.log"
     notices = home / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     notices.parent.mkdir(parents=True)
     notices.write_text('{"fetchNews": "false", "checkForUpdates": false}')
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *(sys.executable, "-m", *application, "--no-browser", "--allow-root"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
         *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"),
-        *("--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"),
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        "--LabApp.extension_manager=readonly",
     ]
     with log.open("wb") as out:
         server = subprocess.Popen(
@@ -225,7 +243,7 @@ def wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: floa
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
             return
         time.sleep(0.2)
-    pytest.fail(f"JupyterLab did not start; its log ends:\n{log.read_text()[-3000:]}")
+    pytest.fail(f"Jupyter did not start; its log ends:\n{log.read_text()[-3000:]}")
 
 
 # ------------------------------------------------------------------------------------ notebooks
@@ -385,6 +403,8 @@ class Notebook:
         self.page.evaluate(change, f"JupyterLab {name}")
         light = str(name == "Light").lower()
         self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for(state="attached")
+        # Its veil lingers for a moment; a change meanwhile would have it taken away twice.
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     def screenshot(self, name: str) -> None:
         self.page.screenshot(path=self.shots / f"{name}.png")
@@ -399,14 +419,27 @@ IDLE = """() => {
 @pytest.fixture(scope="module")
 def opened(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
     """Opens a notebook by its name in the folder; or writes one from cells, then opens it."""
+    with opening(tabs, lab, "lab/workspaces/tests-{stem}-{number}/tree/{name}") as open_one:
+        yield open_one
+
+
+@pytest.fixture(scope="module")
+def opened_in_7(notebook_7: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
+    """The same in Jupyter Notebook 7."""
+    with opening(tabs, notebook_7, "notebooks/{name}") as open_one:
+        yield open_one
+
+
+@contextlib.contextmanager
+def opening(tabs: Tabs, server: Lab, path: str) -> Iterator[Callable[..., Notebook]]:
     pages = []
 
     def open_one(name: str, cells: Sequence[str] | None = None, *, dark: bool = False) -> Notebook:
         if cells is not None:
-            write(lab.folder / name, cells)
+            write(server.folder / name, cells)
         pages.append(tabs.open(dark=dark))
-        workspace = f"tests-{len(pages)}-{Path(name).stem}"
-        return Notebook(pages[-1], f"{lab.url}/lab/workspaces/{workspace}/tree/{name}")
+        place = path.format(name=name, stem=Path(name).stem, number=len(pages))
+        return Notebook(pages[-1], f"{server.url}/{place}")
 
     yield open_one
     for page in pages:

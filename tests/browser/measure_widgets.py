@@ -2,11 +2,14 @@
 
 One Chromium, one run, the same weights for both, taken in turns. Files are opened from the disk (a
 bertviz file gets its libraries from npm packages, so no network slows it down), and AttentionView
-also in JupyterLab. Medians; a case that is not done after the limit is reported as such.
+also in JupyterLab. Medians; what is not drawn within the limit is reported as such. Where bertviz
+has shown nothing within it, it is not asked for a longer input.
 
 picture   seconds from opening the file, or from running the cell, until the picture is drawn and
           the browser has come to rest for a frame
 hover     milliseconds of work of the page's main thread for one token pointed at
+click     the same for choosing another head
+zoom      the same for one step closer to the matrix
 file      megabytes of the saved file
 python    seconds that writing the file took
 """
@@ -18,7 +21,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,11 @@ import numpy as np
 import torch
 from attnlab_widgets.attention_view import AttentionView
 from conftest import OPTIONS, Notebook, serve_cdn, serving, write
+from playwright.sync_api import Error, sync_playwright
 
 from attnlab.measure.report import grid, machine, machine_line
 
-CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024))
+CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024), (1, 2, 4096))
 DRAWN = {
     "AttentionView": "document.querySelector('[data-drawn]')",
     "bertviz head view": "document.querySelector('#attention line')",
@@ -41,6 +45,8 @@ TOKENS = {
     "bertviz model view": "",
 }
 HOVERS = 12
+HOVERING = 30.0
+"""Seconds after which no further token is pointed at."""
 
 
 def weights_of(layers: int, heads: int, n: int) -> torch.Tensor:
@@ -62,12 +68,11 @@ def save(subject: str, weights: torch.Tensor, path: Path) -> None:
     path.write_text(f"<!doctype html><body>{html}</body>")
 
 
-PICTURE = """DRAWN => new Promise(done => {
-  const look = () => eval(DRAWN)
-    ? requestAnimationFrame(() => setTimeout(() => done(performance.now() / 1000)))
-    : setTimeout(look, 4);
-  look();
-})"""
+PICTURE = """async DRAWN => {
+  while (!eval(DRAWN)) await new Promise(next => setTimeout(next, 4));
+  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() / 1000;
+}"""
 FRAME = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 
 
@@ -79,30 +84,57 @@ def measured(browser: Any, subject: str, path: Path, seconds: float) -> dict[str
     serve_cdn(page)
     try:
         page.goto(path.as_uri(), wait_until="commit")
-        found = {"picture": page.evaluate(PICTURE, DRAWN[subject])}
-        if TOKENS[subject]:
-            found["hover"] = hovered(page, TOKENS[subject])
+        drawn = page.wait_for_function(PICTURE, arg=DRAWN[subject], timeout=1000 * seconds)
+        found = {"picture": drawn.json_value()}
+    except Error:
+        return {"failed": f"not drawn within {seconds:.0f} s"}
+    else:
+        with contextlib.suppress(Error):  # drawn, but too slow to be used
+            if TOKENS[subject]:
+                found["hover"] = hovered(page, TOKENS[subject])
+            if subject == "AttentionView":
+                found["click"], found["zoom"] = clicked(page), zoomed(page)
         return found
-    except Exception as error:
-        return {"failed": str(error).splitlines()[0]}
     finally:
         with contextlib.suppress(Exception):
             context.close()
 
 
 def hovered(page: Any, tokens: str) -> float:
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
-    page.locator(tokens).first.scroll_into_view_if_needed()
+    page.locator(tokens).nth(8).evaluate("one => one.scrollIntoView({block: 'center'})")
     boxes = page.locator(tokens).evaluate_all(
         "all => all.slice(0, 40).map(one => one.getBoundingClientRect().toJSON())"
     )
     inside = [box for box in boxes if box["height"] and 0 < box["y"] < 850][:HOVERS]
-    before = busy(session)
-    for box in inside:
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    points = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in inside]
+    return worked(page, [lambda x=x, y=y: page.mouse.move(x, y) for x, y in points])
+
+
+def clicked(page: Any) -> float:
+    heads = [page.get_by_test_id(f"head-0-{head}") for head in (1, 0)]
+    heads[0].scroll_into_view_if_needed()
+    return worked(page, [head.click for head in heads * 3])
+
+
+def zoomed(page: Any) -> float:
+    closer = page.get_by_label("Zoom in", exact=True)
+    closer.scroll_into_view_if_needed()
+    return worked(page, [closer.click] * 5)
+
+
+def worked(page: Any, acts: Sequence[Callable[[], Any]]) -> float:
+    """Milliseconds of work of the page's main thread for one of the acts, until it rests."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    page.evaluate(FRAME)
+    before, start, done = busy(session), time.monotonic(), 0
+    for act in acts:
+        act()
         page.evaluate(FRAME)
-    return 1000 * (busy(session) - before) / len(inside)
+        done += 1
+        if time.monotonic() - start > HOVERING:
+            break
+    return 1000 * (busy(session) - before) / done
 
 
 def busy(session: Any) -> float:
@@ -112,10 +144,11 @@ def busy(session: Any) -> float:
 
 
 def compared(browser: Any, folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    subjects = list(DRAWN)
     for layers, heads, n in CASES[:1] if options.quick else CASES:
         weights = weights_of(layers, heads, n)
         rows: dict[str, dict[str, Any]] = {}
-        for subject in DRAWN:
+        for subject in subjects:
             path = folder / f"{subject}-{n}.html".replace(" ", "-")
             start = time.perf_counter()
             save(subject, weights, path)
@@ -125,21 +158,23 @@ def compared(browser: Any, folder: Path, options: argparse.Namespace) -> Iterato
                 "python": time.perf_counter() - start,
                 "file": path.stat().st_size / 1e6,
             }
-        runs: dict[str, list[dict[str, Any]]] = {subject: [] for subject in DRAWN}
+        runs: dict[str, list[dict[str, Any]]] = {subject: [] for subject in subjects}
         for _ in range(options.repeats):
-            for subject in DRAWN:
+            for subject in subjects:
                 if not any("failed" in run for run in runs[subject]):
                     path = folder / f"{subject}-{n}.html".replace(" ", "-")
                     runs[subject].append(measured(browser, subject, path, options.limit))
         for subject, row in rows.items():
             yield row | middle(runs[subject])
+        subjects = [subject for subject in subjects if not middle(runs[subject]).get("failed")]
 
 
 def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
     failed = [run["failed"] for run in runs if "failed" in run]
     if failed:
         return {"failed": failed[0]}
-    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    known = [name for name in runs[0] if all(name in run for run in runs)]
+    return {name: statistics.median(run[name] for run in runs) for name in known}
 
 
 # In JupyterLab, from running the cell to the picture: Python, the wire and the browser together.
@@ -196,6 +231,8 @@ HEADINGS = (
     "layers × heads × tokens",
     "picture (s)",
     "hover (ms)",
+    "click (ms)",
+    "zoom (ms)",
     "file (MB)",
     "python (s)",
 )
@@ -206,7 +243,8 @@ def line(row: dict[str, Any]) -> tuple[str, ...]:
         return f"{row[name]:.{digits}f}" if name in row else ""
 
     picture = row.get("failed", said("picture", 2))
-    numbers = (said("hover", 1), said("file", 2), said("python", 2))
+    work = (said("hover", 1), said("click", 1), said("zoom", 1))
+    numbers = (*work, said("file", 2), said("python", 2))
     return (row["subject"], row["case"], picture, *numbers)
 
 
@@ -218,7 +256,6 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         open_: Callable[..., Any] = driver.chromium.launch
@@ -230,7 +267,7 @@ def main() -> None:
         browser.close()
     described = machine(torch.get_num_threads())
     print(machine_line(described))
-    right = (False, False, True, True, True, True)
+    right = (False, False, *[True] * 6)
     print(grid(HEADINGS, [line(row) for row in rows], right, markdown=options.markdown))
     if options.json:
         options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=1))

@@ -53,7 +53,7 @@ STATE = "print(view.layer, view.head, view.query, view.key, view.heads, view.thr
 
 @pytest.fixture(scope="module")
 def notebook(opened: Any) -> Any:
-    notebook = opened("attention_view.ipynb", [MAKE, CROSS, COMPARED, STATE])
+    notebook = opened("attention_view.ipynb", [MAKE, CROSS, COMPARED, STATE, UNEQUAL])
     notebook.run_all()
     for number in range(3):
         notebook.output(number).locator("[data-drawn]").wait_for()
@@ -238,6 +238,48 @@ def test_python_moves_the_widget(notebook, view):
     view.get_by_text("Matrix of layer 1 · head 4").wait_for()
     assert read(view)[:2] == (2, 6)
     notebook.write(3, STATE)
+
+
+UNEQUAL = """
+unequal = AttentionView([maps(5, 11, 11), maps(2, 3, 3)])
+unequal.head, unequal.query = 4, 10
+unequal.layer = 1
+unequal
+"""
+
+
+def test_what_is_pinned_in_a_longer_layer_does_not_break_a_shorter_one(notebook):
+    view = notebook.output(4).get_by_test_id("attention-view")
+    view.get_by_text("Matrix of layer 1 · head 1").wait_for()
+    view.get_by_test_id("query-2").hover()
+    view.get_by_text("query 2 “2”").first.wait_for()
+    view.get_by_test_id("table-twin").locator("summary").click()
+    view.get_by_text("Where each query looks most, layer 1 · head 1").wait_for()
+
+
+def test_every_head_in_view_has_its_map(notebook, maps):
+    """The brightest pixel of a head's place is that of its largest weight."""
+    view = reset(notebook.output(0))
+    for layer, head in np.ndindex(3, 5):
+        i, j = np.unravel_index(maps["first"][layer, head].argmax(), (7, 7))
+        found = view.evaluate(BRIGHTEST, f"head-{layer}-{head}")
+        assert found == [i, j], (layer, head)
+
+
+BRIGHTEST = """(view, name) => {
+  const sheet = view.querySelector('.av-heads-frame canvas').getBoundingClientRect();
+  const box = view.querySelector(`[data-testid=${name}] .av-head-map`).getBoundingClientRect();
+  const context = view.querySelector('.av-heads-frame canvas').getContext('2d');
+  const ratio = window.devicePixelRatio;
+  let best = [-1];
+  for (let i = 0; i < 7; i++) for (let j = 0; j < 7; j++) {
+    const x = box.left - sheet.left + ((j + 0.5) / 7) * box.width;
+    const y = box.top - sheet.top + ((i + 0.5) / 7) * box.height;
+    const [r, g, b] = context.getImageData(x * ratio, y * ratio, 1, 1).data;
+    if (r + g > best[0]) best = [r + g, i, j];
+  }
+  return best.slice(1);
+}"""
 
 
 def test_from_the_keyboard_alone(notebook, view):

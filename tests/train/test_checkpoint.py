@@ -82,6 +82,34 @@ def test_only_the_last_checkpoint_is_kept(toy, successor, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "notes.txt", "step-00000005"]
 
 
+@pytest.mark.parametrize("steps", [3, 5])
+def test_what_a_kill_has_left_is_gone_after_a_resumed_run(toy, successor, tmp_path, steps):
+    """Also of a run that was finished, and has nothing more to write."""
+    fit(toy(), successor(), 3, folder=tmp_path, **OPTIONS)
+    (tmp_path / "notes.txt").write_text("mine")
+    shutil.copytree(tmp_path / "step-00000003", tmp_path / "step-00000002")
+    shutil.copytree(tmp_path / "step-00000003", tmp_path / ".writing-step-00000004")
+    seen = []
+
+    def look(state):
+        seen.append(sorted(p.name for p in tmp_path.iterdir()))
+
+    rows = fit(toy(), successor(), steps, folder=tmp_path, callbacks=[look], **OPTIONS).rows
+    assert len(rows) == steps
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == ["latest", "notes.txt", f"step-{steps:08d}"]
+    assert all(names == ["latest", "notes.txt", "step-00000003"] for names in seen)
+
+
+def test_a_checkpoint_that_cannot_be_used_leaves_all_as_it_was(toy, successor, tmp_path):
+    fit(toy(), successor(), 3, folder=tmp_path, **OPTIONS)
+    shutil.copytree(tmp_path / "step-00000003", tmp_path / "step-00000002")
+    before = files(tmp_path)
+    with pytest.raises(CheckpointError):
+        fit(toy(), successor(), 2, folder=tmp_path, **OPTIONS)
+    assert files(tmp_path) == before
+
+
 def test_tied_weights_are_stored_once_and_stay_tied(toy, successor, tmp_path):
     fit(toy(), successor(), 2, folder=tmp_path, **OPTIONS)
     stored = load_checkpoint(tmp_path)

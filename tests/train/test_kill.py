@@ -60,6 +60,4 @@ def test_killed_at_random_moments(script, run, tmp_path: Path):
     assert kills >= 3
     assert losses == unbroken
     assert len(losses) == 60
-    assert left[0] == "latest"
-    assert left[-1] == "step-00000060"
-    assert len(left) <= 3  # a kill between the last two acts, point and sweep, leaves one folder
+    assert left == ["latest", "step-00000060"]

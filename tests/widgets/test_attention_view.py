@@ -229,7 +229,9 @@ def test_other_sources_are_refused(source: object, said: str) -> None:
 
 def test_tokens_must_fit() -> None:
     maps = weights(1, HEADS, N, N)
-    with pytest.raises(ValueError, match="7 queries, but 5 tokens"):
+    with pytest.raises(
+        ValueError, match="7 queries, but `tokens` holds 5 tokens; give one for each"
+    ):
         AttentionView(maps, list("abcde"))
     with pytest.raises(TypeError, match="split it first"):
         AttentionView(maps, "abcdefg")
@@ -368,3 +370,94 @@ def test_the_bundle_must_end_with_its_face() -> None:
         standalone("var a=1;")
     with pytest.raises(ValueError, match="script element"):
         standalone('var a="</script>";export{a as default};')
+
+
+# Arrays say nothing about what they read: the tokens do
+
+QUERIES, KEYS = [f"q{i}" for i in range(N)], [f"k{i}" for i in range(M)]
+
+
+def named(view: AttentionView, layer: int) -> tuple[str, str, str]:
+    """The kind of a layer, and its first query and key."""
+    found = view._recording["layers"][layer]
+    words = view._recording["tokens"]
+    return found["kind"], *(words[found[side]["set"]][0][0] for side in "qk")
+
+
+def test_an_array_of_cross_attention_takes_both_token_lists() -> None:
+    view = AttentionView(weights(LAYERS, HEADS, N, M), QUERIES, source_tokens=KEYS)
+    assert named(view, 1) == ("cross", "q0", "k0")
+    assert "previous" not in view._recording["statistics"][0][0][1]
+    view = AttentionView(weights(LAYERS, HEADS, M, N), KEYS, source_tokens=QUERIES)
+    assert named(view, 0) == ("cross", "k0", "q0")
+    view = AttentionView(weights(LAYERS, HEADS, N, M), source_tokens=KEYS)
+    assert named(view, 0) == ("cross", "0", "k0")
+
+
+def test_arrays_of_an_encoder_decoder_find_their_tokens_by_their_lengths() -> None:
+    maps = [weights(HEADS, *shape) for shape in ((M, M), (N, N), (N, M))]
+    view = AttentionView(maps, QUERIES, source_tokens=KEYS)
+    assert [named(view, at) for at in range(3)] == [
+        ("encoder", "k0", "k0"),
+        ("self", "q0", "q0"),
+        ("cross", "q0", "k0"),
+    ]
+
+
+def test_of_two_texts_of_one_length_the_keys_are_the_source() -> None:
+    other = [f"o{i}" for i in range(N)]
+    view = AttentionView(weights(1, HEADS, N, N), QUERIES, source_tokens=other)
+    assert named(view, 0) == ("cross", "q0", "o0")
+
+
+def test_a_name_that_says_nothing_leaves_it_to_the_lengths() -> None:
+    layer = sources.Layer("blocks.0.mixer", weights(HEADS, N, M).numpy())
+    tokens = sources.Tokens(QUERIES, KEYS)
+    assert tokens.sets[tokens.place(layer)["k"]["set"]] == KEYS
+    step = sources.Layer("blocks.0.mixer#3", weights(HEADS, 1, M).numpy())
+    tokens.settle(step)
+    assert step.kind == "self"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        (
+            {"tokens": QUERIES[:-1], "source_tokens": KEYS},
+            ValueError,
+            "7 queries.*`tokens` holds 6",
+        ),
+        (
+            {"tokens": QUERIES, "source_tokens": KEYS[:-1]},
+            ValueError,
+            "11 keys.*`source_tokens` ho",
+        ),
+        ({"tokens": QUERIES}, ValueError, "11 keys.*7 tokens.*the keys' tokens as `source_tokens`"),
+        ({"tokens": KEYS, "source_tokens": QUERIES}, ValueError, "the other way round"),
+        ({"tokens": "abcdefg", "source_tokens": KEYS}, TypeError, "split it first"),
+        ({"tokens": QUERIES, "source_tokens": "abc"}, TypeError, "`source_tokens`.*split it first"),
+        ({"tokens": 7, "source_tokens": KEYS}, TypeError, "`tokens` must be a list.*got int"),
+        ({"tokens": [QUERIES], "source_tokens": KEYS}, ValueError, r"one row.*tokens\[0\]"),
+        ({"tokens": QUERIES, "source_tokens": torch.arange(M)[None]}, ValueError, "one row"),
+        ({"tokens": QUERIES, "source_tokens": KEYS, "batch": 1}, ValueError, "no batch axis"),
+        ({"tokens": QUERIES, "source_tokens": KEYS, "names": ("one",)}, ValueError, "two names"),
+    ],
+)
+def test_tokens_that_do_not_fit_an_array_are_refused(arguments, kind, words) -> None:
+    with pytest.raises(kind, match=words):
+        AttentionView(weights(LAYERS, HEADS, N, M), **arguments)
+
+
+def test_source_tokens_that_no_layer_reads_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"no layer reads `source_tokens`.*leave them out"):
+        AttentionView(weights(LAYERS, HEADS, N, N), QUERIES, source_tokens=KEYS)
+    seen, tokens = recorded()
+    with pytest.raises(ValueError, match="no layer reads `source_tokens`"):
+        AttentionView(seen, tokens, source_tokens=KEYS)
+
+
+def test_what_holds_no_numbers_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"`source` must hold real numbers.*str"):
+        AttentionView([[["a"]]])
+    with pytest.raises(TypeError, match=r"`source` must hold real numbers.*complex"):
+        AttentionView(weights(1, HEADS, N, N).to(torch.complex64))

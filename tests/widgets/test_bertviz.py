@@ -57,3 +57,11 @@ def test_refusals(seen: object) -> None:
         to_bertviz(torch.rand(2, HEADS, N, N), TOKENS, "neuron")
     with pytest.raises(TypeError, match="split it first"):
         to_bertviz(seen, "abcdefg")
+
+
+@pytest.mark.parametrize("view", ["head", "model", "neuron"])
+def test_a_token_cannot_end_the_script_it_is_written_in(seen: object, view: str) -> None:
+    hostile = ["</script><img src=x onerror=alert(1)>", *TOKENS[1:]]
+    page = to_bertviz(seen, hostile, view).data
+    assert "</script><img" not in page
+    assert '"\\u003c/script>\\u003cimg src=x onerror=alert(1)>"' in page

@@ -89,3 +89,12 @@ def test_png_has_two_pixels_per_unit(seen: object, tmp_path) -> None:
 def test_the_ending_must_fit(seen: object, name: str, tmp_path) -> None:
     with pytest.raises(ValueError, match=rf"end in \.{name}"):
         getattr(AttentionView(seen), f"save_{name}")(tmp_path / "view.jpg")
+
+
+def test_what_is_pinned_in_a_longer_layer_does_not_break_a_shorter_one(tmp_path) -> None:
+    long, short = np.full((5, 11, 11), 1 / 11, "float32"), np.full((2, 3, 3), 1 / 3, "float32")
+    view = AttentionView([long, short])
+    view.head, view.query = 4, 10
+    view.layer = 1
+    text = view.save_svg(tmp_path / "view.svg").read_text()
+    assert "Layer 1 · head 1" in text

@@ -7,7 +7,7 @@
 It needs no network, and ``save_html`` writes one file that needs no kernel either.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ class AttentionView(Ground):
                        matrices, or an array (layers, heads, n, m); a dict {training step: source}
                        gives a step slider
     ``tokens``         the tokens of the queries, and of the keys unless ``source_tokens`` is given
-    ``source_tokens``  what the encoder read, for encoder layers and cross-attention
+    ``source_tokens``  what the encoder read, for encoder layers and cross-attention; of an array
+                       with n ≠ m, the tokens of the keys
     ``compare``        a second source of the same shape on the same input: its difference to the
                        first can be shown
     ``names``          what the two are called
@@ -236,6 +237,7 @@ def _coded(
         for one in pair:
             headers, numbers, described = [], [], []
             for layer in layers_of(one, batch):
+                places = words.place(layer)
                 coded = block(layer.maps, layer.norms, whole)
                 headers.append(coded.header | {"at": at})
                 parts.append(coded.data)
@@ -244,16 +246,16 @@ def _coded(
                 numbers.append(layer.statistics())
                 h, n, m = layer.shape
                 described.append(
-                    {"name": layer.name, "kind": layer.kind, "h": h, "n": n, "m": m}
-                    | words.place(layer)
+                    {"name": layer.name, "kind": layer.kind, "h": h, "n": n, "m": m} | places
                 )
             _same(layers, described)
             layers = layers or described
             blocks[-1].append(headers)
             statistics[-1].append(numbers)
+    words.all_read()
     recording = {
         "steps": steps,
-        "names": [str(name) for name in names],
+        "names": _named(names),
         "compared": len(sources[0]) == 2,
         "norms": all(x["norms"] for step in blocks for one in step for x in one),
         "signed": any(x["signed"] for step in blocks for one in step for x in one),
@@ -295,8 +297,18 @@ def _listed(name: str, tokens: Sequence[Any] | None) -> list[Any] | None:
         return None
     if isinstance(tokens, str | bytes):
         raise TypeError(f"`{name}` must be a list of tokens, got one text; split it first")
+    if not isinstance(tokens, Iterable):
+        raise TypeError(f"`{name}` must be a list of tokens, got {type(tokens).__name__}")
     found = np.asarray(tokens).tolist() if hasattr(tokens, "numpy") else list(tokens)
+    if any(isinstance(token, list | tuple | np.ndarray) for token in found):
+        raise ValueError(f"`{name}` must be those of one row of the batch: give {name}[0], say")
     return found
+
+
+def _named(names: tuple[str, str]) -> list[str]:
+    if isinstance(names, str) or len(names) != 2:
+        raise ValueError(f"`names` must hold two names, for `source` and `compare`, got {names!r}")
+    return [str(name) for name in names]
 
 
 def _spoken(token: Any) -> list[str]:

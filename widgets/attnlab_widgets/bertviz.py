@@ -32,13 +32,22 @@ def to_bertviz(
         raise TypeError("`tokens` must be a list of tokens, got one text; split it first")
     maps = [torch.from_numpy(layer.maps) for layer in layers_of(recording, batch)]
     _fit(maps, len(tokens))
-    words = [str(token) for token in tokens]
+    words = [str(token).replace("<", _LESS) for token in tokens]
     if view == "neuron":
-        return _neuron_view(recording, maps, words, batch)
+        return _harmless(_neuron_view(recording, maps, words, batch))
     from bertviz import head_view, model_view
 
     show = head_view if view == "head" else model_view
-    return show([layer[None] for layer in maps], tokens=words, html_action="return")
+    return _harmless(show([layer[None] for layer in maps], tokens=words, html_action="return"))
+
+
+# bertviz writes the tokens into a script: one of them could end it, and begin another.
+_LESS = "\ue000"  # a letter of nobody's alphabet
+
+
+def _harmless(page: Any) -> Any:
+    page.data = page.data.replace("\\ue000", "\\u003c")
+    return page
 
 
 def _fit(maps: list[Tensor], count: int) -> None:

@@ -110,10 +110,15 @@ def draw(view: Any) -> Drawing:
     if done:
         drawing.text(done, _MARGIN, 50)
     _heads(drawing, view, maps, palette, signed, side)
-    chosen = maps.one(view.layer, view.head)
+    chosen = maps.one(view.layer, _head(view))
     _lines(drawing, view, chosen, shape, lines_at, signed)
     _matrix(drawing, view, chosen, shape, matrix_at, palette, signed)
     return drawing
+
+
+def _head(view: Any) -> int:
+    """The one that is shown: the last, where the layer has fewer than the one chosen in another."""
+    return int(min(view.head, view._recording["layers"][view.layer]["h"] - 1))
 
 
 def _said(view: Any) -> str:
@@ -122,7 +127,7 @@ def _said(view: Any) -> str:
     compared = f" · {which[view.shown]}" if view._recording["compared"] else ""
     step = view._recording["steps"][view.step]
     steps = f" · training step {step}" if step else ""
-    return f"Layer {view.layer} · head {view.head}{compared}{steps}"
+    return f"Layer {view.layer} · head {_head(view)}{compared}{steps}"
 
 
 def _changes(view: Any) -> str:
@@ -160,7 +165,7 @@ def _heads(
             small = _pooled(maps.one(at, head), 96)
             levels = _levels(small, float(np.abs(small).max()), signed)
             drawing.map(levels, palette, x, y, side, side)
-            if (at, head) == (view.layer, view.head):
+            if (at, head) == (view.layer, _head(view)):
                 drawing.frame(x - 1.5, y - 1.5, side + 3, side + 3, _SERIES[1], 3)
             if at == 0:
                 drawing.text(
@@ -176,19 +181,18 @@ def _lines(
     drawing: Drawing, view: Any, chosen: np.ndarray, shape: dict[str, Any], x: int, signed: bool
 ) -> None:
     n, m = chosen.shape
-    start = 0 if view.query is None else max(0, min(view.query, max(n, m) - 1) - _MOST_ROWS // 2)
+    pinned = view.query if view.query is not None and view.query < n else None
+    start = 0 if pinned is None else max(0, pinned - _MOST_ROWS // 2)
     start = max(0, min(start, max(n, m) - _MOST_ROWS))
     stop = start + _MOST_ROWS
     left, right = x + _LABEL, x + 420 - _LABEL
     for i in range(start, min(stop, max(n, m))):
         y = _TOP + (i - start + 0.5) * _ROW
         if i < n:
-            drawing.text(
-                _words(view, shape["q"], i), left - 6, y, anchor="end", quiet=i != view.query
-            )
+            drawing.text(_words(view, shape["q"], i), left - 6, y, anchor="end", quiet=i != pinned)
         if i < m:
             drawing.text(_words(view, shape["k"], i), right + 6, y, quiet=True)
-    queries = range(start, min(stop, n)) if view.query is None else [view.query]
+    queries = range(start, min(stop, n)) if pinned is None else [pinned]
     largest = float(np.abs(chosen).max()) or 1
     for i in queries:
         for j in _strongest(chosen[i], view):

@@ -35,18 +35,15 @@ class Layer:
     mask: Tensor | None = None
     broken: int = 0
     """How many rows held NaN (nothing to attend to, say); they are drawn empty."""
+    kind: str | None = None
+    """ "self", "cross" or "encoder"; see `Tokens.settle`."""
+    named: bool = True
+    """Whether a model gave the name, so that it says something."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
         h, n, m = self.maps.shape
         return h, n, m
-
-    @property
-    def kind(self) -> str:
-        """ "cross", "encoder" or "self", by the name."""
-        if _CROSS.search(self.name):
-            return "cross"
-        return "encoder" if _ENCODER.search(self.name) else "self"
 
     def statistics(self) -> dict[str, list[float | None]]:
         """``head_statistics``, rounded; those of positions only where queries are keys."""
@@ -119,9 +116,20 @@ class Tokens:
     queries: list[Any] | None
     source: list[Any] | None
     sets: list[list[Any]] = field(default_factory=list)
+    read: bool = False
+    """Whether a layer has read the source."""
+
+    def settle(self, layer: Layer) -> None:
+        """What the layer reads: by its name, and where that says nothing by the lengths."""
+        if layer.kind is None:
+            silent = not layer.named or self._only_the_source_fits(layer)
+            own = self._by_length(*layer.shape[1:]) if silent else "self"
+            found = ("cross", _CROSS), ("encoder", _ENCODER)
+            layer.kind = next((kind for kind, name in found if name.search(layer.name)), own)
 
     def place(self, layer: Layer) -> dict[str, dict[str, int]]:
         """Which list (``set``) and from which token on (``start``) queries and keys are named."""
+        self.settle(layer)
         _, n, m = layer.shape
         queries, keys = self._lists(layer)
         # In a decoding step the queries are the last positions.
@@ -135,22 +143,54 @@ class Tokens:
             "k": {"set": self._set(keys, m, "key"), "start": 0},
         }
 
+    def _only_the_source_fits(self, layer: Layer) -> bool:
+        _, n, m = layer.shape
+        own = [] if self.queries is None else self.queries
+        known = self.source is not None and len(self.source) == m
+        return known and n != m != len(own) and "#" not in layer.name
+
+    def _by_length(self, n: int, m: int) -> str:
+        """Of layers without a name. Of two texts of one length the keys are the source."""
+        if self.source is None:
+            return "self"
+        q, k = n if self.queries is None else len(self.queries), len(self.source)
+        if n == m and q != k and n in (q, k):
+            return "self" if n == q else "encoder"
+        return "cross"
+
     def _lists(self, layer: Layer) -> tuple[list[Any] | None, list[Any] | None]:
         if self.source is None or layer.kind == "self":
             return self.queries, self.queries
+        self.read = True
         if layer.kind == "encoder":
             return self.source, self.source
         return self.queries, self.source
 
+    def all_read(self) -> None:
+        """Refuse a source that no layer has read."""
+        if self.source is not None and not self.read:
+            raise ValueError(
+                "no layer reads `source_tokens`: queries and keys are the same text in all of "
+                "them; leave them out"
+            )
+
     def _fit(self, layer: Layer, what: str, tokens: list[Any] | None, count: int) -> None:
         if tokens is None or len(tokens) == count or (len(tokens) > count and "#" in layer.name):
             return
-        hint = ""
-        if layer.shape[1] != layer.shape[2] and self.source is None:
-            hint = "; where queries and keys are different texts, give `source_tokens` as well"
+        given = "source_tokens" if tokens is self.source else "tokens"
         raise ValueError(
-            f"layer {layer.name!r} has {count} {what}, but {len(tokens)} tokens were given{hint}"
+            f"layer {layer.name!r} has {count} {what}, but `{given}` holds {len(tokens)} tokens; "
+            + self._advice(layer, what)
         )
+
+    def _advice(self, layer: Layer, what: str) -> str:
+        _, n, m = layer.shape
+        if self.source is None and n != m:
+            where = "if queries and keys are different texts, "
+            return where + "give the keys' tokens as `source_tokens`"
+        if n != m and (len(self.queries or ()), len(self.source or ())) == (m, n):
+            return "the two are the other way round: `tokens` are those of the queries"
+        return f"give one for each of the {what}"
 
     def _set(self, tokens: list[Any] | None, count: int, what: str) -> int:
         found = [str(i) for i in range(count)] if tokens is None else tokens
@@ -250,15 +290,27 @@ _NOT_COMPUTED = (
 def _arrays(source: Any, batch: int) -> Iterator[Layer]:
     layers = _listed(source)
     for at, value in enumerate(layers):
-        maps = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        maps = _numbers(value)
         if maps.dim() == 4:
             maps = maps[_row(maps.shape[0], batch, f"layer {at}")]
+        elif batch:
+            raise ValueError(f"`batch` is {batch}, but layer {at} (heads, n, m) has no batch axis")
         if maps.dim() != 3:
             raise ValueError(
                 "`source` must be an array (layers, heads, n, m) or a list of (heads, n, m) per "
                 f"layer; layer {at} has the shape {tuple(maps.shape)}"
             )
-        yield _layer(f"layer.{at}", maps)
+        layer = _layer(f"layer.{at}", maps)
+        layer.named = False
+        yield layer
+
+
+def _numbers(value: Any) -> Tensor:
+    found = value if isinstance(value, Tensor) else np.asarray(value)
+    kind = str(found.dtype)
+    if "complex" in kind or (isinstance(found, np.ndarray) and found.dtype.kind not in "biuf"):
+        raise TypeError(f"`source` must hold real numbers, got {kind.replace('<U', 'str of ')}")
+    return found if isinstance(found, Tensor) else torch.as_tensor(found)
 
 
 def _listed(source: Any) -> list[Any]:

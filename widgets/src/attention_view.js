@@ -18,8 +18,7 @@ const TRAITS = [
 
 function render({ model, el: host }) {
   const store = new Store(model);
-  // JupyterLab takes no key from under this attribute.
-  const root = el("div", { class: "attnlab-view", role: "group", "data-lm-suppress-shortcuts": "true", "data-testid": "attention-view" });
+  const root = el("div", { class: "attnlab-view", role: "group", "data-testid": "attention-view" });
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const view = {
     root,
@@ -69,7 +68,10 @@ function render({ model, el: host }) {
     live,
   );
   host.replaceChildren(root);
+  // JupyterLab listens on the way up. Notebook 7 listens on the way down, and its shortcuts match
+  // whatever has the focus: the mark that forbids them must be on that very element.
   root.addEventListener("keydown", (event) => event.stopPropagation());
+  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
 
   function theme() {
     const wanted = store.get("theme");

@@ -2,7 +2,6 @@
 // signed amounts: blue over a neutral middle to orange.
 import { interpolateCividis } from "d3-scale-chromatic";
 
-export const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#808080", "#a6761d"];
 export const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [12, 4], [4, 4]];
 const DIVERGING = {
   light: ["#0b559f", "#6baed6", "#f7f7f5", "#fdae6b", "#b84400"],

@@ -36,6 +36,9 @@ export function slider(text, testid, range, oninput) {
   return { node: labelled(text, input, output), input, output };
 }
 
+/** A key on its own: with Ctrl, Alt or Meta it belongs to the browser (its zoom, its history). */
+export const plain = (event) => !event.ctrlKey && !event.altKey && !event.metaKey;
+
 /** Size a canvas for the screen's pixels; its context then counts in CSS pixels. */
 export function sized(canvas, wide, high) {
   const ratio = window.devicePixelRatio || 1;

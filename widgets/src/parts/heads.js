@@ -1,5 +1,5 @@
 // All heads as small maps: choose one, add others as lines, sort and filter by a statistic.
-import { bitmap, choice, el, sized, slider } from "./dom.js";
+import { bitmap, choice, el, plain, sized, slider } from "./dom.js";
 import { painted } from "../lib/colours.js";
 import { arranged, listed, range, STATISTICS } from "../lib/heads.js";
 import { moved } from "../lib/keys.js";
@@ -25,13 +25,17 @@ export function headsPanel(store, view) {
     "aria-label": "Heads: arrow keys choose, space adds a head to the lines",
     "data-testid": "heads",
   });
+  // One canvas behind the list, for the heads in view: with one each, the browser would hand over
+  // hundreds of layers whenever a line is drawn elsewhere.
+  const sheet = el("canvas", { class: "av-canvas", "aria-hidden": "true" });
   const node = el(
     "section",
     { class: "av-panel av-panel-heads", "aria-label": "All heads" },
     el("h3", { text: "Heads" }),
     el("div", { class: "av-row" }, sort.node, filter.node, count),
-    grid,
+    el("div", { class: "av-heads-frame" }, sheet, grid),
   );
+  const images = new Map();
   let cells = new Map();
   let drawn = "";
   let painted_ = "";
@@ -48,18 +52,21 @@ export function headsPanel(store, view) {
     const rebuilt = signature !== drawn;
     if (rebuilt) build(shown, order, columns);
     drawn = signature;
-    const look = [store.loads, store.step, store.get("shown"), ...Object.values(store.settings), view.dark].join();
-    if (rebuilt || look !== painted_) paint(shown);
-    painted_ = look;
+    const look = [store.loads, store.step, store.get("shown"), ...Object.values(store.settings), view.dark, window.devicePixelRatio].join();
     mark();
     if (rebuilt) reveal();
+    if (rebuilt || look !== painted_) {
+      images.clear();
+      paint();
+    }
+    painted_ = look;
   }
 
   /** Scrolls this list alone; scrollIntoView would move the notebook as well. */
   function reveal() {
     const chosen = cells.get(`${store.layer}/${store.head}`);
     if (!chosen) return;
-    const [top, high] = [chosen.option.offsetTop - grid.offsetTop, chosen.option.offsetHeight];
+    const [top, high] = [chosen.option.offsetTop, chosen.option.offsetHeight];
     if (top < grid.scrollTop || top + high > grid.scrollTop + grid.clientHeight) {
       grid.scrollTop = top - grid.clientHeight / 2;
     }
@@ -117,7 +124,6 @@ export function headsPanel(store, view) {
   const label = (text, name) => el("span", { class: name, "aria-hidden": "true", text: String(text) });
 
   function cell(layer, head, value, order, side, plain) {
-    const canvas = el("canvas", { "aria-hidden": "true" });
     const { label: statistic, unit } = STATISTICS[order];
     const said = value === null ? "" : `, ${statistic} ${weight(value)} ${unit}`.trimEnd();
     const option = el(
@@ -131,29 +137,33 @@ export function headsPanel(store, view) {
         "data-testid": `head-${layer}-${head}`,
         onclick: (event) => pick(layer, head, event.shiftKey || event.ctrlKey || event.metaKey),
       },
-      canvas,
+      el("span", { class: "av-head-map", style: `width: ${side}px; height: ${side}px` }),
     );
     if (!plain) {
       option.append(el("span", { class: "av-head-name", text: `${layer}·${head}` }));
       option.append(el("span", { class: "av-head-value", text: value === null ? "—" : weight(value) }));
     }
-    cells.set(`${layer}/${head}`, { option, canvas, side, layer, head });
+    cells.set(`${layer}/${head}`, { option, side, layer, head });
     return option;
   }
 
-  function paint(shown) {
-    for (const { layer, head } of shown) {
-      const { canvas, side } = cells.get(`${layer}/${head}`);
-      const { n, m } = store.layers[layer];
-      const map = store.map(layer, head);
-      const pixels = Math.round(side * Math.min(2, window.devicePixelRatio || 1));
-      const [wide, high] = [Math.min(m, pixels), Math.min(n, pixels)];
-      const values = map.picture(0, n, 0, m, wide, high);
-      const image = bitmap(painted(values, store.largest(layer, head), store.signed, view.dark), wide, high);
-      const context = sized(canvas, side, side);
-      context.imageSmoothingEnabled = false;
-      context.drawImage(image, 0, 0, side, side);
+  function paint() {
+    const context = sized(sheet, grid.clientWidth, grid.clientHeight);
+    context.imageSmoothingEnabled = false;
+    for (const [name, { option, side, layer, head }] of cells) {
+      const [x, y] = [option.offsetLeft, option.offsetTop - grid.scrollTop];
+      if (y + side < 0 || y > grid.clientHeight) continue;
+      if (!images.has(name)) images.set(name, image(layer, head, side));
+      context.drawImage(images.get(name), x - grid.scrollLeft, y, side, side);
     }
+  }
+
+  function image(layer, head, side) {
+    const { n, m } = store.layers[layer];
+    const pixels = Math.round(side * Math.min(2, window.devicePixelRatio || 1));
+    const [wide, high] = [Math.min(m, pixels), Math.min(n, pixels)];
+    const values = store.map(layer, head).picture(0, n, 0, m, wide, high);
+    return bitmap(painted(values, store.largest(layer, head), store.signed, view.dark), wide, high);
   }
 
   function mark() {
@@ -189,10 +199,11 @@ export function headsPanel(store, view) {
     view.announce(`${headName(layer, head)} ${known ? "is no longer" : "is"} shown with the chosen head`);
   }
 
+  grid.addEventListener("scroll", () => view.later(paint));
   grid.addEventListener("keydown", (event) => {
     const order = [...cells.values()];
     const at = order.findIndex(({ option }) => option === event.target);
-    if (at < 0) return;
+    if (at < 0 || !plain(event)) return;
     if (event.key === " " || event.key === "Enter") {
       event.preventDefault();
       pick(order[at].layer, order[at].head, event.key === " ");

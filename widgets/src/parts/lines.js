@@ -1,5 +1,5 @@
 // Heads as lines between two columns of tokens. Only what is in view is made and drawn.
-import { el, sized } from "./dom.js";
+import { el, plain, sized } from "./dom.js";
 import { DASHES } from "../lib/colours.js";
 import { strongest } from "../lib/maps.js";
 import { moved } from "../lib/keys.js";
@@ -64,8 +64,8 @@ export function linesPanel(store, view) {
     written = words;
     drawLegend();
     for (const side of ["key", "query"]) {
-      const at = store.get(side);
-      if (at !== null && at !== pinned[side]) reveal(side, Math.min(at, count(side) - 1));
+      const at = store.pinned(side);
+      if (at !== null && at !== pinned[side]) reveal(side, at);
       pinned[side] = at;
     }
     scrolled();
@@ -100,7 +100,7 @@ export function linesPanel(store, view) {
       const option = known.get(i);
       option.style.transform = `translateY(${i * ROW - scroll.scrollTop}px)`;
       option.tabIndex = i === at ? 0 : -1;
-      option.setAttribute("aria-selected", String(store.get(side) === i));
+      option.setAttribute("aria-selected", String(store.pinned(side) === i));
     }
   }
 
@@ -133,13 +133,14 @@ export function linesPanel(store, view) {
 
   function pin(side, i) {
     const other = side === "query" ? "key" : "query";
-    const again = store.get(side) === i;
+    const again = store.pinned(side) === i;
     store.set({ [side]: again ? null : i, [other]: null });
     columns[side].at = i;
     view.announce(again ? "nothing is pinned" : described(side, i));
   }
 
   function key(side, event) {
+    if (!plain(event)) return;
     if (event.key === "Escape") {
       store.set({ query: null, key: null });
       return;
@@ -232,8 +233,8 @@ export function linesPanel(store, view) {
     const { query, key: hovered } = store.hover;
     if (query !== null) return ["query", query];
     if (hovered !== null) return ["key", hovered];
-    if (store.get("query") !== null) return ["query", store.get("query")];
-    if (store.get("key") !== null) return ["key", store.get("key")];
+    if (store.pinned("query") !== null) return ["query", store.pinned("query")];
+    if (store.pinned("key") !== null) return ["key", store.pinned("key")];
     return null;
   }
 

@@ -1,5 +1,5 @@
 // The chosen head as a matrix: queries down, keys across, a crosshair and the value under it.
-import { bitmap, el, sized } from "./dom.js";
+import { bitmap, el, plain, sized } from "./dom.js";
 import { lookup, painted } from "../lib/colours.js";
 import { exactly, headName } from "../lib/words.js";
 import { holding, labelStep, shifted, whole, zoomed } from "../lib/window.js";
@@ -158,8 +158,8 @@ export function matrixPanel(store, view) {
   function active() {
     const { query, key } = store.hover;
     if (cell) return cell;
-    const i = query ?? (key === null ? store.get("query") : null);
-    const j = key ?? (query === null ? store.get("key") : null);
+    const i = query ?? (key === null ? store.pinned("query") : null);
+    const j = key ?? (query === null ? store.pinned("key") : null);
     return { i, j };
   }
 
@@ -310,14 +310,15 @@ export function matrixPanel(store, view) {
   }
 
   function pin({ i, j }) {
-    const again = store.get("query") === i && store.get("key") === j;
+    const again = store.pinned("query") === i && store.pinned("key") === j;
     store.set(again ? { query: null, key: null } : { query: i, key: j });
     view.announce(again ? "nothing is pinned" : `pinned: ${readout.textContent}`);
   }
 
   stage.addEventListener("keydown", (event) => {
+    if (!plain(event)) return;
     const { n, m } = store.shape;
-    const now = cell ?? { i: store.get("query") ?? 0, j: store.get("key") ?? 0 };
+    const now = cell ?? { i: store.pinned("query") ?? 0, j: store.pinned("key") ?? 0 };
     const steps = {
       ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
       PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -m], End: [0, m],

@@ -44,6 +44,12 @@ export class Store {
     return this.layers[this.layer];
   }
 
+  /** What is pinned, or null; also where it was pinned in a longer layer than this. */
+  pinned(side) {
+    const at = this.get(side);
+    return at === null || at >= this.shape[side === "query" ? "n" : "m"] ? null : at;
+  }
+
   get step() {
     return Math.min(this.get("step"), this.recording.steps.length - 1);
   }

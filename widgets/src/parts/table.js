@@ -17,7 +17,7 @@ export function tableTwin(store) {
 
   function weightsTable() {
     const heads = store.lineHeads;
-    const query = store.get("query");
+    const query = store.pinned("query");
     const { n } = store.shape;
     const title = query === null
       ? `Where each query looks most, ${headName(...heads[0])}`
