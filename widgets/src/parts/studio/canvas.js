@@ -93,8 +93,8 @@ export function maskPanel(study, view) {
     pen.lineWidth = 1;
     pen.strokeRect(LEFT - 0.5, TOP - 0.5, n * side + 1, n * side + 1);
     pen.strokeStyle = view.colour("--av-ink");
-    pen.lineWidth = 2;
-    pen.strokeRect(LEFT - 1, TOP + study.row * side, n * side + 2, side);
+    pen.lineWidth = side < 6 ? 1 : 2;
+    pen.strokeRect(LEFT - 1, TOP + study.row * side - 0.5, n * side + 2, side + 1);
     if (cursor && document.activeElement === stage) frame(pen, cursor);
     else if (hovered) frame(pen, hovered);
   }
@@ -129,11 +129,17 @@ export function maskPanel(study, view) {
   function frames(pen, { across, kinds }, size) {
     pen.strokeStyle = view.colour("--av-quiet");
     pen.lineWidth = 1;
-    pen.globalAlpha = 0.55;
-    kinds.forEach((kind, at) => {
-      const [x, y, w, h] = box(at, across, size);
-      pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
-    });
+    pen.globalAlpha = size * side < 16 ? 0.3 : 0.6;
+    pen.beginPath();
+    const whole = study.n * side;
+    for (let at = size * side; at < whole; at += size * side) {
+      const place = Math.round(at) - 0.5;
+      pen.moveTo(LEFT + place, TOP);
+      pen.lineTo(LEFT + place, TOP + whole);
+      pen.moveTo(LEFT, TOP + place);
+      pen.lineTo(LEFT + whole, TOP + place);
+    }
+    pen.stroke();
     pen.globalAlpha = 1;
     pen.strokeStyle = view.colour("--av-paper");
     pen.lineWidth = 1.5;

@@ -11,7 +11,7 @@ export function costPanel(study, view) {
     study.set({ head_dim: wanted >= 1 && wanted <= 65536 ? wanted : study.get("head_dim") });
     view.changed();
   } });
-  const list = el("dl", { class: "ps-costs", "data-testid": "costs" });
+  const list = el("div", { class: "ps-costs", role: "list", "data-testid": "costs" });
   const node = el("section", { class: "av-panel", "aria-label": "What it costs" },
     el("h3", { text: "What it costs" }), el("div", { class: "av-row" }, labelled("Head width d", width)), list);
 
@@ -34,10 +34,11 @@ export function costPanel(study, view) {
       facts.push(["A block-sparse kernel computes", `${touched} of ${kinds.length} blocks (${percent(touched / kinds.length)})`, "touched"]);
     }
     facts.push(["Layers", reachWords(study.reach, n), "layers"]);
-    list.replaceChildren(...facts.flatMap(([name, value, testid, bar]) => [
-      el("dt", { text: name }),
-      el("dd", { "data-testid": testid, text: value }, bar === undefined ? null : meter(bar)),
-    ]));
+    list.replaceChildren(...facts.map(([name, value, testid, bar]) =>
+      el("div", { class: "ps-cost", role: "listitem" },
+        el("span", { class: "ps-cost-name", text: `${name}:` }),
+        el("span", { class: "ps-cost-value", "data-testid": testid, text: value }),
+        bar === undefined ? null : meter(bar))));
   }
 
   return { node, draw };
@@ -98,7 +99,7 @@ export function reachPanel(study, view) {
     pen.strokeStyle = view.colour("--av-quiet");
     pen.strokeRect(0.5, 0.5, n * side + 1, n * side + 1);
     pen.strokeStyle = view.colour("--av-ink");
-    pen.strokeRect(0.5, 0.5 + study.row * side, n * side + 1, side);
+    pen.strokeRect(0.5, 0.5 + study.row * side, n * side + 1, side + 1);
   }
 
   return { node, draw };
