@@ -59,8 +59,16 @@ function render({ model, el: host }) {
   host.replaceChildren(root);
   root.addEventListener("keydown", (event) => event.stopPropagation());
 
+  // JupyterLab folds its panels for a moment when its theme changes: too short for the observer of
+  // sizes below to notice, long enough for a drawing to find no room. So it is tried again.
+  let tries = 0;
   function drawAll() {
-    if (!root.isConnected || !root.clientWidth) return;
+    if (!root.isConnected || !root.clientWidth) {
+      if (root.isConnected && tries < 10) setTimeout(() => view.later(drawAll), 100);
+      tries += 1;
+      return;
+    }
+    tries = 0;
     summary.textContent = summed(study);
     parts.forEach((part) => part.draw());
     root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);

@@ -271,6 +271,7 @@ export function maskPanel(study, view) {
     canvas.setPointerCapture(event.pointerId);
     stroke = { allowed: 1 - study.allowed(i, j), at: [i, j] };
     cursor = [i, j];
+    study.hold();
     study.paint([[i, j]], stroke.allowed);
     study.model.set("row", i);
   });

@@ -30,7 +30,7 @@ export class Study {
     if (text !== this.seen?.text || n !== this.seen?.n) this.draft = null;
     this.seen = { text, n };
     const drafted = Boolean(this.draft);
-    this.cells = painted(this.get("painted"));
+    if (!this.holding) this.cells = painted(this.get("painted"));
     try {
       this.take(text, n);
       if (!drafted) this.error = "";
@@ -138,11 +138,18 @@ export class Study {
       else cells.set(i * MOST + j, allowed);
     }
     if (kind !== "going on") this.remember("paint");
+    this.cells = cells;
     this.model.set("painted", asBytes(cells));
   }
 
+  /** While a hand draws, what it has drawn counts, whatever a kernel says meanwhile of the time before. */
+  hold() {
+    this.holding = true;
+  }
+
   save() {
-    this.model.save_changes();
+    this.holding = false;
+    this.set({ painted: asBytes(this.cells) });
   }
 
   wipe() {
