@@ -157,6 +157,7 @@ def test_parts_are_added_joined_and_removed(studio):
     studio.get_by_test_id("remove-0").click()
     says(studio, "pairs", count("global_([0]) & random(3, seed=5)", 17))
     studio.get_by_test_id("remove-1").click()
+    says(studio, "pairs", count("global_([0])", 17))
     assert studio.get_by_test_id("remove-0").is_disabled()
     studio.get_by_test_id("blocks-0").fill("4")
     says(studio, "pairs", count("global_([0]).blocks(4)", 17))
