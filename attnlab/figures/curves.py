@@ -374,7 +374,8 @@ def _slope(name: str, pairs: Array, exponents: Mapping[str, float] | None) -> fl
         return exponents.get(name)
     if len(np.unique(pairs[:, 0])) < 2:
         return None
-    return float(np.polyfit(np.log(pairs[:, 0]), np.log(pairs[:, 1]), 1)[0])
+    # Two digits are shown, and no zero with a sign.
+    return round(float(np.polyfit(np.log(pairs[:, 0]), np.log(pairs[:, 1]), 1)[0]), 2) + 0.0
 
 
 def _with_slope(name: str, slope: float | None, letter: str) -> str:

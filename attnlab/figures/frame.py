@@ -4,6 +4,7 @@ Nothing is left to plotly's defaults, which differ between versions: neither tem
 nor range. So the still picture and the tests see the same figure as the browser.
 """
 
+from collections.abc import Sequence
 from html import unescape
 from typing import Any
 from urllib.parse import quote
@@ -109,6 +110,56 @@ def hatching(hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str) ->
         "sizing": "stretch",
         "layer": "above",
     }
+
+
+def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: str) -> None:
+    """Slider and play button below a map, with a stop for each frame of the figure."""
+    quick = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
+    inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
+    below = page["margin"]["b"] + 84
+    page["height"] += 84
+    page["title"]["y"] = 1 - 18 / page["height"]
+    page["margin"]["b"] = below
+    top = -(below - 84) / inner
+    stops = [
+        {"method": "animate", "label": str(step), "args": [[str(step)], quick]} for step in steps
+    ]
+    page["sliders"] = [
+        {
+            "steps": stops,
+            "active": len(steps) - 1,
+            "x": 0.14,
+            "len": 0.86,
+            "y": top,
+            "yanchor": "top",
+            "pad": {"t": 8, "b": 0},
+            "currentvalue": {
+                "prefix": f"{harmless(along)} ",
+                "font": {"size": 13, "color": look.ink},
+            },
+            "font": {"size": 10, "color": look.quiet},
+            "bgcolor": look.grid,
+            "bordercolor": look.quiet,
+            "tickcolor": look.quiet,
+        }
+    ]
+    play = {"frame": {"duration": 350, "redraw": True}, "fromcurrent": False}
+    page["updatemenus"] = [
+        {
+            "type": "buttons",
+            "showactive": False,
+            "direction": "left",
+            "x": 0,
+            "xanchor": "left",
+            "y": top,
+            "yanchor": "top",
+            "pad": {"t": 34, "r": 8},
+            "bgcolor": look.panel,
+            "bordercolor": look.quiet,
+            "font": {"color": look.ink, "size": 12},
+            "buttons": [{"label": "▶", "method": "animate", "args": [None, play]}],
+        }
+    ]
 
 
 def _outline(hidden: NDArray[np.bool_]) -> str:

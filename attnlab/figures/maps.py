@@ -12,7 +12,16 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
-from attnlab.figures.frame import axis, bare_axis, hatching, label_width, layout, note, text_width
+from attnlab.figures.frame import (
+    add_player,
+    axis,
+    bare_axis,
+    hatching,
+    label_width,
+    layout,
+    note,
+    text_width,
+)
 from attnlab.figures.labels import harmless, labels, tick_step, visible
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours, theme_name
@@ -122,7 +131,7 @@ def film(
     page = first.to_dict()["layout"]
     look = colours(first.theme)
     page["coloraxis"] = _colour_axis(look, low, high, unit, "attention weight", _bar_length(page))
-    _add_player(page, look, steps, along)
+    add_player(page, look, steps, along)
     queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
     keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
     frames = [
@@ -421,56 +430,6 @@ def _grid_notes(
     ]
     words = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
     return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
-
-
-def _add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: str) -> None:
-    """Slider and play button, below the map."""
-    quick = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
-    inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
-    below = page["margin"]["b"] + 84
-    page["height"] += 84
-    page["title"]["y"] = 1 - 18 / page["height"]
-    page["margin"]["b"] = below
-    top = -(below - 84) / inner
-    stops = [
-        {"method": "animate", "label": str(step), "args": [[str(step)], quick]} for step in steps
-    ]
-    page["sliders"] = [
-        {
-            "steps": stops,
-            "active": len(steps) - 1,
-            "x": 0.14,
-            "len": 0.86,
-            "y": top,
-            "yanchor": "top",
-            "pad": {"t": 8, "b": 0},
-            "currentvalue": {
-                "prefix": f"{harmless(along)} ",
-                "font": {"size": 13, "color": look.ink},
-            },
-            "font": {"size": 10, "color": look.quiet},
-            "bgcolor": look.grid,
-            "bordercolor": look.quiet,
-            "tickcolor": look.quiet,
-        }
-    ]
-    play = {"frame": {"duration": 350, "redraw": True}, "fromcurrent": False}
-    page["updatemenus"] = [
-        {
-            "type": "buttons",
-            "showactive": False,
-            "direction": "left",
-            "x": 0,
-            "xanchor": "left",
-            "y": top,
-            "yanchor": "top",
-            "pad": {"t": 34, "r": 8},
-            "bgcolor": look.panel,
-            "bordercolor": look.quiet,
-            "font": {"color": look.ink, "size": 12},
-            "buttons": [{"label": "▶", "method": "animate", "args": [None, play]}],
-        }
-    ]
 
 
 # how it is said

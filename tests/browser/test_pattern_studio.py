@@ -1,0 +1,422 @@
+"""PatternStudio in JupyterLab and as a file, against the masks and weights that Python holds."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.core.patterns import read
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+import numpy as np
+from attnlab_widgets.pattern_studio import PatternStudio
+studio = PatternStudio("local(2) | global_([0])", n=17)
+studio.save_html("studio.html", title="<Studio>")
+studio
+"""
+GIVEN = """
+given = PatternStudio("causal()", n=11, scores=np.random.default_rng(3).normal(size=(13, 13)))
+given
+"""
+ASK = """
+import json
+print(json.dumps({
+    "expression": studio.expression, "n": studio.n, "code": studio.code, "row": studio.row,
+    "mask": studio.mask.int().tolist(), "weights": studio.weights.tolist(),
+    "layers": studio.pattern.reach(studio.n, 64, residual=studio.residual).layers,
+}))
+"""
+WEIGHTS = "print(json.dumps(given.weights.tolist()))"
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("pattern_studio.ipynb", [MAKE, GIVEN, ASK, WEIGHTS])
+    notebook.run_all()
+    for number in range(2):
+        notebook.output(number).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture
+def studio(notebook: Any) -> Any:
+    """The first widget, as it was made."""
+    studio = notebook.output(0).get_by_test_id("pattern-studio")
+    if studio.get_by_test_id("wipe").is_enabled():
+        studio.get_by_test_id("wipe").click()
+    set_slider(studio.get_by_test_id("n"), 17)
+    studio.get_by_test_id("expression").fill("local(2) | global_([0])")
+    studio.get_by_test_id("block").select_option("8")
+    set_slider(studio.get_by_test_id("row"), 8)
+    studio.page.mouse.move(0, 0)
+    says(studio, "pairs", count("local(2) | global_([0])", 17))
+    return studio
+
+
+def set_slider(slider: Any, value: float) -> None:
+    slider.evaluate(
+        "(slider, value) => { slider.value = value;"
+        "slider.dispatchEvent(new Event('input', {bubbles: true})) }",
+        str(value),
+    )
+
+
+def says(studio: Any, testid: str, words: str) -> None:
+    studio.get_by_test_id(testid).filter(has_text=words).wait_for(timeout=5000)
+
+
+def holds(studio: Any, testid: str, value: str) -> None:
+    """The field comes to hold this; pages are drawn a frame after they know."""
+    from playwright.sync_api import expect
+
+    expect(studio.get_by_test_id(testid)).to_have_value(value)
+
+
+def count(expression: str, n: int) -> str:
+    return f"{read(expression).count(n):,} of {n * n:,}"
+
+
+def asked(notebook: Any) -> dict[str, Any]:
+    return json.loads(notebook.run(2))  # type: ignore[no-any-return]
+
+
+def table(studio: Any) -> np.ndarray:
+    """The mask as the table twin tells it."""
+    twin = studio.get_by_test_id("table-twin")
+    if not studio.get_by_test_id("mask-table").is_visible():
+        twin.locator("summary").click()
+    rows = studio.get_by_test_id("mask-table").locator("tbody tr")
+    rows.first.wait_for()
+    rows = rows.all()
+    found = np.zeros((len(rows), len(rows)), int)
+    for i, row in enumerate(rows):
+        _, seen, which, *_ = row.locator("td").all_inner_texts()
+        for run in which.split(", ") if seen != "0" else []:
+            first, _, last = run.partition("–")
+            found[i, int(first) : int(last or first) + 1] = 1
+        assert found[i].sum() == int(seen)
+    twin.locator("summary").click()
+    return found
+
+
+def cell(studio: Any, i: int, j: int) -> tuple[float, float]:
+    """The middle of a cell, on the page."""
+    mask = studio.get_by_test_id("mask")
+    mask.scroll_into_view_if_needed()
+    box = mask.locator("canvas").bounding_box()
+    n = int(studio.get_by_test_id("n").input_value())
+    side = (box["width"] - 44 - 4) / n
+    return box["x"] + 44 + (j + 0.5) * side, box["y"] + 24 + (i + 0.5) * side
+
+
+# ------------------------------------------------------------------------------------- composing
+
+
+def test_the_page_says_what_python_holds(notebook, studio):
+    told = asked(notebook)
+    assert table(studio).tolist() == told["mask"]
+    says(studio, "pairs", count(told["expression"], 17))
+    says(studio, "flops", f"{4 * 64 * np.sum(told['mask']):,} of {4 * 64 * 17**2:,}")
+    says(studio, "layers", f"everything is connected after {told['layers']} layers")
+    blocks = read(told["expression"]).dense(17).numpy()
+    full = sum(blocks[i : i + 8, j : j + 8].all() for i in (0, 8, 16) for j in (0, 8, 16))
+    says(studio, "blocks", f"{full} full")
+
+
+def test_a_slider_and_another_primitive_change_the_numbers(notebook, studio):
+    set_slider(studio.get_by_test_id("n"), 29)
+    says(studio, "pairs", count("local(2) | global_([0])", 29))
+    studio.get_by_test_id("kind-0").select_option("strided")
+    says(studio, "pairs", count("strided(4) | global_([0])", 29))
+    studio.get_by_test_id("stride-0").fill("7")
+    says(studio, "pairs", count("strided(7) | global_([0])", 29))
+    studio.get_by_test_id("positions-1").fill("0, 5, -1")
+    studio.get_by_test_id("positions-1").press("Enter")
+    studio.get_by_test_id("causal").check()
+    studio.get_by_test_id("not-0").check()
+    written = "(~strided(7) | global_([0, 5, -1])).causal()"
+    says(studio, "pairs", count(written, 29))
+    holds(studio, "expression", written)
+    told = asked(notebook)
+    assert (told["expression"], told["n"]) == (written, 29)
+    assert table(studio).tolist() == told["mask"]
+
+
+def test_parts_are_added_joined_and_removed(studio):
+    studio.get_by_test_id("add").click()
+    studio.get_by_test_id("kind-2").select_option("random")
+    studio.get_by_test_id("join-2").select_option("&")
+    studio.get_by_test_id("seed-2").fill("5")
+    written = "(local(2) | global_([0])) & random(3, seed=5)"
+    says(studio, "pairs", count(written, 17))
+    holds(studio, "expression", written)
+    studio.get_by_test_id("remove-0").click()
+    says(studio, "pairs", count("global_([0]) & random(3, seed=5)", 17))
+    studio.get_by_test_id("remove-1").click()
+    says(studio, "pairs", count("global_([0])", 17))
+    assert studio.get_by_test_id("remove-0").is_disabled()
+    studio.get_by_test_id("blocks-0").fill("4")
+    says(studio, "pairs", count("global_([0]).blocks(4)", 17))
+
+
+def test_an_expression_is_typed_and_errors_are_sentences(notebook, studio):
+    field = studio.get_by_test_id("expression")
+    field.fill("(local(1) | strided(5)).blocks(2)")
+    says(studio, "pairs", count("(local(1) | strided(5)).blocks(2)", 17))
+    says(studio, "no-parts", "more than a list of parts")
+    field.fill("lokal(3)")
+    says(studio, "error", "There is no pattern “lokal”; did you mean “local”?")
+    says(studio, "error", "still the last one that could be drawn")
+    says(studio, "pairs", count("(local(1) | strided(5)).blocks(2)", 17))
+    assert field.get_attribute("aria-invalid") == "true"
+    assert asked(notebook)["expression"] == "(local(1) | strided(5)).blocks(2)"
+    field.fill("local(-1)")
+    says(studio, "error", "Local: radius should be at least 0, got -1.")
+    field.fill("axial((3, 5), 0)")
+    says(studio, "error", "A grid of 3 × 5 has 15 positions, but the sequence has 17.")
+    set_slider(studio.get_by_test_id("n"), 15)
+    studio.get_by_test_id("error").wait_for(state="hidden")
+    says(studio, "pairs", count("axial((3, 5), 0)", 15))
+    field.fill("strided(40)")
+    says(studio, "remarks", "A stride of 40 is longer than the sequence of 15")
+    field.fill("causal() & ~local(1)")
+    says(studio, "remarks", "Rows 0–1 see nothing: their outputs are zero.")
+    set_slider(studio.get_by_test_id("row"), 1)
+    says(studio, "row-said", "Row 1 sees nothing: its output is zero.")
+
+
+def test_the_reach_moves_with_its_slider(studio):
+    studio.get_by_test_id("expression").fill("local(2)")
+    says(studio, "layers", "everything is connected after 8 layers")
+    pattern = read("local(2)").reach(17, 8)
+    for layer in (1, 3, 8):
+        set_slider(studio.get_by_test_id("layer"), layer)
+        says(studio, "reach-said", f"{int(pattern.after[layer - 1].sum())} of 289 pairs")
+    says(studio, "reach-said", "Output 8 knows 0–16.")
+    studio.get_by_test_id("expression").fill("~local(0) & local(1)")
+    studio.get_by_test_id("residual").uncheck()
+    says(studio, "layers", "without ever settling")
+    studio.get_by_test_id("residual").check()
+    says(studio, "layers", "everything is connected after 16 layers")
+
+
+def test_the_softmax_row_is_pythons(notebook, studio):
+    for kind in ("flat", "equal", "sharp"):
+        studio.get_by_test_id("scores").select_option(kind)
+        row = np.array(asked(notebook)["weights"])[8]
+        best = int(row.argmax())
+        says(studio, "row-said", "Row 8 sees 6 of 17 keys: 0, 6–10.")
+        says(studio, "row-said", f"{row[best]:.3f}, on key {best}.")
+    other = notebook.output(1).get_by_test_id("pattern-studio")
+    set_slider(other.get_by_test_id("row"), 10)
+    row = np.array(json.loads(notebook.run(3)))[10]
+    says(other, "row-said", f"{row.max():.3g}")
+    assert other.get_by_test_id("scores").input_value() == "given"
+    assert other.get_by_test_id("n").get_attribute("max") == "13"
+
+
+# -------------------------------------------------------------------------------------- painting
+
+
+def test_painting_with_the_mouse(notebook, studio):
+    mouse = studio.page.mouse
+    mouse.move(*cell(studio, 5, 12))
+    says(studio, "readout", "query 5 → key 12: may not see")
+    mouse.down()
+    mouse.move(*cell(studio, 9, 12), steps=2)
+    mouse.up()
+    wanted = read("local(2) | global_([0])").dense(17).int().numpy()
+    wanted[5:10, 12] = 1
+    assert table(studio).tolist() == wanted.tolist()
+    told = asked(notebook)
+    assert told["mask"] == wanted.tolist()
+    assert read(told["code"]).dense(17).int().tolist() == wanted.tolist()
+    assert studio.get_by_test_id("painted-code").inner_text() == told["code"]
+    assert told["row"] == 9
+    studio.get_by_test_id("undo").click()
+    says(studio, "pairs", count("local(2) | global_([0])", 17))
+    studio.get_by_test_id("redo").click()
+    says(studio, "pairs", f"{wanted.sum()} of 289")
+    mouse.click(*cell(studio, 5, 12))
+    mouse.click(*cell(studio, 1, 1))
+    wanted[5, 12] = wanted[1, 1] = 0
+    assert table(studio).tolist() == wanted.tolist() == asked(notebook)["mask"]
+    studio.get_by_test_id("wipe").click()
+    says(studio, "pairs", count("local(2) | global_([0])", 17))
+    assert studio.get_by_test_id("wipe").is_disabled()
+
+
+def test_painting_with_the_keyboard(notebook, studio):
+    keys = studio.page.keyboard
+    set_slider(studio.get_by_test_id("row"), 8)
+    studio.get_by_test_id("expression").focus()
+    notebook.tab_into(studio.get_by_test_id("mask"), most=24)
+    assert focus_can_be_seen(studio.page)
+    for key in ("Home", "End", "ArrowLeft", "ArrowLeft"):
+        keys.press(key)
+    says(studio, "readout", "key 14: may not see")
+    keys.press("Space")
+    says(studio, "readout", "key 14: may see")
+    says(studio, "live", "key 14: may see · weight")
+    keys.press("Shift+ArrowDown")
+    keys.press("Shift+ArrowRight")
+    wanted = read("local(2) | global_([0])").dense(17).int().numpy()
+    row = asked(notebook)["row"]
+    wanted[[row - 1, row, row], [14, 14, 15]] = 1
+    assert table(studio).tolist() == wanted.tolist() == asked(notebook)["mask"]
+    studio.get_by_test_id("mask").focus()
+    keys.press("Control+z")
+    wanted[row, 15] = 0
+    assert table(studio).tolist() == wanted.tolist()
+    studio.get_by_test_id("mask").focus()
+    keys.press("Control+y")
+    wanted[row, 15] = 1
+    assert table(studio).tolist() == wanted.tolist()
+
+
+RING = """() => {
+  const look = getComputedStyle(document.activeElement);
+  return document.activeElement.matches(':focus-visible')
+    && (look.outlineStyle !== 'none' || look.boxShadow !== 'none');
+}"""
+
+
+def focus_can_be_seen(page: Any) -> bool:
+    return page.evaluate(RING)
+
+
+def test_everything_is_reached_from_the_keyboard(notebook, studio):
+    notebook.select(0)
+    stops = ("n", "causal", "not-0", "kind-0", "radius-0", "blocks-0", "add", "expression", "copy")
+    later = ("mask", "block", "row", "scores", "head-dim", "layer", "residual", "table-twin")
+    for stop in (*stops, *later):
+        notebook.tab_into(studio.get_by_test_id(stop), most=16)
+        assert focus_can_be_seen(studio.page), stop
+        if stop == "radius-0":
+            studio.page.keyboard.press("ArrowUp")
+            says(studio, "pairs", count("local(3) | global_([0])", 17))
+            focused = studio.get_by_test_id("radius-0").evaluate(
+                "x => x === document.activeElement"
+            )
+            assert focused, "what has the focus keeps it"
+    assert asked(notebook)["expression"] == "local(3) | global_([0])"
+
+
+def test_python_moves_the_studio_and_no_other(notebook, studio):
+    other = notebook.output(1).get_by_test_id("pattern-studio")
+    before = other.get_by_test_id("summary").inner_text()
+    code = 'studio.show("local_2d((3, 5), 1)", n=15)\nstudio.paint(2, 14)'
+    notebook.write(3, code)
+    notebook.run(3)
+    says(studio, "pairs", f"{read('local_2d((3, 5), 1)').count(15) + 1} of 225")
+    holds(studio, "expression", "local_2d((3, 5), 1)")
+    holds(studio, "shape-0", "3 × 5")
+    assert other.get_by_test_id("summary").inner_text() == before
+    notebook.write(3, WEIGHTS)
+
+
+def test_the_code_is_copied_painted_cells_and_all(notebook, studio):
+    studio.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    studio.page.mouse.click(*cell(studio, 3, 9))
+    says(studio, "painted-code", 'places([3], of="row") & places([9], of="column")')
+    studio.get_by_test_id("copy").click()
+    says(studio, "copy", "Copied")
+    copied = studio.page.evaluate("navigator.clipboard.readText()")
+    assert copied == asked(notebook)["code"]
+
+
+# ------------------------------------------------------------------------------------ light, files
+
+
+def test_dark_pages_have_dark_studios(notebook, studio):
+    assert studio.get_attribute("data-theme") == "light"
+    light = filled(studio)
+    notebook.screenshot("pattern-studio-light")
+    with notebook.dark():
+        notebook.page.locator("[data-theme=dark]").first.wait_for()
+        dark = next(look for look in looks(studio) if sum(look[1]) < 200)
+        notebook.screenshot("pattern-studio-dark")
+    notebook.page.locator("[data-theme=light]").first.wait_for()
+    for cell_, ground in (light, dark):
+        assert contrast(cell_, ground) > 3
+    assert sum(light[1]) > 700
+
+
+def looks(studio: Any) -> Iterator[list[list[int]]]:
+    """What is seen, for ten seconds: a theme is drawn a frame after it changes."""
+    for _ in range(100):
+        yield filled(studio)
+        studio.page.wait_for_timeout(100)
+
+
+def filled(studio: Any) -> list[list[int]]:
+    """The colours of a cell that may be seen, and of one that may not."""
+    canvas = studio.get_by_test_id("mask").locator("canvas")
+    return canvas.evaluate(
+        """canvas => [[8, 9], [8, 13]].map(([i, j]) => {
+          const ratio = canvas.width / canvas.clientWidth;
+          const side = (canvas.clientWidth - 48) / 17;
+          const at = [44 + (j + 0.3) * side, 24 + (i + 0.3) * side].map((x) => x * ratio);
+          return [...canvas.getContext('2d').getImageData(...at, 1, 1).data].slice(0, 3);
+        })"""
+    )
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    from attnlab.figures import theme
+
+    return theme.contrast(*("#" + bytes(colour).hex() for colour in (one, other)))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, dark):
+    page = tabs.open(offline=True, dark=dark)
+    page.goto((lab.folder / "studio.html").as_uri())
+    assert page.title() == "<Studio>"
+    studio = page.get_by_test_id("pattern-studio")
+    studio.locator("xpath=self::*[@data-drawn]").wait_for()
+    assert studio.get_attribute("data-theme") == ("dark" if dark else "light")
+    set_slider(studio.get_by_test_id("n"), 31)
+    studio.get_by_test_id("kind-1").select_option("random")
+    studio.get_by_test_id("keys-1").fill("5")
+    expression = "local(2) | random(5, seed=0)"
+    says(studio, "pairs", count(expression, 31))
+    assert table(studio).tolist() == read(expression).dense(31).int().tolist()
+    page.mouse.click(*cell(studio, 3, 29))
+    says(studio, "readout", "query 3 → key 29")
+    says(studio, "painted-code", "places([3]")
+    page.keyboard.press("Control+z")
+    says(studio, "pairs", count(expression, 31))
+    assert studio.evaluate("view => view.scrollWidth <= view.clientWidth"), "wider than its place"
+    assert page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)") == []
+    shot = notebook.shots / f"pattern-studio-saved-{'dark' if dark else 'light'}.png"
+    page.screenshot(path=shot, full_page=True)
+    page.context.close()
+
+
+def test_a_narrow_page_has_room(notebook, lab, page):
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto((lab.folder / "studio.html").as_uri())
+    studio = page.get_by_test_id("pattern-studio")
+    studio.locator("xpath=self::*[@data-drawn]").wait_for()
+    set_slider(studio.get_by_test_id("n"), 128)
+    says(studio, "pairs", count("local(2) | global_([0])", 128))
+    assert page.evaluate("document.documentElement.scrollWidth <= 400")
+    page.screenshot(path=notebook.shots / "pattern-studio-narrow.png", full_page=True)
+
+
+def test_pointing_and_painting_stay_where_they_are_after_python_draws(notebook, studio):
+    """A stroke that is under way is not lost when something else is drawn."""
+    mouse = studio.page.mouse
+    mouse.move(*cell(studio, 4, 10))
+    mouse.down()
+    set_slider(studio.get_by_test_id("layer"), 1)
+    mouse.move(*cell(studio, 4, 13), steps=3)
+    mouse.up()
+    wanted = read("local(2) | global_([0])").dense(17).int().numpy()
+    wanted[4, 10:14] = 1
+    assert asked(notebook)["mask"] == wanted.tolist()

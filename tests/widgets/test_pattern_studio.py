@@ -1,0 +1,304 @@
+"""The pattern studio, its Python side; and Python's masks, which its JavaScript must equal.
+
+``python tests/widgets/test_pattern_studio.py`` writes widgets/test/patterns.json anew.
+"""
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets import pattern_studio
+from attnlab_widgets.ground import standalone
+from attnlab_widgets.pattern_studio import PatternStudio
+
+from attnlab.core import patterns
+from attnlab.core.patterns import Pattern, read
+from attnlab.core.sparse.blocked import blocked
+from attnlab.mechanisms.dense.full import naive
+
+FIXTURES = Path(__file__).parents[2] / "widgets/test/patterns.json"
+
+# ------------------------------------------------------------- what Python says of many expressions
+
+BY_HAND = [
+    *(("full()", 7), ("~full()", 5), ("causal()", 13), ("~causal()", 13), ("local(0)", 3)),
+    *(("local(2)", 1), ("local(3)", 17), ("local(200)", 17), ("dilated(2, 3)", 19)),
+    *(("dilated(radius=3, step=1)", 19), ("strided(4)", 23), ("strided(40)", 23)),
+    *(("fixed(4)", 13), ("fixed(8, columns=3)", 29), ("summaries(5, 2)", 31), ("fixed(40)", 7)),
+    *(("global_([0, 5])", 11), ("global_([-1, 3, 3])", 11), ("hub()", 7), ("hub(-2)", 7)),
+    *(('places([1, -2], of="row")', 13), ("places((4,), of='column')", 13), ("global_([])", 3)),
+    *(("prefix(4)", 11), ("causal() | prefix(40)", 11), ("block_diagonal(5)", 17)),
+    *(("blocks(4, local(1))", 17), ("local(1).blocks(4)", 17), ("blocks(20)", 17)),
+    *(("axial((3, 5), 0)", 15), ("axial([3, 5], 1)", 15), ("axial((2, 3, 5), axis=1)", 30)),
+    *(("axial((2, 3, 5), -1)", 30), ("axial((7,), 0)", 7), ("local_2d((3, 7), 1)", 21)),
+    *(("random(3)", 13), ("random(3, seed=1)", 13), ("random(0, 7)", 5), ("random(40, 2)", 11)),
+    *(("random(2, seed=-3)", 29), ("random(5, seed=4294967301)", 29), ("random(3)", 128)),
+    *(("(local(1) | random(2)).blocks(4)", 30), ("~(local(2) & strided(2)) | hub(3)", 17)),
+    *(("(local(2) | global_([0])).causal()", 31), ("~local(1).causal()", 7)),
+    *(("local(2) & ~(causal() | ~strided(2))", 19), ("full() & local(2) | full().causal()", 7)),
+    *(("(local(7) | strided(8)).causal()", 128), ("strided(3).blocks(2).blocks(3)", 29)),
+    *(("causal() & ~local(3)", 11), ("  local( 2 )|strided( 3 ,) ", 13)),
+]
+LEAVES = [
+    *("causal()", "full()", "local(1)", "local(4)", "strided(3)", "dilated(2, 4)", "fixed(6, 2)"),
+    *("summaries(7, 3)", "global_([0, -1])", 'places([2, 3], of="row")', "prefix(3)", "random(2)"),
+    *("random(1, seed=5)", "block_diagonal(6)", "axial((4, 6), 0)", "local_2d((3, 8), 1)"),
+]
+
+
+def composed(chance: random.Random, depth: int) -> str:
+    if depth == 0 or chance.random() < 0.2:
+        return chance.choice(LEAVES)
+    one, other = composed(chance, depth - 1), composed(chance, depth - 1)
+    forms = (f"{one} & {other}", f"({one}) | ({other})", f"~({one})", f"({one}) & ~{other}")
+    return chance.choice((*forms, f"{one} | {other}", f"({one}).causal()"))
+
+
+def cases() -> list[tuple[str, int, str]]:
+    chance = random.Random(5)
+    by_chance = [(composed(chance, 3), 24) for _ in range(40)]
+    painted = []
+    for expression, n in (("local(2)", 11), ("local(1) | strided(3)", 13), ("~full()", 7)):
+        cells = [(i, j, chance.random() < 0.5) for i in range(0, 15, 3) for j in (2, 5, 6, 14)]
+        painted.append((expression, n, bytes(x for cell in cells for x in cell).hex()))
+    return [(text, n, "") for text, n in BY_HAND + by_chance] + painted
+
+
+def told(expression: str, n: int, painted: str) -> dict[str, Any]:
+    pattern, cells = read(expression), bytes.fromhex(painted)
+    mask = pattern_studio._overlaid(expression, n, cells)
+    case = {
+        "expression": expression,
+        "n": n,
+        "painted": painted,
+        "code": pattern.code,
+        "words": pattern.words,
+        "paintedCode": pattern_studio._code(expression, n, cells),
+        "mask": np.packbits(mask).tobytes().hex(),
+        "blind": pattern_studio._blind_words(mask),
+        "remarks": list(dict.fromkeys(pattern_studio._remarks(pattern, n))),
+    }
+    if n <= 31:
+        case["reach"] = [reached(mask, n, residual) for residual in (True, False)]
+    return case
+
+
+def reached(mask: np.ndarray, n: int, residual: bool) -> list[Any]:
+    keys = [np.flatnonzero(row) for row in mask]
+    table = torch.full((n, max(1, max(map(len, keys)))), -1)
+    for i, found in enumerate(keys):
+        table[i, : len(found)] = torch.from_numpy(found)
+    reach = patterns.listed(table).reach(n, 64, residual=residual)
+    shown = reach.after[: reach.layers]
+    pairs = [int(frame.sum()) for frame in shown]
+    return [reach.layers, reach.complete, reach.complete_past, pairs]
+
+
+def written() -> str:
+    lines = ",\n".join(json.dumps(told(*case), ensure_ascii=False) for case in cases())
+    scores = [round(x, 12) for x in pattern_studio.example_scores(5).flatten().tolist()]
+    return f'{{"scores": {scores},\n"cases": [\n{lines}\n]}}\n'
+
+
+def test_what_javascript_is_compared_with_is_what_python_says_today() -> None:
+    wrong = "run: python tests/widgets/test_pattern_studio.py"
+    assert FIXTURES.read_text("utf-8") == written(), wrong
+
+
+def test_the_expressions_name_every_primitive_that_can_be_read() -> None:
+    from attnlab.core.patterns.reading import METHODS, PRIMITIVES
+
+    text = " ".join(expression for expression, *_ in cases())
+    used = set(re.findall(r"\w+(?=\()", text))
+    assert set(PRIMITIVES) - {"per_head"} <= used
+    assert set(METHODS) <= set(re.findall(r"\.(\w+)\(", text))
+
+
+# ------------------------------------------------------------------------------------- the studio
+
+
+def test_the_studio_gives_the_pattern_that_was_written() -> None:
+    studio = PatternStudio("local(2) | global_([0])", n=11)
+    assert studio.pattern == read("local(2) | global_([0])")
+    assert torch.equal(studio.mask, studio.pattern.dense(11))
+    assert studio.code == "local(2) | global_([0])"
+    assert studio.row == 5
+
+
+def test_a_pattern_is_taken_by_its_code() -> None:
+    pattern = (patterns.local(2) | patterns.random(2, 5)).causal()
+    studio = PatternStudio(pattern, n=13)
+    assert read(studio.expression) == pattern
+    assert studio.painted == b""
+
+
+def test_a_pattern_that_holds_a_tensor_begins_as_painted_cells() -> None:
+    documents = patterns.document(torch.tensor([0, 0, 0, 1, 1, 2, 2]))
+    studio = PatternStudio(documents.causal(), n=7)
+    assert torch.equal(studio.mask, documents.causal().dense(7))
+    assert torch.equal(read(studio.code).dense(7), studio.mask)
+
+
+def test_painting_lies_over_the_expression() -> None:
+    studio = PatternStudio("local(1)", n=7)
+    studio.paint(3, [5, 6])
+    studio.paint([0, 2], 1, False)
+    wanted = patterns.local(1).dense(7).clone()
+    wanted[3, 5:], wanted[0, 1], wanted[2, 1] = True, False, False
+    assert torch.equal(studio.mask, wanted)
+    assert torch.equal(studio.pattern.dense(7), wanted)
+    assert torch.equal(read(studio.code).dense(7), wanted)
+    assert studio.pattern is studio.pattern
+    studio.expression = "~full()"
+    assert studio.mask.nonzero().tolist() == [[3, 5], [3, 6]]
+    studio.n = 5
+    assert not studio.mask.any()
+    studio.n = 7
+    assert studio.mask.sum() == 2
+    studio.wipe()
+    assert not studio.mask.any()
+
+
+def test_what_was_painted_runs_sparse() -> None:
+    studio = PatternStudio("local(2).causal()", n=13)
+    studio.paint(11, 0)
+    q, k, v = (torch.randn(2, 3, 13, 5, dtype=torch.float64) for _ in range(3))
+    torch.testing.assert_close(blocked(q, k, v, studio.pattern), naive(q, k, v, mask=studio.mask))
+
+
+def test_the_weights_are_the_softmax_under_the_mask() -> None:
+    given = torch.randn(13, 17)
+    studio = PatternStudio("causal()", n=11, scores=given)
+    scores = given[:11, :11].double().masked_fill(~studio.mask, -torch.inf)
+    torch.testing.assert_close(studio.weights, scores.softmax(-1), atol=1e-7, rtol=1e-6)
+    studio.scores = "equal"
+    torch.testing.assert_close(studio.weights[4, :5], torch.full((5,), 0.2).double())
+    studio.scores = "given"
+    with pytest.raises(traitlets.TraitError, match="given for 13 positions, but n is 14"):
+        studio.n = 14
+
+
+def test_rows_that_see_nothing_are_warned_of_and_give_zeros() -> None:
+    with pytest.warns(UserWarning, match="rows 0–2 see nothing: their outputs are zero"):
+        studio = PatternStudio("causal() & ~local(2)", n=7)
+    assert studio.remarks == ["rows 0–2 see nothing: their outputs are zero"]
+    assert not studio.weights[:3].any()
+    with pytest.warns(UserWarning, match="row 0 sees nothing: its output is zero"):
+        PatternStudio("causal() & ~local(0)", n=7)
+
+
+def test_what_is_legal_but_larger_than_the_sequence_is_remarked() -> None:
+    studio = PatternStudio("strided(40).causal() | block_diagonal(3)", n=7)
+    (said,) = studio.remarks
+    assert (
+        said == "a stride of 40 is longer than the sequence of 7: each position sees itself alone"
+    )
+    studio.expression = "~strided(7)"
+    assert studio.remarks == []
+
+
+def test_pattern_and_length_change_together() -> None:
+    studio = PatternStudio("axial((3, 5), 0)", n=15)
+    with pytest.raises(
+        traitlets.TraitError, match="3 × 5 has 15 positions, but the sequence has 7"
+    ):
+        studio.n = 7
+    studio.row = 14
+    studio.show("axial((2, 3), 0)", n=6)
+    assert (studio.expression, studio.n, studio.row) == ("axial((2, 3), 0)", 6, 5)
+    state = {"expression": "local_2d((3, 7), 1)", "n": 21}
+    studio.set_state(state)
+    assert studio.mask.shape == (21, 21)
+
+
+def test_the_page_may_send_cells_as_a_buffer() -> None:
+    studio = PatternStudio("local(1)", n=7)
+    studio.set_state({"painted": memoryview(bytes([3, 5, 1]))})
+    assert studio.mask[3, 5]
+    assert studio.painted == bytes([3, 5, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: PatternStudio("lokal(2)"), "no pattern 'lokal'; did you mean 'local'"),
+        (lambda: PatternStudio("local(2"), "cannot read the pattern 'local\\(2'"),
+        (lambda: PatternStudio("local(-1)"), "radius should be at least 0, got -1"),
+        (lambda: PatternStudio("strided(0)"), "stride should be at least 1, got 0"),
+        (lambda: PatternStudio("local_2d((3,), 1)"), "cannot read the pattern"),
+        (lambda: PatternStudio("axial((3, 5), 0)"), "3 × 5 has 15 positions, but .* has 32"),
+        (lambda: PatternStudio("global_([32])"), "position 32 is outside of a sequence of 32"),
+        (lambda: PatternStudio("per_head(full(), causal())"), "differs between heads"),
+        (lambda: PatternStudio("full()", n=129), "at most 128 positions, got n=129"),
+        (lambda: PatternStudio("full()", n=0), "at least one position, got n=0"),
+        (lambda: PatternStudio("full()", scores="hot"), '"sharp", "flat", "equal" or an array'),
+        (lambda: PatternStudio("full()", 7, scores=np.ones((5, 7))), "5 positions, but n is 7"),
+        (lambda: PatternStudio("full()", 7).paint(7, 0), "row 7 is outside of a sequence of 7"),
+        (lambda: PatternStudio("full()", 7).paint(0, [1, -1]), "key -1 is outside of a sequence"),
+    ],
+)
+def test_bad_input_is_answered_with_a_sentence(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("expression", "lokal(2)", "did you mean 'local'"),
+        ("expression", "global_([9])", "position 9 is outside of a sequence of 7"),
+        ("n", 200, "at most 128 positions, got n=200"),
+        ("painted", b"\x00\x01", "three bytes for each cell"),
+        ("painted", bytes([0, 128, 1]), "both from 0 to 127"),
+        ("painted", bytes([0, 0, 2]), "1 where it may be seen or 0"),
+        ("row", 7, "`row` must be from 0 to 6, got 7"),
+        ("layer", 0, "`layer` must be from 1"),
+        ("block", -1, "`block` must be from 0 to 128, got -1"),
+        ("head_dim", 0, "`head_dim` must be from 1"),
+        ("scores", "given", "there are no given scores"),
+    ],
+)
+def test_what_may_not_be_set_is_answered_with_a_sentence(name: str, value: Any, words: str) -> None:
+    studio = PatternStudio("local(1)", n=7)
+    before = getattr(studio, name)
+    with pytest.raises(traitlets.TraitError, match=words):
+        setattr(studio, name, value)
+    assert getattr(studio, name) == before
+
+
+def test_wrong_kinds_are_answered_with_a_sentence() -> None:
+    with pytest.raises(TypeError, match="an expression or a Pattern, got ndarray"):
+        PatternStudio(np.ones((3, 3), bool))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a whole number, got 7\.0"):
+        PatternStudio("full()", 7.0)  # type: ignore[arg-type]
+
+
+def test_a_saved_page_holds_the_state_and_needs_nobody(tmp_path: Path) -> None:
+    studio = PatternStudio("local(1)", n=7)
+    studio.paint(3, 6)
+    page = studio.save_html(tmp_path / "studio.html", title="<Studio>").read_text("utf-8")
+    state = json.loads(re.search(r"data-attnlab-state>(.*?)</script>", page)[1])  # type: ignore[index]
+    assert state["expression"] == "local(1)"
+    assert set(state) >= {"n", "painted", "row", "layer", "residual", "block", "scores", "theme"}
+    assert not re.findall(r"<script[^>]+src=|<link[^>]+href=", page)
+    assert standalone(str(studio._esm)).rstrip().endswith(".page(document);")
+    assert "1 cells painted" in repr(studio)
+
+
+def test_every_pattern_that_is_given_comes_back() -> None:
+    def back(pattern: Pattern) -> torch.Tensor:
+        return PatternStudio(PatternStudio(pattern, 12).pattern, 12).mask
+
+    table = torch.tensor([[i, (5 * i + 1) % 12] for i in range(12)])
+    for pattern in (patterns.listed(table), patterns.fixed(4, 2), patterns.random(3, 7)):
+        assert torch.equal(back(pattern), pattern.dense(12))
+
+
+if __name__ == "__main__":
+    FIXTURES.write_text(written(), encoding="utf-8")

@@ -1,0 +1,118 @@
+// PatternStudio: who may see whom, composed, written or painted; and what follows from it.
+// Everything that is drawn follows from the model's traits and from what does not yet fit together.
+import base from "./attention_view.css";
+import style from "./pattern_studio.css";
+import { percent, reachWords } from "./lib/mask.js";
+import { el } from "./parts/dom.js";
+import { mountPage } from "./parts/page.js";
+import { maskPanel } from "./parts/studio/canvas.js";
+import { composePanel } from "./parts/studio/compose.js";
+import { costPanel, reachPanel } from "./parts/studio/cost.js";
+import { Study } from "./parts/studio/study.js";
+import { tablesPanel } from "./parts/studio/tables.js";
+import { pageIsDark, watchPage } from "./parts/theme.js";
+
+const TRAITS = ["expression", "n", "painted", "row", "layer", "residual", "block", "head_dim", "scores"];
+
+function render({ model, el: host }) {
+  const study = new Study(model);
+  // JupyterLab takes no key from under this attribute.
+  const root = el("div", { class: "attnlab-view attnlab-studio", role: "group", "aria-label": "Pattern studio", "data-lm-suppress-shortcuts": "true", "data-testid": "pattern-studio" });
+  const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
+  const waiting = new Set();
+  const colours = new Map();
+  const view = {
+    root,
+    font: "11px system-ui, sans-serif",
+    announce: (text) => (live.textContent = text),
+    colour(name) {
+      if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
+      return colours.get(name);
+    },
+    later(act) {
+      if (!waiting.size) {
+        requestAnimationFrame(() => {
+          const acts = [...waiting];
+          waiting.clear();
+          acts.forEach((one) => one());
+        });
+      }
+      waiting.add(act);
+    },
+    changed: () => view.later(drawAll),
+  };
+
+  const compose = composePanel(study, view);
+  const mask = maskPanel(study, view);
+  const cost = costPanel(study, view);
+  const reach = reachPanel(study, view);
+  const tables = tablesPanel(study);
+  const parts = [compose, mask, cost, reach, tables];
+  const summary = el("p", { class: "av-summary", "data-testid": "summary" });
+  root.append(
+    el("style", { text: base + style }),
+    el("header", { class: "av-top" }, summary),
+    el("div", { class: "av-panels ps-panels" }, compose.node, mask.node, el("div", { class: "ps-side" }, cost.node, reach.node)),
+    tables.node,
+    live,
+  );
+  host.replaceChildren(root);
+  root.addEventListener("keydown", (event) => event.stopPropagation());
+
+  // JupyterLab folds its panels for a moment when its theme changes: too short for the observer of
+  // sizes below to notice, long enough for a drawing to find no room. So it is tried again.
+  let tries = 0;
+  function drawAll() {
+    if (!root.isConnected || !root.clientWidth) {
+      if (root.isConnected && tries < 10) setTimeout(() => view.later(drawAll), 100);
+      tries += 1;
+      return;
+    }
+    tries = 0;
+    summary.textContent = summed(study);
+    parts.forEach((part) => part.draw());
+    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
+  }
+
+  function changed() {
+    study.load();
+    view.later(drawAll);
+  }
+
+  function theme() {
+    const wanted = study.get("theme");
+    const dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
+    root.dataset.theme = dark ? "dark" : "light";
+    colours.clear();
+    view.later(drawAll);
+  }
+
+  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
+  model.on("change:theme", theme);
+  const stop = watchPage(theme);
+  let wide = 0;
+  const observer = new ResizeObserver(() => {
+    if (root.clientWidth === wide) return;
+    wide = root.clientWidth;
+    root.dataset.studio = wide >= 1120 ? "three" : wide >= 780 ? "two" : "one";
+    view.later(drawAll);
+  });
+  observer.observe(root);
+  theme();
+
+  return () => {
+    stop();
+    observer.disconnect();
+    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
+    model.off("change:theme", theme);
+  };
+}
+
+function summed(study) {
+  const { n, pairs } = study;
+  const share = pairs / n ** 2;
+  const positions = n === 1 ? "1 position" : `${n} positions`;
+  return `${positions} · ${pairs.toLocaleString("en")} of ${(n * n).toLocaleString("en")} pairs (${percent(share)}) · ${percent(1 - share)} of the FLOPs saved · ${reachWords(study.reach, n)}`;
+}
+
+export default { render, page: (document) => mountPage({ render }, document) };
