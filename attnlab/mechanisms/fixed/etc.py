@@ -1,0 +1,504 @@
+r"""ETC: a long input that sees its neighbourhood, and a short global one that sees everything.
+
+The first t positions of the sequence are global tokens (one for each sentence, say, put before the
+text); the others are the long input. Attention falls into four pieces: global to global (g2g) and
+global to long (g2l) are full; long to global (l2g) is full, or shows each token the one global
+token that it is part of; long to long (l2l) reaches as far as a radius r. Whatever one long token
+knows, the global ones know a layer later, and all the others one layer after that.
+
+Structure is told by labels, not by positions: $\ell_{ij}$ is the label of the pair, and $a_\ell$ a
+learned vector for each label,
+
+$$s_{ij} = \frac{q_i \cdot (k_j + a_{\ell_{ij}})}{\sqrt d},\qquad
+o_i = \sum_j \mathrm{softmax}_{j \in S_i}(s_{ij})\, v_j$$
+
+One softmax runs over l2g and l2l together for a long query, over g2g and g2l for a global one. With
+a clip k there are 2k + 5 labels:
+
+0 … 2k          in g2g and l2l, the distance j − i, clipped to −k … k
+2k + 1, 2k + 2  in l2g, the global token that i is part of, and any other one
+2k + 3, 2k + 4  in g2l, a long token that is part of i, and any other one
+
+Labels' vectors of zero and nothing but a mask: that is BigBird's ETC with single positions as
+blocks. No global tokens and a radius of n: that is full attention.
+
+Cost: $2h\,(d + e)$ FLOPs a pair; $t\,n + (n - t)(t + 2r + 1)$ pairs at most, linear in n.
+
+``naive``    dense: the equation, with labels looked up pair by pair.
+``blocked``  long queries in blocks, each with the keys of its neighbourhood and the global ones;
+             $q_i \cdot a_\ell$ is computed once for each label, and added where the label stands.
+             No n × n tensor exists, forward or backward.
+
+The paper's letters: $n_g$, $n_l$ are our t and n − t; $r$ and $k$ are ``radius`` and ``clip``;
+$x^g$, $x^l$ are here one sequence, the global tokens first. Its base model has r = 84, k = 12.
+
+Readings and departures. The paper leaves the labels beside distances to the task: these four are
+ours, as are the defaults of ``global_tokens`` and ``segment``. Which token is part of which is
+given with the data (``part_of``), or by runs of ``segment`` long tokens for each global one, the
+last of which takes the rest. Projections are shared by the pieces, or (``separate=True``) each of
+the four has its own keys and values, and long and global tokens their own queries; the output
+projection is shared. Label vectors are each head's own. Not causal: global tokens see all.
+
+Ainslie, Ontanon, Alberti, Cvicek, Fisher, Pham, Ravula, Sanghai, Wang, Yang. ETC: Encoding Long and
+Structured Inputs in Transformers. EMNLP 2020, arXiv:2004.08483, section 3; relative labels: Shaw,
+Uszkoreit, Vaswani. Self-Attention with Relative Position Representations. NAACL 2018,
+arXiv:1803.02155.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.patterns import Coverage, Pattern, Spans
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.words import choose
+
+PIECES = ("g2g", "g2l", "l2g")  # beside l2l
+CROSS = 4  # labels beside the distances
+BLOCK = 32  # long queries in a block, at least
+
+# ---- helpers: who sees whom
+
+
+def pattern(
+    *,
+    global_tokens: int = 16,
+    radius: int = 84,
+    segment: int = 16,
+    own_only: bool = False,
+    part_of: Int[Tensor, "b n"] | None = None,
+) -> Pattern:
+    """The four pieces as one pattern; ``own_only`` shows a long token its own global token alone.
+
+    ``segment`` and ``part_of`` say which one that is: see ``members``.
+    """
+    _validate(global_tokens, radius, segment)
+    long = patterns.local(radius).shifted(global_tokens)
+    if not global_tokens:
+        return long
+    rows = patterns.edges(global_tokens, of="row")
+    columns = patterns.edges(global_tokens, of="column")
+    if own_only and part_of is None:
+        columns = Segments(global_tokens, segment)
+    elif own_only and part_of is not None:
+        places = torch.arange(part_of.shape[-1], device=part_of.device)
+        columns = columns & patterns.document(torch.where(places < global_tokens, places, part_of))
+    return rows | columns | long
+
+
+@dataclass(frozen=True, repr=False)
+class Segments(Pattern):
+    """Each run of ``size`` long tokens sees its own of the ``tokens`` global ones before them."""
+
+    tokens: int
+    size: int
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return f"each run of {self.size} positions sees its own of the first {self.tokens}"
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return f"segments({self.tokens}, {self.size})"
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i >= self.tokens) & (j == self._own(i))
+
+    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+        low, high = self._own(rows.first), self._own(rows.last)
+        one = (rows.first >= self.tokens) & (low == high) & columns.single
+        some = (rows.last >= self.tokens) & (columns.first <= high) & (columns.last >= low)
+        return Coverage(one & (columns.first == low), some)
+
+    def _own(self, i: Tensor) -> Tensor:
+        return _own(i, self.tokens, self.size)
+
+
+def _own(i: Tensor, tokens: int, size: int) -> Tensor:
+    return ((i - tokens).clamp(min=0) // size).clamp(max=tokens - 1)
+
+
+def members(
+    n: int, global_tokens: int, segment: int, part_of: Tensor | None, device: torch.device
+) -> Int[Tensor, "#b n"]:
+    """The global token that each position is part of, −1 for none.
+
+    ``part_of`` if it is given (what it says of global tokens is not looked at); else one for each
+    run of ``segment`` long tokens, the last one for all that is left.
+    """
+    if part_of is not None:
+        return part_of
+    i = torch.arange(n, device=device)
+    if not global_tokens:
+        return torch.full_like(i, -1)[None]
+    own = _own(i, global_tokens, segment)
+    return own.masked_fill(i < global_tokens, -1)[None]
+
+
+def _validate(global_tokens: int, radius: int, segment: int) -> None:
+    for name, size, least in (
+        ("global_tokens", global_tokens, 0),
+        ("radius", radius, 0),
+        ("segment", segment, 1),
+    ):
+        if size < least:
+            raise ValueError(f"{name} must be at least {least}, got {size}")
+
+
+def _validate_call(
+    labels: Tensor | None, part_of: Tensor | None, global_tokens: int, own_only: bool
+) -> None:
+    if labels is not None and (labels.shape[-2] < CROSS + 1 or labels.shape[-2] % 2 == 0):
+        raise ValueError(
+            f"a clip of k needs 2k + 5 labels, so their number is odd and at least 5: got "
+            f"{labels.shape[-2]}"
+        )
+    if part_of is None:
+        return
+    if labels is None and not own_only:
+        raise ValueError("part_of does nothing without labels and with own_only=False")
+    if not torch.compiler.is_compiling() and (part_of >= global_tokens).any():
+        raise ValueError(
+            f"part_of names the global token {int(part_of.max())}, but there are {global_tokens}: "
+            f"0 … {global_tokens - 1}, or −1 for none"
+        )
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h n d"],
+    v: Float[Tensor, "b h n e"],
+    *,
+    labels: Float[Tensor, "h l d"] | None = None,
+    padding: Bool[Tensor, "b n"] | None = None,
+    part_of: Int[Tensor, "b n"] | None = None,
+    global_keys: Float[Tensor, "b h n d"] | None = None,
+    global_values: Float[Tensor, "b h n e"] | None = None,
+    global_tokens: int = 16,
+    radius: int = 84,
+    segment: int = 16,
+    own_only: bool = False,
+) -> Float[Tensor, "b h n e"]:
+    """The equation, dense. ``labels`` are the vectors a (none: all zero).
+
+    ``global_keys`` and ``global_values`` are what global queries see, if it is not k and v.
+    """
+    _validate_call(labels, part_of, global_tokens, own_only)
+    n = q.shape[-2]
+    t = min(global_tokens, n)
+    global_keys = k if global_keys is None else global_keys
+    global_values = v if global_values is None else global_values
+    scores = torch.cat([q[:, :, :t] @ global_keys.mT, q[:, :, t:] @ k.mT], dim=-2)
+    if labels is not None:
+        owners = members(n, t, segment, part_of, q.device)
+        ids = label_of_pairs(n, t, (labels.shape[-2] - CROSS) // 2, owners)
+        scores = scores + (q @ labels.mT).gather(-1, ids[:, None].expand(scores.shape))
+    scores = note("scores", scores * q.shape[-1] ** -0.5)
+    seen = pattern(
+        global_tokens=global_tokens, radius=radius, segment=segment, own_only=own_only,
+        part_of=part_of,
+    )  # fmt: skip
+    seen = patterns.both(seen, patterns.padding(padding))
+    weights = note(
+        "weights", masked_softmax(scores, patterns.as_mask(seen, n, n, q.device, len(q)))
+    )
+    return torch.cat([weights[:, :, :t] @ global_values, weights[:, :, t:] @ v], dim=-2)
+
+
+def label_of_pairs(
+    n: int, global_tokens: int, clip: int, owners: Int[Tensor, "#b n"]
+) -> Int[Tensor, "#b n n"]:
+    """The label of every pair, also of those that nobody may see."""
+    i = torch.arange(n, device=owners.device)
+    distance = (i[None, :] - i[:, None]).clamp(-clip, clip) + clip
+    column, row = i[None, :], i[:, None]
+    up = torch.where(owners[:, :, None] == column, 0, 1) + 2 * clip + 1
+    down = torch.where(owners[:, None, :] == row, 2, 3) + 2 * clip + 1
+    ids = torch.where((row >= global_tokens) & (column < global_tokens), up, distance)
+    return torch.where((row < global_tokens) & (column >= global_tokens), down, ids)
+
+
+# ---- blocked
+
+
+@checked
+def blocked(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h n d"],
+    v: Float[Tensor, "b h n e"],
+    *,
+    labels: Float[Tensor, "h l d"] | None = None,
+    padding: Bool[Tensor, "b n"] | None = None,
+    part_of: Int[Tensor, "b n"] | None = None,
+    global_keys: Float[Tensor, "b h n d"] | None = None,
+    global_values: Float[Tensor, "b h n e"] | None = None,
+    global_tokens: int = 16,
+    radius: int = 84,
+    segment: int = 16,
+    own_only: bool = False,
+    block: int | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """The same by pieces; ``block`` long queries at a time (by default about the radius)."""
+    _validate(global_tokens, radius, segment)
+    _validate_call(labels, part_of, global_tokens, own_only)
+    if block is not None and block < 1:
+        raise ValueError(f"a block has at least one query, got block={block}")
+    n, dtype = q.shape[-2], q.dtype
+    t = min(global_tokens, n)
+    q, k, v = (_wide(x) for x in (q, k, v))
+    q = q * q.shape[-1] ** -0.5
+    # What a query says to each label, computed once: (b, h, n, labels).
+    told = None if labels is None else q @ _wide(labels).mT
+    real = q.new_ones(1, n, dtype=torch.bool) if padding is None else padding
+    mine = members(n, t, segment, part_of, q.device)[:, t:, None] == torch.arange(
+        t, device=q.device
+    )  # (b or 1, long, global)
+    parts = []
+    if t:
+        keys = k if global_keys is None else _wide(global_keys)
+        values = v if global_values is None else _wide(global_values)
+        parts.append(_of_global(q[:, :, :t], keys, values, told, real, mine))
+    if t < n:
+        seen = mine if own_only else torch.ones_like(mine)
+        seen = (seen & real[:, None, :t])[:, None]
+        block = max(min(radius, n - t - 1), BLOCK) if block is None else block
+        parts.append(_of_long(q, k, v, told, real, mine, seen, t, radius, block))
+    return torch.cat(parts, dim=-2).to(dtype)
+
+
+def _of_global(
+    q: Tensor, k: Tensor, v: Tensor, told: Tensor | None, real: Tensor, mine: Tensor
+) -> Tensor:
+    """g2g and g2l: t queries and all keys."""
+    t = q.shape[-2]
+    scores = q @ k.mT
+    if told is not None:
+        told = told[:, :, :t]
+        g2g = _by_distance(told, torch.arange(t, device=q.device)[:, None], t)
+        g2l = torch.where(mine.mT[:, None], told[..., -2, None], told[..., -1, None])
+        scores = scores + torch.cat([g2g, g2l], dim=-1)
+    weights = masked_softmax(scores, real[:, None, None])
+    return weights @ v
+
+
+def _of_long(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    told: Tensor | None,
+    real: Tensor,
+    mine: Tensor,
+    seen: Tensor,
+    t: int,
+    radius: int,
+    block: int,
+) -> Tensor:
+    """l2g and l2l: each block of queries with the t global keys and its neighbourhood."""
+    n = q.shape[-2] - t
+    radius, block = min(radius, n - 1), min(block, n)
+    q, own = q[:, :, t:], told if told is None else told[:, :, t:]
+    l2g = q @ k[:, :, :t].mT
+    if own is not None:
+        l2g = l2g + torch.where(mine[:, None], own[..., -4, None], own[..., -3, None])
+    l2g, seen = _cut(l2g, block), _cut(seen, block)
+    keys, values = (_neighbourhoods(x[:, :, t:], radius, block) for x in (k, v))
+    l2l = _cut(q, block) @ keys
+    rows = torch.arange(block, device=q.device)[:, None] + radius
+    if own is not None:
+        l2l = l2l + _by_distance(_cut(own, block), rows, l2l.shape[-1])
+    columns = torch.arange(l2l.shape[-1], device=q.device)
+    near = (columns - rows).abs() <= radius
+    near = near & _neighbourhoods(real[:, None, t:, None], radius, block)
+    masks = (seen, l2g), (near, l2l)
+    alike = [mask.expand(len(q), 1, *scores.shape[2:]) for mask, scores in masks]
+    allowed = torch.cat(alike, dim=-1)
+    weights = masked_softmax(torch.cat([l2g, l2l], dim=-1), allowed)
+    out = weights[..., :t] @ v[:, :, None, :t] + weights[..., t:] @ values.mT
+    return out.flatten(2, 3)[:, :, :n]
+
+
+def _by_distance(told: Tensor, rows: Tensor, columns: int) -> Tensor:
+    """What queries (…, r, labels) at positions ``rows`` say to the distance of columns 0, 1, …"""
+    clip = (told.shape[-1] - CROSS) // 2
+    ids = (torch.arange(columns, device=told.device) - rows).clamp(-clip, clip) + clip
+    return told.gather(-1, ids.expand(*told.shape[:-1], columns))
+
+
+def _cut(x: Tensor, block: int) -> Tensor:
+    """(…, n, width) in blocks of rows, the last one filled up: (…, blocks, block, width)."""
+    return F.pad(x, (0, 0, 0, -x.shape[-2] % block)).unflatten(-2, (-1, block))
+
+
+def _neighbourhoods(x: Tensor, radius: int, block: int) -> Tensor:
+    """Of (…, n, width), what lies within the radius of each block: (…, blocks, width, columns)."""
+    behind = radius + -x.shape[-2] % block
+    return F.pad(x, (0, 0, radius, behind)).unfold(-2, block + 2 * radius, block)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Half precisions are summed in float32."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+FORMS = {"naive": naive, "blocked": blocked}
+
+# ---- module
+
+
+class ETCAttention(nn.Module):
+    """Multi-head ETC attention: (b, n, dim) → (b, n, dim), the global tokens first in x.
+
+    ``part_of`` (b, n) gives for each long token the position of the global token that it is part
+    of, −1 for none.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        form: str = "blocked",
+        global_tokens: int = 16,
+        radius: int = 84,
+        clip: int = 12,
+        segment: int = 16,
+        own_only: bool = False,
+        separate: bool = False,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        if causal:
+            raise ValueError(
+                "ETC is not causal: its global tokens see, and show to all, what comes later; "
+                "build it with causal=False, or take a window of the past"
+            )
+        if clip < 0:
+            raise ValueError(f"clip must be at least 0, got {clip}")
+        _validate(global_tokens, radius, segment)
+        self.heads = Heads(dim, heads, bias=bias)
+        self.labels = nn.Parameter(torch.randn(heads, 2 * clip + 1 + CROSS, dim // heads) * 0.02)
+        self.form, self.attend = form, choose("form of ETC attention", form, FORMS)
+        self.options: dict[str, Any] = {
+            "global_tokens": global_tokens, "radius": radius, "segment": segment,
+            "own_only": own_only,
+        }  # fmt: skip
+        names = ("global_query", *(f"{p}_{x}" for p in PIECES for x in ("key", "value")))
+        self.pieces = nn.ModuleDict(
+            {name: nn.Linear(dim, dim, bias=bias) for name in names} if separate else {}
+        )
+
+    @checked
+    def forward(
+        self,
+        x: Float[Tensor, "b n dim"],
+        padding: Bool[Tensor, "b n"] | None = None,
+        *,
+        part_of: Int[Tensor, "b n"] | None = None,
+    ) -> Float[Tensor, "b n dim"]:
+        q, k, v = self.heads.project(x)
+        seen_by_global: dict[str, Any] = {}
+        if self.pieces:
+            q, k, v, seen_by_global = self._separate(x, q, k, v)
+        # Not while compiling: a pattern that holds a tensor cannot be built then.
+        note("mask", lambda: self._mask(padding, part_of))
+        out = self.attend(
+            q, k, v, labels=self.labels, padding=padding, part_of=part_of,
+            **seen_by_global, **self.options,
+        )  # fmt: skip
+        return self.heads.merge(out)
+
+    def _separate(
+        self, x: Tensor, q: Tensor, k: Tensor, v: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
+        """``heads`` projects for l2l; the other pieces have projections of their own."""
+        t = min(self.options["global_tokens"], x.shape[1])
+        first, rest = x[:, :t], x[:, t:]
+
+        def split(name: str, part: Tensor) -> Tensor:
+            return self.pieces[name](part).unflatten(-1, (self.heads.heads, -1)).transpose(1, 2)
+
+        q = torch.cat([split("global_query", first), q[:, :, t:]], dim=2)
+        k = torch.cat([split("l2g_key", first), k[:, :, t:]], dim=2)
+        v = torch.cat([split("l2g_value", first), v[:, :, t:]], dim=2)
+        keys = torch.cat([split("g2g_key", first), split("g2l_key", rest)], dim=2)
+        values = torch.cat([split("g2g_value", first), split("g2l_value", rest)], dim=2)
+        return q, k, v, {"global_keys": keys, "global_values": values}
+
+    def _mask(self, padding: Tensor | None, part_of: Tensor | None) -> Pattern:
+        seen = pattern(**self.options, part_of=part_of)
+        return patterns.both(seen, patterns.padding(padding))
+
+    def extra_repr(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{options}, form={self.form!r}"
+
+
+# ---- card
+
+n, h, d, e, r = letters("n h d e r")
+t = sympy.Symbol("t", nonnegative=True, integer=True)
+
+
+def _pairs() -> sympy.Expr:
+    """g2g and g2l are full; l2g is full or one a token; l2l is a band, cut off at its corners."""
+    long = sympy.Max(0, n - t)
+    tokens = n - long
+    own = sympy.Min(1, tokens) * long
+    l2g = sympy.Piecewise((own, sympy.Symbol("own_only")), (tokens * long, True))
+    reach = sympy.Min(r, sympy.Max(0, long - 1))
+    return tokens * n + l2g + long * (2 * reach + 1) - reach * (reach + 1)
+
+
+CARD = Card(
+    name="etc",
+    title="ETC",
+    family="fixed",
+    role="attend",
+    paper=Paper(
+        "Ainslie, Ontanon, Alberti, Cvicek, Fisher, Pham, Ravula, Sanghai, Wang, Yang",
+        "ETC: Encoding Long and Structured Inputs in Transformers",
+        "EMNLP",
+        2020,
+        "2004.08483",
+    ),
+    forms=FORMS,
+    causal="never",
+    time={
+        "naive": 2 * h * n**2 * (d + e),
+        "blocked": 2 * h * n * (2 * t + 2 * r + 1) * (d + e),
+    },
+    memory={"naive": h * n**2, "blocked": h * n * (t + 3 * r)},
+    notes={"naive": ("scores", "weights")},
+    departures=(
+        "global and long input are one sequence, the global tokens first",
+        "four labels beside the clipped distances; whose global token is whose can be given",
+        "the output projection is shared by global and long tokens",
+        "a row with nothing to see gives zeros",
+    ),
+    variants=(
+        {"global_tokens": 3, "radius": 4, "clip": 2, "segment": 2, "block": 8},
+        {"global_tokens": 2, "radius": 2, "clip": 3, "segment": 3, "own_only": True, "block": 3},
+        {"global_tokens": 0, "radius": 1, "clip": 0, "block": 2},
+        {"global_tokens": 3, "radius": 0, "clip": 1, "separate": True},
+        {"global_tokens": 1, "radius": 200},
+    ),
+    options={"t": "global_tokens", "r": "radius"},
+    pattern=pattern,
+    pairs=_pairs(),
+    build=ETCAttention,
+)
