@@ -39,8 +39,9 @@ def test_covers_of_other_steps_are_cautious() -> None:
         assert coverage.some or not found.any()
 
 
-def test_layout_is_the_mask() -> None:
-    pattern = (patterns.block_diagonal(7) | summaries(7, 2, 3)).causal()
+@pytest.mark.parametrize("sizes", [(7, 2, 3), (61, 31, 17)])
+def test_layout_is_the_mask(sizes: tuple[int, int, int]) -> None:
+    pattern = (patterns.block_diagonal(sizes[0]) | summaries(*sizes)).causal()
     assert torch.equal(layout(pattern, 97, 97).dense(), pattern.dense(97))
 
 
