@@ -63,8 +63,10 @@ class Card:
                   that is called like its option needs no entry.
     ``pattern``   ``pattern(*, causal=…, **options) -> Pattern``: who may see whom, where that is
                   fixed.
-    ``pairs``     the number of pairs that it allows of n queries and n keys, in closed form;
-                  ``{"causal": …, "full": …}`` where both exist.
+    ``pairs``     the number of pairs that it allows of n queries and n keys, in closed form (where
+                  heads differ: over all of them, ``heads``); ``{"causal": …, "full": …}`` where
+                  both exist; or a function ``pairs(**options)`` that gives one of these, where it
+                  depends on options that are not numbers.
     ``by_length`` who may see whom depends on the length of the sequence (a last block that
                   everybody sees), so that a padded sequence is not that sequence alone.
     """
@@ -84,7 +86,7 @@ class Card:
     variants: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
     options: Mapping[str, str] = field(default_factory=dict)
     pattern: Callable[..., Pattern] | None = None
-    pairs: sympy.Expr | Mapping[str, sympy.Expr] | None = None
+    pairs: sympy.Expr | Mapping[str, sympy.Expr] | Callable[..., Any] | None = None
     by_length: bool = False
 
     def __post_init__(self) -> None:

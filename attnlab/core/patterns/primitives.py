@@ -88,38 +88,58 @@ class Strided(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Summaries(Pattern):
-    """j is one of the last ``columns`` positions of its block of ``stride``."""
+    """j is one of ``columns`` positions of its block of ``stride``, ``offset`` before its end."""
 
     stride: int
     columns: int
+    offset: int = 0
 
     def __post_init__(self) -> None:
         _whole("stride", self.stride, at_least=1)
         _whole("columns", self.columns, at_least=1)
-        if self.columns > self.stride:
+        _whole("offset", self.offset, at_least=0)
+        if self.columns + self.offset > self.stride:
+            before = f", {self.offset} before the end," if self.offset else ""
             raise ValueError(
-                f"{self.columns} summary columns do not fit into blocks of {self.stride} positions"
+                f"{self.columns} summary columns{before} do not fit into blocks of {self.stride} "
+                "positions"
             )
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        last = "position" if self.columns == 1 else f"{self.columns} positions"
-        return f"each position sees the last {last} of every block of {self.stride}"
+        if self.offset:
+            first, last = self._residues
+            return f"each position sees positions {first} to {last} of every block of {self.stride}"
+        which = "position" if self.columns == 1 else f"{self.columns} positions"
+        return f"each position sees the last {which} of every block of {self.stride}"
 
     @property
     def code(self) -> str:  # type: ignore[override]
-        return f"summaries({self.stride}, {self.columns})"
+        offset = f", {self.offset}" if self.offset else ""
+        return f"summaries({self.stride}, {self.columns}{offset})"
+
+    @property
+    def _residues(self) -> tuple[int, int]:
+        """The first and the last of them within a block."""
+        return self.stride - self.offset - self.columns, self.stride - self.offset - 1
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return j % self.stride >= self.stride - self.columns
+        return self._among(j % self.stride)
+
+    def _among(self, residue: Tensor) -> Tensor:
+        first, last = self._residues
+        return (residue >= first) & (residue <= last)
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
-        from_here = self.stride - self.columns
+        """Exact for runs of positions and for steps by a multiple of the stride."""
         first, last = columns.first % self.stride, columns.last % self.stride
         one_block = columns.first // self.stride == columns.last // self.stride
         one_residue = columns.step % self.stride == 0
-        every = (first >= from_here) & (one_block | one_residue)
-        some = (last >= from_here) | (~one_block & ~one_residue)
+        together = one_block | one_residue | (self.columns == self.stride)
+        every = together & self._among(first) & self._among(last)
+        # The first summary at or after the beginning: is it still inside?
+        ahead = torch.where(self._among(first), 0, (self._residues[0] - first) % self.stride)
+        some = torch.where(one_residue, self._among(first), columns.first + ahead <= columns.last)
         return _spread(Coverage(every, some), rows)
 
 
@@ -539,9 +559,12 @@ def strided(stride: int) -> Pattern:
     return Strided(stride)
 
 
-def summaries(stride: int, columns: int = 1) -> Pattern:
-    """Everybody sees the last ``columns`` positions of every block of ``stride``."""
-    return Summaries(stride, columns)
+def summaries(stride: int, columns: int = 1, offset: int = 0) -> Pattern:
+    """Everybody sees the last ``columns`` positions of every block of ``stride``.
+
+    With an ``offset`` those that many positions before the end of the block.
+    """
+    return Summaries(stride, columns, offset)
 
 
 def fixed(stride: int, columns: int = 1) -> Pattern:
