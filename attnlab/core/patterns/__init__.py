@@ -70,7 +70,7 @@ from attnlab.core.patterns.primitives import (
     summaries,
 )
 from attnlab.core.patterns.reach import Reach, reach
-from attnlab.core.patterns.reading import read
+from attnlab.core.patterns.reading import read, readable
 from attnlab.core.patterns.spans import Coverage, Spans
 
 __all__ = [
@@ -122,6 +122,7 @@ __all__ = [
     "random",
     "reach",
     "read",
+    "readable",
     "strided",
     "summaries",
     "visible",
