@@ -28,8 +28,9 @@ class Catalog(tuple[Card, ...]):
         head = ("name", "mechanism", "family", "year", "time", "memory", "causal", "forms")
         rows = (
             (
-                *(c.name, c.title, c.family, str(c.paper.year), f"O({c.order('time')})"),
-                *(f"O({c.order('memory', list(c.forms)[-1])})", c.causal, ", ".join(c.forms)),
+                *(c.name, c.title, c.family, str(c.paper.year)),
+                *(f"O({c.order(what, list(c.forms)[-1])})" for what in ("time", "memory")),
+                *(c.causal, ", ".join(c.forms)),
             )
             for c in self
         )

@@ -86,13 +86,13 @@ def lesson_table(root: Path) -> str:
 
 
 def mechanism_table() -> str:
-    """One row a card: page, family, paper, cost, forms."""
+    """One row a card: page, family, paper, cost of its last form, forms."""
     rows = [
         (
             f"[{card.title}]({_page(card)})",
             card.family,
             _paper(card),
-            f"${card.order_latex('time')}$",
+            f"${card.order_latex('time', list(card.forms)[-1])}$",
             f"${card.order_latex('memory', list(card.forms)[-1])}$",
             ", ".join(f"`{form}`" for form in card.forms),
         )

@@ -19,7 +19,8 @@ class Heads(nn.Module):
     """Owns the query, key, value and output projections of one attention layer.
 
     ``head_dim`` d and ``value_dim`` e default to dim / heads. Parameters without biases:
-    dim·h·d + dim·g·d + dim·g·e + h·e·dim.
+    dim·h·d + dim·g·d + dim·g·e + h·e·dim. With ``queries=False`` there are neither queries nor
+    keys, for layers whose weights do not come from comparing: dim·g·e + h·e·dim.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Heads(nn.Module):
         head_dim: int | None = None,
         value_dim: int | None = None,
         bias: bool = False,
+        queries: bool = True,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -38,8 +40,9 @@ class Heads(nn.Module):
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.value_dim = self.head_dim if value_dim is None else value_dim
-        self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
-        self.key = nn.Linear(dim, kv_heads * self.head_dim, bias=bias)
+        if queries:
+            self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
+            self.key = nn.Linear(dim, kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(dim, kv_heads * self.value_dim, bias=bias)
         self.output = nn.Linear(heads * self.value_dim, dim, bias=bias)
 
@@ -48,6 +51,8 @@ class Heads(nn.Module):
         self, x: Float[Tensor, "b n dim"], context: Float[Tensor, "b m dim"] | None = None
     ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself."""
+        if not hasattr(self, "query"):
+            raise ValueError("these heads were built with queries=False: they have values alone")
         self._fits(x, "x")
         if context is None:
             context = x
@@ -55,8 +60,14 @@ class Heads(nn.Module):
             self._fits(context, "context")
         q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
         k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
-        v = self.value(context).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
+        v = self.values(context)
         return note("queries", q), note("keys", k), note("values", v)
+
+    @checked
+    def values(self, x: Float[Tensor, "b m dim"]) -> Float[Tensor, "b g m e"]:
+        """The values alone. Not noted: whoever has other queries and keys notes all three."""
+        self._fits(x, "x")
+        return self.value(x).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
 
     @checked
     def merge(self, out: Float[Tensor, "b h n e"]) -> Float[Tensor, "b n dim"]:
@@ -68,7 +79,7 @@ class Heads(nn.Module):
             raise ValueError(
                 f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
             )
-        own = self.query.weight.dtype
+        own = self.value.weight.dtype
         if x.dtype != own and not autocasts(x.device):
             raise ValueError(
                 f"`{name}` is {x.dtype} but the layer's parameters are {own}; "

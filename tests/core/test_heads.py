@@ -64,3 +64,15 @@ def test_bad_inputs() -> None:
         heads.project(torch.randn(2, 3, 12), torch.randn(3, 3, 12))
     with pytest.raises(ValueError, match=r"`x` is torch.float64 but the layer's parameters"):
         heads.project(torch.randn(2, 3, 12).double())
+
+
+def test_heads_without_queries_have_values_alone() -> None:
+    heads, x = Heads(6, 3, queries=False), torch.randn(2, 5, 6)
+    assert {name for name, _ in heads.named_parameters()} == {"value.weight", "output.weight"}
+    whole = Heads(6, 3)
+    whole.value = heads.value
+    assert torch.equal(heads.values(x), whole.project(x)[2])
+    with pytest.raises(ValueError, match="built with queries=False"):
+        heads.project(x)
+    with pytest.raises(ValueError, match="`x` has width 7"):
+        heads.values(torch.randn(2, 5, 7))

@@ -217,11 +217,11 @@ def _pieces(
 
 
 def _allowed(batch: Batch, real: Tensor | None, b: int, h: int) -> Tensor | None:
-    """The mask of a batch and the padding together: (b·h or 1, blocks or 1, rows, columns)."""
+    """The mask of a batch and the padding together: (b·h, blocks, rows, columns), or 1 of any."""
     mask = batch.mask
     if real is not None:
         seen = real[:, batch.keys][:, None, :, None, :]  # (b, 1, blocks, 1, columns)
-        mask = seen.expand(-1, -1, -1, batch.queries.shape[1], -1) if mask is None else mask & seen
+        mask = seen if mask is None else mask & seen
     if mask is None or mask.dim() == 3:
         return mask if mask is None else mask[None]
     return mask.expand(b, h, *mask.shape[-3:]).flatten(0, 1)
@@ -244,13 +244,14 @@ class _Blocked(torch.autograd.Function):
         out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
         lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=_wide(q))
         for piece in _pieces(laid, q, q.shape[-1] + v.shape[-1], real, options):
-            queries, keys = piece.batch.queries, piece.batch.keys
-            qs, ks, vs = (_take(x, at) for x, at in zip(flat, (queries, keys, keys), strict=True))
+            batch = piece.batch
+            qs, ks, vs = batch.take_queries(flat[0]), *map(batch.take_keys, flat[1:])
             some, some_lse = _attend(qs, ks, vs, piece, options.scale)
             if not piece.first:
-                some, some_lse = _merge(_take(out, queries), _take(lse, queries), some, some_lse)
-            _put(out, queries, some)
-            _put(lse, queries, some_lse)
+                so_far = batch.take_queries(out), batch.take_queries(lse)
+                some, some_lse = _merge(*so_far, some, some_lse)
+            batch.put(out, some)
+            batch.put(lse, some_lse)
         out = out.to(q.dtype)
         lse = lse.masked_fill_(
             lse == -torch.inf, 0
@@ -270,22 +271,15 @@ class _Blocked(torch.autograd.Function):
         )
         like = q.unflatten(0, ctx.heads)
         for piece in _pieces(ctx.laid, like, q.shape[-1] + v.shape[-1], real, ctx.options):
-            queries, keys = piece.batch.queries, piece.batch.keys
-            block = _Block(*(_take(x, queries) for x in (do, q, out, lse)))
-            d_block = _gradients(block, _take(k, keys), _take(v, keys), piece, ctx.options.scale)
-            for total, part, at in zip((dq, dk, dv), d_block, (queries, keys, keys), strict=True):
-                total.index_add_(1, at.flatten(), part.flatten(1, 2).to(total.dtype))
+            batch = piece.batch
+            block = _Block(*map(batch.take_queries, (do, q, out, lse)))
+            ks, vs = batch.take_keys(k), batch.take_keys(v)
+            d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
+            batch.add_queries(dq, d_q)
+            batch.add_keys(dk, d_k)
+            batch.add_keys(dv, d_v)
         grads = (x.to(q.dtype).unflatten(0, ctx.heads) for x in (dq, dk, dv))
         return *grads, None, None, None
-
-
-def _take(x: Tensor, at: Tensor) -> Tensor:
-    """x (g, n, …) at positions (blocks, rows): (g, blocks, rows, …)."""
-    return x.index_select(1, at.flatten()).unflatten(1, at.shape)
-
-
-def _put(x: Tensor, at: Tensor, values: Tensor) -> None:
-    x.index_copy_(1, at.flatten(), values.flatten(1, 2).to(x.dtype))
 
 
 def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Tensor, Tensor]:
@@ -313,7 +307,7 @@ def _bias(q: Tensor, allowed: Tensor | None) -> Tensor | None:
     if allowed is None:
         return None
     bias = q.new_zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)
-    return bias.expand(q.shape[0], q.shape[1], *bias.shape[-2:])
+    return bias.expand(*q.shape[:3], bias.shape[-1])
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ single columns, and only what is still mixed is looked at pair by pair.
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -28,7 +29,7 @@ from attnlab.core.patterns import FULL, Order, Pattern, Spans
 
 BLOCKS = (32, 64, 128)  # queries in a block
 GATHERED = 24  # what fetching a key for a block costs, in pairs
-LOOKED_AT = 1 << 22  # pairs looked at in one go
+LOOKED_AT = 1 << 20  # pairs looked at in one go
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +37,29 @@ class Batch:
     """Blocks of queries that are attended at once: equally many queries, equally many keys.
 
     ``queries`` and ``keys`` are indices into q and k. ``mask`` is None where every pair is allowed;
-    its block axis is 1 where all blocks have the same mask; head and batch axes may stand in front.
-    ``lonely`` marks queries with no key.
+    its axes of blocks and of rows are 1 where all have the same; head and batch axes may stand in
+    front.
     """
 
     queries: Int[Tensor, "blocks rows"]
     keys: Int[Tensor, "blocks columns"]
-    mask: Bool[Tensor, "... #blocks rows columns"] | None
+    mask: Bool[Tensor, "... #blocks #rows columns"] | None
+    first_query: int | None = None  # where the queries follow one another
+    slide: tuple[int, int] | None = None  # first key and step, where each list is a run of keys
+
+    @classmethod
+    def of(cls, queries: Tensor, keys: Tensor, mask: Tensor | None) -> "Batch":
+        """A batch that knows whether its queries and keys lie in memory as it needs them."""
+        flat = queries.flatten()
+        first = int(flat[0])
+        follow = torch.equal(flat, torch.arange(first, first + len(flat)))
+        start = int(keys[0, 0])
+        step = int(keys[1, 0]) - start if len(keys) > 1 else 0
+        run = start + step * torch.arange(len(keys))[:, None] + torch.arange(keys.shape[1])
+        slides = step >= 0 and torch.equal(keys, run)
+        return cls(
+            queries, keys, mask, first if follow else None, (start, step) if slides else None
+        )
 
     @property
     def pairs(self) -> int:
@@ -51,16 +68,56 @@ class Batch:
 
     def split(self, blocks: int) -> Iterator["Batch"]:
         """The same in batches of so many blocks."""
+        rows = self.queries.shape[1]
         for start in range(0, len(self.queries), blocks):
             part = slice(start, start + blocks)
             mask = self.mask
             if mask is not None and mask.shape[-3] > 1:
                 mask = mask[..., part, :, :]
-            yield Batch(self.queries[part], self.keys[part], mask)
+            first = None if self.first_query is None else self.first_query + start * rows
+            slide = self.slide and (self.slide[0] + start * self.slide[1], self.slide[1])
+            yield Batch(self.queries[part], self.keys[part], mask, first, slide)
 
     def to(self, device: torch.device) -> "Batch":
         mask = None if self.mask is None else self.mask.to(device)
-        return Batch(self.queries.to(device), self.keys.to(device), mask)
+        return replace(self, queries=self.queries.to(device), keys=self.keys.to(device), mask=mask)
+
+    # ---- what a form does with it: x is (g, n, …), its blocks (g, blocks, rows, …)
+
+    def take_queries(self, x: Tensor) -> Tensor:
+        """Of the queries: a view where they follow one another."""
+        if self.first_query is None:
+            return x.index_select(1, self.queries.flatten()).unflatten(1, self.queries.shape)
+        return x.narrow(1, self.first_query, self.queries.numel()).unflatten(1, self.queries.shape)
+
+    def take_keys(self, x: Tensor) -> Tensor:
+        """Of the keys: overlapping views where each list is a run."""
+        if self.slide is None or not x.is_contiguous():
+            return x.index_select(1, self.keys.flatten()).unflatten(1, self.keys.shape)
+        (first, step), (sequence, place, width) = self.slide, x.stride()
+        shape = (len(x), *self.keys.shape, x.shape[2])
+        strides = (sequence, step * place, place, width)
+        return x.as_strided(shape, strides, x.storage_offset() + first * place)
+
+    def put(self, x: Tensor, values: Tensor) -> None:
+        """Write what belongs to the queries."""
+        values = values.flatten(1, 2).to(x.dtype)
+        if self.first_query is None:
+            x.index_copy_(1, self.queries.flatten(), values)
+        else:
+            x.narrow(1, self.first_query, self.queries.numel()).copy_(values)
+
+    def add_queries(self, x: Tensor, values: Tensor) -> None:
+        """Add what belongs to the queries."""
+        values = values.flatten(1, 2).to(x.dtype)
+        if self.first_query is None:
+            x.index_add_(1, self.queries.flatten(), values)
+        else:
+            x.narrow(1, self.first_query, self.queries.numel()).add_(values)
+
+    def add_keys(self, x: Tensor, values: Tensor) -> None:
+        """Add what belongs to the keys, wherever they are listed."""
+        x.index_add_(1, self.keys.flatten(), values.flatten(1, 2).to(x.dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +180,7 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
     whole = [(pattern, natural)]
     if len(parts) > 1 and _bound(whole, n, m, block) <= _bound(parts, n, m, block):
         parts = whole
-    laid = (_lay_out(part, order, n, m, block) for part, order in parts)
+    laid = (part for of, order in parts for part in _lay_out(of, order, n, m, block))
     return Layout(n, m, tuple(part for part in laid if part))
 
 
@@ -207,85 +264,107 @@ class _Columns:
 
 def _lay_out(
     pattern: Pattern, order: Order, n: int, m: int, block: int | None
-) -> tuple[Batch, ...]:
+) -> Iterator[tuple[Batch, ...]]:
+    """One part, or two: the keys that all of a block see, and those that some of it see.
+
+    Apart, the first need no mask and the second often share one. That pays where the first are
+    most and differ in number, as the columns do that everybody sees of the past.
+    """
     size = min(_sizes(block), key=lambda size: _block_cost(pattern, order, n, m, size))
-    batches: list[Batch] = []
-    for positions in _row_blocks(order, n, m, size):
-        batches.extend(_batches(pattern, positions, _Columns.of(order, m), n, m))
-    return tuple(batches)
+    blocks = [
+        made
+        for positions in _row_blocks(order, n, m, size)
+        for made in _blocks(pattern, positions, _Columns.of(order, m), m)
+    ]
+    by_all, by_some = sum(len(b.by_all) for b in blocks), sum(len(b.by_some) for b in blocks)
+    ragged = len({len(b.by_all) for b in blocks}) > 2
+    if by_some and by_all > by_some and ragged:
+        apart = [b._replace(by_some=b.by_some[:0]) for b in blocks]
+        yield tuple(_batches(pattern, apart, m - n))
+        blocks = [b._replace(by_all=b.by_all[:0]) for b in blocks]
+    yield tuple(_batches(pattern, blocks, m - n))
 
 
-def _batches(
-    pattern: Pattern, positions: Tensor, columns: _Columns, n: int, m: int
-) -> Iterator[Batch]:
-    """Key lists for blocks of queries, then batches of blocks whose lists are about as long."""
-    lists: list[Tensor] = []
-    full: list[bool] = []
+class _Block(NamedTuple):
+    """A block of queries: their positions, the keys that all of them see, and that some do."""
+
+    queries: Tensor
+    by_all: Tensor
+    by_some: Tensor
+
+    @property
+    def keys(self) -> Tensor:
+        return torch.cat([self.by_all, self.by_some]).sort().values
+
+
+def _blocks(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> Iterator[_Block]:
     for some in positions.split(max(1, LOOKED_AT // m)):
-        seen, every = _seen_columns(pattern, some, columns, m)
-        lists.extend(row.nonzero().squeeze(-1) for row in seen)
-        full.extend(every.tolist())
-    lengths = torch.tensor([len(keys) for keys in lists])
-    for same in _alike(lengths, torch.tensor(full)):
-        blocks = same.tolist()
-        longest = max(len(lists[b]) for b in blocks)
-        keys = torch.stack([_padded(lists[b], longest) for b in blocks])
-        queries = positions[same]
-        whole = full[blocks[0]] and int(lengths[same].min()) == longest
-        mask = None if whole else _mask(pattern, queries, keys)
-        yield Batch(queries - (m - n), keys.clamp(min=0), mask)
+        for queries, seen, by_all in zip(some, *_seen(pattern, some, columns, m), strict=True):
+            keys = seen.nonzero().squeeze(-1)
+            whole = by_all[keys]
+            yield _Block(queries, keys[whole], keys[~whole])
 
 
-def _seen_columns(
-    pattern: Pattern, positions: Tensor, columns: _Columns, m: int
-) -> tuple[Tensor, Tensor]:
-    """For each block of queries: the keys that some of them see, and whether all see all these."""
+def _batches(pattern: Pattern, blocks: list[_Block], past: int) -> Iterator[Batch]:
+    """Blocks of equally many queries together whose key lists are about as long."""
+    blocks = sorted(
+        (b for b in blocks if len(b.by_all) + len(b.by_some)),
+        key=lambda b: (len(b.queries), len(b.by_some) > 0, len(b.by_all) + len(b.by_some)),
+    )
+    while blocks:
+        first = blocks[0]
+        shortest = len(first.keys)
+        longest = shortest + shortest // 16 + 2  # at most a sixteenth of what is fetched is idle
+        alike = [
+            b
+            for b in blocks
+            if len(b.queries) == len(first.queries)
+            and (len(b.by_some) > 0) == (len(first.by_some) > 0)
+            and len(b.keys) <= longest
+        ]
+        blocks = blocks[len(alike) :]
+        alike.sort(key=lambda b: int(b.queries[0]))
+        widest = max(len(b.keys) for b in alike)
+        keys = torch.stack([_padded(b.keys, widest) for b in alike])
+        queries = torch.stack([b.queries for b in alike])
+        mask = _mask(pattern, queries, keys) if len(first.by_some) else _there(keys)
+        yield Batch.of(queries - past, keys.clamp(min=0), mask)
+
+
+def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tuple[Tensor, Tensor]:
+    """For each block of queries, (blocks, m): the keys that some of them see, and that all do."""
     rows = Spans.hull(positions)
     coverage = pattern.covers(rows[:, None], columns.spans)
     seen = torch.zeros(len(positions), m, dtype=torch.bool)
     block, column = coverage.every.nonzero(as_tuple=True)
     seen[block[:, None], columns.keys[column]] = True
+    by_all = seen.clone()
     block, column = (coverage.some & ~coverage.every).nonzero(as_tuple=True)
     if not len(block):
-        return seen, torch.ones(len(positions), dtype=torch.bool)
+        return seen, by_all
     # What is mixed as a block may be known column by column …
     key = columns.keys[column].flatten()
     block = block.repeat_interleave(columns.keys.shape[1])
     one = pattern.covers(rows[block], Spans.singles(key))
-    seen[block, key] = one.every
+    seen[block, key] = by_all[block, key] = one.every
     # … and what is still mixed is looked at.
     mixed = one.some & ~one.every
     block, key = block[mixed], key[mixed]
-    looked = [
-        _any_head(pattern.allows(positions[b], j[:, None])).any(-1)
-        for b, j in zip(
-            block.split(LOOKED_AT // positions.shape[1]),
-            key.split(LOOKED_AT // positions.shape[1]),
-            strict=True,
-        )
-    ]
-    if looked:
-        seen[block, key] = torch.cat(looked)
-    unsure = torch.zeros(len(positions), dtype=torch.bool)
-    unsure[block] = True
-    return seen, ~unsure
+    if not len(block):
+        return seen, by_all
+    at_once = max(1, LOOKED_AT // positions.shape[1])
+    for b, j in zip(block.split(at_once), key.split(at_once), strict=True):
+        allowed = pattern.allows(positions[b], j[:, None])
+        allowed = allowed.expand(*allowed.shape[:-2], len(b), positions.shape[1])
+        seen[b, j] = allowed.any(-1).reshape(-1, len(b)).any(0)
+        by_all[b, j] = allowed.all(-1).reshape(-1, len(b)).all(0)
+    return seen, by_all
 
 
-def _any_head(allowed: Tensor) -> Tensor:
-    return allowed.flatten(0, -3).any(0) if allowed.dim() > 2 else allowed
-
-
-def _alike(lengths: Tensor, full: Tensor) -> Iterator[Tensor]:
-    """Indices of blocks that are run together: at most an eighth of what is gathered is idle."""
-    for kind in (True, False):
-        ordered = lengths.argsort(stable=True)
-        ordered = ordered[(full[ordered] == kind) & (lengths[ordered] > 0)]
-        while len(ordered):
-            shortest = int(lengths[ordered[0]])
-            longest = shortest if kind else shortest + shortest // 8 + 4
-            together = int((lengths[ordered] <= longest).sum())
-            yield ordered[:together].sort().values
-            ordered = ordered[together:]
+def _there(keys: Tensor) -> Tensor | None:
+    """The mask of padded key lists that all queries of a block see: (blocks, 1, columns)."""
+    there = (keys >= 0)[:, None]
+    return None if there.all() else there
 
 
 def _padded(keys: Tensor, columns: int) -> Tensor:

@@ -29,7 +29,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 def _fused_beside_bare(n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The target is for lengths at which the arithmetic is the cost; shorter ones are shown."""
-    q, k, v = _inputs(n)
+    q, k, v = inputs(n)
     pattern = causal()
     calls: dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]] = {
         "": (partial(F.scaled_dot_product_attention, q, k, v), partial(fused, q, k, v)),
@@ -81,7 +81,7 @@ class _Bare(nn.Module):
         return mixed
 
 
-def _inputs(n: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+def inputs(n: int, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0) if device == "cpu" else None
     q, k, v = torch.randn(3, 1, HEADS, n, WIDTH, generator=generator, device=device)
     return q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
@@ -127,7 +127,7 @@ def _tiled_beside_naive(n: int, threads: int) -> Iterator[Row]:
 def _counted(form: Callable[..., Tensor], n: int, backward: bool) -> int:
     """On the meta device: the same operations and storages, without the arithmetic."""
     with torch.set_grad_enabled(backward):
-        return count(form, *_inputs(n, "meta"), backward=backward).peak_bytes
+        return count(form, *inputs(n, "meta"), backward=backward).peak_bytes
 
 
 def _resident(form: str, n: int, backward: bool, threads: int) -> int:
@@ -135,17 +135,17 @@ def _resident(form: str, n: int, backward: bool, threads: int) -> int:
     setup = f"""
 import torch
 from attnlab.mechanisms.dense.full import {form} as form
-from attnlab.measure.topics.dense import _inputs
+from attnlab.measure.topics.dense import inputs
 
-def run(inputs):
+def run(tensors):
     with torch.set_grad_enabled({backward}):
-        out = form(*inputs)
-        return torch.autograd.grad(out, inputs, torch.ones_like(out)) if {backward} else out
+        out = form(*tensors)
+        return torch.autograd.grad(out, tensors, torch.ones_like(out)) if {backward} else out
 
-run(_inputs(64))
-inputs = _inputs({n})
+run(inputs(64))
+tensors = inputs({n})
 """
-    return resident("run(inputs)", setup=setup, threads=threads)
+    return resident("run(tensors)", setup=setup, threads=threads)
 
 
 def _share(figure: str, small: int, large: int, *, at_most: float | None) -> Row:

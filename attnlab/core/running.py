@@ -1,0 +1,271 @@
+r"""Attention by features: a mean weighted by dot products of features, three ways round.
+
+With features $\phi(q)$, $\phi(k)$ in place of a softmax,
+
+$$o_i = \frac{\sum_{j \in S_i} \phi(q_i)\cdot\phi(k_j)\; v_j}{\sum_{j \in S_i}
+\phi(q_i)\cdot\phi(k_j)} = \frac{\phi(q_i)^\top \sum_{j \in S_i} \phi(k_j)\, v_j^\top}
+{\phi(q_i)^\top \sum_{j \in S_i} \phi(k_j)},$$
+
+$S_i$ all keys, or causally those up to i. On the left stand n × m weights; on the right only two
+running sums, of one size whatever the length.
+
+Features come in already applied, of either sign, and of any scale: a factor per query, or one for
+all keys of a head, cancels. A key whose features are all zero is not there, which is how padding is
+said. Nothing is added to a denominator; a row of weights that sums to exactly zero gives zeros.
+Half precisions are summed in float32, and the output has the dtype of the values. With fewer
+queries than keys, the queries are the last.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.probe import note
+from attnlab.core.shapes import autocasts
+
+
+class Sums(NamedTuple):
+    """What a query needs to know of all keys so far: Σ φ(k) vᵀ and Σ φ(k)."""
+
+    values: Float[Tensor, "b h r e"]
+    keys: Float[Tensor, "b h r"]
+
+    def __add__(self, other: "Sums") -> "Sums":  # type: ignore[override]
+        return Sums(self.values + other.values, self.keys + other.keys)
+
+
+def quadratic(
+    q: Float[Tensor, "b h n r"],
+    k: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "b h n e"]:
+    """The left side: n × m weights, noted as "weights", times the values."""
+    with unrounded(v.device):
+        wide_q, wide_k, wide_v = widened(q, k, v)
+        scores = wide_q @ wide_k.mT
+        if causal:
+            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+        weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
+        return (weights @ wide_v).to(v.dtype)
+
+
+def recurrent(
+    q: Float[Tensor, "b h n r"],
+    k: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "b h n e"]:
+    """The right side as an RNN: add one key and value to the sums, then let one query read them.
+
+    Notes the sums after the last key as "state".
+    """
+    n, m = q.shape[-2], k.shape[-2]
+    lasts = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
+    with unrounded(v.device):
+        queries, keys, values = (x.split(1, dim=-2) for x in widened(q, k, v))
+        state, seen, out = nothing(keys[0], values[0]), 0, []
+        for query, last in zip(queries, lasts, strict=True):
+            while seen <= last:
+                state, seen = state + summed(keys[seen], values[seen]), seen + 1
+            out.append(read(query, state))
+        note("state", state)
+        return torch.cat(out, dim=-2).to(v.dtype)
+
+
+def chunked(
+    q: Float[Tensor, "b h n r"],
+    k: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    causal: bool = False,
+    chunk: int = 64,
+) -> Float[Tensor, "b h n e"]:
+    """The right side, many tokens at once: by one sum, or causally by ``advance``.
+
+    Notes the sums after the last key as "state".
+    """
+    refuse_chunk(chunk)
+    n, m = q.shape[-2], k.shape[-2]
+    if not causal:
+        with unrounded(v.device):
+            wide_q, wide_k, wide_v = widened(q, k, v)
+            return read(wide_q, note("state", summed(wide_k, wide_v))).to(v.dtype)
+    if n > m:  # the first n - m queries see nothing: as if there were keys without features
+        k, v, m = F.pad(k, (0, 0, n - m, 0)), F.pad(v, (0, 0, n - m, 0)), n
+    with unrounded(v.device):
+        past = summed(*widened(k[..., : m - n, :], v[..., : m - n, :]))
+    out, state = advance(q, k[..., m - n :, :], v[..., m - n :, :], past, chunk=chunk)
+    note("state", state)
+    return out
+
+
+def advance(
+    q: Float[Tensor, "b h n r"],
+    k: Float[Tensor, "b h n r"],
+    v: Float[Tensor, "b h n e"],
+    past: Sums | None = None,
+    *,
+    chunk: int = 64,
+) -> tuple[Float[Tensor, "b h n e"], Sums]:
+    """n further tokens, causally, after those that ``past`` has summed; and the sums after them.
+
+    Within a chunk by its chunk × chunk weights, from one chunk to the next by the sums. The
+    backward pass computes both again, so that memory is q, k, v and the output. First derivatives
+    only.
+    """
+    refuse_chunk(chunk)
+    wide_q, wide_k, wide_v = widened(q, k, v)
+    state = nothing(wide_k, wide_v) if past is None else past
+    _same_layer(state, wide_k, wide_v)
+    joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
+    out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
+    return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
+
+
+def refuse_chunk(chunk: int) -> None:
+    """A ValueError for chunks of no tokens."""
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+
+
+def _same_layer(past: Sums, k: Tensor, v: Tensor) -> None:
+    needed = (*k.shape[:2], k.shape[-1], v.shape[-1])
+    if past.values.shape != needed:
+        raise ValueError(
+            f"the state is of shape {tuple(past.values.shape)} (b, h, r, e), but this call needs "
+            f"{needed}: start a new batch with state=None, and give each layer its own state"
+        )
+
+
+# ---- by chunks
+
+SPAN = 2**18
+"""Numbers per tensor that are worked on at once: on a processor, what its caches hold."""
+
+
+class _Advance(torch.autograd.Function):
+    """Spans of chunks, one span after the other; all chunks of a span in each matrix product.
+
+    A one stands at the end of every value, so that the sums of the keys are one more column of the
+    sums of the values, and the denominators one more column of the output.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, past: Tensor, chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        out, scale, kept = torch.empty_like(v), v.new_empty(*v.shape[:-1], 1), []
+        with unrounded(q.device):
+            for rows in _spans(q, v, chunk):
+                kept.append(past)
+                qi, ki = _cut(q[:, :, rows], chunk), _cut(k[:, :, rows], chunk)
+                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), chunk)
+                before, past = _before(past, ki.mT @ vi)
+                scores = (qi @ ki.mT).tril_()
+                read = torch.baddbmm(qi @ before, scores, vi).view(*v.shape[:2], -1, vi.shape[-1])
+                scale[:, :, rows] = reciprocal(read[..., -1:])
+                torch.mul(read[..., :-1], scale[:, :, rows], out=out[:, :, rows])
+        ctx.save_for_backward(q, k, v, out, scale, *kept)
+        ctx.chunk = chunk
+        return out, past
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor, later: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, scale, *kept = ctx.saved_tensors  # once: a checkpoint gives them only once
+        chunk, (b, h) = ctx.chunk, q.shape[:2]
+        dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+        spans = _spans(q, v, chunk)
+        with unrounded(q.device):
+            for rows, past in zip(reversed(spans), reversed(kept), strict=True):
+                qi, ki = _cut(q[:, :, rows], chunk), _cut(k[:, :, rows], chunk)
+                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), chunk)
+                d_read = d_out[:, :, rows] * scale[:, :, rows]
+                d_total = -(d_read * out[:, :, rows]).sum(dim=-1, keepdim=True)
+                do = _cut(torch.cat((d_read, d_total), dim=-1), chunk)
+                # Sums run forward through the keys, and their gradients back through the queries.
+                before, _ = _before(past, ki.mT @ vi)
+                after, later = _before(later, qi.mT @ do, backward=True)
+                scores, d_scores = (qi @ ki.mT).tril_(), (do @ vi.mT).tril_()
+                dqi = torch.baddbmm(do @ before.mT, d_scores, ki)
+                dki = torch.baddbmm(vi @ after.mT, d_scores.mT, qi)
+                dvi = torch.baddbmm(ki @ after, scores.mT, do)[..., :-1]
+                for whole, part in ((dq, dqi), (dk, dki), (dv, dvi)):
+                    whole[:, :, rows] = part.reshape(b, h, -1, whole.shape[-1])
+        return dq, dk, dv, later, None
+
+
+def _spans(q: Tensor, v: Tensor, chunk: int) -> list[slice]:
+    """Slices of whole chunks, and last what no chunk fills."""
+    n = q.shape[-2]
+    whole = n - n % chunk
+    per_token = q.shape[0] * q.shape[1] * max(q.shape[-1], v.shape[-1])
+    step = max(1, SPAN // (per_token * chunk)) * chunk
+    if q.device.type not in ("cpu", "meta"):
+        step = max(1, whole)  # an accelerator wants all of it at once
+    spans = [slice(i, min(i + step, whole)) for i in range(0, whole, step)]
+    return spans + [slice(whole, n)] * (whole < n)
+
+
+def _cut(x: Tensor, chunk: int) -> Tensor:
+    """(b, h, span, w) → (b·h·chunks, chunk, w)."""
+    return x.unflatten(2, (-1, min(chunk, x.shape[2]))).flatten(0, 2)
+
+
+def _before(past: Tensor, each: Tensor, *, backward: bool = False) -> tuple[Tensor, Tensor]:
+    """The sums before every chunk, and after all of them; ``backward``, from the last to the first.
+
+    Never by subtracting a chunk from the sums after it: what is rounded away there is news from the
+    future.
+    """
+    each = each.unflatten(0, (*past.shape[:2], -1))
+    each = each.flip(2) if backward else each
+    sums = torch.cat((past[:, :, None], each), dim=2).cumsum(dim=2)
+    before = sums[:, :, :-1].flip(2) if backward else sums[:, :, :-1]
+    return before.flatten(0, 2), sums[:, :, -1].clone()  # a view would keep all of them
+
+
+# ---- what the three are made of
+
+
+def nothing(k: Float[Tensor, "... n r"], v: Float[Tensor, "... n e"]) -> Sums:
+    """The sums before the first key."""
+    values = v.new_zeros(*v.shape[:-2], k.shape[-1], v.shape[-1])
+    return Sums(values, values[..., 0].clone())
+
+
+def summed(k: Float[Tensor, "... n r"], v: Float[Tensor, "... n e"]) -> Sums:
+    return Sums(k.mT @ v, k.sum(dim=-2))
+
+
+def read(q: Float[Tensor, "... n r"], state: Sums) -> Float[Tensor, "... n e"]:
+    """What queries get that see exactly the keys in ``state``."""
+    return q @ state.values * reciprocal(q @ state.keys[..., None])
+
+
+def reciprocal(total: Tensor) -> Tensor:
+    """1 / total, and 0 for 0, in values and in gradients."""
+    empty = total == 0
+    return (1 / (total + empty)).masked_fill(empty, 0)
+
+
+def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Half precisions as float32: a long sum in bfloat16 stops growing at 256 times its terms."""
+    wide = torch.float32
+    for x in tensors:
+        wide = torch.promote_types(wide, x.dtype)
+    return tuple(x.to(wide) for x in tensors)
+
+
+def unrounded(device: torch.device) -> AbstractContextManager[Any]:
+    """Without autocast, which would round every product to half precision behind our back."""
+    return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()

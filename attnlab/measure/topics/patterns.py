@@ -1,0 +1,289 @@
+"""Patterns: what sparse attention costs beside its peers, beside dense attention, and in n."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from math import isqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.patterns import Pattern, fixed, global_, local, random, strided
+from attnlab.core.sparse.blocked import blocked
+from attnlab.core.sparse.layout import forget, layout
+from attnlab.measure.count import count, exponent
+from attnlab.measure.memory import resident
+from attnlab.measure.report import Row
+from attnlab.measure.timing import Timing, compare
+from attnlab.measure.topics.dense import HEADS, WIDTH, inputs
+
+WINDOW, BLOCK, STRIDE = 128, 64, 128
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """fp32, batch 1, 4 heads of 64, forward and backward."""
+    n = 1024 if quick else 16384
+    repeats = 2 if quick else 9
+    yield from _window(n, repeats, threads)
+    yield from _bigbird(n, repeats, threads)
+    yield from _sparse_transformer(n, repeats, threads)
+    yield from _extra_memory(n)
+    yield from _layouts(4096 if quick else 65536, threads)
+    yield from _growth((512, 1024) if quick else (4096, 8192, 16384, 32768), quick, threads)
+    yield from _crossover((256, 512) if quick else (256, 512, 1024, 2048, 4096), quick, threads)
+
+
+def patterns(n: int) -> Mapping[str, Pattern]:
+    """The measured patterns; s is the stride 128, or √n."""
+    return {
+        f"window {WINDOW}": local(WINDOW // 2),
+        f"BigBird, blocks of {BLOCK}, 3 random": bigbird(),
+        f"strided, s = {STRIDE}": (local(STRIDE) | strided(STRIDE)).causal(),
+        f"fixed, s = {STRIDE}, c = 1": fixed(STRIDE, 1).causal(),
+        f"fixed, s = {STRIDE}, c = 8": fixed(STRIDE, 8).causal(),
+    }
+
+
+def bigbird() -> Pattern:
+    return (local(1) | random(3) | global_([0, -1])).blocks(BLOCK)
+
+
+Pass = Callable[[], object]
+
+
+def train(form: Callable[..., Tensor], leaves: Sequence[Tensor], *args: object) -> object:
+    """Forward and backward."""
+    return torch.autograd.grad(form(*leaves, *args).sum(), leaves)
+
+
+def _run(pattern: Pattern, n: int) -> Pass:
+    q, k, v = inputs(n)
+    return partial(train, blocked, (q, k, v), pattern)
+
+
+# ---- peers
+
+
+def _window(n: int, repeats: int, threads: int) -> Iterator[Row]:
+    """Each query sees 64 keys on either side and itself, in all three."""
+    pattern = local(WINDOW // 2)
+    if find_spec("local_attention"):
+        from local_attention import LocalAttention
+
+        half = WINDOW // 2
+        peer = LocalAttention(half, look_backward=1, look_forward=1, exact_windowsize=True)
+        calls: dict[str, Pass] = {"peer": partial(train, peer, inputs(n)), "ours": _run(pattern, n)}
+        timed = compare(calls, repeats=repeats, threads=threads, warmup=1)
+        figure = f"local-attention's time / blocked's, window {WINDOW}, n = {n:,}"
+        yield _faster(figure, *timed, at_least=2 if n >= 16384 else None)
+    else:
+        yield _missing("local-attention", "local-attention")
+    if not find_spec("transformers"):
+        yield _missing("Hugging Face Longformer", "transformers")
+        return
+    from attnlab.mechanisms.fixed.longformer import Longformer
+
+    ours, peer = Longformer(HEADS * WIDTH, HEADS, window=WINDOW), _longformer(n)
+    yield from _beside(peer, ours, n, repeats, threads, name="Longformer", at_least=4)
+
+
+def _bigbird(n: int, repeats: int, threads: int) -> Iterator[Row]:
+    if not find_spec("transformers"):
+        yield _missing("Hugging Face BigBird", "transformers")
+        return
+    from attnlab.mechanisms.fixed.bigbird import BigBird
+
+    ours, peer = BigBird(HEADS * WIDTH, HEADS, block=BLOCK), _big_bird(n)
+    yield from _beside(peer, ours, n, repeats, threads, name="BigBird", at_least=3)
+
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def _longformer(n: int) -> tuple[nn.Module, Layer]:
+    """Their layer: three projections; three more for global tokens, of which there are none."""
+    from transformers import LongformerConfig
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
+    config = LongformerConfig(
+        hidden_size=HEADS * WIDTH,
+        num_attention_heads=HEADS,
+        attention_window=[WINDOW],
+        attention_probs_dropout_prob=0.0,
+    )
+    layer, real = LongformerSelfAttention(config, 0), torch.zeros(1, n)
+
+    def call(x: Tensor) -> Tensor:
+        none = real > 0
+        out: Tensor = layer(
+            x,
+            attention_mask=real,
+            is_index_masked=none,
+            is_index_global_attn=none,
+            is_global_attn=False,
+        )[0]
+        return out
+
+    return layer, call
+
+
+def _big_bird(n: int) -> tuple[nn.Module, Layer]:
+    """Their sparse layer in training mode; in evaluation its random blocks are all block 0."""
+    from transformers import BigBirdConfig
+    from transformers.models.big_bird.modeling_big_bird import (
+        BigBirdBlockSparseAttention,
+        BigBirdModel,
+    )
+
+    config = BigBirdConfig(
+        hidden_size=HEADS * WIDTH,
+        num_attention_heads=HEADS,
+        block_size=BLOCK,
+        num_random_blocks=3,
+        max_position_embeddings=n,
+        attention_probs_dropout_prob=0.0,
+    )
+    layer = BigBirdBlockSparseAttention(config).train()
+    masks = BigBirdModel.create_masks_for_block_sparse_attn(torch.ones(1, n), BLOCK)
+    names = ("from_blocked_mask", "band_mask", "from_mask", "to_mask")
+    known = dict(zip(names, masks, strict=True))
+    known["to_blocked_mask"] = known["from_blocked_mask"]
+
+    def call(x: Tensor) -> Tensor:
+        out: Tensor = layer(x, **known)[0]
+        return out
+
+    return layer, call
+
+
+def _beside(
+    peer: tuple[nn.Module, Layer],
+    ours: nn.Module,
+    n: int,
+    repeats: int,
+    threads: int,
+    *,
+    name: str,
+    at_least: float,
+) -> Iterator[Row]:
+    """Whole layers; ours has an output projection, theirs have biases."""
+    x = torch.randn(1, n, HEADS * WIDTH, requires_grad=True)
+    module, call = peer
+    used = [p for p in module.parameters() if not _unused(module, p)]
+    calls = {
+        "peer": partial(_train_layer, call, x, used),
+        "ours": partial(_train_layer, ours, x, list(ours.parameters())),
+    }
+    timed = compare(calls, repeats=min(repeats, 5), threads=threads, warmup=1)
+    figure = f"Hugging Face {name} layer's time / ours, n = {n:,}"
+    yield _faster(figure, *timed, at_least=at_least if n >= 16384 else None)
+
+
+def _unused(module: nn.Module, parameter: Tensor) -> bool:
+    return any(parameter is p for name, p in module.named_parameters() if "global" in name)
+
+
+def _train_layer(layer: Layer, x: Tensor, parameters: Sequence[Tensor]) -> object:
+    return torch.autograd.grad(layer(x).sum(), [x, *parameters], allow_unused=True)
+
+
+def _sparse_transformer(n: int, repeats: int, threads: int) -> Iterator[Row]:
+    q, k, v = inputs(n)
+    dense = partial(F.scaled_dot_product_attention, is_causal=True)
+    calls: dict[str, Pass] = {"causal SDPA": partial(train, dense, (q, k, v))}
+    kinds = {name: p for name, p in patterns(n).items() if name.startswith(("strided", "fixed"))}
+    calls |= {name: _run(pattern, n) for name, pattern in kinds.items()}
+    base, *own = compare(calls, repeats=min(repeats, 5), threads=threads, warmup=1)
+    for timing in own:
+        target = 8 if n >= 16384 and not timing.name.endswith("c = 8") else None
+        figure = f"causal SDPA's time / blocked's, {timing.name}, n = {n:,}"
+        yield _faster(figure, base, timing, at_least=target)
+
+
+def _faster(figure: str, base: Timing, ours: Timing, *, at_least: float | None) -> Row:
+    """How many times as long the baseline takes."""
+    low, high = (1 / ratio for ratio in reversed(ours.ratio_quartiles))
+    note = f"{ours.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms"
+    return Row(figure, 1 / ours.ratio, "×", at_least=at_least, quartiles=(low, high), note=note)
+
+
+def _missing(what: str, package: str) -> Row:
+    return Row(what, None, note=f"{package} is not installed: pip install 'attnlab[peers]'")
+
+
+# ---- memory and layouts
+
+
+def _extra_memory(n: int) -> Iterator[Row]:
+    """What both passes hold at most beside their inputs, output and gradients."""
+    for name, pattern in patterns(n).items():
+        q, k, v = inputs(n)
+        laid = layout(pattern, n, n)  # remembered: it is not the call's
+        peak = count(blocked, q, k, v, pattern, backward=True).peak_bytes
+        extra = peak - 4 * q.numel() * q.element_size()  # the output and three gradients
+        blocks = laid.pairs * HEADS * q.element_size()
+        note = f"{extra / 2**20:.1f} MiB beside {blocks / 2**20:.1f} MiB"
+        yield Row(f"extra memory / the pairs' blocks, {name}", extra / blocks, "×", 2, note=note)
+
+
+_LAYOUT = """
+import torch
+from attnlab.measure.topics.patterns import patterns
+from attnlab.core.sparse.layout import forget, layout
+layout(patterns(256)[{name!r}], 256, 256)
+pattern = patterns({n})[{name!r}]
+"""
+
+
+def _layouts(n: int, threads: int) -> Iterator[Row]:
+    """Fresh each time, in a fresh process for its memory."""
+    long = n >= 65536
+    for name, pattern in patterns(n).items():
+
+        def lay_out(pattern: Pattern = pattern) -> object:
+            forget()
+            return layout(pattern, n, n)
+
+        (timing,) = compare({name: lay_out}, repeats=3, warmup=1, threads=threads)
+        yield Row(f"layout, {name}, n = {n:,}", timing.median, "s", 2 if long else None)
+        setup = _LAYOUT.format(name=name, n=n)
+        used = resident(f"layout(pattern, {n}, {n})", setup=setup, threads=threads) / 1e6
+        yield Row(f"layout's memory, {name}, n = {n:,}", used, "MB", 200 if long else None)
+
+
+# ---- growth
+
+
+def _growth(lengths: Sequence[int], quick: bool, threads: int) -> Iterator[Row]:
+    """Exponents in n, forward and backward: 1 for a window, 1.5 where the stride is √n."""
+    kinds: dict[str, tuple[float, Callable[[int], Pattern]]] = {
+        f"window {WINDOW}": (1, lambda n: local(WINDOW // 2)),
+        "strided, s = √n": (1.5, lambda n: (local(isqrt(n)) | strided(isqrt(n))).causal()),
+        "fixed, s = √n": (1.5, lambda n: fixed(isqrt(n), 1).causal()),
+    }
+    for name, (claim, pattern) in kinds.items():
+        calls: dict[str, Pass] = {str(n): _run(pattern(n), n) for n in lengths}
+        timings = compare(calls, repeats=2 if quick else 7, threads=threads, warmup=1)
+        flops = [count(blocked, *inputs(n), pattern(n), backward=True).flops for n in lengths]
+        found: dict[str, Sequence[float]] = {
+            "time": [min(t.seconds) for t in timings],
+            "FLOPs": flops,
+        }
+        for what, values in found.items():
+            slope = exponent(lengths, values).slope
+            figure = f"exponent in n, {what}, {name}, n = {lengths[0]:,} … {lengths[-1]:,}"
+            bounds = (None, None) if quick else (claim + 0.1, claim - 0.1)
+            yield Row(figure, slope, at_most=bounds[0], note=f"claimed: {claim:g}")
+            yield Row(f"{figure}, from below", slope, at_least=bounds[1])
+
+
+def _crossover(lengths: Sequence[int], quick: bool, threads: int) -> Iterator[Row]:
+    """Where dense attention still wins: blocked beside SDPA over short and middle lengths."""
+    for n in lengths:
+        dense = partial(train, F.scaled_dot_product_attention, inputs(n))
+        calls: dict[str, Pass] = {"SDPA": dense, "ours": _run(local(WINDOW // 2), n)}
+        base, ours = compare(calls, repeats=2 if quick else 9, threads=threads)
+        yield _faster(
+            f"SDPA's time / blocked's, window {WINDOW}, n = {n:,}", base, ours, at_least=None
+        )

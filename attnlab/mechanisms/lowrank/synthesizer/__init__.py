@@ -1,0 +1,321 @@
+r"""Synthesizer: weights that are written down instead of compared out.
+
+Softmax attention asks each pair of tokens how well they match. A Synthesizer leaves the comparison
+out: the n × n logits $S$ are made by a function that looks at one token at a time, or at none, and
+the rest is as before.
+
+$$Y = \mathrm{softmax}(S)\, V, \qquad V = X W_V$$
+
+``dense``              $S_i = F(x_i)$, $F(x) = W_2\,\mathrm{relu}(W_1 x + b_1) + b_2$
+``random``             $S = R$, a trained table
+``fixed_random``       $S = R$, left as it was drawn
+``factorized_random``  $S = R_1 R_2^\top$, of rank k = 8
+``factorized_dense``   $S_{ij} = A_i[j \bmod a] \cdot B_i[\lfloor j/a \rfloor]$, $A_i = F_A(x_i)$,
+                       $B_i = F_B(x_i)$, $a\,b = L$
+``random_dense``, ``dense_vanilla``, ``random_vanilla``
+                       $S = \sum_s \alpha_s S_s$ with $\sum_s \alpha_s = 1$; vanilla is
+                       $Q K^\top / \sqrt d$
+
+L is ``max_len``, the longest sequence: a column of $W_2$ and an entry of $R$ belong to a position,
+so a Synthesizer has no idea of position L + 1, and says so. What stands in the place of $W_Q$ and
+$W_K$ with their 2 dim² parameters: dim² + dim L for Dense, h L² for Random, none for Fixed Random,
+2 h L k for Factorized Random, dim² + dim (a + b) for Factorized Dense (one hidden layer feeds both
+$F_A$ and $F_B$), biases not counted; of a mixture the sum.
+
+The way to see it: every $S$ but a table's is a product of two thin matrices. Factorized Random is
+attention between two learned position embeddings; Dense is attention whose queries are
+relu(x W₁ + b₁) and whose *keys are parameters*, one per position (its bias is one more column:
+queries end in 1, keys in b₂). So the forms take factors, and only what has none is a table:
+
+$$S = \text{rows} \cdot \text{columns}^\top + \text{table}$$
+
+``naive``   multiplies out: the n × m logits, their softmax, the mean of the values.
+``fused``   gives the factors to PyTorch's ``scaled_dot_product_attention`` (with scale 1), so that
+            no n × m tensor exists for Dense, Factorized Random and Dense + Vanilla. Random tables
+            and Factorized Dense have full rank: there the n × m logits are the mechanism.
+
+Cost: n × m logits times values remain, $2 h n m (r + e)$ FLOPs; what a Synthesizer saves is not the
+square but the comparison (r = 0 for Random). Causal masks and padding work as for softmax
+attention, on the logits; row i of Dense depends on $x_i$ only and Random on nothing, so under a
+causal mask both are strictly causal. ``Synthesizer.step`` decodes with a cache of values (and of
+keys where vanilla is mixed in).
+
+The paper's letters: $B$, $R$ (logits) are our $S$; $N$ (length) is n and, for what is stored, L;
+$G(X)$ is V; $k$ is ``rank``; $C$, $H_A$, $H_B$ are the last row's formula above.
+
+What the paper leaves open, and what is done here. Per head F reads the whole token $x_i$ and has a
+hidden width of dim / heads, so that a layer counts dim² + dim L, the paper's formula for a model
+of that width (its counts in the millions are smaller: see ``attnlab.models.published``). $H_A$ and
+$H_B$ both "duplicate" in version 1; with the authors' survey (arXiv:2009.06732) the one tiles, the
+other repeats, so that row i is an outer product; tiling both would repeat with period lcm(a, b).
+Logits are mixed, before one softmax, not weights; the α are the softmax of one number per
+component and layer, zero at the start, and shared by the heads. No $1/\sqrt d$ on what is
+synthesized; vanilla keeps its own. Random tables start as N(0, 1); nothing is said about it.
+
+Traps in public code. Reshaping (b, n, h, L) logits to (b, h, n, L) without a transpose scrambles
+heads and positions (Long Range Arena); its padding is ignored where the dot product is; logits are
+added there, not mixed. The authors' Mesh TensorFlow code has W₂ shared by all heads, no biases, an
+unscaled dot product, keys left out of what is not a mixture, a factor width of 16 and, in some
+modes, a length of 512 whatever ``max_length`` says.
+
+Departures. As for full attention: a row with nothing to see gives zeros, causal masks are aligned
+at the bottom right, no dropout on the weights. Positions are places in the tensor: pad at the end.
+
+Tay, Bahri, Metzler, Juan, Zhao, Zheng. Synthesizer: Rethinking Self-Attention for Transformer
+Models. ICML 2021, arXiv:2005.00743, section 3.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.cache import KeyValueCache
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.patterns import Pattern
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.words import choose
+from attnlab.mechanisms.lowrank.synthesizer.logits import (
+    Dense,
+    FactorizedDense,
+    FactorizedRandom,
+    Logits,
+    Random,
+    mixed,
+)
+
+# ---- naive
+
+
+@checked
+def naive(
+    rows: Float[Tensor, "b h n r"],
+    columns: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    table: Float[Tensor, "#b #h n m"] | None = None,
+    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """softmax(rows · columnsᵀ + table) V, dense."""
+    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, len(v))
+    logits = rows @ columns.mT
+    logits = note("logits", logits if table is None else logits + table)
+    weights = note("weights", masked_softmax(logits, allowed))
+    return weights @ v
+
+
+# ---- fused
+
+
+@checked
+def fused(
+    rows: Float[Tensor, "b h n r"],
+    columns: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    table: Float[Tensor, "#b #h n m"] | None = None,
+    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """PyTorch's ``scaled_dot_product_attention``; factors are its queries and keys, a table its
+    additive mask."""
+    n, m, e = rows.shape[-2], *v.shape[-2:]
+    if table is None:
+        rows, columns, v = _equally_wide(rows, columns, v)
+        if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
+            out = F.scaled_dot_product_attention(rows, columns, v, is_causal=True, scale=1.0)
+            return out[..., :e]
+    bias = patterns.as_mask(mask, n, m, v.device, len(v))
+    if table is not None:
+        bias = table if bias is None else table.masked_fill(~bias, -torch.inf)
+    out = F.scaled_dot_product_attention(rows, columns, v, attn_mask=bias, scale=1.0)
+    return out[..., :e]
+
+
+def _equally_wide(*parts: Tensor) -> list[Tensor]:
+    """Zeros to the right of the narrower: the kernels without n × m weights want one width."""
+    width = max(part.shape[-1] for part in parts)
+    return [F.pad(part, (0, width - part.shape[-1])) for part in parts]
+
+
+FORMS = {"naive": naive, "fused": fused}
+
+VARIANTS = {
+    "dense": ("dense",),
+    "random": ("random",),
+    "fixed_random": ("fixed_random",),
+    "factorized_dense": ("factorized_dense",),
+    "factorized_random": ("factorized_random",),
+    "random_dense": ("random", "dense"),
+    "dense_vanilla": ("dense", "vanilla"),
+    "random_vanilla": ("random", "vanilla"),
+}
+
+# ---- module
+
+
+class Synthesizer(nn.Module):
+    """A layer whose logits are synthesized: (b, n, dim) → (b, n, dim), for n up to ``max_len``.
+
+    ``rank`` (8) is Factorized Random's k; ``factors`` are Factorized Dense's (a, b) with a · b =
+    max_len, those nearest to each other unless given. Both belong to that variant only. In a
+    mixture ``mixture`` holds one number per component, in the order of the variant's name.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        variant: str = "dense",
+        max_len: int = 256,
+        rank: int | None = None,
+        factors: tuple[int, int] | None = None,
+        form: str = "fused",
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        components = choose("variant of the Synthesizer", variant, VARIANTS)
+        rank, factors = _sizes(variant, max_len, rank, factors)
+        self.heads = Heads(dim, heads, bias=bias, queries="vanilla" in components)
+        self.causal, self.variant, self.max_len, self.form = causal, variant, max_len, form
+        self.attend = choose("form of the Synthesizer", form, FORMS)
+        build = {
+            "dense": lambda: Dense(dim, heads, max_len),
+            "random": lambda: Random(heads, max_len),
+            "fixed_random": lambda: Random(heads, max_len, fixed=True),
+            "factorized_dense": lambda: FactorizedDense(dim, heads, factors),
+            "factorized_random": lambda: FactorizedRandom(heads, max_len, rank),
+        }
+        self.synthesize = nn.ModuleList(build[name]() for name in components if name in build)
+        self.mixture = nn.Parameter(torch.zeros(len(components))) if len(components) > 1 else None
+
+    @checked
+    def forward(
+        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n dim"]:
+        mask = patterns.visible(self.causal, padding)
+        return self._attend(x, None, mask)[0]
+
+    @checked
+    def step(
+        self, x: Float[Tensor, "b t dim"], state: KeyValueCache | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
+        """The next t tokens given the state of all before them (None at the beginning): their
+        values, and their keys where vanilla is mixed in (elsewhere keys of width 0)."""
+        if not self.causal:
+            raise ValueError("step decodes from left to right; build the module with causal=True")
+        return self._attend(x, state, patterns.causal())
+
+    def _attend(
+        self, x: Tensor, state: KeyValueCache | None, mask: Pattern
+    ) -> tuple[Tensor, KeyValueCache]:
+        start = 0 if state is None else state.keys.shape[2]
+        self._refuse_longer(start + x.shape[1])
+        q, k, v = self._project(x)
+        state = KeyValueCache.extended(state, k, v)
+        parts = [function(x, start) for function in self.synthesize]
+        if q is not None:
+            parts.append(Logits(q * q.shape[-1] ** -0.5, state.keys))
+        rows, columns, table = mixed(parts, self._weights(), state.values, x.shape[1])
+        if q is None:
+            note("queries", rows)
+            note("keys", columns)
+            note("values", state.values)
+        elif start:
+            note("keys", state.keys)  # all, old and new
+            note("values", state.values)
+        note("mask", mask)
+        out = self.attend(rows, columns, state.values, table=table, mask=mask)
+        return self.heads.merge(out), state
+
+    def _project(self, x: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Queries, keys, values; without vanilla no queries, and keys of width 0."""
+        if "vanilla" in VARIANTS[self.variant]:
+            return self.heads.project(x)
+        v = self.heads.values(x)
+        return None, v[..., :0], v
+
+    def _weights(self) -> Tensor | None:
+        """α, one per component."""
+        return None if self.mixture is None else note("mixture", self.mixture.softmax(0))
+
+    def _refuse_longer(self, n: int) -> None:
+        if n > self.max_len:
+            raise ValueError(
+                f"the sequence has {n} positions, but this Synthesizer stores alignments for "
+                f"max_len={self.max_len}; build it with max_len={n} or more, or shorten the "
+                "sequence"
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"variant={self.variant!r}, causal={self.causal}, max_len={self.max_len}, "
+            f"form={self.form!r}"
+        )
+
+
+def _sizes(
+    variant: str, max_len: int, rank: int | None, factors: tuple[int, int] | None
+) -> tuple[int, tuple[int, int]]:
+    """``rank`` and ``factors`` as given or by default; refused where they would do nothing."""
+    for name, size, owner in (
+        ("rank", rank, "factorized_random"),
+        ("factors", factors, "factorized_dense"),
+    ):
+        if size is not None and variant != owner:
+            raise ValueError(f"{name} belongs to variant={owner!r}; {variant!r} has none")
+    rank = 8 if rank is None else rank
+    if max_len < 1 or rank < 1:
+        raise ValueError(f"max_len and rank must be at least 1, got {max_len} and {rank}")
+    if factors is None:
+        a = next(a for a in range(math.isqrt(max_len), 0, -1) if max_len % a == 0)
+        factors = (a, max_len // a)
+    if min(factors) < 1 or math.prod(factors) != max_len:
+        raise ValueError(
+            f"factors=(a, b) must multiply to max_len={max_len}, got {tuple(factors)}: a row of "
+            "logits is made of a · b products"
+        )
+    return rank, factors
+
+
+# ---- card
+
+h, n, m, e, r = letters("h n m e r")
+
+CARD = Card(
+    name="synthesizer",
+    title="Synthesizer",
+    family="lowrank",
+    role="mix",
+    paper=Paper(
+        "Tay, Bahri, Metzler, Juan, Zhao, Zheng",
+        "Synthesizer: Rethinking Self-Attention for Transformer Models",
+        "ICML",
+        2021,
+        "2005.00743",
+    ),
+    forms=FORMS,
+    causal="optional",
+    time=2 * h * n * m * (r + e),
+    memory={"naive": h * n * m, "fused": h * n * (r + e)},
+    notes={"naive": ("logits", "weights")},
+    departures=(
+        "a row with nothing to see gives zeros",
+        "causal masks are aligned at the bottom right when there are fewer queries than keys",
+        "no dropout on the weights",
+        "positions are places in the tensor: a sequence is padded at its end",
+    ),
+    variants=(
+        *({"variant": variant} for variant in VARIANTS),
+        {"variant": "factorized_dense", "max_len": 101 * 3, "factors": (101, 3)},
+        {"variant": "factorized_random", "max_len": 101, "rank": 3},
+    ),
+    build=Synthesizer,
+)

@@ -1,0 +1,40 @@
+"""The topic of kernelized attention: every row comes, and a crossover is where it should be."""
+
+import math
+import sys
+
+import pytest
+
+from attnlab.measure.topics import kernelized
+from attnlab.measure.topics.kernelized import crossover
+
+
+def test_crossover_lies_on_the_line_between_logarithms() -> None:
+    """t = n² overtaken by t = 1000 n: the ratio 1000 / n passes through one at 1000."""
+    lengths = (128, 512, 2048, 8192)
+    assert crossover(lengths, [1000 / n for n in lengths]) == pytest.approx(1000)
+    assert crossover(lengths, [2.0, 0.9, 2.0, 0.5]) == pytest.approx(4096)  # the last time
+    assert crossover(lengths, [0.9, 0.8, 0.7, 0.6]) is None
+    assert crossover(lengths, [2.0, 1.5, 1.2, 1.1]) is None
+
+
+def test_quick_rows() -> None:
+    found = {row.figure: row for row in kernelized.rows(quick=True, threads=1)}
+    for one in kernelized.CONTENDERS:
+        for causal in ("", ", causal"):
+            assert f"{one.name}{causal}: |exponent of time − 1|" in found
+            assert found[f"{one.name}{causal}: |exponent of largest tensor − 1|"].met
+            assert f"{one.name}{causal}: overtakes SDPA at" in found
+    assert found["linear, causal / not, form, n = 256"].at_most == 1.5
+    assert found["performer-pytorch / performer, n = 256"].at_least == 2
+    assert found["performer-pytorch / performer, causal, n = 256"].at_least == 5
+    assert found["linear, causal: token by token / by chunks, n = 256"].at_least == 5
+    assert all(row.measured is None or math.isfinite(row.measured) for row in found.values())
+
+
+def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "performer_pytorch", None)
+    rows = list(kernelized._performer_beside_its_peer(64, True, 1))
+    assert len(rows) == 3
+    assert all(row.measured is None for row in rows)
+    assert all(row.note == "performer-pytorch cannot be imported" for row in rows)
