@@ -63,8 +63,11 @@ def inputs(form: Callable[..., Any], sizes: dict[str, int], dtype: torch.dtype) 
     signature, made = inspect.signature(form), []
     for name, contracts in letters_of(form).items():
         if signature.parameters[name].default is inspect.Parameter.empty:
-            shape = [sizes[letter] for letter in contracts[0].axes]
-            made.append(torch.randn(shape, dtype=torch.float64).to(dtype))
+            axes = contracts[0].axes
+            drawn = torch.randn([sizes[letter] for letter in axes], dtype=torch.float64)
+            for letter in {letter for letter in axes if axes.count(letter) > 1}:
+                drawn *= sizes[letter] ** -0.5  # a matrix from a width to itself: keeps sizes
+            made.append(drawn.to(dtype))
     assert made, "a form takes at least one tensor"
     return made
 
@@ -219,7 +222,7 @@ def test_nothing_leaks_from_the_future(card: Card, variant: int) -> None:
             assert torch.equal(layer(other)[:, :t], out[:, :t]), form
             (grad,) = torch.autograd.grad(out[:, t - 1].sum(), x, retain_graph=True)
             assert (grad[:, t:] == 0).all()
-            assert (grad[:, :t] != 0).any()
+            assert (grad[:, :t] != 0).any() or (card.late and t == 1)
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)

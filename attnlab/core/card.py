@@ -69,6 +69,7 @@ class Card:
                   depends on options that are not numbers.
     ``by_length`` who may see whom depends on the length of the sequence (a last block that
                   everybody sees), so that a padded sequence is not that sequence alone.
+    ``late``      the first causal queries may see nothing, not even themselves.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Card:
     pattern: Callable[..., Pattern] | None = None
     pairs: sympy.Expr | Mapping[str, sympy.Expr] | Callable[..., Any] | None = None
     by_length: bool = False
+    late: bool = False
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:

@@ -53,11 +53,11 @@ class Heads(nn.Module):
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself."""
         if not hasattr(self, "query"):
             raise ValueError("these heads were built with queries=False: they have values alone")
-        self._fits(x, "x")
+        self.fits(x, "x")
         if context is None:
             context = x
         else:
-            self._fits(context, "context")
+            self.fits(context, "context")
         q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
         k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
         v = self.values(context)
@@ -66,7 +66,7 @@ class Heads(nn.Module):
     @checked
     def values(self, x: Float[Tensor, "b m dim"]) -> Float[Tensor, "b g m e"]:
         """The values alone. Not noted: whoever has other queries and keys notes all three."""
-        self._fits(x, "x")
+        self.fits(x, "x")
         return self.value(x).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
 
     @checked
@@ -74,7 +74,8 @@ class Heads(nn.Module):
         """Put the heads side by side and project them back to ``dim``."""
         return self.output(out.transpose(1, 2).flatten(-2))
 
-    def _fits(self, x: Tensor, name: str) -> None:
+    def fits(self, x: Tensor, name: str) -> None:
+        """A ValueError if ``x`` has not the width or the dtype of this layer."""
         if x.shape[-1] != self.dim:
             raise ValueError(
                 f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"

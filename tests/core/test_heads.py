@@ -76,3 +76,10 @@ def test_heads_without_queries_have_values_alone() -> None:
         heads.project(x)
     with pytest.raises(ValueError, match="`x` has width 7"):
         heads.values(torch.randn(2, 5, 7))
+
+
+def test_what_does_not_fit_is_said_before_anything_is_projected() -> None:
+    heads = Heads(6, 2)
+    heads.fits(torch.randn(1, 3, 6), "x")
+    with pytest.raises(ValueError, match=r"`summary` has width 5, but this layer .* dim=6"):
+        heads.fits(torch.randn(1, 3, 5), "summary")

@@ -73,7 +73,7 @@ from attnlab.core.patterns.primitives import (
     summaries,
 )
 from attnlab.core.patterns.reach import Reach, reach
-from attnlab.core.patterns.reading import read
+from attnlab.core.patterns.reading import read, readable
 from attnlab.core.patterns.spans import Coverage, Spans
 
 __all__ = [
@@ -128,6 +128,7 @@ __all__ = [
     "random",
     "reach",
     "read",
+    "readable",
     "strided",
     "summaries",
     "visible",

@@ -7,7 +7,7 @@ are followed.
 import ast
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from attnlab.core.patterns import primitives
 from attnlab.core.patterns.algebra import Pattern
@@ -30,6 +30,20 @@ _NAMES = (
 )
 PRIMITIVES: dict[str, Callable[..., Pattern]] = {n: getattr(primitives, n) for n in _NAMES}
 METHODS = ("causal", "blocks", "shifted")
+
+_PAGES: dict[str, Callable[..., Pattern]] = {}
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=Pattern)
+
+
+def readable(make: Callable[P, R]) -> Callable[P, R]:
+    """Lets ``read`` follow a pattern that belongs to one page of the shelf.
+
+    ``make`` is what the pattern's ``code`` calls.
+    """
+    _PAGES[make.__name__] = make
+    return make
 
 
 @functools.lru_cache(maxsize=256)
@@ -79,6 +93,8 @@ def _pattern(node: ast.expr) -> Pattern:
 def _primitive(name: str) -> Callable[..., Pattern]:
     if name == "held":
         return primitives.held
+    if name in _PAGES:
+        return _PAGES[name]
     if name not in PRIMITIVES:
         raise ValueError(f"there is no pattern {name!r}{nearest(name, PRIMITIVES)}")
     return PRIMITIVES[name]

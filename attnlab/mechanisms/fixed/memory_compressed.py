@@ -1,0 +1,417 @@
+r"""Memory-compressed attention: every position asks, every third answers for its neighbours.
+
+To write an article from its many sources, Liu et al. read sequences of 11,000 tokens. Two layers
+that are cheaper than full attention take turns (local, compressed, local, compressed, local).
+
+**Compressed.** After their projection, keys and values are run over by a convolution of width w and
+stride s (3 and 3 in the paper); queries are left as they are. Slot t stands for the positions
+$s t, \dots, s t + w - 1$, of which there are $\lceil m / s \rceil$:
+
+$$\tilde k_t = \sum_{u < w} k_{s t + u}\, A_u,\qquad \tilde v_t = \sum_{u < w} v_{s t + u}\, B_u,
+\qquad O = \mathrm{softmax}\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \tilde V$$
+
+with matrices $A_u$ and $B_u$ for each head.
+
+**Local** (``kind="local"``). The sequence is cut into blocks of 256, and each attends to itself
+alone.
+
+Time: $2 h \lceil m/s \rceil\, (w (d^2 + e^2) + n (d + e))$: the exponent of full attention, a third
+of its pairs.
+
+``naive``  the equations.
+``fused``  the windows side by side, one matrix product each; then PyTorch's
+           ``scaled_dot_product_attention`` over the slots. Local layers: block by block.
+
+Readings, where the paper is silent. "Masking is added to prevent the queries from attending to
+future keys": slot t is seen by query i if its *last* position, s t + w − 1, is not later than i;
+any earlier and the slot would carry the future to i. So the first w − 1 queries see nothing:
+their rows are zero. With ``null=True`` there is one more slot, learned (it starts as zero), that
+everybody may look at, also when there is nothing else.
+
+What stands at the end and does not fill a window is filled up with zeros, so that no token is
+lost (to a causal query such a slot is always in the future). Padded keys and values are zero before
+the convolution; a slot is there if one of its positions is real, so that a padded sequence gives
+what it gives alone. The convolution has no bias, and mixes the channels of one head.
+
+A width and a stride of 1, with the identity for a matrix, is full attention, causal or not.
+
+``step`` decodes. Its state is the slots so far and the last positions, fewer than a window, that do
+not fill one yet: a third of a cache of keys and values.
+
+Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Summarizing Long
+Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.cache import KeyValueCache
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.patterns import Pattern
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse.blocked import blocked as over_blocks
+from attnlab.core.sparse.stepping import Remembered
+from attnlab.core.sparse.stepping import step as step_under
+from attnlab.core.words import choose
+
+# ---- slots
+
+
+def visible_slots(
+    n: int,
+    m: int,
+    *,
+    width: int,
+    stride: int,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    device: torch.device | None = None,
+) -> Bool[Tensor, "... n slots"] | None:
+    """Which slots of m positions the last n of them see; None where all see all.
+
+    Causal: those that end at the query or before. Padded: those with a real position.
+    """
+    if padding is not None:
+        device = padding.device
+    first = torch.arange(0, m, stride, device=device)
+    seen = None
+    if causal:
+        seen = first + width - 1 <= torch.arange(m - n, m, device=device)[:, None]
+    if padding is None:
+        return seen
+    real = _windows(padding[..., None], width, stride).any(dim=-1).any(dim=-1)[:, None, None]
+    return real if seen is None else real & seen
+
+
+def _windows(x: Tensor, width: int, stride: int) -> Tensor:
+    """(…, m, c) → (…, slots, c, width): what each slot stands for, zeros past the end."""
+    m = x.shape[-2]
+    slots = -(-m // stride)
+    more = (slots - 1) * stride + width - m
+    return F.pad(x, (0, 0, 0, more)).unfold(-2, width, stride)
+
+
+def _sizes(kernel: Tensor, stride: int) -> int:
+    width = kernel.shape[1]
+    if not 1 <= stride <= width:
+        raise ValueError(
+            f"the stride should lie between 1 and the kernel's width of {width}, got {stride}: "
+            "with a longer one nobody would see the positions between two windows"
+        )
+    return width
+
+
+def _zero_padded(x: Tensor, padding: Tensor | None) -> Tensor:
+    return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    key_kernel: Float[Tensor, "h k d d"],
+    value_kernel: Float[Tensor, "h k e e"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    stride: int = 3,
+    null_key: Float[Tensor, "h d"] | None = None,
+    null_value: Float[Tensor, "h e"] | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """The equations (Liu et al., section 4.2.4); kernels (h, width, in, out), a matrix for each
+    place of a window."""
+    width = _sizes(key_kernel, stride)
+    keys = _convolved(_zero_padded(k, padding), key_kernel, stride)
+    values = _convolved(_zero_padded(v, padding), value_kernel, stride)
+    seen = visible_slots(
+        *(q.shape[2], k.shape[2]),
+        **{"width": width, "stride": stride},
+        causal=causal,
+        padding=padding,
+        device=q.device,
+    )
+    return _weighted(q, *_with_null(keys, values, seen, null_key, null_value))
+
+
+def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
+    """The sum over the places of a window, as it is written."""
+    windows = _windows(x, kernel.shape[1], stride)
+    out = windows[..., 0] @ kernel[:, 0]
+    for u in range(1, kernel.shape[1]):
+        out = out + windows[..., u] @ kernel[:, u]
+    return out
+
+
+def _with_null(
+    keys: Tensor,
+    values: Tensor,
+    seen: Tensor | None,
+    null_key: Tensor | None,
+    null_value: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """One more slot, which everybody sees."""
+    if (null_key is None) != (null_value is None):
+        raise ValueError("a null slot has a key and a value: give null_key and null_value, or none")
+    if null_key is None or null_value is None:
+        return keys, values, seen
+    keys, values = (
+        torch.cat([x, null.to(x.dtype)[None, :, None].expand(len(x), -1, -1, -1)], dim=2)
+        for x, null in ((keys, null_key), (values, null_value))
+    )
+    return keys, values, None if seen is None else F.pad(seen, (0, 1), value=True)
+
+
+def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
+    """softmax over the slots."""
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
+    weights = note("weights", masked_softmax(scores, seen))
+    return weights @ values
+
+
+# ---- fused
+
+
+@checked
+def fused(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    key_kernel: Float[Tensor, "h k d d"],
+    value_kernel: Float[Tensor, "h k e e"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    stride: int = 3,
+    null_key: Float[Tensor, "h d"] | None = None,
+    null_value: Float[Tensor, "h e"] | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """One product for all places of a window; PyTorch's SDPA over the slots.
+
+    Half precisions are summed in float32.
+    """
+    width = _sizes(key_kernel, stride)
+    keys = _multiplied(_zero_padded(k, padding), key_kernel, stride)
+    values = _multiplied(_zero_padded(v, padding), value_kernel, stride)
+    seen = visible_slots(
+        *(q.shape[2], k.shape[2]),
+        **{"width": width, "stride": stride},
+        causal=causal,
+        padding=padding,
+        device=q.device,
+    )
+    return _sdpa(q, *_with_null(keys, values, seen, null_key, null_value))
+
+
+def _multiplied(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
+    windows = _windows(_wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
+    return windows.flatten(-2) @ _wide(kernel).flatten(1, 2)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _sdpa(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
+    out = F.scaled_dot_product_attention(q.to(keys.dtype), keys, values, attn_mask=seen)
+    return out.to(q.dtype)
+
+
+FORMS = {"naive": naive, "fused": fused}
+OVER_SLOTS = {"naive": _weighted, "fused": _sdpa}
+
+# ---- local blocks
+
+
+def local_pattern(*, causal: bool = False, block: int = 256) -> Pattern:
+    """Each position sees its own block."""
+    seen = patterns.block_diagonal(block)
+    return seen.causal() if causal else seen
+
+
+def _local_naive(q: Tensor, k: Tensor, v: Tensor, seen: Pattern) -> Tensor:
+    return _weighted(q, k, v, patterns.as_mask(seen, q.shape[2], k.shape[2], q.device, len(q)))
+
+
+LOCAL: dict[str, Callable[..., Tensor]] = {"naive": _local_naive, "fused": over_blocks}
+
+# ---- module
+
+
+class Compressed(NamedTuple):
+    """What decoding needs: the slots that are complete, the positions that are not in one yet (or
+    will be in one more), and how many positions have come."""
+
+    slots: KeyValueCache | None
+    open: KeyValueCache
+    length: int
+
+
+class MemoryCompressedAttention(nn.Module):
+    """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
+
+    ``kernel`` and ``stride`` are 3 unless given; the kernels have h·kernel·(d² + e²) parameters.
+    ``kind="local"`` is the layer that it takes turns with, in blocks of ``block`` (256).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        kind: str = "compressed",
+        kernel: int | None = None,
+        stride: int | None = None,
+        null: bool = False,
+        block: int | None = None,
+        form: str = "fused",
+    ) -> None:
+        super().__init__()
+        choose("kind of memory-compressed attention", kind, {"compressed": 0, "local": 1})
+        choose("form of memory-compressed attention", form, FORMS)
+        self.heads = Heads(dim, heads)
+        self.causal, self.kind, self.form, self.null = causal, kind, form, null
+        if kind == "local":
+            if not (kernel is None and stride is None and not null):
+                raise ValueError("a local layer compresses nothing: leave out kernel, stride, null")
+            self.pattern = local_pattern(causal=causal, block=256 if block is None else block)
+            return
+        if block is not None:
+            raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
+        self.width = 3 if kernel is None else kernel
+        self.stride = 3 if stride is None else stride
+        if self.width < 1:
+            raise ValueError(f"kernel should be at least 1, got {kernel}")
+        self.key_kernel = self._kernel(self.heads.head_dim)
+        self.value_kernel = self._kernel(self.heads.value_dim)
+        _sizes(self.key_kernel, self.stride)
+        if null:
+            self.null_key = nn.Parameter(torch.zeros(heads, self.heads.head_dim))
+            self.null_value = nn.Parameter(torch.zeros(heads, self.heads.value_dim))
+
+    def _kernel(self, size: int) -> nn.Parameter:
+        shape = (self.heads.heads, self.width, size, size)
+        return nn.Parameter(torch.randn(shape) / (self.width * size) ** 0.5)
+
+    @checked
+    def forward(
+        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n dim"]:
+        q, k, v = self.heads.project(x)
+        if self.kind == "local":
+            seen = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
+            return self.heads.merge(LOCAL[self.form](q, k, v, seen))
+        out = FORMS[self.form](
+            *(q, k, v, self.key_kernel, self.value_kernel),
+            causal=self.causal,
+            padding=padding,
+            stride=self.stride,
+            **self._nulls(),
+        )
+        return self.heads.merge(out)
+
+    def _nulls(self) -> dict[str, Tensor]:
+        return {"null_key": self.null_key, "null_value": self.null_value} if self.null else {}
+
+    @checked
+    def step(
+        self, x: Float[Tensor, "b t dim"], state: Compressed | Remembered | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], Compressed | Remembered]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        if not self.causal:
+            raise ValueError("step decodes from left to right; build the module with causal=True")
+        q, k, v = self.heads.project(x)
+        new: Compressed | Remembered
+        if self.kind == "local":
+            assert state is None or isinstance(state, Remembered)
+            out, new = step_under(q, k, v, self.pattern, state)
+        else:
+            assert state is None or isinstance(state, Compressed)
+            new = self._remember(k, v, state)
+            out = self._look(q, new)
+        return self.heads.merge(out), new
+
+    def _remember(self, k: Tensor, v: Tensor, state: Compressed | None) -> Compressed:
+        """Windows that are full now become slots."""
+        slots, rest, length = state or (None, None, 0)
+        rest = KeyValueCache.extended(rest, k, v)
+        full = max(0, (rest.keys.shape[2] - self.width) // self.stride + 1)
+        if full:
+            end = (full - 1) * self.stride + self.width
+            keys = _multiplied(rest.keys[:, :, :end], self.key_kernel, self.stride)
+            values = _multiplied(rest.values[:, :, :end], self.value_kernel, self.stride)
+            made = (x[:, :, :full].to(k.dtype) for x in (keys, values))
+            slots = KeyValueCache.extended(slots, *made)
+        rest = KeyValueCache(*(x[:, :, full * self.stride :] for x in rest))
+        return Compressed(slots, rest, length + k.shape[2])
+
+    def _look(self, q: Tensor, state: Compressed) -> Tensor:
+        keys, values = state.slots or (q[:, :, :0], state.open.values[:, :, :0])
+        last = torch.arange(keys.shape[2], device=q.device) * self.stride + self.width - 1
+        i = torch.arange(state.length - q.shape[2], state.length, device=q.device)
+        nulls = self._nulls()
+        keys, values, seen = _with_null(
+            keys, values, last <= i[:, None], nulls.get("null_key"), nulls.get("null_value")
+        )
+        if not keys.shape[2]:
+            return values.new_zeros(*q.shape[:-1], values.shape[-1])
+        return OVER_SLOTS[self.form](q, keys, values, seen)
+
+    def extra_repr(self) -> str:
+        if self.kind == "local":
+            return f"{self.pattern}, form={self.form!r}"
+        sizes = f"kernel={self.width}, stride={self.stride}, null={self.null}"
+        return f"causal={self.causal}, {sizes}, form={self.form!r}"
+
+
+# ---- card
+
+b, h, n, m, d, e, k, s = letters("b h n m d e k s")
+
+CARD = Card(
+    name="memory_compressed",
+    title="Memory-compressed attention",
+    family="fixed",
+    role="attend",
+    paper=Paper(
+        "Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer",
+        "Generating Wikipedia by Summarizing Long Sequences",
+        "ICLR",
+        2018,
+        "1801.10198",
+    ),
+    forms=FORMS,
+    causal="optional",
+    time=2 * h * (m / s) * (k * (d**2 + e**2) + n * (d + e)),
+    memory={"naive": h * n * m / s, "fused": h * (m / s) * k * d},
+    notes={"naive": ("scores", "weights")},
+    departures=(
+        "what does not fill a window at the end is filled up with zeros",
+        "a slot is seen by the queries from its last position on; before there is one, rows are "
+        "zero, or look at a learned null slot",
+        "one kernel per head, without a bias",
+    ),
+    variants=(
+        {},
+        {"kernel": 2, "stride": 2, "null": True},
+        {"kernel": 5, "stride": 2},
+        {"kernel": 1, "stride": 1},
+        {"kind": "local", "block": 4},
+    ),
+    build=MemoryCompressedAttention,
+    options={"s": "stride"},
+    late=True,
+)
