@@ -102,7 +102,8 @@ def test_layers_carry_it_further(step: int) -> None:
     seen, n = pattern(window=6, dilation=step), 41
     reached = patterns.reach(seen, n, 3, residual=False).after[-1]
     assert torch.equal(reached, pattern(window=3 * 6, dilation=step).dense(n))
-    assert reached[20].sum() == 3 * 6 + 1  # L·w positions and itself
+    far = 3 * 3 * step  # L·w/2 steps to either side
+    assert reached[20].nonzero().squeeze(-1).tolist() == [*range(20 - far, 21 + far, step)]
     through = patterns.reach(pattern(window=6, global_positions=(0,)), n, 2)
     assert through.complete
     assert through.layers == 2
@@ -314,8 +315,14 @@ def test_a_tiny_transformer_can_be_an_led() -> None:
     model = attnlab.TinyTransformer(
         7, dim=12, heads=3, layers=2, kind="encoder_decoder", attention=attention
     )
+    expected = pattern(window=4, global_positions=(0,))
+    assert [block.attention.pattern for block in model.encoder.blocks] == [expected] * 2
     tokens, source = torch.randint(7, (2, 5)), torch.randint(7, (2, 17))
-    assert model(tokens, source=source).shape == (2, 5, 7)
+    other = source.clone()
+    other[:, 16] = (source[:, 16] + 1) % 7
+    out = model(tokens, source=source)
+    assert out.shape == (2, 5, 7)
+    assert not torch.isclose(model(tokens, source=other), out).all(-1).any()  # the end is read
 
 
 # ---- wrong arguments
