@@ -43,12 +43,28 @@ BY_HAND = [
     *(("(local(2) | global_([0])).causal()", 31), ("~local(1).causal()", 7)),
     *(("local(2) & ~(causal() | ~strided(2))", 19), ("full() & local(2) | full().causal()", 7)),
     *(("(local(7) | strided(8)).causal()", 128), ("strided(3).blocks(2).blocks(3)", 29)),
+    *(("summaries(6, 2, 1)", 19), ("summaries(6, 2, offset=4)", 31), ("edges(2, of='row')", 13)),
+    *(('edges(1, 2, of="column").blocks(3)', 17), ('edges(0, 3, of="column")', 2)),
+    *(
+        ("local(1).shifted(4)", 13),
+        ("(~local(1)).shifted(2).causal()", 11),
+        ("hub().shifted(9)", 7),
+    ),
+    *(("(~strided(2)).blocks(3)", 17), ("random(2, seed=3, among=~local(1))", 23)),
+    *(("random(40, among=strided(5))", 29), ("random(3, among=causal()).blocks(2)", 24)),
     *(("causal() & ~local(3)", 11), ("  local( 2 )|strided( 3 ,) ", 13)),
 ]
 LEAVES = [
     *("causal()", "full()", "local(1)", "local(4)", "strided(3)", "dilated(2, 4)", "fixed(6, 2)"),
     *("summaries(7, 3)", "global_([0, -1])", 'places([2, 3], of="row")', "prefix(3)", "random(2)"),
-    *("random(1, seed=5)", "block_diagonal(6)", "axial((4, 6), 0)", "local_2d((3, 8), 1)"),
+    *(
+        "random(1, seed=5)",
+        "edges(1, 1, of='row')",
+        "local(1).shifted(5)",
+        "block_diagonal(6)",
+        "axial((4, 6), 0)",
+        "local_2d((3, 8), 1)",
+    ),
 ]
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlab.core.patterns import Pattern, read
-from attnlab.core.patterns.algebra import Blocks, Composition, Not
+from attnlab.core.patterns.algebra import Blocks, Composition, Not, Shifted
 from attnlab.core.patterns.primitives import Before, Drawn, Random, Strided, Summaries
 from attnlab.core.softmax import masked_softmax
 from attnlab.figures.arrays import numbers
@@ -403,12 +403,14 @@ def _remarks(pattern: Pattern, m: int) -> Iterator[str]:
             if size > m:
                 yield f"a block of {size} is longer than the sequence of {m}: there is only one"
             yield from _remarks(of, -(-m // size))
+        case Shifted(start, of) if m > start:
+            yield from _remarks(of, m - start)
         case Strided(stride) if stride > m:
             yield (
                 f"a stride of {stride} is longer than the sequence of {m}: each position sees "
                 "itself alone"
             )
-        case Summaries(stride, _) if stride > m:
+        case Summaries(stride) if stride > m:
             yield (
                 f"a stride of {stride} is longer than the sequence of {m}: its only block is not "
                 "complete"
@@ -418,5 +420,8 @@ def _remarks(pattern: Pattern, m: int) -> Iterator[str]:
                 f"a prefix of {length} is longer than the sequence of {m}: everybody sees "
                 "everything"
             )
-        case Random(keys, _) if keys > m:
-            yield (f"{keys} random keys are more than the {m} positions: everybody sees everything")
+        case Random(keys, _, among):
+            if keys > m:
+                positions = f"{keys} random keys are more than the {m} positions"
+                yield f"{positions}: everybody sees everything"
+            yield from _remarks(among, m)

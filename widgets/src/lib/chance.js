@@ -34,6 +34,12 @@ export class Twister {
     return (y ^ (y >>> 18)) >>> 0;
   }
 
+  /** A number from 0 to 1 in double precision: 53 bits of two draws. */
+  fraction() {
+    const high = this.next() & 0x1fffff;
+    return (high * 2 ** 32 + this.next()) / 2 ** 53;
+  }
+
   permutation(count) {
     const places = Array.from({ length: count }, (_, i) => i);
     for (let i = 0; i < count - 1; i += 1) {
@@ -48,4 +54,14 @@ export class Twister {
 export function drawn(keys, seed, count) {
   const chance = new Twister(seed);
   return Array.from({ length: count }, () => chance.permutation(count).slice(0, keys));
+}
+
+/** The same from those that each may draw: every pair gets a number, the largest allowed are drawn. */
+export function drawnAmong(keys, seed, count, allowed) {
+  const chance = new Twister(seed);
+  return Array.from({ length: count }, (_, i) => {
+    const chances = Array.from({ length: count }, () => chance.fraction());
+    const open = chances.map((_, j) => j).filter((j) => allowed(i, j));
+    return open.sort((a, b) => chances[b] - chances[a]).slice(0, keys);
+  });
 }

@@ -8,10 +8,11 @@ export const CHOICES = {
   dilated: [["radius", "whole", 2, 0], ["step", "whole", 3, 1]],
   strided: [["stride", "whole", 4, 1]],
   fixed: [["stride", "whole", 8, 1], ["columns", "whole", 1, 1]],
-  summaries: [["stride", "whole", 8, 1], ["columns", "whole", 1, 1]],
+  summaries: [["stride", "whole", 8, 1], ["columns", "whole", 1, 1], ["offset", "whole", 0, 0]],
   global_: [["positions", "list", [0]]],
   hub: [["position", "whole", 0, null]],
   places: [["positions", "list", [0]], ["of", "side", "column"]],
+  edges: [["first", "whole", 1, 0], ["last", "whole", 0, 0], ["of", "side", "column"]],
   prefix: [["length", "whole", 4, 1]],
   random: [["keys", "whole", 3, 0], ["seed", "whole", 0, null]],
   block_diagonal: [["size", "whole", 8, 1]],
@@ -41,7 +42,7 @@ function argument(kind, value) {
   return kind === "side" ? `"${value}"` : String(value);
 }
 
-const NAMED = { places: "of", random: "seed" };
+const NAMED = { places: "of", edges: "of", random: "seed" };
 
 function partText({ not, name, args, blocks }) {
   const said = args.map((value, at) => {
@@ -110,14 +111,15 @@ function add(tree, parts, join) {
     call = call.of;
   }
   const known = CHOICES[call.call];
-  if (!known || blocks < 1) return false;
+  if (!known || blocks < 1 || call.args.length > known.length) return false;
+  if (Object.keys(call.named).some((name) => !known.some(([key]) => key === name))) return false;
   const args = known.map(([key, , value], at) => call.args[at] ?? call.named[key] ?? defaulted(call.call, key, value));
   if (args.some((value, at) => !fits(known[at][1], value))) return false;
   parts.push({ join, not, name: call.call, args, blocks });
   return true;
 }
 
-const DEFAULTS = { "fixed.columns": 1, "summaries.columns": 1, "random.seed": 0, "hub.position": 0 };
+const DEFAULTS = { "fixed.columns": 1, "summaries.columns": 1, "summaries.offset": 0, "edges.last": 0, "random.seed": 0, "hub.position": 0 };
 const defaulted = (name, key) => DEFAULTS[`${name}.${key}`];
 
 function fits(kind, value) {

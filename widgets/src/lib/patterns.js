@@ -1,7 +1,7 @@
 // Who may see whom, on the page: the algebra of attnlab.core.patterns once more, for small n.
 // Every kind mirrors the class of its name there: what it allows, its words, its code, its remarks.
 // test/patterns.json, written by Python, proves that both agree.
-import { drawn } from "./chance.js";
+import { drawn, drawnAmong } from "./chance.js";
 import { parsed, Unreadable } from "./reading.js";
 
 const whole = (name, value, least) => {
@@ -67,12 +67,28 @@ const KINDS = {
     remark: ({ stride }, n) => stride > n && `a stride of ${stride} is longer than the sequence of ${n}: each position sees itself alone`,
   },
   summaries: {
-    words({ stride, columns }) {
+    words({ stride, columns, offset }) {
+      const end = stride - offset;
+      if (offset) return `each position sees positions ${end - columns} to ${end - 1} of every block of ${stride}`;
       return `each position sees the last ${columns === 1 ? "position" : `${columns} positions`} of every block of ${stride}`;
     },
-    code: ({ stride, columns }) => `summaries(${stride}, ${columns})`,
-    allows: ({ stride, columns }) => (i, j) => j % stride >= stride - columns,
+    code: ({ stride, columns, offset }) => `summaries(${stride}, ${columns}${offset ? `, ${offset}` : ""})`,
+    allows({ stride, columns, offset }) {
+      const end = stride - offset;
+      return (i, j) => j % stride >= end - columns && j % stride < end;
+    },
     remark: ({ stride }, n) => stride > n && `a stride of ${stride} is longer than the sequence of ${n}: its only block is not complete`,
+  },
+  edges: {
+    words({ first, last, of }) {
+      const where = [["first", first], ["last", last]].filter(([, size]) => size).map((end) => end.join(" ")).join(" and the ");
+      return of === "row" ? `the ${where} see every position` : `all see the ${where}`;
+    },
+    code: ({ first, last, of }) => `edges(${first}, ${last}, of="${of}")`,
+    sized({ first, last, of }, m) {
+      if (first + last >= m) return FULL;
+      return { kind: "places", positions: Array.from({ length: m }, (_, i) => i).filter((i) => i < first || i >= m - last), of };
+    },
   },
   places: {
     words({ positions, of }) {
@@ -117,21 +133,38 @@ const KINDS = {
     refuse: ({ shape }, m) => fill(shape, m),
   },
   random: {
-    words: ({ keys }) => `each position sees ${keys} positions drawn at random`,
-    code: ({ keys, seed }) => `random(${keys}, seed=${seed})`,
-    sized: (pattern, m) => ({ ...pattern, table: drawn(Math.min(pattern.keys, m), pattern.seed, m).map((row) => new Set(row)) }),
+    words: ({ keys, among }) =>
+      `each position sees ${keys} positions drawn at random${among.kind === "full" ? "" : ` of these: ${words(among)}`}`,
+    code: ({ keys, seed, among }) => `random(${keys}, seed=${seed}${among.kind === "full" ? "" : `, among=${code(among)}`})`,
+    sized(pattern, m) {
+      const keys = Math.min(pattern.keys, m);
+      const free = pattern.among.kind === "full";
+      const rows = free ? drawn(keys, pattern.seed, m) : drawnAmong(keys, pattern.seed, m, allows(sized(pattern.among, m)));
+      return { ...pattern, table: rows.map((row) => new Set(row)) };
+    },
     allows: ({ table }) => (i, j) => table[i].has(j),
+    refuse: ({ among }, m) => refuseMisfit(among, m),
     remark: ({ keys }, n) => keys > n && `${keys} random keys are more than the ${n} positions: everybody sees everything`,
   },
   blocks: {
     words: ({ size, of }) => `between blocks of ${size} positions: ${words(of)}`,
-    code: ({ size, of }) => `${bracketed(of)}.blocks(${size})`,
+    code: ({ size, of }) => `${method(of)}.blocks(${size})`,
     sized: (pattern, m) => ({ ...pattern, of: sized(pattern.of, Math.ceil(m / pattern.size)) }),
     allows({ size, of }) {
       const seen = allows(of);
       return (i, j) => seen(Math.floor(i / size), Math.floor(j / size));
     },
     remark: ({ size }, n) => size > n && `a block of ${size} is longer than the sequence of ${n}: there is only one`,
+  },
+  shifted: {
+    words: ({ start, of }) => `from position ${start} on, counted from there: ${words(of)}`,
+    code: ({ start, of }) => `${method(of)}.shifted(${start})`,
+    sized: (pattern, m) => (m <= pattern.start ? NOBODY : { ...pattern, of: sized(pattern.of, m - pattern.start) }),
+    allows({ start, of }) {
+      const seen = allows(of);
+      return (i, j) => i >= start && j >= start && seen(i - start, j - start);
+    },
+    refuse: ({ start, of }, m) => refuseMisfit(of, m - start),
   },
   and: {
     words: ({ left, right }) => `(${words(left)}) and (${words(right)})`,
@@ -159,6 +192,9 @@ const bracketed = (pattern, inside = null) => {
   const plain = !(pattern.kind === "and" || pattern.kind === "or") || pattern.kind === inside;
   return plain ? code(pattern) : `(${code(pattern)})`;
 };
+
+// A method binds more tightly than any operator.
+const method = (pattern) => (pattern.kind === "not" ? `(${code(pattern)})` : bracketed(pattern));
 
 export const words = (pattern) => KINDS[pattern.kind].words(pattern);
 export const code = (pattern) => KINDS[pattern.kind].code(pattern);
@@ -193,6 +229,8 @@ export function remarks(pattern, n) {
     if (part.left) [part.left, part.right].forEach((one) => walk(one, m));
     if (part.kind === "not") walk(part.of, m);
     if (part.kind === "blocks") walk(part.of, Math.ceil(m / part.size));
+    if (part.kind === "shifted" && m > part.start) walk(part.of, m - part.start);
+    if (part.kind === "random") walk(part.among, m);
   };
   walk(pattern, n);
   return found;
@@ -201,6 +239,7 @@ export function remarks(pattern, n) {
 // ---- the primitives' names, as one calls them
 
 const FULL = { kind: "full" };
+const NOBODY = { kind: "not", of: FULL };
 const CAUSAL = { kind: "causal" };
 const local = (radius) => ({ kind: "local", radius: whole("radius", radius, 0) });
 const strided = (stride) => ({ kind: "strided", stride: whole("stride", stride, 1) });
@@ -216,18 +255,35 @@ function inBlocks(size, of) {
   return { kind: "blocks", size, of };
 }
 
-function summaries(stride, columns) {
+function summaries(stride, columns, offset = 0) {
   whole("stride", stride, 1);
   whole("columns", columns, 1);
-  if (columns > stride) throw new Unreadable(`${columns} summary columns do not fit into blocks of ${stride} positions`);
-  return { kind: "summaries", stride, columns };
+  whole("offset", offset, 0);
+  if (columns + offset > stride) {
+    const before = offset ? `, ${offset} before the end,` : "";
+    throw new Unreadable(`${columns} summary columns${before} do not fit into blocks of ${stride} positions`);
+  }
+  return { kind: "summaries", stride, columns, offset };
 }
 
 function places(positions, of) {
   if (of !== "row" && of !== "column") throw new Unreadable(`places are of a "row" or of a "column", got ${shown(of)}`);
   if (!Array.isArray(positions)) throw new Unreadable(`positions should be a list such as [0, 5], got ${shown(positions)}`);
   positions.forEach((position) => whole("a position", position, -Infinity));
-  return positions.length ? { kind: "places", positions: [...new Set(positions)], of } : { kind: "not", of: FULL };
+  return positions.length ? { kind: "places", positions: [...new Set(positions)], of } : NOBODY;
+}
+
+function edges(first, last, of) {
+  if (of !== "row" && of !== "column") throw new Unreadable(`edges are of a "row" or of a "column", got ${shown(of)}`);
+  whole("first", first, 0);
+  whole("last", last, 0);
+  return first + last ? { kind: "edges", first, last, of } : NOBODY;
+}
+
+function shifted(of, start) {
+  whole("start", start, -Infinity);
+  if (start < 0) throw new Unreadable(`a pattern is shifted to the right, got start=${start}`);
+  return start ? { kind: "shifted", start, of } : of;
 }
 
 const global_ = (positions) => or(places(positions, "column"), places(positions, "row"));
@@ -247,6 +303,7 @@ const PRIMITIVES = {
   }],
   causal: [[], () => CAUSAL],
   dilated: [["radius", "step"], (radius, step) => and(local(whole("radius", radius, 0) * whole("step", step, 1)), strided(step))],
+  edges: [["first", ["last", 0], "of"], edges],
   fixed: [["stride", ["columns", 1]], (stride, columns) => or(inBlocks(stride, local(0)), summaries(stride, columns))],
   full: [[], () => FULL],
   global_: [["positions"], global_],
@@ -261,15 +318,17 @@ const PRIMITIVES = {
   }],
   places: [["positions", "of"], places],
   prefix: [["length"], (length) => ({ kind: "before", length: whole("length", length, 1) })],
-  random: [["keys", ["seed", 0]], (keys, seed) => ({
-    kind: "random", keys: whole("keys", keys, 0), seed: whole("seed", seed, -Infinity),
-  })],
+  random: [["keys", ["seed", 0], ["among", FULL]], (keys, seed, among) => {
+    if (!isPattern(among)) throw new Unreadable(`${shown(among)} is not a pattern`);
+    return { kind: "random", keys: whole("keys", keys, 0), seed: whole("seed", seed, -Infinity), among };
+  }],
   strided: [["stride"], strided],
-  summaries: [["stride", ["columns", 1]], summaries],
+  summaries: [["stride", ["columns", 1], ["offset", 0]], summaries],
 };
 const METHODS = {
   causal: [[], (of) => and(of, CAUSAL)],
   blocks: [["size"], (of, size) => inBlocks(size, of)],
+  shifted: [["start"], shifted],
 };
 const HELD = ["document", "listed", "padding", "held"];
 
@@ -313,7 +372,7 @@ export function built(tree) {
   if (tree.op === "|") return or(built(tree.left), built(tree.right));
   if (tree.op === "~") return { kind: "not", of: built(tree.of) };
   if (tree.method) {
-    if (!METHODS[tree.method]) throw new Unreadable(`a pattern has no method “${tree.method}”; it has causal() and blocks(size)`);
+    if (!METHODS[tree.method]) throw new Unreadable(`a pattern has no method “${tree.method}”; it has causal(), blocks(size) and shifted(start)`);
     const [parameters, make] = METHODS[tree.method];
     const of = built(tree.of);
     return called(tree.method, (...values) => make(of, ...values), bound(tree.method, parameters, tree));
