@@ -18,6 +18,8 @@ function render({ model, el: host }) {
   const study = new Study(model);
   // JupyterLab takes no key from under this attribute.
   const root = el("div", { class: "attnlab-view attnlab-studio", role: "group", "aria-label": "Pattern studio", "data-lm-suppress-shortcuts": "true", "data-testid": "pattern-studio" });
+  // Notebook 7's shortcuts match whatever has the focus: it must carry the mark itself.
+  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const waiting = new Set();
   const colours = new Map();
