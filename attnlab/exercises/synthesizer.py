@@ -25,7 +25,8 @@ _FACTORIZED_MISTAKEN: tuple[Suspect, ...] = (
         lambda a, b: a.repeat(1, b.shape[1]) * b.repeat(1, a.shape[1]),
     ),
     (
-        "Both are repeated: entry j needs A[j mod a], which runs through A again and again. Tile A.",
+        "Both are repeated: entry j needs A[j mod a], which runs through A again and again: "
+        "tile A.",
         lambda a, b: a.repeat_interleave(b.shape[1], 1) * b.repeat_interleave(a.shape[1], 1),
     ),
     (
@@ -112,7 +113,7 @@ _MIXED_MISTAKEN: tuple[Suspect, ...] = (
         lambda s, x, y: _logits(s, x, y).softmax(0),
     ),
     (
-        "The numbers are divided by their sum; α is their softmax, as negative numbers are allowed.",
+        "The numbers are divided by their sum; α is their softmax: negative numbers are allowed.",
         lambda s, x, y: (s[0] / s.sum() * x + s[1] / s.sum() * y).softmax(-1),
     ),
 )

@@ -35,6 +35,14 @@ def test_right_solutions_are_right(check: Callable[..., Any], right: Callable[..
     assert check(right).right, check(right).message
 
 
+def mixed_logits(s, x, y):
+    return torch.einsum("s,snm->nm", s.softmax(0), torch.stack((x, y)))
+
+
+def by_their_sum(s, x, y):
+    return (s[0] / s.sum() * x + s[1] / s.sum() * y).softmax(-1)
+
+
 WRONG_FACTORIZED = {
     "roles": ("changed their roles", lambda a, b: tile_and_repeat(b, a)),
     "tiled": ("both are tiled", lambda a, b: a.repeat(1, b.shape[1]) * b.repeat(1, a.shape[1])),
@@ -61,14 +69,11 @@ WRONG_MIXTURE = {
     "sum": ("α is missing", lambda s, x, y: (x + y).softmax(-1)),
     "raw": ("as they are", lambda s, x, y: (s[0] * x + s[1] * y).softmax(-1)),
     "flipped": ("changed about", lambda s, x, y: mixture(s.flip(0), x, y)),
-    "logits": ("mixed logits", lambda s, x, y: torch.einsum("s,snm->nm", s.softmax(0), torch.stack((x, y)))),
-    "queries": (
-        "columns sum to one",
-        lambda s, x, y: torch.einsum("s,snm->nm", s.softmax(0), torch.stack((x, y))).softmax(0),
-    ),
-    "share": ("divided by their sum", lambda s, x, y: (s[0] / s.sum() * x + s[1] / s.sum() * y).softmax(-1)),
+    "logits": ("mixed logits", mixed_logits),
+    "queries": ("columns sum to one", lambda s, x, y: mixed_logits(s, x, y).softmax(0)),
+    "share": ("divided by their sum", by_their_sum),
     "nothing": ("None", lambda s, x, y: None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG_FACTORIZED)

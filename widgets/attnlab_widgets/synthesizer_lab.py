@@ -40,6 +40,7 @@ TRY = {
     "reversing": "Try random: the way back is longer at every step, but always the same.",
     "sorting": "Try random beside vanilla: where to look depends on all items.",
     "recall": "Try random beside vanilla: where to look depends on which key is asked for.",
+    "induction": "Try random beside vanilla: what followed the last time this symbol was there?",
     "documentation": "Try random beside vanilla: real text, byte by byte.",
 }
 _OFFERS = {
@@ -138,7 +139,7 @@ class SynthesizerLab(widgets.VBox):
     """One or two variants on one task, their maps while they learn, and the loss.
 
     ``variants``  one or two of "vanilla" and the variants of the Synthesizer
-    ``task``      "copying", "reversing", "sorting", "recall" or "documentation"
+    ``task``      "copying", "reversing", "sorting", "recall", "induction" or "documentation"
     ``steps``     how long a training lasts
     ``seed``      of weights and batches, the same for both
 
