@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnlab.measure.topics import synthesizer
-from attnlab.measure.topics.synthesizer import NAMES, SEEDS, TASKS, build, grid
+from attnlab.measure.topics.synthesizer import NAMES, PATIENT, SEEDS, TASKS, build, grid
 from attnlab.tasks import task
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/20_synthesizer.json"
@@ -25,14 +25,27 @@ def test_one_cell_is_a_function_of_its_seed_and_disturbs_nothing():
 
 
 def test_rows_name_task_variant_and_seed(monkeypatch):
-    monkeypatch.setattr(synthesizer, "TASKS", {"copying": TASKS["copying"]})
+    """Of the grid a single cell, and of those that are trained longer one."""
+    asked = []
+
+    def one(tasks=("copying",), variants=("dense",), seeds=(0,), *, steps=400):
+        asked.append((tasks, seeds, steps))
+        yield from grid(tasks, variants[:1], (0,), steps=1)
+
+    monkeypatch.setattr(synthesizer, "grid", one)
     threads = torch.get_num_threads()
-    monkeypatch.setattr(synthesizer, "grid", lambda **o: grid(("copying",), ("dense",), **o))
-    (row,) = synthesizer.rows(quick=True, threads=1)
-    assert row.figure == "copying, dense, seed 0"
-    assert row.unit == "%"
-    assert 0 <= row.measured <= 100
+    rows = list(synthesizer.rows(quick=True, threads=1))
+    figures = ["copying, dense, seed 0", "induction 1200 steps, vanilla, seed 0"]
+    assert [row.figure for row in rows] == figures
+    assert all(row.unit == "%" and 0 <= row.measured <= 100 for row in rows)
     assert torch.get_num_threads() == threads
+    list(synthesizer.rows(quick=False, threads=1))
+    assert asked == [
+        (("copying",), (0,), 2),
+        (("induction",), (0,), 2),
+        (("copying",), (0,), 400),
+        (("induction",), (0, 1, 2), 1200),
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,6 +66,6 @@ def test_what_is_stored_for_the_lesson_is_a_whole_run():
     run = json.loads(STORED.read_text())
     assert run["quick"] is False
     figures = [row["figure"] for row in run["topics"]["synthesizer"]]
-    assert figures == [
-        f"{name}, {variant}, seed {seed}" for name in TASKS for variant in NAMES for seed in SEEDS
-    ]
+    cells = [(name, variant) for name in TASKS for variant in NAMES]
+    cells += [("induction 1200 steps", variant) for variant in PATIENT]
+    assert figures == [f"{name}, {variant}, seed {s}" for name, variant in cells for s in SEEDS]
