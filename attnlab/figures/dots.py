@@ -13,7 +13,7 @@ from attnlab.figures.labels import harmless
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, colours, theme_name
 
-PANEL, GAP, LINE = 158, 22, 30
+PANEL, GAP, LINE = 96, 14, 30
 
 Scores = Mapping[str, Mapping[str, Sequence[float]]]
 
@@ -59,7 +59,7 @@ def score_dots(
             range=_range(rows.values()),
             domain=[start, start + PANEL / wide],
             anchor=f"y{number}",
-            nticks=4,
+            nticks=3,
         )
         page[f"yaxis{number}"] = axis(
             look,
