@@ -13,6 +13,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_step            02  decode(q_last, keys, values)
     check_online_softmax  03  update(largest, total, out, scores, values)
     check_merge           03  merge(out_a, lse_a, out_b, lse_b)
+    check_factorized      20  factorized(A, B)
+    check_mixture         20  mixture(numbers, first, second)
     check_number              a count, in its unit
 """
 
@@ -24,6 +26,7 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
+from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
 
@@ -31,9 +34,11 @@ __all__ = [
     "Verdict",
     "check_attention",
     "check_causal",
+    "check_factorized",
     "check_masked_softmax",
     "check_merge",
     "check_merge_heads",
+    "check_mixture",
     "check_number",
     "check_online_softmax",
     "check_repeat_heads",

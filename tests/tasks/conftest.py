@@ -15,6 +15,8 @@ VARIANTS = [
     ("copying", {"items": 5, "symbols": 7, "kind": "encoder_decoder"}),
     ("reversing", {"items": 5, "symbols": 7}),
     ("reversing", {"items": 5, "symbols": 7, "kind": "encoder_decoder"}),
+    ("sorting", {"items": 5, "symbols": 7}),
+    ("sorting", {"items": 5, "symbols": 7, "kind": "encoder_decoder"}),
     ("recall", {"pairs": 3, "keys": 5, "values": 7}),
     ("recall", {"pairs": 5, "queries": 3, "keys": 7, "values": 11}),
     ("induction", {"length": 13, "symbols": 17}),

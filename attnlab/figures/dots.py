@@ -1,0 +1,156 @@
+"""Scores of several trainings: a panel per task, a row per model, a dot per seed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from attnlab.figures.arrays import Array, numbers
+from attnlab.figures.frame import axis, label_width, layout, note
+from attnlab.figures.labels import harmless
+from attnlab.figures.picture import Picture, Row
+from attnlab.figures.theme import SERIES, colours, theme_name
+
+PANEL, GAP, LINE = 96, 14, 30
+
+Scores = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+def score_dots(
+    scores: Scores, *, title: str, quantity: str = "right answers (%)", theme: str | None = None
+) -> Picture:
+    """Each score as a small dot, their mean as a diamond, ± one standard deviation as a bar.
+
+    ``scores`` maps a panel (a task) to rows (a model) to one number per seed. All panels have the
+    rows of the first, in its order; a row that a panel lacks stays empty. Each panel has its own
+    scale. The standard deviation is that of a sample (n − 1); a single seed has none.
+    """
+    if not scores or not all(scores.values()):
+        raise ValueError("`scores` is empty: give panels with rows with one number per seed")
+    names = list(next(iter(scores.values())))
+    panels = {
+        panel: {row: numbers(f"{panel}, {row}", values, "seeds") for row, values in rows.items()}
+        for panel, rows in scores.items()
+    }
+    unknown = {row for rows in panels.values() for row in rows} - set(names)
+    if unknown:
+        raise ValueError(f"{sorted(unknown)} stand in no row of the first panel: {names}")
+    theme = theme_name(theme)
+    look = colours(theme)
+    left = 24 + round(max(label_width(harmless(name)) for name in names))
+    wide = len(panels) * PANEL + (len(panels) - 1) * GAP
+    page = layout(
+        look,
+        title,
+        width=left + wide + 24,
+        height=118 + LINE * len(names),
+        margin={"l": left, "r": 24, "t": 66, "b": 52},
+    )
+    traces: list[go.Scatter] = []
+    page["annotations"] = []
+    for place, (panel, rows) in enumerate(panels.items()):
+        start = place * (PANEL + GAP) / wide
+        number = "" if place == 0 else str(place + 1)
+        page[f"xaxis{number}"] = axis(
+            look,
+            quantity if place == len(panels) // 2 else "",
+            range=_range(rows.values()),
+            domain=[start, start + PANEL / wide],
+            anchor=f"y{number}",
+            nticks=3,
+        )
+        page[f"yaxis{number}"] = axis(
+            look,
+            range=[len(names) - 0.5, -0.5],
+            tickmode="array",
+            tickvals=list(range(len(names))),
+            ticktext=[harmless(name) for name in names] if place == 0 else [""] * len(names),
+            anchor=f"x{number}",
+            ticks="",
+        )
+        page["annotations"].append(
+            note(look, f"<b>{harmless(panel)}</b>", start, 1, xanchor="left", yanchor="bottom")
+        )
+        traces += _panel(rows, names, f"x{number}", f"y{number}")
+    table = _rows(panels)
+    return Picture(traces, page, twin=_twin(title, quantity, table), rows=table, theme=theme)
+
+
+def _range(rows: Any) -> list[float]:
+    values = np.concatenate(list(rows))
+    low, high = float(values.min()), float(values.max())
+    room = max(0.12 * (high - low), 0.5)
+    return [low - room, high + room]
+
+
+def _panel(rows: Mapping[str, Array], names: list[str], x: str, y: str) -> list[go.Scatter]:
+    bars: tuple[list[float], list[float]] = ([], [])
+    seeds: tuple[list[float], list[float]] = ([], [])
+    means: tuple[list[float], list[float]] = ([], [])
+    for row, values in rows.items():
+        at, mean, spread = float(names.index(row)), float(values.mean()), _spread(values)
+        bars[0].extend((mean - spread, mean + spread, math.nan))
+        bars[1].extend((at, at, math.nan))
+        seeds[0].extend(values.tolist())
+        seeds[1].extend(at + 0.24 for _ in values)
+        means[0].append(mean)
+        means[1].append(at)
+    shared = {"xaxis": x, "yaxis": y, "showlegend": False}
+    return [
+        go.Scatter(
+            x=bars[0],
+            y=bars[1],
+            mode="lines",
+            line={"color": SERIES[0], "width": 3},
+            hoverinfo="skip",
+            **shared,
+        ),
+        go.Scatter(
+            x=seeds[0],
+            y=seeds[1],
+            mode="markers",
+            marker={"color": SERIES[4], "size": 5, "symbol": "circle"},
+            hovertemplate="one seed: %{x:.1f}<extra></extra>",
+            **shared,
+        ),
+        go.Scatter(
+            x=means[0],
+            y=means[1],
+            mode="markers",
+            marker={"color": SERIES[1], "size": 9, "symbol": "diamond"},
+            hovertemplate="mean %{x:.1f}<extra></extra>",
+            **shared,
+        ),
+    ]
+
+
+def _spread(values: Array) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
+    return [
+        {
+            "task": panel,
+            "model": row,
+            "mean": round(float(values.mean()), 1),
+            "standard deviation": round(_spread(values), 1),
+            "seeds": len(values),
+        }
+        for panel, rows in panels.items()
+        for row, values in rows.items()
+    ]
+
+
+def _twin(title: str, quantity: str, table: list[Row]) -> str:
+    words = [f"{title}. {quantity}: a panel per task, mean and standard deviation over seeds."]
+    for panel in dict.fromkeys(row["task"] for row in table):
+        rows = sorted((r for r in table if r["task"] == panel), key=lambda r: -r["mean"])
+        best, worst = rows[0], rows[-1]
+        words.append(
+            f"{panel}: from {worst['model']} with {worst['mean']:g} to {best['model']} with "
+            f"{best['mean']:g}."
+        )
+    return " ".join(words)

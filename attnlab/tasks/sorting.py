@@ -1,0 +1,27 @@
+"""Sorting: say what was shown, smallest item first.
+
+    c a b | a b c
+
+Like copying, except that no place says where to look: where the next item stands depends on all
+items. A head has to find, by comparing, the smallest that is not yet written. Symbols may repeat,
+and are written as often as they were shown.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from attnlab.tasks.copying import Copying
+
+
+@dataclass(frozen=True)
+class Sorting(Copying):
+    """Write `items` random symbols out of `symbols` in order; options as for copying."""
+
+    name: ClassVar[str] = "sorting"
+    order: ClassVar[str] = "from the smallest to the largest"
+
+    @staticmethod
+    def answer(contents: np.ndarray) -> np.ndarray:
+        return np.sort(contents, axis=1)

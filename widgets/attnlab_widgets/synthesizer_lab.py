@@ -1,0 +1,409 @@
+"""Who needs the dot product? Train variants of the Synthesizer and watch their maps take form.
+
+    SynthesizerLab()
+
+Choose a task and one or two variants ("vanilla" is softmax attention), then train: both learn in
+the background, one step each in turn, on the same batches and from the same seed, while the maps of
+all their heads follow beside the loss. A slider in each view goes back through the recorded steps.
+
+While a training lasts it uses torch's global random generator, and puts it back as it was before;
+draw with a ``torch.Generator`` of your own meanwhile.
+"""
+
+import copy
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as widgets
+import torch
+from torch import Tensor, nn
+
+from attnlab import tasks as problems
+from attnlab.core.words import choose
+from attnlab.lens.watch import watch
+from attnlab.measure.topics.synthesizer import NAMES, TASKS, TRAINING, build
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import Task
+from attnlab.train import evaluate
+from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.background import Latest
+from attnlab_widgets.live_training import Learner, Training
+from attnlab_widgets.loss_curve import loss_curve
+from attnlab_widgets.said import Line, alert, aside, news
+from attnlab_widgets.specimen import MOST_FRAMES
+
+EVERY = 0.3  # seconds between two updates of the page
+NOTHING = "nothing"
+TRY = {
+    "copying": "Try random: where to look depends on the place alone.",
+    "reversing": "Try random: the way back is longer at every step, but always the same.",
+    "sorting": "Try random beside vanilla: where to look depends on all items.",
+    "recall": "Try random beside vanilla: where to look depends on which key is asked for.",
+    "induction": "Try random beside vanilla: what followed the last time this symbol was there?",
+    "documentation": "Try random beside vanilla: real text, byte by byte.",
+}
+_OFFERS = {
+    "idle": ("Train", "play", "Train the chosen variants in the background"),
+    "training": ("Pause", "pause", "Wait after the present step; nothing is lost"),
+    "paused": ("Resume", "play", "Go on with the training"),
+}
+_TIGHT = {"description_width": "initial"}
+_STYLE = """<style>
+.attnlab-synthesizer { gap: 8px; }
+.attnlab-synthesizer h3 { margin: 8px 0 2px; font-size: 1.1em; line-height: 1.35; }
+.attnlab-synthesizer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
+.attnlab-synthesizer .attnlab-alert {
+  border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
+}
+.attnlab-synthesizer .attnlab-curve { display: block; }
+</style>"""
+
+
+class Student:
+    """One model: its weights at every recorded step, and its view. A specimen of `Training`."""
+
+    def __init__(self, variant: str, task: Task, seed: int) -> None:
+        self.variant, self._task = variant, task
+        self.model = build(task, variant, seed).eval()
+        self.frames: dict[int, dict[str, Tensor]] = {}
+        self.keep(0, self.model)
+        row = task.batch("validation", 1, seed=0)
+        self._shown, self.tokens = row.inputs, task.example(0).tokens
+        self.maps: dict[int, Tensor] = {}
+        self.losses: list[tuple[int, float]] = []
+        self.title, self.words, self.alert = Line(), Line(), Line()
+        self.view: AttentionView | None = None
+        self.column = widgets.VBox([], layout=widgets.Layout(min_width="0", width="100%"))
+
+    @property
+    def newest(self) -> int:
+        return max(tuple(self.frames))
+
+    def keep(self, step: int, model: nn.Module) -> None:
+        """Record the weights of `step`; of too many, every second one in between is let go."""
+        weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        frames = {**self.frames, step: weights}
+        if len(frames) > MOST_FRAMES:
+            first, *between, last = sorted(frames)
+            frames = {at: frames[at] for at in (first, *between[1::2], last)}
+        self.frames = frames  # one assignment: another thread sees the old or the new
+
+    def learner(self) -> TinyTransformer:
+        """A model of its own with the newest weights, to be trained elsewhere."""
+        learner = copy.deepcopy(self.model)
+        learner.load_state_dict(self.frames[self.newest])
+        return learner
+
+    def look(self) -> None:
+        """The maps of all recorded steps, and the view brought up to date."""
+        known, frames = self.maps, self.frames
+        self.maps = {
+            step: known[step] if step in known else self._maps(frames[step])
+            for step in sorted(frames)
+        }
+        if self.view is None or list(self.maps) != list(known):
+            self._show(list(known))
+        self.title.value = f"<h3>{self.variant}, after {max(self.maps)} steps</h3>"
+
+    @torch.no_grad()
+    def _maps(self, weights: dict[str, Tensor]) -> Tensor:
+        """(layers, heads, n, n) of one validation row."""
+        self.model.load_state_dict(weights)
+        with watch(self.model) as seen:
+            self.model(self._shown)
+        return torch.stack([record.weights[0] for record in seen])
+
+    def _show(self, known: list[int]) -> None:
+        """``known`` are the steps that the view has now."""
+        source: Any = {f"step {step}": maps for step, maps in self.maps.items()}
+        if len(self.maps) == 1:
+            source = self.maps[self.newest]
+        if self.view is None:
+            self.view = AttentionView(source, self.tokens)
+            self.column.children = (self.title, self.words, self.alert, self.view)
+            return
+        chosen = known[self.view.step] if self.view.step < len(known) - 1 else max(self.maps)
+        self.view.show(source, self.tokens)
+        # Who went back in time stays there; otherwise the newest step is followed.
+        self.view.step = sum(step <= chosen for step in self.maps) - 1
+
+    def score(self) -> str:
+        """How good the newest weights are, in words."""
+        self.model.load_state_dict(self.frames[self.newest])
+        found = evaluate(self.model, self._task, batches=4)
+        return f"{found.accuracy:.0%} right, loss {found.loss:.2f}, on sequences it has not seen."
+
+
+class SynthesizerLab(widgets.VBox):
+    """One or two variants on one task, their maps while they learn, and the loss.
+
+    ``variants``  one or two of "vanilla" and the variants of the Synthesizer
+    ``task``      "copying", "reversing", "sorting", "recall", "induction" or "documentation"
+    ``steps``     how long a training lasts
+    ``seed``      of weights and batches, the same for both
+
+    All that the buttons do can be called: `train`, `pause`, `resume`, `stop`, `start_over`, `wait`
+    until all is done and shown, `close`. ``students`` hold the models and their ``.maps`` by step.
+    """
+
+    students: tuple[Student, ...] = ()
+    _training: Training | None = None
+    _looker: Latest | None = None
+
+    def __init__(
+        self,
+        variants: tuple[str, ...] = ("random", "vanilla"),
+        task: str = "sorting",
+        *,
+        steps: int = 200,
+        seed: int = 0,
+    ) -> None:
+        chosen = _checked(variants)
+        choose("task of the SynthesizerLab", task, TASKS)
+        self._seed, self._rounds = seed, 0
+        self._drawing = threading.RLock()
+        self._looker = Latest(self._draw, EVERY)
+        self._controls(chosen, task, steps)
+        self._columns = widgets.GridBox(
+            [],
+            layout=widgets.Layout(
+                grid_template_columns="repeat(auto-fit, minmax(min(100%, 420px), 1fr))",
+                grid_gap="12px 20px",
+                width="100%",
+            ),
+        )
+        self._begin()
+        super().__init__(self._parts())
+        self.add_class("attnlab-synthesizer")
+
+    @property
+    def state(self) -> str:
+        """ "idle", "training" or "paused"."""
+        if self._training is None or self._training.over:
+            return "idle"
+        return "paused" if self._training.paused else "training"
+
+    # What can be done
+
+    def train(self) -> None:
+        """Train in the background, for as many steps as the field says.
+
+        A second training goes on where the first has ended, on other batches.
+        """
+        if self.state != "idle":
+            self.resume()
+            return
+        if not self.students:
+            self._tell("Nothing to train: choose a variant.")
+            return
+        self._rounds += 1
+        options = {**TRAINING, "seed": self._seed + self._rounds - 1, "device": "cpu"}
+        specimens: list[Any] = list(self.students)
+        self._training = Training(specimens, self._task, self.steps.value, self._ask, **options)
+        for student in self.students:
+            student.words.value = student.alert.value = ""
+        self._training.begin()
+        self._tell("Training. The maps follow.")
+
+    def pause(self) -> None:
+        """Wait after the present step; nothing is lost."""
+        self._order(Training.pause, "Paused; nothing is lost. The slider goes back in time.")
+
+    def resume(self) -> None:
+        """Go on where `pause` has interrupted."""
+        self._order(Training.resume, "Training. The maps follow.")
+
+    def stop(self) -> None:
+        """End the training after the present step; what was learned is kept."""
+        self._order(Training.stop, "Stopping after this step.")
+
+    def _order(self, what: Callable[[Training], None], words: str) -> None:
+        if self._training is None or self.state == "idle":
+            self._tell("Nothing is training.")
+            return
+        what(self._training)
+        self._tell(words)
+
+    def start_over(self) -> None:
+        """The models as they were before any training."""
+        self._leave()
+        self._begin()
+        self._tell("The models are as they were before training.")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until training and drawing are done; False if they are not (or it is paused)."""
+        if self.state == "paused":
+            return False
+        ended = self._training is None or self._training.join(timeout)
+        return ended and (self._looker is None or self._looker.settle(timeout))
+
+    def close(self) -> None:
+        if self._looker is not None:
+            self._looker.close()
+        self._leave()
+        super().close()
+
+    def _leave(self) -> None:
+        if self._training is not None:
+            self._training.stop()
+            self._training.join(60)
+
+    # The page
+
+    def _controls(self, chosen: tuple[str, ...], task: str, steps: int) -> None:
+        named = {"layout": widgets.Layout(width="230px"), "style": _TIGHT}
+        self.task = widgets.Dropdown(options=list(TASKS), value=task, description="Task", **named)
+        self.first = widgets.Dropdown(
+            options=list(NAMES), value=chosen[0], description="First", **named
+        )
+        self.second = widgets.Dropdown(
+            options=[NOTHING, *NAMES], value=chosen[1], description="Second", **named
+        )
+        self.steps = widgets.BoundedIntText(
+            value=steps,
+            min=1,
+            max=5000,
+            description="Steps",
+            layout=widgets.Layout(width="130px"),
+            style=_TIGHT,
+        )
+        self.button = widgets.Button(
+            icon="play", button_style="primary", layout=widgets.Layout(width="110px")
+        )
+        self.stopper = widgets.Button(
+            description="Stop", icon="stop", layout=widgets.Layout(width="90px")
+        )
+        self.restorer = widgets.Button(
+            description="Start over", icon="undo", layout=widgets.Layout(width="120px")
+        )
+        self.progress = widgets.IntProgress(
+            value=0,
+            max=steps,
+            description="Progress",
+            layout=widgets.Layout(width="260px"),
+            style=_TIGHT,
+        )
+        self._hint, self._status, self._numbers, self._alert = (Line() for _ in range(4))
+        for menu in (self.task, self.first, self.second):
+            menu.observe(self._chosen, "value")
+        self.button.on_click(self._pressed)
+        self.stopper.on_click(lambda _button: self.stop())
+        self.restorer.on_click(lambda _button: self.start_over())
+
+    def _parts(self) -> list[widgets.Widget]:
+        row = widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px")
+        buttons = [self.button, self.stopper, self.restorer, self.steps, self.progress]
+        return [
+            widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
+            widgets.HBox([self.task, self.first, self.second], layout=row),
+            self._hint,
+            widgets.HBox([*buttons, self._numbers], layout=row),
+            self._status,
+            self._alert,
+            self._columns,
+        ]
+
+    def _pressed(self, _button: Any) -> None:
+        # One button, never disabled: the keyboard's focus stays where it is.
+        {"idle": self.train, "training": self.pause, "paused": self.resume}[self.state]()
+
+    def _chosen(self, _change: Any) -> None:
+        self._leave()
+        self._begin()
+        self._tell("")
+
+    def _begin(self) -> None:
+        """New models of what is chosen, and their maps."""
+        with self._drawing:
+            self._training, self._rounds = None, 0
+            self._task = problems.task(self.task.value, **TASKS[self.task.value])
+            variants = [self.first.value, self.second.value]
+            self.students = tuple(
+                Student(name, self._task, self._seed) for name in variants if name != NOTHING
+            )
+            self.progress.value, self._numbers.value = 0, ""
+            self._hint.value = aside(TRY[self.task.value])
+            self._tell("")
+            self._draw()
+            self._columns.children = tuple(student.column for student in self.students)
+
+    def _tell(self, text: str) -> None:
+        """Say what has just become so, and offer what can be done now."""
+        self._status.value = news(text)
+        label, icon, hint = _OFFERS[self.state]
+        self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
+        for control in (self.task, self.first, self.second, self.steps):
+            control.disabled = self.state != "idle"
+
+    # Drawing, in the background
+
+    def _ask(self) -> None:
+        if self._looker is not None:
+            self._looker.ask()
+
+    def _draw(self) -> None:
+        try:
+            with self._drawing:
+                training = self._training
+                for student in self.students:
+                    student.look()
+                if training is not None:
+                    self._count(training)
+                    if training.over:
+                        self._finish(training)
+            self._alert.value = ""
+        except Exception as error:  # nobody else would hear of it
+            self._alert.value = alert("The maps could not be drawn.", error)
+
+    def _finish(self, training: Training) -> None:
+        """Once after a training has ended."""
+        self._training = None
+        for student, learner in zip(self.students, training.learners, strict=True):
+            student.losses += learner.losses
+            if learner.error is not None:
+                student.alert.value = alert("This model stopped learning.", learner.error)
+            else:
+                student.words.value = aside(student.score())
+        done = "Stopped" if training.stopped and training.done < training.steps else "Done"
+        self._tell(f"{done} after {training.done} steps; what was learned is kept.")
+
+    def _count(self, training: Training) -> None:
+        self.progress.max, self.progress.value = training.steps, training.done
+        named = [
+            (student.variant, place, learner)
+            for place, (student, learner) in enumerate(
+                zip(self.students, training.learners, strict=True)
+            )
+        ]
+        curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
+        self._numbers.value = f"<div>{aside(_said(named))}{curve}</div>"
+
+    def __repr__(self) -> str:
+        """What a page without widgets says."""
+        names = " and ".join(student.variant for student in self.students)
+        return (
+            f"<SynthesizerLab: {names} on {self.task.value}, {self.state}; its maps need Jupyter's "
+            "widgets>"
+        )
+
+
+def _said(named: list[tuple[str, int, Learner]]) -> str:
+    losses = [
+        f"{name} {of.loss:.2f}{' (dashed)' if at else ''}"
+        for name, at, of in named
+        if of.loss is not None
+    ]
+    return f"Loss: {', '.join(losses)}" if losses else ""
+
+
+def _checked(variants: tuple[str, ...]) -> tuple[str, ...]:
+    """Two names, the second perhaps NOTHING; refused in a sentence."""
+    given = (variants,) if isinstance(variants, str) else tuple(variants)
+    if not 1 <= len(given) <= 2:
+        raise ValueError(
+            f"variants are one or two names, such as ('random', 'vanilla'); got {given!r}"
+        )
+    for name in given:
+        choose("variant", name, dict.fromkeys(NAMES))
+    return (*given, NOTHING)[:2]
