@@ -13,6 +13,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_step            02  decode(q_last, keys, values)
     check_online_softmax  03  update(largest, total, out, scores, values)
     check_merge           03  merge(out_a, lse_a, out_b, lse_b)
+    check_positive_features  23  positive_features(x, omega)
+    check_linear_order    23  linear_attention(phi_q, phi_k, v)
     check_number              a count, in its unit
 """
 
@@ -24,6 +26,7 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
+from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
 
@@ -31,11 +34,13 @@ __all__ = [
     "Verdict",
     "check_attention",
     "check_causal",
+    "check_linear_order",
     "check_masked_softmax",
     "check_merge",
     "check_merge_heads",
     "check_number",
     "check_online_softmax",
+    "check_positive_features",
     "check_repeat_heads",
     "check_split_heads",
     "check_step",
