@@ -30,11 +30,12 @@ LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
 LONGEST = 128  # tokens that are drawn
 KEPT = 6  # settings in the table of what was tried
 EVERY = 0.2
-_SIDE, _LEFT, _TOP, _GAP = 236, 62, 84, 22
+_SIDE, _LEFT, _TOP, _GAP = 236, 72, 98, 22
 _STYLE = """<style>
 .attnlab-kernels { gap: 8px; }
 .attnlab-kernels svg { max-width: 100%; height: auto; }
-.attnlab-kernels p { margin: 4px 0; line-height: 1.45; max-width: 60em; }
+.attnlab-kernels :is(p, summary, caption, td, th, [role="status"]) { line-height: 1.45; }
+.attnlab-kernels p { margin: 4px 0; }
 .attnlab-kernels table { border-collapse: collapse; margin: 6px 0; }
 .attnlab-kernels td, .attnlab-kernels th { padding: 2px 12px 2px 0; text-align: right; }
 .attnlab-kernels td:first-child, .attnlab-kernels th:first-child { text-align: left; }
@@ -392,7 +393,7 @@ def _tried(rows: Mapping[str, float]) -> str:
 
 def _draw(seen: Found, title: str, names: Sequence[str], causal: bool) -> Drawing:
     n, m = seen.map.shape
-    drawing = Drawing(_LEFT + 3 * _SIDE + 2 * _GAP + 70, _TOP + _SIDE + 52, THEMES["light"])
+    drawing = Drawing(_LEFT + 3 * _SIDE + 2 * _GAP + 8, _TOP + _SIDE + 52, THEMES["light"])
     largest = max(1e-12, float(seen.exact.max()))
     difference = seen.map - seen.exact
     signed = bool((seen.map < -1e-9).any())
