@@ -15,6 +15,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_merge           03  merge(out_a, lse_a, out_b, lse_b)
     check_factorized      20  factorized(A, B)
     check_mixture         20  mixture(numbers, first, second)
+    check_positive_features  23  positive_features(x, omega)
+    check_linear_order    23  linear_attention(phi_q, phi_k, v)
     check_number              a count, in its unit
 """
 
@@ -26,6 +28,7 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
+from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
@@ -35,12 +38,14 @@ __all__ = [
     "check_attention",
     "check_causal",
     "check_factorized",
+    "check_linear_order",
     "check_masked_softmax",
     "check_merge",
     "check_merge_heads",
     "check_mixture",
     "check_number",
     "check_online_softmax",
+    "check_positive_features",
     "check_repeat_heads",
     "check_split_heads",
     "check_step",

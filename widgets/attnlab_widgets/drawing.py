@@ -5,6 +5,7 @@ What is drawn is a list of strokes, maps and words; the two writers below know h
 
 import io
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -40,6 +41,10 @@ class Drawing:
     def curve(self, points: tuple[Point, Point, Point, Point], colour: str, width: float) -> None:
         """A cubic Bézier curve."""
         self.parts.append(("curve", {"points": points, "colour": colour, "width": width}))
+
+    def patch(self, points: Sequence[Point], colour: str) -> None:
+        """An area of one colour, closed by itself."""
+        self.parts.append(("patch", {"points": points, "colour": colour}))
 
     def text(self, words: str, x: float, y: float, **look: Any) -> None:
         """``anchor`` "start" | "middle" | "end", ``quiet``, ``turned`` (upwards), ``size``."""
@@ -93,6 +98,11 @@ def _svg_curve(theme: Theme, points: Any, colour: str, width: float) -> str:
     )
 
 
+def _svg_patch(theme: Theme, points: Sequence[Point], colour: str) -> str:
+    placed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{placed}" fill="{colour}"/>'
+
+
 def _svg_text(
     theme: Theme,
     words: str,
@@ -144,6 +154,10 @@ def _png_curve(
     draw.line(points, fill=mixed, width=max(1, round(width * _FINER)), joint="curve")
 
 
+def _png_patch(_image: Any, draw: Any, theme: Theme, points: Sequence[Point], colour: str) -> None:
+    draw.polygon([(x * _FINER, y * _FINER) for x, y in points], fill=rgb(colour))
+
+
 def _png_text(
     image: Any,
     draw: Any,
@@ -186,11 +200,13 @@ _SVG: dict[str, Any] = {
     "map": _svg_map,
     "frame": _svg_frame,
     "curve": _svg_curve,
+    "patch": _svg_patch,
     "text": _svg_text,
 }
 _PNG: dict[str, Any] = {
     "map": _png_map,
     "frame": _png_frame,
     "curve": _png_curve,
+    "patch": _png_patch,
     "text": _png_text,
 }

@@ -1,0 +1,49 @@
+"""KernelLab as its reader meets it: labels, the keyboard, and a dark page."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+CELL = """from attnlab_widgets.kernel_lab import KernelLab
+lab = KernelLab(length=128)
+lab"""
+
+
+@pytest.fixture(scope="module")
+def book(opened):
+    book = opened("kernels.ipynb", [CELL])
+    book.run_all()
+    return book
+
+
+def said(shown, words):
+    """Wait until the page tells it, to screen readers too."""
+    shown.get_by_role("status").filter(has_text=words).wait_for()
+
+
+def test_controls_have_names_and_the_maps_answer(book):
+    shown = book.output(0)
+    shown.get_by_label("Feature map", exact=True).select_option("random: cos and sin")
+    said(shown, "divided by a number below zero")
+    shown.get_by_label("Head", exact=True).select_option("sharp head")
+    shown.get_by_role("img").first.wait_for()
+    assert "in the wrong place" in shown.get_by_role("img").first.get_attribute("aria-label")
+    said(shown, "Median of 5 forward passes")
+
+
+def test_features_by_the_keyboard(book):
+    shown, keys = book.output(0), book.page.keyboard
+    shown.get_by_label("Feature map", exact=True).select_option("random: positive")
+    said(shown, "positive, 64 features")
+    shown.get_by_label("Feature map", exact=True).focus()
+    sliders = shown.get_by_role("slider")
+    book.tab_into(sliders.nth(1))
+    keys.press("ArrowRight")
+    said(shown, "positive, 128 features")
+
+
+def test_dark_pages_get_dark_paper(book):
+    with book.dark():
+        paper = book.output(0).locator(".attnlab-kernels svg rect").first
+        assert paper.evaluate("rect => getComputedStyle(rect).fill") == "rgb(22, 24, 29)"
+        book.screenshot("kernel-lab-dark")

@@ -1,0 +1,291 @@
+"""KernelLab without a browser: its maps beside other computations, its words, and its manners."""
+
+import threading
+
+import pytest
+import torch
+
+pytest.importorskip("ipywidgets")
+
+from attnlab_widgets import kernel_lab, kernel_maps
+from attnlab_widgets.kernel_lab import KernelLab, trained_heads
+from attnlab_widgets.kernel_maps import KINDS, RANDOM, Choice, found, speed
+
+from attnlab.figures.theme import LIGHT
+from attnlab.mechanisms.kernelized import linear, performer
+
+N, D = 11, 5
+
+
+def made(n=N, m=N, d=D, scale=1.0):
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return scale * q, scale * torch.randn(m, d, generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
+def make(monkeypatch):
+    """Labs on small heads, timed at once; closed after the test with their threads."""
+    monkeypatch.setattr(kernel_lab, "EVERY", 0.01)
+    labs = []
+
+    def lab(heads=None, *arguments, **options):
+        options = {"length": 64, "features": 7} | options
+        labs.append(KernelLab(heads or {"one": made()}, *arguments, **options))
+        return labs[-1]
+
+    yield lab
+    for one in labs:
+        one.close()
+        assert one.wait(60)
+    assert not [t for t in threading.enumerate() if t.name.startswith("attnlab-")]
+
+
+# ---- maps
+
+
+def directly(name, q, k, choice, seen):
+    """Weights of each kind from its formula, in plain products."""
+    x, y = (z * q.shape[-1] ** -0.25 for z in (q, k))
+    rows = choice.rows(q.shape[-1])
+    phi = {
+        "elu": lambda x: torch.where(x > 0, x + 1, x.exp()),
+        "relu": lambda x: x.clamp(min=0),
+        "dpfp": lambda x: linear.dpfp_features(x, choice.nu(x.shape[-1])),
+        "positive": lambda x: (x @ rows.mT - x.square().sum(-1, keepdim=True) / 2).exp(),
+        "relu random": lambda x: (x @ rows.mT).clamp(min=0),
+        "trigonometric": lambda x: performer.trigonometric_features(x, rows),
+    }
+    if name == "softmax":
+        scores = (x @ y.mT).exp()
+    elif name == "hyperbolic":
+        scores = torch.cosh((x[:, None] + y[None]) @ rows.mT).mean(-1)
+        scores = scores * (-x.square().sum(-1)[:, None] / 2 - y.square().sum(-1) / 2).exp()
+    else:
+        pair = (q, k) if name in ("elu", "relu", "dpfp") else (x, y)
+        scores = phi[name](pair[0]) @ phi[name](pair[1]).mT
+    scores = scores * seen
+    return scores / scores.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", KINDS)
+def test_each_map_is_that_of_its_formula(name, causal):
+    q, k = made()
+    choice = Choice(name, 13, orthogonal=False, seed=3)
+    result = found(q, k, choice, causal=causal)
+    seen = torch.ones(N, N, dtype=torch.bool)
+    seen = seen.tril() if causal else seen
+    wanted = directly(name, q, k, choice, seen).nan_to_num()
+    torch.testing.assert_close(result.map, wanted, rtol=1e-9, atol=1e-9)
+    truth = directly("softmax", q, k, choice, seen)
+    torch.testing.assert_close(result.exact, truth)
+    assert result.error == pytest.approx((wanted - truth).abs().sum(-1).mean().item() / 2)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_temperature_divides_the_logits(name):
+    q, k = made()
+    warm = found(q, k, Choice(name, 7, temperature=2.5), causal=True)
+    scaled = found(q / 2.5**0.5, k / 2.5**0.5, Choice(name, 7), causal=True)
+    torch.testing.assert_close(warm.map, scaled.map)
+    logits = q @ k.mT / 2.5 / D**0.5
+    hidden = ~torch.ones(N, N, dtype=torch.bool).tril()
+    torch.testing.assert_close(warm.exact, logits.masked_fill(hidden, -1e99).softmax(-1))
+
+
+def test_more_features_come_nearer():
+    q, k = made(scale=0.7)
+    errors = [found(q, k, Choice("positive", r), causal=True).error for r in (7, 2003)]
+    assert errors[1] < errors[0] / 3
+
+
+def test_negative_denominators_are_counted():
+    q, k = made(17, 17, scale=3)
+    result = found(q, k, Choice("trigonometric", 5), causal=True)
+    rows = Choice("trigonometric", 5).rows(D)
+    x, y = (performer.trigonometric_features(z * D**-0.25, rows) for z in (q, k))
+    assert result.negative == int(((x @ y.mT).tril().sum(-1) < 0).sum()) > 0
+
+
+def test_large_logits_overflow_nothing():
+    q, k = made(scale=60)
+    for name in KINDS:
+        result = found(q, k, Choice(name, 7), causal=True)
+        assert result.map.isfinite().all(), name
+
+
+def test_rows_without_weight_are_counted():
+    q = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    k = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    assert found(q, k, Choice("relu"), causal=True).empty == 1
+
+
+def test_fewer_queries_are_the_last():
+    q, k = made(3, 11)
+    whole = found(torch.cat((k[:8], q)), k, Choice("positive", 7), causal=True)
+    last = found(q, k, Choice("positive", 7), causal=True)
+    torch.testing.assert_close(last.map, whole.map[8:])
+
+
+def test_the_number_of_features_is_that_of_the_map():
+    q, _ = made()
+    choice = Choice("dpfp", 33)
+    assert choice.count(D) == linear.dpfp_features(q, choice.nu(D)).shape[-1] == 30
+    assert Choice("dpfp", 4096).nu(D) == 2 * D - 1
+    assert Choice("hyperbolic", 7).count(D) == 14
+    assert Choice("softmax").count(D) is None
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "softmax"])
+def test_what_is_timed_is_the_mechanism(name, monkeypatch):
+    """The timed calls are run for their results: the map's output and the exact one."""
+    results = {}
+
+    def listen(calls, **_):
+        results.update({key: call() for key, call in calls.items()})
+        return original(calls, repeats=1, warmup=0, threads=None)
+
+    original = kernel_maps.compare
+    monkeypatch.setattr(kernel_maps, "compare", listen)
+    assert speed(Choice(name, 13), D, 29, causal=True).own > 0
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, kernel_maps.HEADS, 29, D, generator=generator)
+    for head in range(kernel_maps.HEADS):
+        maps = found(q[0, head], k[0, head], Choice(name, 13), causal=True)
+        for key, map in (("own", maps.map), ("exact", maps.exact)):
+            near = {"rtol": 1e-2, "atol": 1e-2} if name == "trigonometric" else {}
+            torch.testing.assert_close(results[key][0, head], map.float() @ v[0, head], **near)
+
+
+# ---- the widget
+
+
+def test_it_begins_with_trained_heads_worth_seeing():
+    heads, tokens = trained_heads()
+    gentle, sharp = (
+        found(q, k, Choice("positive", 256), causal=True).error for q, k in heads.values()
+    )
+    assert gentle < 0.25 < 0.35 < sharp
+    assert [len(names) for names in tokens.values()] == [len(q) for q, _ in heads.values()]
+
+
+def test_a_choice_changes_maps_words_and_speed(make):
+    lab = make()
+    lab.feature.value = "trigonometric"
+    lab.features.value = 16
+    q, k = made()
+    wanted = found(q, k, Choice("trigonometric", 16), causal=True)
+    torch.testing.assert_close(lab.found.map, wanted.map)
+    assert "Random: cos and sin, 32 features, orthogonal, seed 0" in lab.words
+    assert lab.words in repr(lab)
+    assert lab.wait(60)
+    assert lab.measured.ratio == pytest.approx(lab.measured.own / lab.measured.exact, rel=9)
+    assert "64 tokens" in lab._speed.value
+    assert "exact softmax" in lab._speed.value
+
+
+def test_controls_that_do_nothing_are_off(make):
+    lab = make()
+    off = {}
+    for name in KINDS:
+        lab.feature.value = name
+        off[name] = (lab.features.disabled, lab.orthogonal.disabled, lab.seed.disabled)
+    assert all(off[name] == (False, False, False) for name in RANDOM)
+    assert off["dpfp"] == (False, True, True)
+    assert off["softmax"] == off["elu"] == off["relu"] == (True, True, True)
+
+
+@pytest.mark.parametrize(("control", "value"), [("seed", 5), ("orthogonal", False)])
+def test_another_draw_is_another_map(make, control, value):
+    lab = make()
+    before = lab.found.map
+    getattr(lab, control).value = value
+    assert not torch.equal(lab.found.map, before)
+
+
+def test_what_was_tried_stays_in_a_short_table(make):
+    lab = make()
+    for seed in range(9):
+        lab.seed.value = seed
+    rows = lab._table.value.split("<tbody>")[1].split("<tr>")[1:]
+    assert len(rows) == kernel_lab.KEPT
+    assert "seed 8" in rows[-1]
+    assert "seed 3" in rows[0]
+
+
+def test_the_twin_says_each_row(make):
+    lab = make({"one": made()}, [f"t{i}" for i in range(N)])
+    rows = lab._look.value.split("<tbody>")[1].split("<tr>")[1:]
+    assert len(rows) == N
+    j = int(lab.found.exact[-1].argmax())
+    assert f"<td>t{N - 1} ({N - 1})</td><td>t{j} ({j}), " in rows[-1]
+    assert "mathjax_ignore" in lab.still()
+
+
+def test_tokens_cannot_be_html(make):
+    lab = make({"one": made()}, ["<b>"] * N)
+    assert "<b>" not in lab._look.value
+    assert "&lt;b&gt;" in lab._look.value
+
+
+def test_an_error_is_told_and_passes(make, monkeypatch):
+    lab = make()
+
+    def broken(*_, **__):
+        raise RuntimeError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel_lab, "found", broken)
+        patch.setattr(kernel_lab, "speed", broken)
+        lab.seed.value = 1
+        lab.wait(60)
+        assert "These maps could not be made." in lab._alert.value
+        assert "no room" in lab._speed.value
+    lab.seed.value = 2
+    assert lab._alert.value == ""
+
+
+def test_a_closed_lab_measures_no_more(make):
+    lab = make()
+    lab.close()
+    lab.wait(60)
+    lab._ask()
+    assert lab.wait(1)
+
+
+WRONG = [
+    (ValueError, "pick one sequence and one head", {"heads": {"a": (torch.zeros(1, 3, 2),) * 2}}),
+    (ValueError, "between 1 and 128", {"heads": {"a": made(129, 129)}}),
+    (ValueError, "use causal=False", {"heads": {"a": made(7, 5)}}),
+    (ValueError, "NaN", {"heads": {"a": (torch.full((3, 2), torch.nan), torch.zeros(3, 2))}}),
+    (TypeError, "at least one head", {"heads": [made()]}),
+    (TypeError, "a pair", {"heads": {"a": torch.zeros(3, 2)}}),
+    (ValueError, "list of 11", {"tokens": ["a"]}),
+    (ValueError, "positive", {"feature": "positiv"}),
+    (ValueError, "`features`", {"features": 0}),
+    (ValueError, "`features`", {"features": 20_000}),
+    (ValueError, "`temperature`", {"temperature": 0.0}),
+    (ValueError, "`seed`", {"seed": -1}),
+    (ValueError, "`tokens timed`", {"length": 0}),
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "options"), WRONG, ids=[w[1] for w in WRONG])
+def test_wrong_arguments_are_told(kind, words, options):
+    with pytest.raises(kind, match=words.replace("`", ".")):
+        KernelLab(**({"heads": {"one": made()}} | options))
+
+
+def test_a_patch_covers_what_lies_below():
+    from io import BytesIO
+
+    from attnlab_widgets.drawing import Drawing
+    from PIL import Image
+
+    drawing = Drawing(40, 40, LIGHT)
+    drawing.patch([(0, 0), (20, 0), (0, 20)], "#d55e00")
+    image = Image.open(BytesIO(drawing.png()))
+    assert image.getpixel((6, 6)) == (0xD5, 0x5E, 0)
+    assert image.getpixel((60, 60)) != (0xD5, 0x5E, 0)
+    assert '<polygon points="0.0,0.0 20.0,0.0 0.0,20.0" fill="#d55e00"/>' in drawing.svg("a")
