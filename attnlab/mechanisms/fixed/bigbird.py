@@ -324,7 +324,8 @@ CARD = Card(
         "a row with nothing to see gives zeros",
     ),
     variants=(
-        {"block": 16, "random": 1},
+        {"block": 32, "window": 1, "random": 2},
+        {"block": 4, "random": 1},
         {"block": 2, "random": 2, "seed": 3, "per_head": True},
         {"block": 3, "global_blocks": 0, "global_tokens": 2, "random": 0},
         {"block": 1, "window": 5, "global_blocks": 0, "global_tokens": 1, "random": 2},

@@ -252,7 +252,7 @@ def blocked(
     own_only: bool = False,
     block: int | None = None,
 ) -> Float[Tensor, "b h n e"]:
-    """The same by pieces; ``block`` long queries at a time (by default about the radius)."""
+    """The same by pieces; ``block`` long queries at a time (by default half the radius)."""
     _validate(global_tokens, radius, segment)
     _validate_call(labels, part_of, global_tokens, own_only)
     if block is not None and block < 1:
@@ -275,7 +275,7 @@ def blocked(
     if t < n:
         seen = mine if own_only else torch.ones_like(mine)
         seen = (seen & real[:, None, :t])[:, None]
-        block = max(min(radius, n - t - 1), BLOCK) if block is None else block
+        block = max(min(radius, n - t - 1) // 2, BLOCK) if block is None else block
         parts.append(_of_long(q, k, v, told, real, mine, seen, t, radius, block))
     return torch.cat(parts, dim=-2).to(dtype)
 
