@@ -16,6 +16,7 @@ from attnlab.mechanisms.fixed.memory_compressed import (
     local_pattern,
     visible_slots,
 )
+from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
 
 B, H, M, D, E = 2, 3, 11, 5, 7
@@ -168,7 +169,7 @@ def test_local_layers_are_block_diagonal() -> None:
 
 
 def test_local_and_compressed_layers_take_turns() -> None:
-    """LMLML, and generation by step equals generation anew."""
+    """LMLML; generated step by step as if everything were read anew each time."""
     local, compressed = {"kind": "local", "block": 4}, {"null": True}
     model = TinyTransformer(
         23,
@@ -179,7 +180,12 @@ def test_local_and_compressed_layers_take_turns() -> None:
         attention_options=[local, compressed, local, compressed, local],
         max_len=17,
     )
-    assert model(torch.randint(23, (2, 13))).shape == (2, 13, 23)
+    model = model.double().eval()
+    tokens = torch.randint(23, (2, 4))
+    stepped = generate(model, tokens, 9, temperature=0.0)
+    for _ in range(9):
+        tokens = torch.cat([tokens, model(tokens)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(stepped, tokens)
 
 
 @pytest.mark.parametrize(
