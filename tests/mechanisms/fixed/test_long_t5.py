@@ -113,6 +113,9 @@ def test_scores_are_what_they_should_be(form: Callable[..., Tensor]) -> None:
 def test_buckets_by_hand() -> None:
     distance = torch.tensor([-200, -11, -10, -5, -3, -2, -1, 0, 1, 2, 3, 5, 10, 11, 200])
     assert buckets_of(distance, 8, 11).tolist() == [3, 3, 3, 3, 2, 2, 1, 0, 5, 6, 6, 7, 7, 7, 7]
+    distance = torch.tensor([-500, -65, -12, -7, 7, 8, 12, 17, 33, 65, 127, 500])  # T5's own sizes
+    expected = [15, 14, 9, 7, *(16 + x for x in (7, 8, 9, 10, 12, 14, 15, 15))]
+    assert buckets_of(distance, 32).tolist() == expected
 
 
 def test_the_rest_joins_the_last_block() -> None:
