@@ -135,8 +135,10 @@ def test_the_menus_come_from_the_cards_that_can_be_causal(make, shelf):
     shelf(blind={"causal": "never"}, turning={"role": "encode"}, new={"causal": "always"})
     explorer = make()
     offered = [name for _, name in explorer.first.mechanism.options]
-    assert offered == [*(c.name for c in attnlab.cards() if c.name not in ("blind", "turning"))]
-    assert "new" in offered
+    never = {c.name for c in attnlab.cards() if c.causal == "never"} | {"turning"}
+    assert offered == [c.name for c in attnlab.cards() if c.name not in never]
+    assert {"new", "full"} <= set(offered)
+    assert not {"blind", "turning", "linformer"} & set(offered)
     assert [name for _, name in explorer.second.mechanism.options] == ["nothing", *offered]
 
 
