@@ -70,6 +70,17 @@ def test_padding_is_honoured(pattern: Pattern) -> None:
     torch.testing.assert_close(blocked(*made, padded), dense(*made, padded))
 
 
+@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
+def test_the_log_sum_exp_is_noted(pattern: Pattern) -> None:
+    q, k, v = (x.detach() for x in inputs(101, 101))
+    with record() as notes:
+        blocked(q, k, v, pattern)
+    scores = (q @ k.mT / 4).masked_fill(~pattern.dense(101), -torch.inf)
+    expected = torch.logsumexp(scores, dim=-1)
+    expected = expected.masked_fill(expected == -torch.inf, torch.inf)  # a row that sees nothing
+    torch.testing.assert_close(notes.last("log_sum_exp"), expected)
+
+
 def test_pieces_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     made = inputs(101, 101)
     whole = blocked(*made, PATTERNS[1])

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
+from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
@@ -60,7 +61,9 @@ def blocked(
     seed = torch.randint(2**31, (1 if dropout else 0,))
     if torch.compiler.is_compiling():
         return _compiled(q, k, v, real, pattern.key, block, scale, dropout, seed)
-    return _run(q, k, v, real, pattern, block, scale, dropout, seed)
+    out, lse = _run(q, k, v, real, pattern, block, scale, dropout, seed)
+    note("log_sum_exp", lse)
+    return out
 
 
 def _run(
@@ -73,18 +76,21 @@ def _run(
     scale: float,
     dropout: float,
     seed: Tensor,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp (+∞ for a row that sees nothing)."""
     options = _Options(scale, dropout, int(seed) if len(seed) else 0)
-    outs, n, m = [], q.shape[-2], k.shape[-2]
-    for heads, of_heads in by_pattern(pattern, q.shape[1]):
+    outs, lses, n, m = [], [], q.shape[-2], k.shape[-2]
+    groups = by_pattern(pattern, q.shape[1])
+    for heads, of_heads in groups:
         laid = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
-        outs.append((heads, _Blocked.apply(*part, real, laid, options)))
-    if len(outs) == 1:
-        out: Tensor = outs[0][1]
-        return out
-    order = torch.tensor([head for heads, _ in outs for head in heads]).argsort()
-    return torch.cat([out for _, out in outs], dim=1)[:, order]
+        out, lse = _Blocked.apply(*part, real, laid, options)
+        outs.append(out)
+        lses.append(lse)
+    if len(groups) == 1:
+        return outs[0], lses[0]
+    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
+    return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 
 # What torch.compile sees: one operation, its pattern by its key. Its backward pass runs the forward
@@ -103,7 +109,7 @@ def _compiled(
     dropout: float,
     seed: Tensor,
 ) -> Tensor:
-    return _run(q, k, v, real, read(key), block, scale, dropout, seed).contiguous()
+    return _run(q, k, v, real, read(key), block, scale, dropout, seed)[0].contiguous()
 
 
 @_compiled.register_fake
@@ -126,7 +132,7 @@ def _compiled_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     with torch.enable_grad():
         q, k, v = leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        out = _run(q, k, v, real, read(key), block, scale, dropout, seed)
+        out, _ = _run(q, k, v, real, read(key), block, scale, dropout, seed)
         dq, dk, dv = torch.autograd.grad(out, leaves, d_out)
     return dq.contiguous(), dk.contiguous(), dv.contiguous()
 
@@ -237,7 +243,7 @@ class _Blocked(torch.autograd.Function):
         real: Tensor | None,
         laid: Layout,
         options: _Options,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         flat = [x.flatten(0, 1) for x in (q, k, v)]
         merged = len(laid.parts) > 1
         wide = _wide(q) if merged else q.dtype
@@ -253,16 +259,16 @@ class _Blocked(torch.autograd.Function):
             batch.put(out, some)
             batch.put(lse, some_lse)
         out = out.to(q.dtype)
-        lse = lse.masked_fill_(
-            lse == -torch.inf, 0
-        )  # of a row that sees nothing: any number will do
+        lse = lse.masked_fill_(lse == -torch.inf, torch.inf)  # e^(−∞ − ∞) is 0, not NaN
         ctx.save_for_backward(*flat, real, out, lse)
         ctx.laid, ctx.options, ctx.heads = laid, options, q.shape[:2]
-        return out.unflatten(0, q.shape[:2])
+        lse = lse.unflatten(0, q.shape[:2])
+        ctx.mark_non_differentiable(lse)
+        return out.unflatten(0, q.shape[:2]), lse
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, real, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1)
         dq, dk, dv = (

@@ -304,7 +304,7 @@ CARD = Card(
     causal="optional",
     time={"naive": 2 * h * n * m * (d + e), "blocked": 2 * h * n * along * (d + e)},
     memory={"naive": h * n * m, "blocked": h * n * (d + e)},
-    notes={"naive": ("scores", "weights")},
+    notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
     departures=(
         "the last line may be unfinished",
         "one layer of each kind instead of stacks with gated residual blocks",

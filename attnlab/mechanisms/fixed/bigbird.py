@@ -317,7 +317,7 @@ CARD = Card(
         "blocked": 2 * h * (_many() + t * (2 * n - t)) * (d + e),
     },
     memory={"naive": h * n**2, "blocked": h * n * (d + e)},
-    notes={"naive": ("scores", "weights")},
+    notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
     departures=(
         "any length: the last block may be short; few blocks are not turned into full attention",
         "a last block that is not global is never drawn",

@@ -458,7 +458,7 @@ CARD = Card(
         "blocked": 2 * h * n * (h_q + h_m) * (w_q + 2 * w_m) * (d + e),  # 1-D: one margin only
     },
     memory={"naive": h * n * m, "blocked": h * n * (d + e)},
-    notes={"naive": ("scores", "weights")},
+    notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
     departures=(
         "the last block is short, not filled up with zeros",
         "a causal query sees itself: the shift by one is the model's task",

@@ -362,7 +362,7 @@ CARD = Card(
     causal="always",
     time={"naive": 2 * h * n * m * (d + e), "blocked": 2 * h * (d + e) * order},
     memory={"naive": h * n * m, "blocked": order},
-    notes={"naive": ("scores", "weights")},
+    notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
     departures=(
         "the strided window is the formula's l + 1 positions; the code's l is an option",
         "the fixed columns are l − c … l − 1 (residue l of the formula does not occur)",
