@@ -114,23 +114,27 @@ def film(
     along: str = "training step",
     mask: Any = None,
     largest: float | None = None,
+    quantity: str = "attention weight",
     theme: str | None = None,
 ) -> Picture:
     """One map at several training steps, (t, n, m), with a slider and a play button.
 
-    ``along`` says what the steps are where they are not those of a training ("scale"). The last
-    map is shown first. The slider lives in the figure: it works on a page without a kernel.
+    ``along`` says what the steps are where they are not those of a training ("scale"), and
+    ``quantity`` what the cells are where they are not weights. The last map is shown first. The
+    slider lives in the figure: it works on a page without a kernel.
     """
     weights = _map("weights", weights, "t n m")
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
     shown = np.stack([_shown(moment, mask) for moment in weights])
     low, high = _range(weights, largest)
     top = high if low == 0 else None
-    first = heat_map(weights[-1], tokens, title=title, mask=mask, largest=top, theme=theme)
+    first = heat_map(
+        weights[-1], tokens, title=title, mask=mask, largest=top, quantity=quantity, theme=theme
+    )
     cells, unit = _quantised(shown, high)
     page = first.to_dict()["layout"]
     look = colours(first.theme)
-    page["coloraxis"] = _colour_axis(look, low, high, unit, "attention weight", _bar_length(page))
+    page["coloraxis"] = _colour_axis(look, low, high, unit, quantity, _bar_length(page))
     add_player(page, look, steps, along)
     queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
     keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
@@ -139,7 +143,7 @@ def film(
         for step, moment in zip(steps, cells, strict=True)
     ]
     return Picture(
-        [_trace(cells[-1], "attention weight", unit)],
+        [_trace(cells[-1], quantity, unit)],
         page,
         frames,
         twin=f"{_closed(title)} {len(steps)} attention maps, from {along} {steps[0]} to {along} "

@@ -202,6 +202,14 @@ def test_a_film_may_run_along_something_else(attention):
     assert "training" not in picture.to_json() + picture.twin + still
 
 
+def test_a_film_may_show_something_else_than_weights(attention):
+    weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
+    picture = film(weights, [0, 1], title="Counts", quantity="times seen")
+    assert picture.layout.coloraxis.colorbar.title.text == "times seen"
+    assert "times seen" in picture.data[0].hovertemplate
+    assert "attention weight" not in picture.to_json()
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
