@@ -15,6 +15,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_merge           03  merge(out_a, lse_a, out_b, lse_b)
     check_factorized      20  factorized(A, B)
     check_mixture         20  mixture(numbers, first, second)
+    check_projected_keys  21  project(e, k, real)
+    check_rank            21  rank(values, share)
+    check_running_step    22  step(values, keys, q, k, v)
+    check_causal_chunk    22  chunk(q, k, v, values, keys)
     check_positive_features  23  positive_features(x, omega)
     check_linear_order    23  linear_attention(phi_q, phi_k, v)
     check_number              a count, in its unit
@@ -29,6 +33,8 @@ from attnlab.exercises.heads import (
     check_step,
 )
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
+from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
@@ -37,6 +43,7 @@ __all__ = [
     "Verdict",
     "check_attention",
     "check_causal",
+    "check_causal_chunk",
     "check_factorized",
     "check_linear_order",
     "check_masked_softmax",
@@ -46,7 +53,10 @@ __all__ = [
     "check_number",
     "check_online_softmax",
     "check_positive_features",
+    "check_projected_keys",
+    "check_rank",
     "check_repeat_heads",
+    "check_running_step",
     "check_split_heads",
     "check_step",
 ]

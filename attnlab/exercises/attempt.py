@@ -18,6 +18,7 @@ from attnlab.exercises.verdict import Function, Mistake, kind_of
 
 Given = Mapping[str, Any]  # the arguments by the names of the exercise, passed by position
 Suspect = tuple[str, Callable[..., object]]  # the sentence, and the mistaken formula
+Parts = tuple[Tensor, ...]
 
 _TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 5e-2}  # everything else: 1e-5
 
@@ -230,6 +231,41 @@ def difference(value: Tensor, expected: Tensor, what: str) -> str:
 
 def number(x: Tensor | float) -> str:
     return f"{float(x):.3g}".replace("-", "−").replace("inf", "∞").replace("nan", "NaN")
+
+
+# ---- several tensors at once
+
+
+def named_parts(answer: Answer, names: Sequence[str], shapes: Sequence[str], like: Parts) -> Parts:
+    """The named tensors of a returned tuple, each of the shape of its `like`; or a `Mistake`."""
+    value = answer.value
+    if answer.raised or not isinstance(value, tuple | list):
+        if not answer.raised and plain(value) is not None:
+            raise Mistake(f"{answer.call} gave one tensor; asked for is ({', '.join(names)}).")
+        tensor(answer if answer.raised else Answer(answer.call, value), like[0], shapes[0])
+        raise AssertionError("unreachable: `tensor` refuses both")
+    if len(value) != len(names):
+        raise Mistake(f"{answer.call} gave {len(value)} things; asked for is ({', '.join(names)}).")
+    return tuple(
+        tensor(Answer(answer.call, part), want, shape, what=f"`{name}` from {answer.call}")
+        for part, name, shape, want in zip(value, names, shapes, like, strict=True)
+    )
+
+
+def part_faults(
+    parts: Parts,
+    truth: Parts,
+    given: Given,
+    names: Sequence[str],
+    suspects: Sequence[Sequence[Suspect]],
+) -> list[str]:
+    """A sentence for each part that is wrong: the known mistake, or where it differs."""
+    found = []
+    for name, part, right, known in zip(names, parts, truth, suspects, strict=True):
+        if not same(part, right):
+            named = (text for text, mistaken in known if same(part, mistaken(*given.values())))
+            found.append(next(named, None) or difference(part, right, f"`{name}`"))
+    return found
 
 
 # ---- manners

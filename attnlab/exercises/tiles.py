@@ -1,58 +1,22 @@
 """Checks of lesson 03: the online softmax, one tile at a time, and merging partial results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.attempt import (
-    Answer,
     Given,
+    Parts,
     Suspect,
     ask,
     changes,
-    difference,
     made,
-    plain,
+    named_parts,
+    part_faults,
     same,
-    tensor,
 )
 from attnlab.exercises.verdict import Function, Mistake, diagnosed
-
-Parts = tuple[Tensor, ...]
-
-
-def _parts(answer: Answer, names: Sequence[str], shapes: Sequence[str], like: Parts) -> Parts:
-    """The named tensors of a returned tuple, each of the shape of its `like`."""
-    value = answer.value
-    if answer.raised or not isinstance(value, tuple | list):
-        if not answer.raised and plain(value) is not None:
-            raise Mistake(f"{answer.call} gave one tensor; asked for is ({', '.join(names)}).")
-        tensor(answer if answer.raised else Answer(answer.call, value), like[0], shapes[0])
-        raise AssertionError("unreachable: `tensor` refuses both")
-    if len(value) != len(names):
-        raise Mistake(f"{answer.call} gave {len(value)} things; asked for is ({', '.join(names)}).")
-    return tuple(
-        tensor(Answer(answer.call, part), want, shape, what=f"`{name}` from {answer.call}")
-        for part, name, shape, want in zip(value, names, shapes, like, strict=True)
-    )
-
-
-def _faults(
-    parts: Parts,
-    truth: Parts,
-    given: Given,
-    names: Sequence[str],
-    suspects: Sequence[Sequence[Suspect]],
-) -> list[str]:
-    """A sentence for each part that is wrong: the known mistake, or where it differs."""
-    found = []
-    for name, part, right, known in zip(names, parts, truth, suspects, strict=True):
-        if not same(part, right):
-            named = (text for text, mistaken in known if same(part, mistaken(*given.values())))
-            found.append(next(named, None) or difference(part, right, f"`{name}`"))
-    return found
-
 
 # ---- the online softmax
 
@@ -224,7 +188,7 @@ def _named_tile(given: Parts) -> Given:
 
 def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = "") -> None:
     given, truth = _named_tile(state_and_tile), _update(*state_and_tile)
-    parts = _parts(ask(function, given), _STATE, _STATE_SHAPES, truth)
+    parts = named_parts(ask(function, given), _STATE, _STATE_SHAPES, truth)
     blank = [name for name, x in zip(_STATE, parts, strict=True) if not x.isfinite().all()]
     if blank and when:
         raise Mistake(
@@ -232,7 +196,7 @@ def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = 
             "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is what "
             "makes the empty state fade."
         )
-    faults = _faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)
+    faults = part_faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)
     if faults and not same(parts[0], truth[0]):
         faults = faults[:1]  # the others follow from the wrong maximum
     if faults:
@@ -247,8 +211,12 @@ def _refuse_blind_tile(
     scores[1] = -torch.inf
     blind = (scores, first[1])
     after_one, after_both = _update(*begin, *blind), _update(*_update(*begin, *blind), *second)
-    one = _parts(ask(function, _named_tile((*begin, *blind))), _STATE, _STATE_SHAPES, after_one)
-    both = _parts(ask(function, _named_tile((*one, *second))), _STATE, _STATE_SHAPES, after_both)
+    one = named_parts(
+        ask(function, _named_tile((*begin, *blind))), _STATE, _STATE_SHAPES, after_one
+    )
+    both = named_parts(
+        ask(function, _named_tile((*one, *second))), _STATE, _STATE_SHAPES, after_both
+    )
     if any(x.isnan().any() for x in (*one, *both)):
         raise Mistake(
             "Right, except where a row sees nothing in the first tile: its largest score is −∞, "
@@ -373,7 +341,7 @@ def _two_parts() -> dict[str, Tensor]:
 
 def _refuse_wrong_merge(function: Function, given: dict[str, Tensor], instead: str = "") -> None:
     truth = _merge(*given.values())
-    parts = _parts(ask(function, given), _MERGED, _MERGED_SHAPES, truth)
-    faults = _faults(parts, truth, given, _MERGED, _MERGE_MISTAKEN)
+    parts = named_parts(ask(function, given), _MERGED, _MERGED_SHAPES, truth)
+    faults = part_faults(parts, truth, given, _MERGED, _MERGE_MISTAKEN)
     if faults:
         raise Mistake(instead or " ".join(faults))

@@ -1,0 +1,200 @@
+"""The checks of lesson 22 name each mistake, and accept every way of writing the right answer."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.exercises import check_causal_chunk, check_running_step
+
+State = tuple[Tensor, Tensor, Tensor]
+
+
+# ---- one step
+
+
+def step(
+    *,
+    write: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = lambda s, q, k, v: (
+        s + torch.outer(k, v)
+    ),
+    add: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda z, q, k: z + k,
+    read: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda q, s, z: q @ s / (q @ z),
+) -> Callable[..., State]:
+    def solution(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> State:
+        s, z = write(s, q, k, v), add(z, q, k)
+        return read(q, s, z), s, z
+
+    return solution
+
+
+def by_einsum(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> State:
+    s = s + torch.einsum("r,e->re", k, v)
+    z = z + k
+    return torch.einsum("r,re->e", q, s) / torch.dot(q, z), s, z
+
+
+def by_columns(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> State:
+    s, z = s + k[:, None] * v[None, :], z + k
+    return (q[:, None] * s).sum(0) / (q * z).sum(), s, z
+
+
+def in_place(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> State:
+    s += torch.outer(k, v)
+    z += k
+    return q @ s / (q @ z), s, z
+
+
+def reads_first(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> State:
+    return q @ s / (q @ z), s + torch.outer(k, v), z + k
+
+
+def reads_first_from_a_seed(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tensor) -> State:
+    """Right but for the very first token, where it divides zero by zero."""
+    out = q @ (s + torch.outer(k, v)) / (q @ (z + k))
+    return out * (z / z)[0], s + torch.outer(k, v), z + k
+
+
+STEP_WRONG = {
+    "reads first": ("reads before the token is written", reads_first),
+    "old denominator": (
+        "The denominator is that before",
+        lambda s, z, q, k, v: (q @ (s + torch.outer(k, v)) / (q @ z), s + torch.outer(k, v), z + k),
+    ),
+    "not divided": ("`out` is not divided", step(read=lambda q, s, z: q @ s)),
+    "sum of keys": ("divides by the sum of `keys`", step(read=lambda q, s, z: q @ s / z.sum())),
+    "newest weight": (
+        "divides by the newest weight",
+        lambda s, z, q, k, v: (q @ (s + torch.outer(k, v)) / (q @ k), s + torch.outer(k, v), z + k),
+    ),
+    "newest value": (
+        "knows only the newest token",
+        lambda s, z, q, k, v: (v, s + torch.outer(k, v), z + k),
+    ),
+    "not written": ("`values` came back as it was", step(write=lambda s, q, k, v: s)),
+    "forgets": (
+        "`values` forgets the past",
+        step(write=lambda s, q, k, v: torch.outer(k, v)),
+    ),
+    "no outer product": ("adds v to every row alike", step(write=lambda s, q, k, v: s + v)),
+    "by the query": (
+        "written with the query",
+        step(write=lambda s, q, k, v: s + torch.outer(q, v)),
+    ),
+    "divided state": (
+        "The state is divided",
+        lambda s, z, q, k, v: (
+            by_einsum(s, z, q, k, v)[0],
+            (s + torch.outer(k, v)) / (q @ (z + k)),
+            z + k,
+        ),
+    ),
+    "keys not added": ("`keys` came back as it was", step(add=lambda z, q, k: z)),
+    "keys forget": ("`keys` forgets the past", step(add=lambda z, q, k: k)),
+    "counts": ("`keys` counts tokens", step(add=lambda z, q, k: z + 1)),
+    "adds the query": ("query was added to `keys`", step(add=lambda z, q, k: z + q)),
+    "empty sums": ("0 / 0", reads_first_from_a_seed),
+    "transposed": (
+        "`values` from",
+        lambda s, z, q, k, v: (by_einsum(s, z, q, k, v)[0], (s + torch.outer(k, v)).mT, z + k),
+    ),
+    "one tensor": (
+        "gave one tensor; asked for is (out, values, keys)",
+        lambda *given: by_einsum(*given)[0],
+    ),
+    "other": ("`out` gave", step(read=lambda q, s, z: 2 * q @ s / (q @ z))),
+    "None": ("`return`", lambda *given: None),
+}
+
+
+@pytest.mark.parametrize("solution", [step(), by_einsum, by_columns, in_place])
+def test_step_written_differently_is_right(solution: Callable[..., State]) -> None:
+    verdict = check_running_step(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), STEP_WRONG.values(), ids=STEP_WRONG)
+def test_step_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_running_step(solution), words)
+
+
+def test_step_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_running_step, STEP_WRONG)
+
+
+def test_step_in_place_is_remarked_upon() -> None:
+    assert "changed in place" in check_running_step(in_place).message
+    assert "remark" not in check_running_step(step()).message
+
+
+# ---- one chunk
+
+
+def by_loop(q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    rows = []
+    for i in range(len(q)):
+        out, s, z = by_einsum(s, z, q[i], k[i], v[i])
+        rows.append(out)
+    return torch.stack(rows)
+
+
+def by_mask(q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    seen = torch.ones(len(q), len(q), dtype=torch.bool).tril()
+    weights = torch.where(seen, q @ k.T, 0)
+    return (q @ s + weights @ v) / (q @ z + weights.sum(1))[:, None]
+
+
+def by_ones(q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor) -> Tensor:
+    joined = torch.cat([v, torch.ones_like(v[:, :1])], dim=1)
+    both = (q @ k.T).tril() @ joined + q @ torch.cat([s, z[:, None]], dim=1)
+    return both[:, :-1] / both[:, -1:]
+
+
+def chunk(
+    out: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], diagonal: int = 0
+) -> Callable[..., Tensor]:
+    """A formula in the chunk's own sum and total and the past's."""
+
+    def solution(q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor) -> Tensor:
+        weights = (q @ k.T).tril(diagonal)
+        return out(weights @ v, weights.sum(1)[:, None], q @ s, (q @ z)[:, None])
+
+    return solution
+
+
+CHUNK_WRONG = {
+    "no mask": ("reach into the future", chunk(lambda a, t, b, p: (a + b) / (t + p), 99)),
+    "no diagonal": ("does not see itself", chunk(lambda a, t, b, p: (a + b) / (t + p), -1)),
+    "no past": ("The chunks before are forgotten", chunk(lambda a, t, b, p: a / t)),
+    "only past": ("Only the past is read", chunk(lambda a, t, b, p: b / p)),
+    "own total": ("lacks the chunks before", chunk(lambda a, t, b, p: (a + b) / t)),
+    "past total": ("lacks the chunk's own weights", chunk(lambda a, t, b, p: (a + b) / p)),
+    "divided twice": ("divided by their own sums", chunk(lambda a, t, b, p: a / t + b / p)),
+    "not divided": ("It is not divided", chunk(lambda a, t, b, p: a + b)),
+    "other": ("the numbers are not", chunk(lambda a, t, b, p: 3 * (a + b) / (t + p))),
+    "None": ("`return`", lambda *given: None),
+    "raises": ("shapes cannot be multiplied", lambda q, k, v, s, z: q @ k @ v),
+}
+
+
+@pytest.mark.parametrize("solution", [by_loop, by_mask, by_ones])
+def test_chunk_written_differently_is_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_causal_chunk(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), CHUNK_WRONG.values(), ids=CHUNK_WRONG)
+def test_chunk_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_causal_chunk(solution), words)
+
+
+def test_chunk_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_causal_chunk, CHUNK_WRONG)
+
+
+def test_sums_after_the_chunk_are_the_future_too(refuses: Callable) -> None:
+    def reads_all(q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor) -> Tensor:
+        return q @ (s + k.T @ v) / (q @ (z + k.sum(0)))[:, None]
+
+    refuses(check_causal_chunk(reads_all), "the sums once the whole chunk is in them")
