@@ -26,6 +26,7 @@ ASK = """
 import json
 print(json.dumps({
     "expression": studio.expression, "n": studio.n, "code": studio.code, "row": studio.row,
+    "scores": studio.scores,
     "mask": studio.mask.int().tolist(), "weights": studio.weights.tolist(),
     "layers": studio.pattern.reach(studio.n, 64, residual=studio.residual).layers,
 }))
@@ -207,7 +208,9 @@ def test_the_reach_moves_with_its_slider(studio):
 def test_the_softmax_row_is_pythons(notebook, studio):
     for kind in ("flat", "equal", "sharp"):
         studio.get_by_test_id("scores").select_option(kind)
-        row = np.array(asked(notebook)["weights"])[8]
+        told = asked(notebook)
+        assert told["scores"] == kind
+        row = np.array(told["weights"])[8]
         best = int(row.argmax())
         says(studio, "row-said", "Row 8 sees 6 of 17 keys: 0, 6–10.")
         says(studio, "row-said", f"{row[best]:.3f}, on key {best}.")
