@@ -53,6 +53,7 @@ BY_HAND = [
     *(("(~strided(2)).blocks(3)", 17), ("random(2, seed=3, among=~local(1))", 23)),
     *(("random(40, among=strided(5))", 29), ("random(3, among=causal()).blocks(2)", 24)),
     *(("causal() & ~local(3)", 11), ("  local( 2 )|strided( 3 ,) ", 13)),
+    *(("axial((2, 3), 0).blocks(2)", 17), ("~local(2) & causal()", 7)),
 ]
 LEAVES = [
     *("causal()", "full()", "local(1)", "local(4)", "strided(3)", "dilated(2, 4)", "fixed(6, 2)"),
@@ -297,14 +298,14 @@ def test_wrong_kinds_are_answered_with_a_sentence() -> None:
 
 def test_a_saved_page_holds_the_state_and_needs_nobody(tmp_path: Path) -> None:
     studio = PatternStudio("local(1)", n=7)
-    studio.paint(3, 6)
+    studio.paint(3, [5, 6])
     page = studio.save_html(tmp_path / "studio.html", title="<Studio>").read_text("utf-8")
     state = json.loads(re.search(r"data-attnlab-state>(.*?)</script>", page)[1])  # type: ignore[index]
     assert state["expression"] == "local(1)"
     assert set(state) >= {"n", "painted", "row", "layer", "residual", "block", "scores", "theme"}
     assert not re.findall(r"<script[^>]+src=|<link[^>]+href=", page)
     assert standalone(str(studio._esm)).rstrip().endswith(".page(document);")
-    assert "1 cells painted" in repr(studio)
+    assert "2 cells painted" in repr(studio)
 
 
 def test_every_pattern_that_is_given_comes_back() -> None:

@@ -103,7 +103,6 @@ class PatternStudio(Ground):
         expression, painted = _begun(pattern, length)
         with self.hold_sync(), self.hold_trait_notifications():
             self.expression, self.n, self.painted = expression, length, painted
-            self.row = min(self.row, length - 1)
 
     def paint(
         self, rows: int | Sequence[int], keys: int | Sequence[int], allowed: bool = True

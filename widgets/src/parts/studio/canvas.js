@@ -45,6 +45,7 @@ export function maskPanel(study, view) {
     const room = Math.max(160, Math.min(stage.clientWidth || 400, 520) - LEFT - 6);
     side = Math.max(1, room / n) >= 2 ? Math.floor(room / n) : room / n;
     side = Math.min(side, 40);
+    if (cursor && document.activeElement !== stage) cursor = [study.row, cursor[1]];
     if (cursor) cursor = cursor.map((at) => Math.min(at, n - 1));
     paintMask();
     paintBars();
