@@ -20,6 +20,7 @@ from torch import Tensor
 from attnlab.core.patterns import Pattern, Spans
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.blocked import by_pattern, without_padding
+from attnlab.core.sparse.layout import refuse_lengths
 
 BLOCK = 128
 COMPILED = 64  # patterns and shapes that may be compiled in one process
@@ -42,6 +43,7 @@ def flex(
     reason = refusal(q, k, v)
     if reason:
         raise ValueError(f"flex cannot run here: {reason}; use blocked")
+    refuse_lengths(q.shape[-2], k.shape[-2])
     pattern.refuse_misfit(k.shape[-2], len(q))
     pattern, real = without_padding(pattern)
     groups = by_pattern(pattern.sized(k.shape[-2]), q.shape[1])

@@ -1,0 +1,28 @@
+"""Sparse forms at their edges: lengths, copies, autocast, dropout of heads, second derivatives."""
+
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.core import patterns as p
+from attnlab.core.sparse.auto import auto
+from attnlab.core.sparse.blocked import blocked
+from attnlab.core.sparse.flex import flex
+
+
+def inputs(n: int, m: int, e: int = 16, b: int = 2, h: int = 3) -> list[Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(b, h, *rest) for rest in ((n, 16), (m, 16), (m, e))]
+
+
+def test_queries_without_a_place_are_refused() -> None:
+    """The queries are the last positions: more of them than keys have none to stand at."""
+    made = inputs(7, 5)
+    with pytest.raises(ValueError, match="7 queries cannot stand last among 5 keys"):
+        blocked(*made, p.full())
+    with torch.no_grad(), pytest.raises(ValueError, match="7 queries cannot stand last"):
+        flex(*made, p.full())
+    long = inputs(701, 601, h=1)
+    expected = torch.nn.functional.scaled_dot_product_attention(*long)
+    torch.testing.assert_close(auto(*long, p.full()), expected)
