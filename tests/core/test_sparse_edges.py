@@ -1,6 +1,5 @@
 """Sparse forms at their edges: lengths, copies, autocast, dropout of heads, second derivatives."""
 
-
 import pytest
 import torch
 from torch import Tensor
