@@ -25,3 +25,16 @@ def test_queries_without_a_place_are_refused() -> None:
     long = inputs(701, 601, h=1)
     expected = torch.nn.functional.scaled_dot_product_attention(*long)
     torch.testing.assert_close(auto(*long, p.full()), expected)
+
+
+def test_half_precision_under_autocast_is_summed_in_float32() -> None:
+    """Forward and backward alike: a product that autocast rounds would not match its gradient."""
+    q, k, v = inputs(97, 97, 11)
+    made = [x.bfloat16().float().requires_grad_() for x in (q * 4, k, v)]
+    wanted = blocked(*made, p.local(9))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = blocked(*made, p.local(9))
+    torch.testing.assert_close(out, wanted)
+    direction = torch.randn_like(wanted)
+    grads, expected = (torch.autograd.grad(x, made, direction) for x in (out, wanted))
+    torch.testing.assert_close(grads, expected)

@@ -79,7 +79,8 @@ def _run(
     for heads, of_heads in by_pattern(pattern, q.shape[1]):
         laid = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
-        outs.append((heads, _Blocked.apply(*part, real, laid, options)))
+        with _unrounded(q):
+            outs.append((heads, _Blocked.apply(*part, real, laid, options)))
     if len(outs) == 1:
         out: Tensor = outs[0][1]
         return out
@@ -274,7 +275,8 @@ class _Blocked(torch.autograd.Function):
             batch = piece.batch
             block = _Block(*map(batch.take_queries, (do, q, out, lse)))
             ks, vs = batch.take_keys(k), batch.take_keys(v)
-            d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
+            with _unrounded(q):
+                d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
             batch.add_queries(dq, d_q)
             batch.add_keys(dk, d_k)
             batch.add_keys(dv, d_v)
@@ -288,6 +290,11 @@ def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Te
     shift = both_lse.masked_fill(both_lse == -torch.inf, 0)
     merged = out * torch.exp(lse - shift)[..., None] + more * torch.exp(more_lse - shift)[..., None]
     return merged, both_lse
+
+
+def _unrounded(q: Tensor) -> torch.autocast:
+    """Autocast would round the scores of one pass, and not of the other."""
+    return torch.autocast(q.device.type, enabled=False)
 
 
 def _wide(q: Tensor) -> torch.dtype:
