@@ -38,3 +38,12 @@ def test_half_precision_under_autocast_is_summed_in_float32() -> None:
     direction = torch.randn_like(wanted)
     grads, expected = (torch.autograd.grad(x, made, direction) for x in (out, wanted))
     torch.testing.assert_close(grads, expected)
+
+
+def test_heads_that_see_differently_drop_different_weights() -> None:
+    n = 61
+    q = k = torch.zeros(1, 2, n, 16)
+    v = torch.eye(n).expand(1, 2, n, n)
+    pattern = p.per_head(p.local(20), p.local(20) | p.local(19))
+    kept = blocked(q, k, v, pattern, dropout=0.5)[:, :, p.local(20).dense(n)] > 0
+    assert 0.4 < (kept[:, 0] == kept[:, 1]).float().mean() < 0.6

@@ -74,9 +74,10 @@ def _run(
     dropout: float,
     seed: Tensor,
 ) -> Tensor:
-    options = _Options(scale, dropout, int(seed) if len(seed) else 0)
+    first_seed = int(seed) if len(seed) else 0
     outs, n, m = [], q.shape[-2], k.shape[-2]
-    for heads, of_heads in by_pattern(pattern, q.shape[1]):
+    for group, (heads, of_heads) in enumerate(by_pattern(pattern, q.shape[1])):
+        options = _Options(scale, dropout, first_seed + group)
         laid = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
         with _unrounded(q):
