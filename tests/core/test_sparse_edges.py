@@ -47,3 +47,10 @@ def test_heads_that_see_differently_drop_different_weights() -> None:
     pattern = p.per_head(p.local(20), p.local(20) | p.local(19))
     kept = blocked(q, k, v, pattern, dropout=0.5)[:, :, p.local(20).dense(n)] > 0
     assert 0.4 < (kept[:, 0] == kept[:, 1]).float().mean() < 0.6
+
+
+def test_second_derivatives_are_refused_not_left_out() -> None:
+    made = [x.requires_grad_() for x in inputs(7, 7)]
+    out = blocked(*made, p.local(2))
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(out.sum(), made, create_graph=True)

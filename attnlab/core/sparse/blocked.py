@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.shapes import checked
@@ -263,8 +262,11 @@ class _Blocked(torch.autograd.Function):
         return out.unflatten(0, q.shape[:2])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # somebody wants a graph of the gradients
+            raise RuntimeError(
+                "blocked has first derivatives only: without create_graph, or by a naive form"
+            )
         q, k, v, real, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1)
         dq, dk, dv = (
