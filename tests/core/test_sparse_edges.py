@@ -54,3 +54,10 @@ def test_second_derivatives_are_refused_not_left_out() -> None:
     out = blocked(*made, p.local(2))
     with pytest.raises(RuntimeError, match="first derivatives only"):
         torch.autograd.grad(out.sum(), made, create_graph=True)
+
+
+def test_no_sequences_are_nothing_to_attend() -> None:
+    made = [x.requires_grad_() for x in inputs(7, 7, 11, b=0)]
+    out = blocked(*made, p.local(2))
+    assert out.shape == (0, 3, 7, 11)
+    assert [g.shape for g in torch.autograd.grad(out.sum(), made)] == [x.shape for x in made]

@@ -207,7 +207,7 @@ def _pieces(
         for batch in part:
             rows, columns = batch.queries.shape[1], batch.keys.shape[1]
             per_block = b * h * columns * (width + (rows if options.dropout else 0))
-            for some in batch.split(max(1, budget // per_block)):
+            for some in batch.split(max(1, budget // max(1, per_block))):
                 allowed = _allowed(some, real, b, h)
                 keep = None
                 if generator is not None:
