@@ -1,11 +1,13 @@
 """Sparse forms at their edges: lengths, copies, autocast, dropout of heads, second derivatives."""
 
+import shutil
+
 import pytest
 import torch
 from torch import Tensor
 
 from attnlab.core import patterns as p
-from attnlab.core.sparse.auto import auto
+from attnlab.core.sparse.auto import auto, choose
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.flex import flex
 
@@ -61,3 +63,23 @@ def test_no_sequences_are_nothing_to_attend() -> None:
     out = blocked(*made, p.local(2))
     assert out.shape == (0, 3, 7, 11)
     assert [g.shape for g in torch.autograd.grad(out.sum(), made)] == [x.shape for x in made]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, while it compiles
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+def test_flex_takes_one_padding_for_all_sequences() -> None:
+    torch.manual_seed(2)
+    made, padded = inputs(131, 131, h=1), p.local(9) & p.padding(torch.rand(1, 131) > 0.3)
+    with torch.no_grad():
+        torch.testing.assert_close(flex(*made, padded), blocked(*made, padded))
+
+
+def test_patterns_that_differ_between_sequences_are_not_for_flex() -> None:
+    pattern = p.document(torch.arange(701) // torch.tensor([[7], [13]]))
+    with torch.no_grad(), pytest.raises(ValueError, match="differs between sequences; use blocked"):
+        flex(*inputs(701, 701), pattern)
+    elsewhere = [x.to("meta") for x in inputs(701, 701)]
+    choice = choose(*elsewhere, pattern)
+    assert choice.form == "blocked"
+    assert "differs between sequences" in choice.why
+    assert choose(*elsewhere, p.local(3)).form == "flex"

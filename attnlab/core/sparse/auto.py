@@ -69,7 +69,7 @@ def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float 
     if q.device.type == "cpu" or dropout:
         why = "dropout is not FlexAttention's" if dropout else "on a CPU it also trains"
         return Choice("blocked", f"{said}; {why}")
-    reason = refusal(q, k, v)
+    reason = refusal(q, k, v, pattern)
     if reason:
         return Choice("blocked", f"{said}; flex cannot run here: {reason}")
     return Choice("flex", f"{said}; on this device FlexAttention has a compiled kernel")
