@@ -5,7 +5,8 @@ import itertools
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -345,24 +346,24 @@ class Random(Pattern):
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        among = "" if self.among is FULL else f" of these: {self.among.words}"
+        among = "" if self.among == FULL else f" of these: {self.among.words}"
         return f"each position sees {self.keys} positions drawn at random{among}"
 
     @property
     def code(self) -> str:  # type: ignore[override]
-        among = "" if self.among is FULL else f", among={self.among.code}"
+        among = "" if self.among == FULL else f", among={self.among.code}"
         return f"random({self.keys}, seed={self.seed}{among})"
 
     @property
     def key(self) -> str:
-        among = "" if self.among is FULL else f", among={self.among.key}"
+        among = "" if self.among == FULL else f", among={self.among.key}"
         return f"random({self.keys}, seed={self.seed}{among})"
 
     def refuse_misfit(self, m: int, b: int | None = None) -> None:
         self.among.refuse_misfit(m, b)
 
     def sized(self, m: int) -> "Drawn":
-        if self.among is FULL:
+        if self.among == FULL:
             return _drawn(self.keys, self.seed, m, self.words, self.code)
         return _drawn_among(self, m)
 
@@ -375,20 +376,29 @@ _number = itertools.count()
 
 
 class Held(Pattern):
-    """A pattern that holds a tensor: it equals itself alone, and ``key`` is a number for it."""
+    """A pattern that holds a tensor: it equals itself alone, and ``key`` is a number for it.
+
+    A copy is made anew from the fields, with a number of its own.
+    """
 
     def __post_init__(self) -> None:
         number = next(_number)
-        object.__setattr__(self, "_held_as", number)
+        # A text, not a number: torch.compile takes numbers that change for symbols.
+        object.__setattr__(self, "_key", f"held({number})")
         _HELD[number] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, part.name) for part in fields(self))  # type: ignore[arg-type]
 
     @property
     def key(self) -> str:
-        return f"held({self._held_as})"  # type: ignore[attr-defined]
+        return self._key  # type: ignore[attr-defined]
 
 
 def held(number: int) -> Pattern:
     """The pattern that holds a tensor under this number, while it lives."""
+    if number not in _HELD:
+        raise ValueError(f"no pattern is held under {number}: it was dropped, or never made")
     return _HELD[number]
 
 

@@ -57,6 +57,8 @@ def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float 
     n, m = q.shape[-2], k.shape[-2]
     if m <= SHORT:
         return Choice("dense", f"{m} keys are few: one dense call costs less than any bookkeeping")
+    if n > m:
+        return Choice("dense", f"{n} queries cannot stand last among {m} keys, as blocks need it")
     structure = without_padding(pattern)[0]
     groups = by_pattern(structure, q.shape[1])
     cost = sum(layout(of_heads, n, m).cost * len(heads) for heads, of_heads in groups)
@@ -67,7 +69,7 @@ def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float 
     if q.device.type == "cpu" or dropout:
         why = "dropout is not FlexAttention's" if dropout else "on a CPU it also trains"
         return Choice("blocked", f"{said}; {why}")
-    reason = refusal(q, k, v)
+    reason = refusal(q, k, v, pattern)
     if reason:
         return Choice("blocked", f"{said}; flex cannot run here: {reason}")
     return Choice("flex", f"{said}; on this device FlexAttention has a compiled kernel")

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.probe import note
+from attnlab.core.running import unrounded
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
@@ -78,13 +78,15 @@ def _run(
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp (+∞ for a row that sees nothing)."""
-    options = _Options(scale, dropout, int(seed) if len(seed) else 0)
+    first_seed = int(seed) if len(seed) else 0
     outs, lses, n, m = [], [], q.shape[-2], k.shape[-2]
     groups = by_pattern(pattern, q.shape[1])
-    for heads, of_heads in groups:
+    for group, (heads, of_heads) in enumerate(groups):
+        options = _Options(scale, dropout, first_seed + group)
         laid = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
-        out, lse = _Blocked.apply(*part, real, laid, options)
+        with unrounded(q.device):
+            out, lse = _Blocked.apply(*part, real, laid, options)
         outs.append(out)
         lses.append(lse)
     if len(groups) == 1:
@@ -212,7 +214,7 @@ def _pieces(
         for batch in part:
             rows, columns = batch.queries.shape[1], batch.keys.shape[1]
             per_block = b * h * columns * (width + (rows if options.dropout else 0))
-            for some in batch.split(max(1, budget // per_block)):
+            for some in batch.split(max(1, budget // max(1, per_block))):
                 allowed = _allowed(some, real, b, h)
                 keep = None
                 if generator is not None:
@@ -267,8 +269,11 @@ class _Blocked(torch.autograd.Function):
         return out.unflatten(0, q.shape[:2]), lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # somebody wants a graph of the gradients
+            raise RuntimeError(
+                "blocked has first derivatives only: without create_graph, or by a naive form"
+            )
         q, k, v, real, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1)
         dq, dk, dv = (
@@ -280,7 +285,8 @@ class _Blocked(torch.autograd.Function):
             batch = piece.batch
             block = _Block(*map(batch.take_queries, (do, q, out, lse)))
             ks, vs = batch.take_keys(k), batch.take_keys(v)
-            d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
+            with unrounded(q.device):
+                d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
             batch.add_queries(dq, d_q)
             batch.add_keys(dk, d_k)
             batch.add_keys(dv, d_v)

@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.patterns import Pattern, Spans
+from attnlab.core.patterns import FULL, Pattern, Spans
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.blocked import by_pattern, without_padding
+from attnlab.core.sparse.layout import refuse_lengths
 
 BLOCK = 128
 COMPILED = 64  # patterns and shapes that may be compiled in one process
@@ -39,11 +40,13 @@ def flex(
     Compiled once for each pattern and shape (seconds, the first time). Raises ValueError, with the
     reason, where it cannot run.
     """
-    reason = refusal(q, k, v)
+    refuse_lengths(q.shape[-2], k.shape[-2])
+    pattern.refuse_misfit(k.shape[-2], len(q))
+    reason = refusal(q, k, v, pattern)
     if reason:
         raise ValueError(f"flex cannot run here: {reason}; use blocked")
-    pattern.refuse_misfit(k.shape[-2], len(q))
     pattern, real = without_padding(pattern)
+    real = None if real is None else real.to(q.device).expand(len(q), -1)
     groups = by_pattern(pattern.sized(k.shape[-2]), q.shape[1])
     outs = []
     for heads, of_heads in groups:
@@ -53,10 +56,12 @@ def flex(
     return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)[:, order]
 
 
-def refusal(q: Tensor, k: Tensor, v: Tensor) -> str | None:
+def refusal(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern = FULL) -> str | None:
     """Why FlexAttention cannot run on these tensors, in words; None if it can."""
     if q.dtype == torch.float64:
         return "it has no float64"
+    if _differs(pattern, k.shape[-2], q.shape[1]):
+        return "the pattern differs between sequences"
     if q.device.type != "cpu":
         return None
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
@@ -66,6 +71,12 @@ def refusal(q: Tensor, k: Tensor, v: Tensor) -> str | None:
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):
         return "there is no C++ compiler (g++ or clang++) to compile it with"
     return None
+
+
+def _differs(pattern: Pattern, m: int, heads: int) -> bool:
+    """Whether sequences see differently, apart from their padding."""
+    structure, first = without_padding(pattern)[0].sized(m), torch.zeros((), dtype=torch.long)
+    return any(of.allows(first, first).dim() > 0 for _, of in by_pattern(structure, heads))
 
 
 def _attend(
@@ -94,8 +105,6 @@ def _predicate(pattern: Pattern, real: Tensor | None, past: int) -> Callable[...
 
     def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         allowed = pattern.allows(i + past, j)
-        if allowed.dim() > 0:
-            raise ValueError("flex takes patterns that are the same for all sequences; use blocked")
         return allowed if real is None else allowed & real[b, j]
 
     return allows

@@ -173,6 +173,7 @@ def layout(
 def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str) -> Layout:
     if device != "cpu":
         return layout(pattern, n, m, block).to(torch.device(device))
+    refuse_lengths(n, m)
     pattern.refuse_misfit(m)
     pattern = pattern.sized(m)
     natural = Order("natural", (torch.arange(m),))
@@ -182,6 +183,15 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
         parts = whole
     laid = (part for of, order in parts for part in _lay_out(of, order, n, m, block))
     return Layout(n, m, tuple(part for part in laid if part))
+
+
+def refuse_lengths(n: int, m: int) -> None:
+    """A ValueError where the queries, the last n of m positions, would begin before the first."""
+    if n > m:
+        raise ValueError(
+            f"{n} queries cannot stand last among {m} keys: give at most as many, or attend under "
+            "a dense mask"
+        )
 
 
 def forget() -> None:

@@ -1,0 +1,30 @@
+"""Patterns that are copied, as with the module that keeps them, mean the same."""
+
+import copy
+
+import pytest
+import torch
+
+from attnlab.core import patterns as p
+from attnlab.core.patterns import Pattern
+
+
+@pytest.mark.parametrize("pattern", [p.random(3), p.random(2).blocks(5)], ids=str)
+def test_a_copy_draws_the_same(pattern: Pattern) -> None:
+    copied = copy.deepcopy(pattern)
+    assert copied == pattern
+    assert copied.code == pattern.code
+    assert torch.equal(copied.dense(31), pattern.dense(31))
+
+
+def test_a_copy_of_a_table_has_a_key_of_its_own() -> None:
+    pattern = p.listed(torch.randint(11, (11, 3)))
+    copied = copy.deepcopy(pattern)
+    assert p.read(copied.key) is copied
+    assert p.read(pattern.key) is pattern
+    assert torch.equal(copied.dense(11), pattern.dense(11))
+
+
+def test_a_key_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no pattern is held under 987654"):
+        p.read("held(987654)")

@@ -1,0 +1,85 @@
+"""Sparse forms at their edges: lengths, copies, autocast, dropout of heads, second derivatives."""
+
+import shutil
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.core import patterns as p
+from attnlab.core.sparse.auto import auto, choose
+from attnlab.core.sparse.blocked import blocked
+from attnlab.core.sparse.flex import flex
+
+
+def inputs(n: int, m: int, e: int = 16, b: int = 2, h: int = 3) -> list[Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(b, h, *rest) for rest in ((n, 16), (m, 16), (m, e))]
+
+
+def test_queries_without_a_place_are_refused() -> None:
+    """The queries are the last positions: more of them than keys have none to stand at."""
+    made = inputs(7, 5)
+    with pytest.raises(ValueError, match="7 queries cannot stand last among 5 keys"):
+        blocked(*made, p.full())
+    with torch.no_grad(), pytest.raises(ValueError, match="7 queries cannot stand last"):
+        flex(*made, p.full())
+    long = inputs(701, 601, h=1)
+    expected = torch.nn.functional.scaled_dot_product_attention(*long)
+    torch.testing.assert_close(auto(*long, p.full()), expected)
+
+
+def test_half_precision_under_autocast_is_summed_in_float32() -> None:
+    """Forward and backward alike: a product that autocast rounds would not match its gradient."""
+    q, k, v = inputs(97, 97, 11)
+    made = [x.bfloat16().float().requires_grad_() for x in (q * 4, k, v)]
+    wanted = blocked(*made, p.local(9))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = blocked(*made, p.local(9))
+    torch.testing.assert_close(out, wanted)
+    direction = torch.randn_like(wanted)
+    grads, expected = (torch.autograd.grad(x, made, direction) for x in (out, wanted))
+    torch.testing.assert_close(grads, expected)
+
+
+def test_heads_that_see_differently_drop_different_weights() -> None:
+    n = 61
+    q = k = torch.zeros(1, 2, n, 16)
+    v = torch.eye(n).expand(1, 2, n, n)
+    pattern = p.per_head(p.local(20), p.local(20) | p.local(19))
+    kept = blocked(q, k, v, pattern, dropout=0.5)[:, :, p.local(20).dense(n)] > 0
+    assert 0.4 < (kept[:, 0] == kept[:, 1]).float().mean() < 0.6
+
+
+def test_second_derivatives_are_refused_not_left_out() -> None:
+    made = [x.requires_grad_() for x in inputs(7, 7)]
+    out = blocked(*made, p.local(2))
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(out.sum(), made, create_graph=True)
+
+
+def test_no_sequences_are_nothing_to_attend() -> None:
+    made = [x.requires_grad_() for x in inputs(7, 7, 11, b=0)]
+    out = blocked(*made, p.local(2))
+    assert out.shape == (0, 3, 7, 11)
+    assert [g.shape for g in torch.autograd.grad(out.sum(), made)] == [x.shape for x in made]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, while it compiles
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+def test_flex_takes_one_padding_for_all_sequences() -> None:
+    torch.manual_seed(2)
+    made, padded = inputs(131, 131, h=1), p.local(9) & p.padding(torch.rand(1, 131) > 0.3)
+    with torch.no_grad():
+        torch.testing.assert_close(flex(*made, padded), blocked(*made, padded))
+
+
+def test_patterns_that_differ_between_sequences_are_not_for_flex() -> None:
+    pattern = p.document(torch.arange(701) // torch.tensor([[7], [13]]))
+    with torch.no_grad(), pytest.raises(ValueError, match="differs between sequences; use blocked"):
+        flex(*inputs(701, 701), pattern)
+    elsewhere = [x.to("meta") for x in inputs(701, 701)]
+    choice = choose(*elsewhere, pattern)
+    assert choice.form == "blocked"
+    assert "differs between sequences" in choice.why
+    assert choose(*elsewhere, p.local(3)).form == "flex"
