@@ -28,3 +28,13 @@ def test_a_copy_of_a_table_has_a_key_of_its_own() -> None:
 def test_a_key_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no pattern is held under 987654"):
         p.read("held(987654)")
+
+
+def test_a_key_listed_twice_is_one_key() -> None:
+    pattern = p.listed(torch.tensor([[0, 0], [1, 2], [2, 2]]))
+    assert pattern.cover(range(1), range(2)) is None
+
+
+def test_a_table_of_other_blocks_is_refused() -> None:
+    with pytest.raises(ValueError, match="for 8 positions, but there are 3"):
+        p.listed(torch.zeros(8, 2, dtype=torch.long)).blocks(3).dense(9)

@@ -386,6 +386,9 @@ class Blocks(Pattern):
     def heads(self) -> int | None:
         return self.of.heads()
 
+    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+        self.of.refuse_misfit(-(-m // self.size), b)
+
     def alternatives(self) -> Iterator[Pattern]:
         for of in self.of.alternatives():
             yield Blocks(self.size, of)

@@ -422,7 +422,7 @@ class Drawn(Held):
         """The pairs i·m + j and j·m + i, sorted, and how many fall above and left of each tile."""
         m, side = len(self.table), self._tile
         i, place = (self.table >= 0).nonzero(as_tuple=True)
-        j = self.table[i, place]
+        i, j = torch.stack((i, self.table[i, place]), -1).unique(dim=0).unbind(-1)
         tiles = -(-m // side)
         counts = torch.bincount(i // side * tiles + j // side, minlength=tiles * tiles)
         sums = torch.zeros(tiles + 1, tiles + 1, dtype=torch.long)
