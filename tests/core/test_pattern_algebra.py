@@ -250,6 +250,8 @@ def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
         (lambda: p.per_head(p.local(1)).count(4), "count them apart"),
         (lambda: p.places([0], "diagonal"), 'of a "row" or of a "column"'),
         (lambda: p.random(2).allows(*pairs(3)), "drawn for a length"),
+        (lambda: p.places([0, -1], "row").allows(*pairs(3)), "ends depends on its length"),
+        (lambda: p.hub(-1).cover(range(3), range(3)), "ends depends on its length"),
         (lambda: p.read("locl(2)"), "did you mean 'local'"),
         (lambda: p.read("local(2"), "cannot read the pattern"),
         (lambda: p.read("local(2) + full()"), "cannot contain"),

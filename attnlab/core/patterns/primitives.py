@@ -172,6 +172,8 @@ class Places(Pattern):
     @functools.cached_property
     def _table(self) -> Tensor:
         """True at the chosen positions; one more after the last, for all that come later."""
+        if min(self.positions) < 0:
+            raise ValueError("where a sequence ends depends on its length: ask pattern.sized(n)")
         table = torch.zeros(max(self.positions) + 2, dtype=torch.bool)
         table[list(self.positions)] = True
         return table
