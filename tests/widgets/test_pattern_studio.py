@@ -53,7 +53,7 @@ BY_HAND = [
     *(("(~strided(2)).blocks(3)", 17), ("random(2, seed=3, among=~local(1))", 23)),
     *(("random(40, among=strided(5))", 29), ("random(3, among=causal()).blocks(2)", 24)),
     *(("causal() & ~local(3)", 11), ("  local( 2 )|strided( 3 ,) ", 13)),
-    *(("axial((2, 3), 0).blocks(2)", 17), ("~local(2) & causal()", 7)),
+    *(("axial((2, 3), 0).blocks(3)", 17), ("~local(2) & causal()", 7)),
 ]
 LEAVES = [
     *("causal()", "full()", "local(1)", "local(4)", "strided(3)", "dilated(2, 4)", "fixed(6, 2)"),

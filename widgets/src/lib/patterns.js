@@ -154,6 +154,7 @@ const KINDS = {
       const seen = allows(of);
       return (i, j) => seen(Math.floor(i / size), Math.floor(j / size));
     },
+    refuse: ({ size, of }, m) => refuseMisfit(of, Math.ceil(m / size)),
     remark: ({ size }, n) => size > n && `a block of ${size} is longer than the sequence of ${n}: there is only one`,
   },
   shifted: {
