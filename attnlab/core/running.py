@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attnlab.core import patterns
+from attnlab.core.derivatives import refuse_second
 from attnlab.core.probe import note
 from attnlab.core.shapes import autocasts
 
@@ -179,8 +179,8 @@ class _Advance(torch.autograd.Function):
         return out, past
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_out: Tensor, later: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second("the chunked form")
         q, k, v, out, scale, *kept = ctx.saved_tensors  # once: a checkpoint gives them only once
         chunk, (b, h) = ctx.chunk, q.shape[:2]
         dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))

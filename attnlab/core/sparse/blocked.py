@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.core.derivatives import refuse_second
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.probe import note
 from attnlab.core.running import unrounded
@@ -270,10 +271,7 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # somebody wants a graph of the gradients
-            raise RuntimeError(
-                "blocked has first derivatives only: without create_graph, or by a naive form"
-            )
+        refuse_second("blocked")
         q, k, v, real, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1)
         dq, dk, dv = (

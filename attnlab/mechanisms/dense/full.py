@@ -44,12 +44,12 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
@@ -158,8 +158,8 @@ class _Tiled(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second("tiled")
         q, k, v, out, lse = ctx.saved_tensors  # once: a checkpoint hands them out no second time
         wide = _wide(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))

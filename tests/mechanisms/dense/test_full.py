@@ -223,3 +223,10 @@ def test_tiled_sums_in_float32_under_autocast_too() -> None:
     assert torch.equal(automatic, plain)
     for ours, theirs in zip(found, expected, strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_second_derivatives_of_tiled_are_refused_not_left_out() -> None:
+    q, k, v = torch.randn(3, 1, 1, 5, 4).requires_grad_().unbind()
+    for reached in (tiled(q, k, v).sum(), tiled(q, k, v).square().sum()):
+        with pytest.raises(RuntimeError, match="tiled has first derivatives only"):
+            torch.autograd.grad(reached, q, create_graph=True)
