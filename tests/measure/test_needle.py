@@ -50,4 +50,4 @@ def test_what_the_lesson_draws_is_whole() -> None:
     for arm in ARMS:
         for seed in SEEDS:
             assert f"{arm}, right, seed {seed}" in found
-            assert found[f"{arm}, connected, seed {seed}"] > 50
+            assert found.get(f"{arm}, not connected, seed {seed}", 0) < 20  # one in eight

@@ -25,7 +25,6 @@ from attnlab.mechanisms.fixed.longformer import LongformerAttention
 
 if TYPE_CHECKING:
     from attnlab.models.tiny import TinyTransformer
-    from attnlab.tasks.needle import Needle
 
 LAYERS, STEPS, SEEDS = 3, 100, (0, 1, 2)
 TASK: Mapping[str, int] = {"length": 64, "keys": 8, "words": 8, "every": 4}
@@ -54,7 +53,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         torch.set_num_threads(before)
 
 
-def problem(**changes: int) -> "Needle":
+def problem(**changes: int) -> Any:
     """The task, in small."""
     from attnlab.tasks.needle import Needle
 
@@ -102,7 +101,7 @@ def patterns_of(model: nn.Module) -> list[Pattern]:
 
 
 @torch.no_grad()
-def score(model: nn.Module, task: "Needle", texts: int = 512) -> dict[str, float]:
+def score(model: nn.Module, task: Any, texts: int = 512) -> dict[str, float]:
     """Per cent of right answers: over all, where the key is connected, where not; and how many are.
 
     A kind of question that does not occur is left out.
@@ -115,7 +114,7 @@ def score(model: nn.Module, task: "Needle", texts: int = 512) -> dict[str, float
     return {**found, "share connected": _percent(linked[asked])}
 
 
-def connected(patterns: list[Pattern], inputs: Tensor, task: "Needle") -> Tensor:
+def connected(patterns: list[Pattern], inputs: Tensor, task: Any) -> Tensor:
     """(b, n): can the key of this text influence this position?"""
     place = (inputs < task.keys).int().argmax(1)
     return reach(patterns, task.length, len(patterns)).after[-1].T[place]
