@@ -13,6 +13,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_step               02  decode(q_last, keys, values)
     check_online_softmax     03  update(largest, total, out, scores, values)
     check_merge              03  merge(out_a, lse_a, out_b, lse_b)
+    check_window_mask        11  window_mask(n, window)
+    check_layers_until_connected  11  layers_until_connected(mask)
     check_factorized         20  factorized(A, B)
     check_mixture            20  mixture(numbers, first, second)
     check_projected_keys     21  project(e, k, real)
@@ -34,6 +36,7 @@ from attnlab.exercises.heads import (
 )
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
@@ -45,6 +48,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_factorized",
+    "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",
     "check_merge",
@@ -59,4 +63,5 @@ __all__ = [
     "check_running_step",
     "check_split_heads",
     "check_step",
+    "check_window_mask",
 ]

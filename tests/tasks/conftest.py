@@ -20,6 +20,7 @@ VARIANTS = [
     ("recall", {"pairs": 3, "keys": 5, "values": 7}),
     ("recall", {"pairs": 5, "queries": 3, "keys": 7, "values": 11}),
     ("induction", {"length": 13, "symbols": 17}),
+    ("needle", {"length": 23, "keys": 5, "words": 7}),
 ]
 
 

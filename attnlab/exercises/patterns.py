@@ -1,0 +1,222 @@
+"""Checks of lesson 11: a window as a mask, and how many layers until everything is connected."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.attempt import Suspect, ask, changes, demand
+from attnlab.exercises.verdict import Function, Mistake, diagnosed, kind_of
+
+# ---- the window
+
+
+def _apart(n: int) -> Tensor:
+    """i − j."""
+    return torch.arange(n)[:, None] - torch.arange(n)
+
+
+def _window(n: int, window: int) -> Tensor:
+    return _apart(n).abs() <= window // 2
+
+
+def _additive(low: float) -> Callable[[int, int], Tensor]:
+    return lambda n, window: torch.zeros(n, n).masked_fill(~_window(n, window), low)
+
+
+_WINDOW_MISTAKEN: tuple[Suspect, ...] = (
+    (
+        "It sees `window` positions on each side: twice too many. The paper's window is the total, "
+        "half of it to each side.",
+        lambda n, window: _apart(n).abs() <= window,
+    ),
+    (
+        "The last position on each side is missing: a distance of exactly window / 2 still counts "
+        "(≤, not <).",
+        lambda n, window: _apart(n).abs() < window // 2,
+    ),
+    (
+        "It is lopsided: one side has a position less than the other. Counted with the position "
+        "itself, a window sees window + 1.",
+        lambda n, window: (-(window // 2) < _apart(n)) & (_apart(n) <= window // 2),
+    ),
+    (
+        "It is lopsided: one side has a position less than the other. Counted with the position "
+        "itself, a window sees window + 1.",
+        lambda n, window: (-(window // 2) <= _apart(n)) & (_apart(n) < window // 2),
+    ),
+    (
+        "It is causal: a position sees what comes before it and nothing after. This window looks "
+        "both ways.",
+        lambda n, window: _window(n, window) & (_apart(n) >= 0),
+    ),
+    (
+        "It looks at what comes after a position, and not before. Were rows and columns exchanged "
+        "in a causal mask? This window looks both ways.",
+        lambda n, window: _window(n, window) & (_apart(n) <= 0),
+    ),
+    (
+        "A position does not see itself: distance 0 is inside the window.",
+        lambda n, window: _window(n, window) & (_apart(n) != 0),
+    ),
+    (
+        "It is turned around: True says that the query MAY see the key.",
+        lambda n, window: ~_window(n, window),
+    ),
+    (
+        "It wraps around: the first position sees the last. A text has two ends.",
+        lambda n, window: torch.minimum(_apart(n) % n, -_apart(n) % n) <= window // 2,
+    ),
+    (
+        "These are blocks: positions on either side of a boundary do not see each other. A window "
+        "slides with its position.",
+        lambda n, window: torch.arange(n)[:, None] // window == torch.arange(n) // window,
+    ),
+    (
+        "That is a mask to be added to the scores. Asked for are truth values: True where the "
+        "query may see the key.",
+        _additive(-math.inf),
+    ),
+    (
+        "That is a mask to be added to the scores, and −10000 only means forbidden while the "
+        "scores are small. Asked for are truth values.",
+        _additive(-10000.0),
+    ),
+)
+
+
+@diagnosed
+def check_window_mask(function: Function) -> str:
+    """Is it a sliding window? `window_mask(n, window) -> (n, n)`, True = may see.
+
+    `window` is Longformer's w, the total: w/2 on each side, and the position itself. Called with
+    (n, window) = (11, 4), (7, 2) and (5, 12).
+    """
+    for n, window in ((11, 4), (7, 2), (5, 12)):
+        given = {"n": n, "window": window}
+        demand(function, given, _window, shape="n n", suspects=_WINDOW_MISTAKEN)
+        answer = ask(function, given)
+        if getattr(answer.value, "dtype", None) != torch.bool:
+            raise Mistake(
+                f"The places are right, but the tensor is of {getattr(answer.value, 'dtype', '')}: "
+                "a mask is of torch.bool, so that nobody multiplies or adds it by accident."
+            )
+    return "window + 1 keys for each position inside, fewer at the two ends."
+
+
+# ---- layers until connected
+
+
+def _layers(mask: Tensor, *, residual: bool = True, seen: str = "all") -> int:
+    step = (mask | torch.eye(len(mask), dtype=torch.bool) if residual else mask).float()
+    known, layers = torch.eye(len(mask)), 0
+    wanted = {
+        "all": torch.ones(len(mask), len(mask)),
+        "first": torch.zeros(len(mask), len(mask)).index_fill(0, torch.tensor(0), 1),
+        "last": torch.zeros(len(mask), len(mask)).index_fill(0, torch.tensor(len(mask) - 1), 1),
+        "past": torch.ones(len(mask), len(mask)).tril(),
+    }[seen].bool()
+    while not (known.bool() | ~wanted).all():
+        known, layers = (step @ known > 0).float(), layers + 1
+    return layers
+
+
+def _doublings(mask: Tensor) -> int:
+    return math.ceil(math.log2(_layers(mask)))
+
+
+def _connected() -> dict[str, Tensor]:
+    """Masks that connect everything, by what they are."""
+    hub = torch.eye(7, dtype=torch.bool)
+    hub[0] = hub[:, 0] = True
+    detour = torch.ones(5, 5, dtype=torch.bool).tril()
+    detour[0, 4] = True
+    return {
+        "a window of 1 on each side of 12 positions": _apart(12).abs() <= 1,
+        "a hub and 6 positions that see it and themselves": hub,
+        "5 positions that see all but themselves": ~torch.eye(5, dtype=torch.bool),
+        "5 positions that see the past, the first also the last": detour,
+        "5 positions that see what is ahead, the last also the first": detour.flip(0, 1),
+    }
+
+
+_LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
+    (
+        "A position forgets itself: around each layer runs the residual connection, so that what "
+        "was known stays known, even if nobody sees themselves.",
+        lambda mask: _layers(mask, residual=False),
+    ),
+    (
+        "One layer too few: before the first layer everybody knows only themselves, and that is "
+        "layer 0.",
+        lambda mask: _layers(mask) - 1,
+    ),
+    (
+        "One layer too many: was the loop run once more after all was connected, or did counting "
+        "begin at 1?",
+        lambda mask: _layers(mask) + 1,
+    ),
+    (
+        "Those are doublings: squaring the matrix makes two layers of one, then four. Multiply by "
+        "ONE layer each time.",
+        _doublings,
+    ),
+    (
+        "It counts 2, 4, 8 …: squaring the matrix skips layers. Multiply by ONE layer each time.",
+        lambda mask: 2 ** _doublings(mask),
+    ),
+    (
+        "Only the first output is looked at: all of them must know every input.",
+        lambda mask: _layers(mask, seen="first"),
+    ),
+    (
+        "Only the last output is looked at: all of them must know every input.",
+        lambda mask: _layers(mask, seen="last"),
+    ),
+    (
+        "Only the past is looked at: every output must know every input, also later ones.",
+        lambda mask: _layers(mask, seen="past"),
+    ),
+    (
+        "That is how many layers ONE input needs to reach somebody at all; wait until the last "
+        "pair is connected.",
+        lambda mask: 1,
+    ),
+)
+
+
+@diagnosed
+def check_layers_until_connected(function: Function) -> str:
+    """How many layers until every output knows every input? `layers_until_connected(mask) -> int`.
+
+    `mask` (n, n) is one layer, True = may see; all layers are alike, with a residual connection
+    around each. Called with five masks that connect everything sooner or later.
+    """
+    masks = _connected()
+    given = [_number(function, mask) for mask in masks.values()]
+    for sentence, mistaken in _LAYERS_MISTAKEN:
+        if given == [mistaken(mask) for mask in masks.values()]:
+            raise Mistake(sentence)
+    for number, (words, mask) in zip(given, masks.items(), strict=True):
+        if number != _layers(mask):
+            raise Mistake(f"For {words}: {number:g} layers, where {_layers(mask)} are right.")
+    return (
+        "A window goes step by step, a hub takes two, and the residual connection forgets nothing."
+    )
+
+
+def _number(function: Function, mask: Tensor) -> float:
+    answer = ask(function, {"mask": mask})
+    value = answer.value
+    if answer.raised:
+        raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
+    if value is None or value is Ellipsis:
+        raise Mistake(f"{answer.call} gave None: is the `return` missing?")
+    if answer.changed:
+        raise Mistake(f"`mask` is still needed: {changes(answer)}")
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Mistake(f"{answer.call} gave {kind_of(value)}; a number of layers is asked for.")
+    return float(value)

@@ -1,0 +1,131 @@
+"""Lesson 11's checks: a window as a mask, and the layers until everything is connected."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.core.patterns import local
+from attnlab.exercises import Verdict, check_layers_until_connected, check_window_mask
+
+
+def apart(n: int) -> Tensor:
+    return torch.arange(n)[:, None] - torch.arange(n)[None, :]
+
+
+def by_loops(n: int, window: int) -> Tensor:
+    return torch.tensor([[2 * abs(i - j) <= window for j in range(n)] for i in range(n)])
+
+
+def bands(n: int, window: int) -> Tensor:
+    return torch.ones(n, n).tril(window // 2).triu(-(window // 2)).bool()
+
+
+def by_sets(mask: Tensor) -> int:
+    knows, layers = [{i} for i in range(len(mask))], 0
+    while any(len(known) < len(mask) for known in knows):
+        knows = [
+            knows[i].union(*(knows[j] for j in mask[i].nonzero()[:, 0].tolist()))
+            for i in range(len(mask))
+        ]
+        layers += 1
+    return layers
+
+
+def by_powers(
+    mask: Tensor, *, start: int = 0, residual: bool = True, rows: Any = slice(None)
+) -> int:
+    step = (mask | torch.eye(len(mask)).bool() if residual else mask).double()
+    known, layers = torch.eye(len(mask)).double(), start
+    while not (known[rows] > 0).all():
+        known, layers = step @ known, layers + 1
+    return layers
+
+
+def squared(mask: Tensor) -> int:
+    known, times = (mask | torch.eye(len(mask)).bool()).double(), 0
+    while not (known > 0).all():
+        known, times = known @ known, times + 1
+    return times
+
+
+RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
+    (check_window_mask, by_loops),
+    (check_window_mask, bands),
+    (check_window_mask, lambda n, window: local(window // 2).dense(n)),
+    (check_layers_until_connected, by_sets),
+    (check_layers_until_connected, by_powers),
+    (check_layers_until_connected, lambda mask: torch.tensor(by_sets(mask))),
+]
+
+WINDOW_WRONG: dict[str, tuple[str, Any]] = {
+    "one side": ("twice too many", lambda n, w: apart(n).abs() <= w),
+    "strict": ("≤, not <", lambda n, w: apart(n).abs() < w / 2),
+    "lopsided": ("lopsided", lambda n, w: (apart(n) < w // 2) & (apart(n) >= -(w // 2))),
+    "causal": ("is causal", lambda n, w: by_loops(n, w).tril()),
+    "future": ("what comes after", lambda n, w: by_loops(n, w).triu()),
+    "blind": ("see itself", lambda n, w: by_loops(n, w) & (apart(n) != 0)),
+    "turned": ("turned around", lambda n, w: ~by_loops(n, w)),
+    "ring": (
+        "wraps around",
+        lambda n, w: torch.stack([apart(n) + s for s in (-n, 0, n)]).abs().amin(0) <= w // 2,
+    ),
+    "blocks": (
+        "These are blocks",
+        lambda n, w: torch.block_diag(*[torch.ones(w, w)] * n)[:n, :n] > 0,
+    ),
+    "infinite": ("truth values: True", lambda n, w: torch.where(by_loops(n, w), 0.0, -torch.inf)),
+    "10000": ("−10000", lambda n, w: torch.where(by_loops(n, w), 0.0, -10000.0)),
+    "numbers": ("of torch.float32", lambda n, w: by_loops(n, w).float()),
+    "row": ("Wrong shape", lambda n, w: by_loops(n, w)[0]),
+    "None": ("`return`", lambda n, w: None),
+}
+
+LAYERS_WRONG: dict[str, tuple[str, Any]] = {
+    "no residual": ("forgets itself", lambda m: by_powers(m, residual=False)),
+    "from 0": ("too few", lambda m: by_powers(m, start=-1)),
+    "from 1": ("too many", lambda m: by_powers(m, start=1)),
+    "squares": ("doublings", squared),
+    "powers": ("skips layers", lambda m: 2 ** squared(m)),
+    "first": ("the first output", lambda m: by_powers(m, rows=0)),
+    "last": ("the last output", lambda m: by_powers(m, rows=-1)),
+    "past": (
+        "the past",
+        lambda m: next(
+            k
+            for k in range(99)
+            if (torch.linalg.matrix_power((m | torch.eye(len(m)).bool()).double(), k) > 0)
+            .tril()
+            .equal(torch.ones(m.shape).bool().tril())
+        ),
+    ),
+    "one": ("the last pair", lambda m: 1),
+    "size": ("12 layers, where 11", lambda m: len(m)),
+    "mask": ("a Tensor", lambda m: m),
+    "None": ("`return`", lambda m: None),
+    "in place": ("still needed", lambda m: (by_sets(m), m.zero_())[0]),
+    "raises": ("raised TypeError", lambda m: len(m) + "layers"),
+}
+
+TABLES = [(check_window_mask, WINDOW_WRONG), (check_layers_until_connected, LAYERS_WRONG)]
+WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
+
+
+@pytest.mark.parametrize(("check", "solution"), RIGHT)
+def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
+    verdict = check(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
+def test_mistakes_by_name(
+    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
+) -> None:
+    refuses(check(solution), words)
+
+
+@pytest.mark.parametrize(("check", "table"), TABLES)
+def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
+    tells_apart(check, table)
