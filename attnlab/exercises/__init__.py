@@ -13,6 +13,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_step            02  decode(q_last, keys, values)
     check_online_softmax  03  update(largest, total, out, scores, values)
     check_merge           03  merge(out_a, lse_a, out_b, lse_b)
+    check_strided         10  strided(i, j, s)
+    check_summaries       10  summaries(j, s, c)
     check_factorized      20  factorized(A, B)
     check_mixture         20  mixture(numbers, first, second)
     check_positive_features  23  positive_features(x, omega)
@@ -29,6 +31,7 @@ from attnlab.exercises.heads import (
     check_step,
 )
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
+from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
@@ -49,4 +52,6 @@ __all__ = [
     "check_repeat_heads",
     "check_split_heads",
     "check_step",
+    "check_strided",
+    "check_summaries",
 ]
