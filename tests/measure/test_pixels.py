@@ -27,7 +27,7 @@ def test_one_cell_is_a_function_of_its_seed_and_disturbs_nothing():
 def test_rows_name_pattern_and_seed(monkeypatch):
     asked = []
 
-    def one(variants=("fixed",), seeds=(0,), *, steps=400):
+    def one(variants=("fixed",), seeds=(0,), *, steps=600):
         asked.append((seeds, steps))
         yield from grid(variants, (0,), steps=1)
 
@@ -38,7 +38,7 @@ def test_rows_name_pattern_and_seed(monkeypatch):
     assert row.note.startswith("736 pairs per layer and head, ")
     assert torch.get_num_threads() == threads
     list(pixels.rows(quick=False, threads=1))
-    assert asked == [((0,), 2), ((0,), 400)]
+    assert asked == [((0,), 2), ((0,), 600)]
 
 
 def test_bits_are_the_mean_over_every_unseen_image():

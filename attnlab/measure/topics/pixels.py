@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from attnlab.models.tiny import TinyTransformer
 
 SIDE = 8
-MODEL: Mapping[str, Any] = {"dim": 64, "layers": 2, "heads": 2, "hidden": 128}
-STEPS = 400
+MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
+STEPS = 600
 TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
 SEEDS = (0, 1, 2)
 UNSEEN = 355  # images of the validation split
