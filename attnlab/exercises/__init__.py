@@ -4,26 +4,28 @@ A check takes the learner's function (or number), calls it on small numbers that
 time, and gives a `Verdict`: right, or not yet with the misconception by its name. It never raises
 for a wrong solution; an exception in the learner's code becomes a sentence.
 
-    check_attention          01  attention(q, k, v)
-    check_causal             01  causal_attention(q, k, v)
-    check_masked_softmax     01  masked_softmax(scores, mask)
-    check_split_heads        02  split_heads(x, heads)
-    check_merge_heads        02  merge_heads(out)
-    check_repeat_heads       02  repeat_heads(k, h)
-    check_step               02  decode(q_last, keys, values)
-    check_online_softmax     03  update(largest, total, out, scores, values)
-    check_merge              03  merge(out_a, lse_a, out_b, lse_b)
-    check_window_mask        11  window_mask(n, window)
+    check_attention               01  attention(q, k, v)
+    check_causal                  01  causal_attention(q, k, v)
+    check_masked_softmax          01  masked_softmax(scores, mask)
+    check_split_heads             02  split_heads(x, heads)
+    check_merge_heads             02  merge_heads(out)
+    check_repeat_heads            02  repeat_heads(k, h)
+    check_step                    02  decode(q_last, keys, values)
+    check_online_softmax          03  update(largest, total, out, scores, values)
+    check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
+    check_strided                 10  strided(i, j, s)
+    check_summaries               10  summaries(j, s, c)
+    check_window_mask             11  window_mask(n, window)
     check_layers_until_connected  11  layers_until_connected(mask)
-    check_factorized         20  factorized(A, B)
-    check_mixture            20  mixture(numbers, first, second)
-    check_projected_keys     21  project(e, k, real)
-    check_rank               21  rank(values, share)
-    check_running_step       22  step(values, keys, q, k, v)
-    check_causal_chunk       22  chunk(q, k, v, values, keys)
-    check_positive_features  23  positive_features(x, omega)
-    check_linear_order       23  linear_attention(phi_q, phi_k, v)
-    check_number                 a count, in its unit
+    check_factorized              20  factorized(A, B)
+    check_mixture                 20  mixture(numbers, first, second)
+    check_projected_keys          21  project(e, k, real)
+    check_rank                    21  rank(values, share)
+    check_running_step            22  step(values, keys, q, k, v)
+    check_causal_chunk            22  chunk(q, k, v, values, keys)
+    check_positive_features       23  positive_features(x, omega)
+    check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_number                      a count, in its unit
 """
 
 from attnlab.exercises.answers import check_number
@@ -38,6 +40,7 @@ from attnlab.exercises.kernels import check_linear_order, check_positive_feature
 from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.running import check_causal_chunk, check_running_step
+from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
@@ -63,5 +66,7 @@ __all__ = [
     "check_running_step",
     "check_split_heads",
     "check_step",
+    "check_strided",
+    "check_summaries",
     "check_window_mask",
 ]

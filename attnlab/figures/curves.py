@@ -121,6 +121,62 @@ def cost_curves(
     return Picture(traces, page, twin=twin, rows=rows, theme=theme)
 
 
+def trade_off(
+    points: Mapping[str, tuple[float, Sequence[float]]],
+    *,
+    cost: str,
+    score: str,
+    title: str,
+    theme: str | None = None,
+) -> Picture:
+    """What each name costs against what it scores: its mean over seeds, a bar of ± one deviation.
+
+    ``points`` maps a name to (cost, one score per seed); ``cost`` and ``score`` name the axes with
+    their units. The standard deviation is that of a sample (n − 1); a single seed has none.
+    """
+    if not points:
+        raise ValueError("`points` is empty: give at least one name with (cost, scores)")
+    scores = {name: numbers(f"{name}: scores", got, "seeds") for name, (_, got) in points.items()}
+    costs = {name: float(spent) for name, (spent, _) in points.items()}
+    theme = theme_name(theme)
+    look = colours(theme)
+    means = {name: float(values.mean()) for name, values in scores.items()}
+    spreads = {n: float(v.std(ddof=1)) if len(v) > 1 else 0.0 for n, v in scores.items()}
+    traces = [
+        go.Scatter(
+            x=[costs[name]],
+            y=[means[name]],
+            error_y={"array": [spreads[name]], "width": 5, "thickness": 1.5},
+            name=harmless(name),
+            mode="markers",
+            hovertemplate=f"{harmless(cost)} %{{x:,}}<br>{harmless(score)} %{{y:.4~g}}",
+            marker={**_style(place)["marker"], "size": 11},
+        )
+        for place, name in enumerate(points)
+    ]
+    ends = [means[name] + side * spreads[name] for name in points for side in (-1, 1)]
+    page = _curve_layout(
+        look,
+        title,
+        xaxis=axis(look, cost, range=_padded(np.array([*costs.values()]), log=False)),
+        yaxis=axis(look, score, range=_padded(np.array(ends), log=False)),
+        names=list(points),
+    ) | {"hovermode": "closest"}
+    table: list[Row] = [
+        {
+            "name": name,
+            cost: _whole(costs[name]),
+            score: round(means[name], 4),
+            "standard deviation": round(spreads[name], 4),
+            "seeds": len(scores[name]),
+        }
+        for name in points
+    ]
+    said = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
+    twin = f"{title}. {score} against {cost}, means over seeds. {said}."
+    return Picture(traces, page, twin=twin, rows=table, theme=theme)
+
+
 def spectrum_curves(
     series: Mapping[str, Sequence[float] | Array],
     *,

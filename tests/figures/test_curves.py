@@ -5,7 +5,13 @@ import pytest
 import sympy
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.figures.curves import claimed_costs, cost_curves, loss_curves, spectrum_curves
+from attnlab.figures.curves import (
+    claimed_costs,
+    cost_curves,
+    loss_curves,
+    spectrum_curves,
+    trade_off,
+)
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
 
 
@@ -204,3 +210,25 @@ def test_a_history_or_bare_rows_in_place_of_named_rows():
         loss_curves({"a": History()}, title="t")
     with pytest.raises(TypeError, match="`runs` must map names to rows"):
         loss_curves(History.rows, title="t")
+
+
+def test_a_trade_off_has_a_point_and_a_bar_for_each_name():
+    points = {"dense": (2080, [1.5, 1.7, 1.6]), "strided": (708, [1.25])}
+    picture = trade_off(points, cost="pairs", score="bits per pixel", title="Fewer pairs")
+    dense, strided = picture.data
+    assert (list(dense.x), list(dense.y)) == ([2080.0], [pytest.approx(1.6)])
+    assert list(dense.error_y.array) == [pytest.approx(0.1)]
+    assert list(strided.error_y.array) == [0.0]
+    assert dense.marker.symbol != strided.marker.symbol
+    low, high = picture.layout.yaxis.range
+    assert low < 1.25 < 1.7 <= high
+    assert "dense: 1.6 at 2,080; strided: 1.25 at 708." in picture.twin
+    assert picture.rows[1] == {
+        "name": "strided",
+        "pairs": 708,
+        "bits per pixel": 1.25,
+        "standard deviation": 0.0,
+        "seeds": 1,
+    }
+    with pytest.raises(ValueError, match="`points` is empty"):
+        trade_off({}, cost="pairs", score="bits", title="nothing")

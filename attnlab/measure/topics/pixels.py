@@ -1,0 +1,144 @@
+"""Digits, pixel by pixel: who may see whom, trained under one budget, in bits per pixel.
+
+Not a figure of speed: each row is one training of a tiny model from scratch, the same steps, width
+and learning rate for all, scored on every image that it has not seen. The patterns differ alone:
+
+    dense      the whole past
+    strided    the last 8 pixels and the column above (8 is the width of the images)
+    fixed      the block of 8 one stands in, and the last 2 of each block
+    window     the last 12, about as many pairs as strided: does it need a column?
+    stride 7   a width that the images do not have
+    aligned    strided, but the column of the pixel that is asked for, one to the right
+
+Lesson 10 draws what
+
+    python -m attnlab.measure pixels --json notebooks/assets/10_sparse_transformer.json
+
+has written.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.patterns import Pattern
+from attnlab.measure.report import Row
+from attnlab.mechanisms.fixed import sparse_transformer
+
+if TYPE_CHECKING:
+    from attnlab.models.tiny import TinyTransformer
+
+SIDE = 8
+MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
+STEPS = 600
+TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
+SEEDS = (0, 1, 2)
+UNSEEN = 355  # images of the validation split
+
+
+def aligned(stride: int, n: int) -> Pattern:
+    """Strided, with the column one to the right: key j holds pixel j − 1, i asks for pixel i."""
+    rows = [
+        sorted({*range(max(0, i - stride), i + 1), *range(i + 1 - stride, -1, -stride)})
+        for i in range(n)
+    ]
+    most = max(map(len, rows))
+    return patterns.listed(torch.tensor([row + [-1] * (most - len(row)) for row in rows]))
+
+
+VARIANTS: Mapping[str, Pattern] = {
+    "dense": patterns.causal(),
+    "strided": sparse_transformer.pattern(stride=SIDE),
+    "fixed": sparse_transformer.pattern(stride=SIDE, kind="fixed", columns=2),
+    "window": patterns.local(11).causal(),
+    "stride 7": sparse_transformer.pattern(stride=SIDE - 1),
+    "aligned": aligned(SIDE, SIDE**2),
+}
+
+
+class Cell(NamedTuple):
+    """One training: bits per pixel on all unseen images, and over the last steps of training."""
+
+    variant: str
+    seed: int
+    bits: float
+    trained: float
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """One row per training, in bits per pixel."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for found in grid(steps=2, seeds=(0,)) if quick else grid():
+            pairs = VARIANTS[found.variant].count(SIDE**2)
+            yield Row(
+                f"{found.variant}, seed {found.seed}",
+                round(found.bits, 4),
+                "bits per pixel",
+                note=f"{pairs:,} pairs per layer and head, {found.trained:.4f} in training",
+            )
+    finally:
+        torch.set_num_threads(before)
+
+
+def problem() -> Any:
+    """The task: a start token and 63 pixels go in, all 64 are asked for."""
+    from attnlab.tasks import task
+
+    return task("digits", unit="pixels", kind="language_model")
+
+
+def grid(
+    variants: Sequence[str] = tuple(VARIANTS),
+    seeds: Sequence[int] = SEEDS,
+    *,
+    steps: int = STEPS,
+) -> Iterator[Cell]:
+    """Every pattern with every seed."""
+    for variant in variants:
+        for seed in seeds:
+            yield cell(variant, seed, steps=steps)[0]
+
+
+def cell(variant: str, seed: int, *, steps: int = STEPS) -> tuple[Cell, "TinyTransformer"]:
+    """One training: its score, and the model."""
+    from attnlab.train import fit
+
+    model = build(VARIANTS[variant], seed)
+    found = fit(model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING)
+    last = [row["loss"] for row in found.rows[-20:]]
+    trained = sum(last) / len(last) / math.log(2)
+    return Cell(variant, seed, bits_per_pixel(model), trained), model.eval()
+
+
+def build(pattern: Pattern, seed: int) -> "TinyTransformer":
+    """The untrained model, whose every layer and head sees what ``pattern`` allows."""
+    from attnlab.models.tiny import TinyTransformer
+
+    def seeing(dim: int, heads: int, causal: bool) -> nn.Module:
+        layer = sparse_transformer.SparseTransformerAttention(
+            dim, heads, causal=causal, form="naive"
+        )
+        layer.pattern = pattern
+        return layer
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return TinyTransformer(**problem().model_options(), **MODEL, attention=seeing)
+
+
+@torch.no_grad()
+def bits_per_pixel(model: nn.Module) -> float:
+    """The mean of −log₂ p over every pixel of every image of the validation split."""
+    unseen = problem().batch("validation", UNSEEN, seed=0)
+    was = model.training
+    model.eval()
+    logits = model(unseen.inputs)
+    model.train(was)
+    return F.cross_entropy(logits.flatten(0, 1), unseen.targets.flatten()).item() / math.log(2)
