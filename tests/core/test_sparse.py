@@ -148,7 +148,7 @@ def test_wrong_calls_are_answered_in_sentences() -> None:
     made = inputs(7, 7)
     with pytest.raises(ValueError, match="dropout is a probability below 1"):
         blocked(*made, p.local(1), dropout=1.0)
-    with pytest.raises(ValueError, match="a block has at least one query"):
+    with pytest.raises(ValueError, match="block should be at least 1, got 0"):
         blocked(*made, p.local(1), block=0)
     with pytest.raises(ValueError, match="for 3 heads, but there are 2"):
         blocked(*made, p.per_head(p.local(1), p.full(), p.full()))

@@ -30,6 +30,7 @@ from attnlab.core.probe import note
 from attnlab.core.running import unrounded
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
+from attnlab.core.whole import whole
 
 PIECE = {"cpu": 4 << 20, "else": 256 << 20}  # bytes gathered at once: on a CPU they stay in cache
 
@@ -54,11 +55,12 @@ def blocked(
     """
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout is a probability below 1, got {dropout}")
-    if block is not None and block < 1:
-        raise ValueError(f"a block has at least one query, got block={block}")
+    if block is not None:
+        whole("block", block, at_least=1)
     pattern.refuse_misfit(k.shape[-2], len(q))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pattern, real = without_padding(pattern)
+    real = None if real is None else real.to(q.device)
     seed = torch.randint(2**31, (1 if dropout else 0,))
     if torch.compiler.is_compiling():
         return _compiled(q, k, v, real, pattern.key, block, scale, dropout, seed)
