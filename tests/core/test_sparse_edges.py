@@ -1,6 +1,7 @@
 """Sparse forms at their edges: lengths, copies, autocast, dropout of heads, second derivatives."""
 
 import shutil
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -131,3 +132,24 @@ def test_a_layout_of_documents_is_put_together_for_each_sequence() -> None:
 def test_wrong_arguments_are_refused_in_sentences(call: Callable[[], object], words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+def test_a_query_that_sees_nothing_is_named() -> None:
+    made = inputs(9, 9)
+    with pytest.warns(UserWarning, match=r"query 0 \(and 1 more\) sees nothing, so .*~local\(1\)"):
+        blocked(*made, (~p.local(1)).causal())
+    with pytest.warns(UserWarning, match="query 0 sees nothing in head 1, so its output is zero"):
+        out = blocked(*made, p.per_head(p.causal(), p.causal() & ~p.local(0), p.causal()))
+    assert not out[:, 1, 0].any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        blocked(*made, (~p.local(1)).causal(), blind=True)
+        real = torch.zeros(2, 9, dtype=torch.bool)
+        blocked(*made, p.causal() & p.padding(real))  # what is missing there, padding took
+
+
+def test_a_warning_points_to_the_call() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        blocked(*inputs(5, 5), ~p.full())
+    assert [warning.filename for warning in caught] == [__file__]

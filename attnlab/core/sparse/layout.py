@@ -159,6 +159,17 @@ class Layout:
             raise AssertionError("a pair is computed twice")
         return seen.view(*front, self.n, self.m) > 0
 
+    @functools.cached_property
+    def blind(self) -> tuple[int, ...]:
+        """The queries that see nothing (in no sequence)."""
+        sighted = torch.zeros(self.n, dtype=torch.bool)
+        for batch in (batch for part in self.parts for batch in part):
+            sees = torch.ones((), dtype=torch.bool) if batch.mask is None else batch.mask.any(-1)
+            sees = sees.expand(*sees.shape[:-2], *batch.queries.shape).cpu()
+            seen = sees.reshape(-1, *batch.queries.shape).any(0)
+            sighted[batch.queries.cpu()[seen]] = True
+        return tuple((~sighted).nonzero().flatten().tolist())
+
     def to(self, device: torch.device) -> "Layout":
         parts = tuple(tuple(batch.to(device) for batch in part) for part in self.parts)
         return replace(self, parts=parts)
