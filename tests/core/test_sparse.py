@@ -81,11 +81,21 @@ def test_the_log_sum_exp_is_noted(pattern: Pattern) -> None:
     torch.testing.assert_close(notes.last("log_sum_exp"), expected)
 
 
-def test_pieces_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = inputs(101, 101)
-    whole = blocked(*made, PATTERNS[1])
-    monkeypatch.setitem(engine.PIECE, "cpu", 1)
-    torch.testing.assert_close(blocked(*made, PATTERNS[1]), whole, rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("e", [16, 11], ids=["kernel", "equation"])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
+def test_pieces_do_not_show(pattern: Pattern, e: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that are gathered a few at a time keep their own masks, queries and keys."""
+    made = inputs(101, 101, e)
+    padded = pattern & p.padding(torch.arange(101) < torch.tensor([[101], [97]]))
+    wanted = dense(*made, padded)
+    direction = torch.randn_like(wanted)
+    wanted_grads = torch.autograd.grad(wanted, made, direction)
+    for bytes_at_once in (1, 30_000):  # one block; some
+        monkeypatch.setitem(engine.PIECE, "cpu", bytes_at_once)
+        out = blocked(*made, padded, block=8, blind=True)
+        torch.testing.assert_close(out, wanted, rtol=1e-10, atol=1e-10)
+        grads = torch.autograd.grad(out, made, direction)
+        torch.testing.assert_close(grads, wanted_grads, rtol=1e-10, atol=1e-10)
 
 
 def test_large_scores_do_not_overflow() -> None:
