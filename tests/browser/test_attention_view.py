@@ -336,6 +336,20 @@ def focus_can_be_seen(page: Any) -> bool:
     return page.evaluate(RING)
 
 
+def test_what_is_folded_while_it_is_drawn_is_drawn_again(view):
+    """As JupyterLab folds its panels for a moment when its theme changes."""
+    view.evaluate(FOLD, "head-2-4")
+    view.get_by_text("Matrix of layer 2 · head 4").wait_for()
+
+
+# Ours is the later callback of the frame, and is before the frame's layout.
+FOLD = """(view, head) => {
+  view.querySelector(`[data-testid=${head}]`).click();
+  view.parentElement.style.display = 'none';
+  requestAnimationFrame(() => { view.parentElement.style.display = '' });
+}"""
+
+
 def test_dark_pages_have_dark_views(notebook, view, expect):
     expect(view).to_have_attribute("data-theme", "light")
     light = view.evaluate(GROUND)
