@@ -25,6 +25,7 @@ PATTERNS = [
     (p.local(1) | p.random(1) | p.global_([0])).blocks(8),
     p.per_head(p.local(1), p.strided(3).causal()),
     p.summaries(9, 1).causal(),  # the first rows see nothing
+    (p.local(2) | p.strided(5)).causal() & ~p.places([3, 64], of="row"),  # in two orders, nothing
     ~p.full(),
     p.full(),
     p.document(torch.arange(101) // torch.tensor([[7], [13]])),
