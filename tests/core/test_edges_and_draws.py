@@ -91,7 +91,7 @@ def test_bad_calls() -> None:
         edges(1, of="both")
     with pytest.raises(ValueError, match="first should be at least 0, got -1"):
         edges(-1, 2, of="row")
-    with pytest.raises(ValueError, match="shifted to the right, got start=-2"):
+    with pytest.raises(ValueError, match="starts should be at least 0, got -2"):
         local(1).shifted(-2)
     with pytest.raises(ValueError, match="give each head a random pattern of its own"):
         random(1, among=patterns.per_head(local(1), local(2)))

@@ -104,7 +104,7 @@ def test_de_morgan_idempotence_and_causal_closure(a: Pattern, b: Pattern, n: int
 def test_the_code_of_a_pattern_reads_as_the_pattern(pattern: Pattern, n: int) -> None:
     for text in (pattern.code, pattern.key):
         assert torch.equal(p.read(text).dense(n), pattern.dense(n))
-    assert p.read(pattern.code) == p.read(p.read(pattern.code).code)
+    assert p.read(pattern.code) == p.read(pattern.key) == pattern
 
 
 @quick
@@ -236,7 +236,7 @@ def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
         (lambda: p.strided(0), "stride should be at least 1"),
         (lambda: p.prefix(0), "length should be at least 1"),
         (lambda: p.fixed(4, 5), "5 summary columns do not fit into blocks of 4"),
-        (lambda: p.blocks(0), "a block holds at least one position"),
+        (lambda: p.blocks(0), "the size of a block should be at least 1"),
         (lambda: p.axial((2, 3), 2), "has no axis 2"),
         (lambda: p.axial((2, 0), 0), "positive whole numbers"),
         (lambda: p.local_2d((2, 3), 1).dense(7), "2 × 3 has 6 positions, but the sequence has 7"),
@@ -246,7 +246,7 @@ def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
         (lambda: p.per_head(), "a pattern for each head"),
         (lambda: p.document(torch.zeros(4, dtype=torch.long)).dense(5), "for 4 keys, but there"),
         (lambda: p.listed(torch.zeros(4, 1, dtype=torch.long)).dense(5), "for 4 positions, but"),
-        (lambda: p.local(1).reach(4, 0), "at least one layer"),
+        (lambda: p.local(1).reach(4, 0), "layers should be at least 1"),
         (lambda: p.per_head(p.local(1)).count(4), "count them apart"),
         (lambda: p.places([0], "diagonal"), 'of a "row" or of a "column"'),
         (lambda: p.random(2).allows(*pairs(3)), "drawn for a length"),

@@ -1,6 +1,8 @@
 """Sparse forms at their edges: lengths, copies, autocast, dropout of heads, second derivatives."""
 
 import shutil
+import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from attnlab.core import patterns as p
 from attnlab.core.sparse.auto import auto, choose
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.flex import flex
+from attnlab.core.sparse.layout import layout
 
 
 def inputs(n: int, m: int, e: int = 16, b: int = 2, h: int = 3) -> list[Tensor]:
@@ -83,3 +86,70 @@ def test_patterns_that_differ_between_sequences_are_not_for_flex() -> None:
     assert choice.form == "blocked"
     assert "differs between sequences" in choice.why
     assert choose(*elsewhere, p.local(3)).form == "flex"
+
+
+def test_heads_may_differ_in_padding_and_documents() -> None:
+    made = inputs(13, 13)
+    real = torch.arange(13)[None] < torch.tensor([[13], [9]])
+    ids = torch.stack((torch.arange(13) // 5, torch.arange(13) // 4))
+    pattern = p.per_head(p.causal() & p.padding(real), p.local(2), p.document(ids))
+    mask = pattern.dense(13)
+    assert mask.shape == (2, 3, 13, 13)
+    for head, own in enumerate((p.causal() & p.padding(real), p.local(2), p.document(ids))):
+        assert torch.equal(mask[:, head], own.dense(13).expand(2, 1, 13, 13)[:, 0])
+    expected = torch.nn.functional.scaled_dot_product_attention(*made, attn_mask=mask)
+    torch.testing.assert_close(blocked(*made, pattern), expected)
+
+
+def test_a_layout_of_documents_is_put_together_for_each_sequence() -> None:
+    ids = torch.stack((torch.arange(37) // 5, torch.arange(37) // 11))
+    pattern = p.document(ids) & p.causal()
+    assert torch.equal(layout(pattern, 37, 37, 8).dense(), pattern.dense(37))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: p.blocks(2.5), "size of a block should be a whole number, got 2.5"),
+        (lambda: p.local(1).shifted(0.5), "starts should be a whole number, got 0.5"),
+        (lambda: blocked(*inputs(7, 7), p.full(), block=2.5), "block should be a whole number"),
+        (lambda: blocked(*inputs(7, 7), p.full(), block=0), "block should be at least 1, got 0"),
+        (lambda: layout(p.full(), 7, 7, 3.5), "block should be a whole number, got 3.5"),
+        (lambda: p.reach([], 7, 2), "pattern of at least one layer, got none"),
+        (lambda: p.local(1).reach(7, 2.5), "layers should be a whole number, got 2.5"),
+        (lambda: p.listed(torch.tensor([[0, 1], [-2, 1]])), "lists key -2, but its 2 rows"),
+        (lambda: p.listed(torch.tensor([[0, 2], [-1, 1]])), "lists key 2, but its 2 rows"),
+        (lambda: p.random(2, "a"), "seed should be a whole number, got 'a'"),
+        (lambda: p.random(2, among=3), "among should be a pattern to draw from, got 3"),
+        (lambda: p.per_head(p.full(), 3), "takes patterns, got 3 for head 1"),
+        (lambda: p.per_head(p.per_head(p.full())), "pattern of head 0 is itself for several"),
+        (lambda: p.local_2d([3], 1), "should have 2 dimensions, got the shape"),
+        (lambda: p.read("local_2d([3], 1)"), "should have 2 dimensions, got the shape"),
+        (lambda: p.read("random(3, among=[1])"), "random: among should be a pattern"),
+        (lambda: p.read("axial(3, 1)"), "axial: .* shape"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_sentences(call: Callable[[], object], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+def test_a_query_that_sees_nothing_is_named() -> None:
+    made = inputs(9, 9)
+    with pytest.warns(UserWarning, match=r"query 0 \(and 1 more\) sees nothing, so .*~local\(1\)"):
+        blocked(*made, (~p.local(1)).causal())
+    with pytest.warns(UserWarning, match="query 0 sees nothing in head 1, so its output is zero"):
+        out = blocked(*made, p.per_head(p.causal(), p.causal() & ~p.local(0), p.causal()))
+    assert not out[:, 1, 0].any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        blocked(*made, (~p.local(1)).causal(), blind=True)
+        real = torch.zeros(2, 9, dtype=torch.bool)
+        blocked(*made, p.causal() & p.padding(real))  # what is missing there, padding took
+
+
+def test_a_warning_points_to_the_call() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        blocked(*inputs(5, 5), ~p.full())
+    assert [warning.filename for warning in caught] == [__file__]

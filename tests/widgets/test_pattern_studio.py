@@ -248,7 +248,7 @@ def test_the_page_may_send_cells_as_a_buffer() -> None:
         (lambda: PatternStudio("local(2"), "cannot read the pattern 'local\\(2'"),
         (lambda: PatternStudio("local(-1)"), "radius should be at least 0, got -1"),
         (lambda: PatternStudio("strided(0)"), "stride should be at least 1, got 0"),
-        (lambda: PatternStudio("local_2d((3,), 1)"), "cannot read the pattern"),
+        (lambda: PatternStudio("local_2d((3,), 1)"), "should have 2 dimensions, got the shape"),
         (lambda: PatternStudio("axial((3, 5), 0)"), "3 × 5 has 15 positions, but .* has 32"),
         (lambda: PatternStudio("global_([32])"), "position 32 is outside of a sequence of 32"),
         (lambda: PatternStudio("per_head(full(), causal())"), "differs between heads"),

@@ -107,7 +107,7 @@ test("what cannot be read is answered in plain words", () => {
   assert.match(said("document(ids)"), /“ids” needs its brackets|holds numbers/);
   assert.match(said("listed([[0]])"), /hand the pattern itself to PatternStudio/);
   assert.match(said("per_head(full(), causal())"), /one mask: write the pattern of one head/);
-  assert.match(said("local(2).blocks(0)"), /at least one position, got a size of 0/);
+  assert.match(said("local(2).blocks(0)"), /the size of a block should be at least 1, got 0/);
   assert.match(said("2"), /expected where “2”/);
   assert.match(said("local(002)"), /cannot begin with 0/);
 });

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnlab.core.patterns.spans import Coverage, Spans
+from attnlab.core.whole import whole
 
 if TYPE_CHECKING:
     from attnlab.core.patterns.reach import Reach
@@ -154,8 +155,7 @@ class Pattern(ABC):
     def __or__(self, other: "Pattern") -> "Pattern":
         if not isinstance(other, Pattern):
             return NotImplemented
-        full = isinstance(self, Full) or isinstance(other, Full)
-        return FULL if full else Or(self, other)
+        return either(self, other)
 
     def __invert__(self) -> "Pattern":
         return Not(self)
@@ -165,10 +165,21 @@ class Pattern(ABC):
 
 
 def both(left: Pattern, right: Pattern) -> Pattern:
-    """``left & right``; what sees everything adds nothing."""
+    """``left & right``; what sees everything adds nothing. Several are joined from the left."""
     if isinstance(right, Full):
         return left
+    if isinstance(right, And):
+        return both(both(left, right.left), right.right)
     return right if isinstance(left, Full) else And(left, right)
+
+
+def either(left: Pattern, right: Pattern) -> Pattern:
+    """``left | right``; beside what sees everything nothing counts. Joined from the left."""
+    if isinstance(left, Full) or isinstance(right, Full):
+        return FULL
+    if isinstance(right, Or):
+        return either(either(left, right.left), right.right)
+    return Or(left, right)
 
 
 def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
@@ -203,7 +214,7 @@ class Composition(Pattern):
     @property
     def code(self) -> str:  # type: ignore[override]
         sign = "&" if isinstance(self, And) else "|"
-        return f"{_bracketed(self.left, type(self))} {sign} {_bracketed(self.right, type(self))}"
+        return f"{_bracketed(self.left, type(self))} {sign} {_bracketed(self.right)}"
 
     @property
     def key(self) -> str:
@@ -306,7 +317,7 @@ class Not(Pattern):
         self.pattern.refuse_misfit(m, b)
 
 
-def _bracketed(pattern: Pattern, inside: type[Pattern]) -> str:
+def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
     """As a part of ``inside``: a method (``blocks``) binds more tightly than any operator."""
     operators = (Composition, Not) if inside in (Blocks, Shifted) else (Composition,)
     plain = not isinstance(pattern, operators) or type(pattern) is inside
@@ -355,8 +366,7 @@ class Blocks(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"a block holds at least one position, got a size of {self.size}")
+        whole("the size of a block", self.size, at_least=1)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -410,8 +420,7 @@ class Shifted(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        if self.start < 0:
-            raise ValueError(f"a pattern is shifted to the right, got start={self.start}")
+        whole("the position from which a shifted pattern starts", self.start, at_least=0)
 
     @property
     def words(self) -> str:  # type: ignore[override]

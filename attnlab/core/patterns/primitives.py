@@ -15,6 +15,7 @@ from torch import Tensor
 from attnlab.core.patterns.algebra import FULL, And, Blocks, Causal, Order, Pattern
 from attnlab.core.patterns.spans import Coverage, Spans
 from attnlab.core.shapes import checked
+from attnlab.core.whole import whole
 
 # ---- by distance
 
@@ -26,7 +27,7 @@ class Local(Pattern):
     radius: int
 
     def __post_init__(self) -> None:
-        _whole("radius", self.radius, at_least=0)
+        whole("radius", self.radius, at_least=0)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -54,7 +55,7 @@ class Strided(Pattern):
     stride: int
 
     def __post_init__(self) -> None:
-        _whole("stride", self.stride, at_least=1)
+        whole("stride", self.stride, at_least=1)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -96,9 +97,9 @@ class Summaries(Pattern):
     offset: int = 0
 
     def __post_init__(self) -> None:
-        _whole("stride", self.stride, at_least=1)
-        _whole("columns", self.columns, at_least=1)
-        _whole("offset", self.offset, at_least=0)
+        whole("stride", self.stride, at_least=1)
+        whole("columns", self.columns, at_least=1)
+        whole("offset", self.offset, at_least=0)
         if self.columns + self.offset > self.stride:
             before = f", {self.offset} before the end," if self.offset else ""
             raise ValueError(
@@ -213,8 +214,8 @@ class Edges(Pattern):
     of: str
 
     def __post_init__(self) -> None:
-        _whole("first", self.first, at_least=0)
-        _whole("last", self.last, at_least=0)
+        whole("first", self.first, at_least=0)
+        whole("last", self.last, at_least=0)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -245,7 +246,7 @@ class Local2d(Pattern):
     radius: int
 
     def __post_init__(self) -> None:
-        _whole("radius", self.radius, at_least=0)
+        whole("radius", self.radius, at_least=0)
         _grid(self.shape, 2)
 
     @property
@@ -342,7 +343,10 @@ class Random(Pattern):
     among: Pattern = FULL
 
     def __post_init__(self) -> None:
-        _whole("keys", self.keys, at_least=0)
+        whole("keys", self.keys, at_least=0)
+        whole("seed", self.seed)
+        if not isinstance(self.among, Pattern):
+            raise TypeError(f"among should be a pattern to draw from, got {self.among!r}")
         if self.among.heads() is not None:
             raise ValueError("all heads draw alike: give each head a random pattern of its own")
 
@@ -588,9 +592,21 @@ class PerHead(Pattern):
     def key(self) -> str:
         return f"per_head({', '.join(p.key for p in self.patterns)})"
 
+    def __post_init__(self) -> None:
+        for head, pattern in enumerate(self.patterns):
+            if not isinstance(pattern, Pattern):
+                raise TypeError(f"per_head takes patterns, got {pattern!r} for head {head}")
+            if pattern.heads() is not None:
+                raise ValueError(f"the pattern of head {head} is itself for several heads")
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(i.shape, j.shape)
-        return torch.stack([p.allows(i, j).expand(shape) for p in self.patterns])
+        pairs = torch.broadcast_shapes(i.shape, j.shape)
+        seen = [p.allows(i, j) for p in self.patterns]
+        if all(allowed.dim() <= len(pairs) for allowed in seen):
+            return torch.stack([allowed.expand(pairs) for allowed in seen])
+        # Some differ from sequence to sequence: (b, 1, …) each.
+        front = torch.broadcast_shapes(*(allowed.shape[: -len(pairs)] for allowed in seen))
+        return torch.cat([allowed.expand(*front, *pairs) for allowed in seen], dim=1)
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
         covers = [p.covers(rows, columns) for p in self.patterns]
@@ -633,7 +649,7 @@ def local(radius: int) -> Pattern:
 
 def dilated(radius: int, step: int) -> Pattern:
     """A window with gaps: ``radius`` positions on either side, every ``step``-th only."""
-    _whole("radius", radius, at_least=0)
+    whole("radius", radius, at_least=0)
     return Local(radius * step) & Strided(step)
 
 
@@ -689,7 +705,7 @@ def hub(position: int = 0) -> Pattern:
 
 def prefix(length: int) -> Pattern:
     """Everybody sees the first ``length`` positions; ``causal() | prefix(k)`` is a prefix LM."""
-    _whole("length", length, at_least=1)
+    whole("length", length, at_least=1)
     return Before(length)
 
 
@@ -726,6 +742,12 @@ def random(keys: int, seed: int = 0, among: Pattern = FULL) -> Pattern:
 @checked
 def listed(table: Int[Tensor, "m keys"]) -> Pattern:
     """The query at position i sees the keys ``table[i]``; −1 stands for none."""
+    wrong = table[(table < -1) | (table >= len(table))]
+    if len(wrong):
+        raise ValueError(
+            f"the table lists key {int(wrong[0])}, but its {len(table)} rows stand for the "
+            f"positions 0 … {len(table) - 1}; -1 stands for none"
+        )
     return Drawn(table)
 
 
@@ -741,12 +763,12 @@ def block_diagonal(size: int) -> Pattern:
 
 def axial(shape: Sequence[int], axis: int) -> Pattern:
     """Positions are the cells of a grid in raster order; each sees its line along ``axis``."""
-    return Shape(tuple(shape), axis)
+    return Shape(_tuple(shape), axis)
 
 
 def local_2d(shape: tuple[int, int], radius: int) -> Pattern:
     """Pixels in raster order; each sees the square of side 2·radius + 1 around it."""
-    return Local2d((shape[0], shape[1]), radius)
+    return Local2d(_tuple(shape), radius)
 
 
 @checked
@@ -777,14 +799,13 @@ def _spread(coverage: Coverage, over: Spans) -> Coverage:
     return Coverage(coverage.every.expand(shape), coverage.some.expand(shape))
 
 
-def _whole(name: str, value: object, *, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} should be a whole number, got {value!r}")
-    if value < at_least:
-        raise ValueError(f"{name} should be at least {at_least}, got {value}")
+def _tuple(shape: Sequence[int]) -> Any:
+    if not isinstance(shape, Sequence):
+        raise TypeError(f"the grid's shape should be its sizes, as in (4, 6), got {shape!r}")
+    return tuple(shape)
 
 
-def _grid(shape: Sequence[int], dimensions: int | None = None) -> None:
+def _grid(shape: tuple[int, ...], dimensions: int | None = None) -> None:
     if dimensions is not None and len(shape) != dimensions:
         raise ValueError(f"the grid should have {dimensions} dimensions, got the shape {shape}")
     if not shape or any(not isinstance(size, int) or size < 1 for size in shape):

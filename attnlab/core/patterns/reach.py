@@ -8,6 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.core.patterns.algebra import Pattern
+from attnlab.core.whole import whole
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ def reach(
     ``residual`` counts the connection around each layer: a position always keeps what it knows.
     """
     stack = [patterns] if isinstance(patterns, Pattern) else list(patterns)
-    if layers < 1:
-        raise ValueError(f"reach is told after at least one layer, got layers={layers}")
+    if not stack:
+        raise ValueError("reach needs the pattern of at least one layer, got none")
+    whole("layers", layers, at_least=1)
     steps = [_step(pattern, n, residual) for pattern in stack]
     known, frames = torch.eye(n, dtype=torch.bool), []
     for layer in range(layers):

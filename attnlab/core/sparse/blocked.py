@@ -16,6 +16,7 @@ elsewhere, with dropout and where values and keys differ in width, by the equati
 """
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from attnlab.core.probe import note
 from attnlab.core.running import unrounded
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
+from attnlab.core.whole import whole
 
 PIECE = {"cpu": 4 << 20, "else": 256 << 20}  # bytes gathered at once: on a CPU they stay in cache
 
@@ -46,25 +48,42 @@ def blocked(
     scale: float | None = None,
     dropout: float = 0.0,
     block: int | None = None,
+    blind: bool = False,
 ) -> Float[Tensor, "b h n e"]:
     """Softmax attention over the pairs that ``pattern`` allows, at the cost of these pairs.
 
     ``dropout`` drops weights, as in training. ``block`` fixes the number of queries in a block;
-    without it the layout chooses. First derivatives only.
+    without it the layout chooses. A query that sees nothing gets zeros, and a warning says which,
+    unless ``blind`` queries are meant. First derivatives only.
     """
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout is a probability below 1, got {dropout}")
-    if block is not None and block < 1:
-        raise ValueError(f"a block has at least one query, got block={block}")
+    if block is not None:
+        whole("block", block, at_least=1)
     pattern.refuse_misfit(k.shape[-2], len(q))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pattern, real = without_padding(pattern)
+    real = None if real is None else real.to(q.device)
     seed = torch.randint(2**31, (1 if dropout else 0,))
     if torch.compiler.is_compiling():
         return _compiled(q, k, v, real, pattern.key, block, scale, dropout, seed)
     out, lse = _run(q, k, v, real, pattern, block, scale, dropout, seed)
+    if not blind:
+        _warn_of_blind(q, k, pattern, block)
     note("log_sum_exp", lse)
     return out
+
+
+def _warn_of_blind(q: Tensor, k: Tensor, pattern: Pattern, block: int | None) -> None:
+    for heads, seen in by_pattern(pattern, q.shape[1]):
+        if blind := layout(seen, q.shape[-2], k.shape[-2], block, str(q.device)).blind:
+            more = f" (and {len(blind) - 1} more)" if len(blind) > 1 else ""
+            where = "" if len(heads) == q.shape[1] else f" in head {heads[0]}"
+            warnings.warn(
+                f"query {blind[0]}{more} sees nothing{where}, so its output is zero, under the "
+                f"pattern {seen}",
+                stacklevel=4,  # whoever called blocked
+            )
 
 
 def _run(

@@ -17,6 +17,7 @@ single columns, and only what is still mixed is looked at pair by pair.
 """
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnlab.core.patterns import FULL, Order, Pattern, Spans
+from attnlab.core.whole import whole
 
 BLOCKS = (32, 64, 128)  # queries in a block
 GATHERED = 24  # what fetching a key for a block costs, in pairs
@@ -144,15 +146,29 @@ class Layout:
 
     def dense(self) -> Bool[Tensor, "... n m"]:
         """The mask that the layout stands for, put together again (for tests and pictures)."""
-        seen = torch.zeros(self.n, self.m, dtype=torch.long)
-        for batch in (batch for part in self.parts for batch in part):
-            shape = batch.queries.shape + batch.keys.shape[-1:]
-            allowed = torch.ones(shape) if batch.mask is None else batch.mask.expand(shape)
-            i, j = batch.queries[:, :, None].expand(shape), batch.keys[:, None, :].expand(shape)
-            seen.index_put_((i, j), allowed.long(), accumulate=True)
+        batches = [batch for part in self.parts for batch in part]
+        masks = [batch.mask for batch in batches if batch.mask is not None]
+        front = torch.broadcast_shapes(*(mask.shape[:-3] for mask in masks))
+        seen = torch.zeros(math.prod(front), self.n * self.m, dtype=torch.long)
+        for batch in batches:
+            pairs = batch.queries[:, :, None] * self.m + batch.keys[:, None, :]
+            mask = torch.ones(()) if batch.mask is None else batch.mask
+            allowed = mask.expand(*front, *pairs.shape).reshape(len(seen), -1)
+            seen.index_add_(1, pairs.flatten(), allowed.long())
         if (seen > 1).any():
             raise AssertionError("a pair is computed twice")
-        return seen > 0
+        return seen.view(*front, self.n, self.m) > 0
+
+    @functools.cached_property
+    def blind(self) -> tuple[int, ...]:
+        """The queries that see nothing (in no sequence)."""
+        sighted = torch.zeros(self.n, dtype=torch.bool)
+        for batch in (batch for part in self.parts for batch in part):
+            sees = torch.ones((), dtype=torch.bool) if batch.mask is None else batch.mask.any(-1)
+            sees = sees.expand(*sees.shape[:-2], *batch.queries.shape).cpu()
+            seen = sees.reshape(-1, *batch.queries.shape).any(0)
+            sighted[batch.queries.cpu()[seen]] = True
+        return tuple((~sighted).nonzero().flatten().tolist())
 
     def to(self, device: torch.device) -> "Layout":
         parts = tuple(tuple(batch.to(device) for batch in part) for part in self.parts)
@@ -174,13 +190,15 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
     if device != "cpu":
         return layout(pattern, n, m, block).to(torch.device(device))
     refuse_lengths(n, m)
+    if block is not None:
+        whole("block", block, at_least=1)
     pattern.refuse_misfit(m)
     pattern = pattern.sized(m)
     natural = Order("natural", (torch.arange(m),))
     parts = _disjoint(pattern, natural, m)
-    whole = [(pattern, natural)]
-    if len(parts) > 1 and _bound(whole, n, m, block) <= _bound(parts, n, m, block):
-        parts = whole
+    undivided = [(pattern, natural)]
+    if len(parts) > 1 and _bound(undivided, n, m, block) <= _bound(parts, n, m, block):
+        parts = undivided
     laid = (part for of, order in parts for part in _lay_out(of, order, n, m, block))
     return Layout(n, m, tuple(part for part in laid if part))
 

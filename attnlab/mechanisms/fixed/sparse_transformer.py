@@ -65,8 +65,8 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.sparse import blocked as over_blocks
 from attnlab.core.sparse import stepping
+from attnlab.core.sparse.blocked import blocked as over_blocks
 from attnlab.core.words import choose
 
 KINDS = ("strided", "fixed")
@@ -231,13 +231,17 @@ def blocked(
         distinct=distinct,
         heads=q.shape[1],
     )
-    return over_blocks.blocked(q, k, v, patterns.both(seen, patterns.padding(padding)))
+    return _over_blocks(q, k, v, patterns.both(seen, patterns.padding(padding)))
+
+
+def _over_blocks(q: Tensor, k: Tensor, v: Tensor, seen: Pattern) -> Tensor:
+    return over_blocks(q, k, v, seen, blind=True)  # before the first summary there is none to see
 
 
 FORMS = {"naive": naive, "blocked": blocked}
 UNDER: dict[str, Callable[..., Tensor]] = {  # the same, when the pattern is at hand
     "naive": _dense,
-    "blocked": over_blocks.blocked,
+    "blocked": _over_blocks,
 }
 
 # ---- module

@@ -16,7 +16,6 @@ from torch import Tensor
 import attnlab
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.kernelized import performer
 from attnlab.mechanisms.kernelized.performer import (
     FORMS,
     Performer,
@@ -26,6 +25,7 @@ from attnlab.mechanisms.kernelized.performer import (
     gaussian_rows,
     naive,
     orthogonal_rows,
+    sums,
     trigonometric_features,
 )
 
@@ -281,7 +281,7 @@ def test_spans_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         for causal in (False, True):
             expected = naive(*tensors, causal=causal, padding=padding)
             for span, chunk in ((1, 1), (1, 7), (900, 5), (10**6, 64)):
-                monkeypatch.setattr(performer, "SPAN", span)
+                monkeypatch.setattr(sums, "SPAN", span)
                 found = chunked(*tensors, causal=causal, padding=padding, chunk=chunk)
                 torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 

@@ -169,12 +169,12 @@ const KINDS = {
   },
   and: {
     words: ({ left, right }) => `(${words(left)}) and (${words(right)})`,
-    code: (pattern) => `${bracketed(pattern.left, "and")} & ${bracketed(pattern.right, "and")}`,
+    code: (pattern) => `${bracketed(pattern.left, "and")} & ${bracketed(pattern.right)}`,
     allows: (pattern) => joined(pattern, (left, right) => (i, j) => left(i, j) && right(i, j)),
   },
   or: {
     words: ({ left, right }) => `(${words(left)}) or (${words(right)})`,
-    code: (pattern) => `${bracketed(pattern.left, "or")} | ${bracketed(pattern.right, "or")}`,
+    code: (pattern) => `${bracketed(pattern.left, "or")} | ${bracketed(pattern.right)}`,
     allows: (pattern) => joined(pattern, (left, right) => (i, j) => left(i, j) || right(i, j)),
   },
   not: {
@@ -244,15 +244,20 @@ const NOBODY = { kind: "not", of: FULL };
 const CAUSAL = { kind: "causal" };
 const local = (radius) => ({ kind: "local", radius: whole("radius", radius, 0) });
 const strided = (stride) => ({ kind: "strided", stride: whole("stride", stride, 1) });
-const or = (left, right) => (left.kind === "full" || right.kind === "full" ? FULL : { kind: "or", left, right });
-const and = (left, right) => {
+// Several are joined from the left, as their code is read.
+function or(left, right) {
+  if (left.kind === "full" || right.kind === "full") return FULL;
+  return right.kind === "or" ? or(or(left, right.left), right.right) : { kind: "or", left, right };
+}
+
+function and(left, right) {
   if (right.kind === "full") return left;
+  if (right.kind === "and") return and(and(left, right.left), right.right);
   return left.kind === "full" ? right : { kind: "and", left, right };
-};
+}
 
 function inBlocks(size, of) {
-  whole("size", size, -Infinity);
-  if (size < 1) throw new Unreadable(`a block holds at least one position, got a size of ${size}`);
+  whole("the size of a block", size, 1);
   return { kind: "blocks", size, of };
 }
 
@@ -282,8 +287,7 @@ function edges(first, last, of) {
 }
 
 function shifted(of, start) {
-  whole("start", start, -Infinity);
-  if (start < 0) throw new Unreadable(`a pattern is shifted to the right, got start=${start}`);
+  whole("the position from which a shifted pattern starts", start, 0);
   return start ? { kind: "shifted", start, of } : of;
 }
 

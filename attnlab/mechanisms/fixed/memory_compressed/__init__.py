@@ -62,57 +62,13 @@ from attnlab.core.sparse.blocked import blocked as over_blocks
 from attnlab.core.sparse.stepping import Remembered
 from attnlab.core.sparse.stepping import step as step_under
 from attnlab.core.words import choose
-
-# ---- slots
-
-
-def visible_slots(
-    n: int,
-    m: int,
-    *,
-    width: int,
-    stride: int,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    device: torch.device | None = None,
-) -> Bool[Tensor, "... n slots"] | None:
-    """Which slots of m positions the last n of them see; None where all see all.
-
-    Causal: those that end at the query or before. Padded: those with a real position.
-    """
-    if padding is not None:
-        device = padding.device
-    first = torch.arange(0, m, stride, device=device)
-    seen = None
-    if causal:
-        seen = first + width - 1 <= torch.arange(m - n, m, device=device)[:, None]
-    if padding is None:
-        return seen
-    real = _windows(padding[..., None], width, stride).any(dim=-1).any(dim=-1)[:, None, None]
-    return real if seen is None else real & seen
-
-
-def _windows(x: Tensor, width: int, stride: int) -> Tensor:
-    """(…, m, c) → (…, slots, c, width): what each slot stands for, zeros past the end."""
-    m = x.shape[-2]
-    slots = -(-m // stride)
-    more = (slots - 1) * stride + width - m
-    return F.pad(x, (0, 0, 0, more)).unfold(-2, width, stride)
-
-
-def _sizes(kernel: Tensor, stride: int) -> int:
-    width = kernel.shape[1]
-    if not 1 <= stride <= width:
-        raise ValueError(
-            f"the stride should lie between 1 and the kernel's width of {width}, got {stride}: "
-            "with a longer one nobody would see the positions between two windows"
-        )
-    return width
-
-
-def _zero_padded(x: Tensor, padding: Tensor | None) -> Tensor:
-    return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
-
+from attnlab.mechanisms.fixed.memory_compressed.slots import (
+    unfolded,
+    visible_slots,
+    width_of,
+    with_null,
+    zero_padded,
+)
 
 # ---- naive
 
@@ -133,45 +89,23 @@ def naive(
 ) -> Float[Tensor, "b h n e"]:
     """The equations (Liu et al., section 4.2.4); kernels (h, width, in, out), a matrix for each
     place of a window."""
-    width = _sizes(key_kernel, stride)
-    keys = _convolved(_zero_padded(k, padding), key_kernel, stride)
-    values = _convolved(_zero_padded(v, padding), value_kernel, stride)
+    width = width_of(key_kernel, stride)
+    keys = _convolved(zero_padded(k, padding), key_kernel, stride)
+    values = _convolved(zero_padded(v, padding), value_kernel, stride)
     seen = visible_slots(
-        *(q.shape[2], k.shape[2]),
-        **{"width": width, "stride": stride},
-        causal=causal,
-        padding=padding,
-        device=q.device,
-    )
-    return _weighted(q, *_with_null(keys, values, seen, null_key, null_value))
+        q.shape[2], k.shape[2], width=width, stride=stride,
+        causal=causal, padding=padding, device=q.device,
+    )  # fmt: skip
+    return _weighted(q, *with_null(keys, values, seen, null_key, null_value))
 
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, as it is written."""
-    windows = _windows(x, kernel.shape[1], stride)
+    windows = unfolded(x, kernel.shape[1], stride)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
     return out
-
-
-def _with_null(
-    keys: Tensor,
-    values: Tensor,
-    seen: Tensor | None,
-    null_key: Tensor | None,
-    null_value: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One more slot, which everybody sees."""
-    if (null_key is None) != (null_value is None):
-        raise ValueError("a null slot has a key and a value: give null_key and null_value, or none")
-    if null_key is None or null_value is None:
-        return keys, values, seen
-    keys, values = (
-        torch.cat([x, null.to(x.dtype)[None, :, None].expand(len(x), -1, -1, -1)], dim=2)
-        for x, null in ((keys, null_key), (values, null_value))
-    )
-    return keys, values, None if seen is None else F.pad(seen, (0, 1), value=True)
 
 
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
@@ -202,21 +136,18 @@ def fused(
 
     Half precisions are summed in float32.
     """
-    width = _sizes(key_kernel, stride)
-    keys = _multiplied(_zero_padded(k, padding), key_kernel, stride)
-    values = _multiplied(_zero_padded(v, padding), value_kernel, stride)
+    width = width_of(key_kernel, stride)
+    keys = _multiplied(zero_padded(k, padding), key_kernel, stride)
+    values = _multiplied(zero_padded(v, padding), value_kernel, stride)
     seen = visible_slots(
-        *(q.shape[2], k.shape[2]),
-        **{"width": width, "stride": stride},
-        causal=causal,
-        padding=padding,
-        device=q.device,
-    )
-    return _sdpa(q, *_with_null(keys, values, seen, null_key, null_value))
+        q.shape[2], k.shape[2], width=width, stride=stride,
+        causal=causal, padding=padding, device=q.device,
+    )  # fmt: skip
+    return _sdpa(q, *with_null(keys, values, seen, null_key, null_value))
 
 
 def _multiplied(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    windows = _windows(_wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
+    windows = unfolded(_wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
     return windows.flatten(-2) @ _wide(kernel).flatten(1, 2)
 
 
@@ -297,7 +228,7 @@ class MemoryCompressedAttention(nn.Module):
             raise ValueError(f"kernel should be at least 1, got {kernel}")
         self.key_kernel = self._kernel(self.heads.head_dim)
         self.value_kernel = self._kernel(self.heads.value_dim)
-        _sizes(self.key_kernel, self.stride)
+        width_of(self.key_kernel, self.stride)
         if null:
             self.null_key = nn.Parameter(torch.zeros(heads, self.heads.head_dim))
             self.null_value = nn.Parameter(torch.zeros(heads, self.heads.value_dim))
@@ -315,12 +246,9 @@ class MemoryCompressedAttention(nn.Module):
             seen = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
             return self.heads.merge(LOCAL[self.form](q, k, v, seen))
         out = FORMS[self.form](
-            *(q, k, v, self.key_kernel, self.value_kernel),
-            causal=self.causal,
-            padding=padding,
-            stride=self.stride,
-            **self._nulls(),
-        )
+            q, k, v, self.key_kernel, self.value_kernel,
+            causal=self.causal, padding=padding, stride=self.stride, **self._nulls(),
+        )  # fmt: skip
         return self.heads.merge(out)
 
     def _nulls(self) -> dict[str, Tensor]:
@@ -362,10 +290,7 @@ class MemoryCompressedAttention(nn.Module):
         keys, values = state.slots or (q[:, :, :0], state.open.values[:, :, :0])
         last = torch.arange(keys.shape[2], device=q.device) * self.stride + self.width - 1
         i = torch.arange(state.length - q.shape[2], state.length, device=q.device)
-        nulls = self._nulls()
-        keys, values, seen = _with_null(
-            keys, values, last <= i[:, None], nulls.get("null_key"), nulls.get("null_value")
-        )
+        keys, values, seen = with_null(keys, values, last <= i[:, None], **self._nulls())
         if not keys.shape[2]:
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
         return OVER_SLOTS[self.form](q, keys, values, seen)

@@ -52,11 +52,9 @@ Beltagy, Peters, Cohan. Longformer: The Long-Document Transformer. 2020, arXiv:2
 import copy
 from collections.abc import Callable, Sequence
 
-import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
@@ -68,80 +66,8 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as over_blocks
 from attnlab.core.sparse import stepping
 from attnlab.core.words import choose
-
-# ---- who may see whom
-
-
-def pattern(
-    *,
-    window: int = 512,
-    dilation: int | Sequence[int] = 1,
-    global_positions: Sequence[int] = (),
-    causal: bool = False,
-) -> Pattern:
-    """Who may see whom; one window per head where ``dilation`` is a sequence, one step per head."""
-    radius = _radius(window)
-    _refuse(global_positions, causal)
-    if isinstance(dilation, Sequence):
-        seen = patterns.per_head(*(_window(radius, step) for step in dilation))
-    else:
-        seen = _window(radius, dilation)
-    seen = seen | patterns.global_(global_positions) if global_positions else seen
-    return seen.causal() if causal else seen
-
-
-def _window(radius: int, step: int) -> Pattern:
-    return patterns.local(radius) if step == 1 else patterns.dilated(radius, step)
-
-
-def _radius(window: int) -> int:
-    if isinstance(window, bool) or not isinstance(window, int):
-        raise TypeError(f"window should be a whole number, got {window!r}")
-    if window < 2 or window % 2:
-        raise ValueError(
-            "window is the paper's total w, half of it to each side of a position, so it is even "
-            f"and at least 2; got {window}"
-        )
-    return window // 2
-
-
-def _refuse(global_positions: Sequence[int], causal: bool) -> None:
-    if global_positions and causal:
-        raise ValueError(
-            "a causal Longformer has no global tokens: what sees all and is seen by all carries "
-            "the future to everybody. Leave global_positions out, or compose a pattern: "
-            "(local(r) | global_([0])).causal()"
-        )
-    if any(position < 0 for position in global_positions):
-        raise ValueError(
-            "global positions count from the start (padded sequences of a batch have no common "
-            f"end); got {list(global_positions)}"
-        )
-    if len(set(global_positions)) < len(global_positions):
-        raise ValueError(f"a global position is named twice: {list(global_positions)}")
-
-
-def _refuse_heads(seen: Pattern, heads: int) -> None:
-    if (made_for := seen.heads() or heads) != heads:
-        raise ValueError(f"dilation gives a step to {made_for} heads, but there are {heads}")
-
-
-def _refuse_rows(of_global: Sequence[Tensor | None], chosen: Sequence[int], n: int, m: int) -> bool:
-    """Whether global rows have projections of their own; halves of that are refused."""
-    given = [x for x in of_global if x is not None]
-    if not given:
-        return False
-    if len(given) < 3:
-        raise ValueError("global tokens need q_global, k_global and v_global, all or none of them")
-    if n != m:
-        raise ValueError(f"global projections are for whole sequences, got {n} queries, {m} keys")
-    if given[0].shape[2] != len(chosen):
-        raise ValueError(
-            f"q_global has {given[0].shape[2]} rows, one for each of global_positions="
-            f"{list(chosen)}, which are {len(chosen)}"
-        )
-    return True
-
+from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDecoder
+from attnlab.mechanisms.fixed.longformer.windows import pairs, pattern, refuse_heads
 
 # ---- naive
 
@@ -169,7 +95,7 @@ def naive(
     seen = pattern(
         window=window, dilation=dilation, global_positions=global_positions, causal=causal
     )
-    _refuse_heads(seen, q.shape[1])
+    refuse_heads(seen, q.shape[1])
     seen = patterns.both(seen, patterns.padding(padding))
     return _dense(q, k, v, seen, global_positions, (q_global, k_global, v_global))
 
@@ -179,26 +105,37 @@ Own = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def _dense(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    seen: Pattern,
-    at: Sequence[int] = (),
-    of_global: Own = (None, None, None),
+    q: Tensor, k: Tensor, v: Tensor, seen: Pattern, at: Sequence[int], of_global: Own
 ) -> Tensor:
     n, m, scale = q.shape[-2], k.shape[-2], q.shape[-1] ** -0.5
     allowed = patterns.as_mask(seen, n, m, q.device, len(q))
     scores = q @ k.mT * scale
-    own = _refuse_rows(of_global, at, n, m)
-    q_global, k_global, v_global = of_global
-    if own and q_global is not None and k_global is not None:
+    if own := _all_or_none(of_global, at, n, m):
+        q_global, k_global, v_global = own
         rows = torch.tensor(list(at), device=q.device)
         scores = scores.index_copy(2, rows, q_global @ k_global.mT * scale)
     weights = note("weights", masked_softmax(note("scores", scores), allowed))
     out = weights @ v
-    if own and v_global is not None:
-        out = out.index_copy(2, rows, weights[:, :, rows] @ v_global)
-    return out
+    return out.index_copy(2, rows, weights[:, :, rows] @ v_global) if own else out
+
+
+def _all_or_none(
+    of_global: Own, chosen: Sequence[int], n: int, m: int
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """What global rows have of their own, None if nothing; halves of it are refused."""
+    q, k, v = of_global
+    if q is None and k is None and v is None:
+        return None
+    if q is None or k is None or v is None:
+        raise ValueError("global tokens need q_global, k_global and v_global, all or none of them")
+    if n != m:
+        raise ValueError(f"global projections are for whole sequences, got {n} queries, {m} keys")
+    if q.shape[2] != len(chosen):
+        raise ValueError(
+            f"q_global has {q.shape[2]} rows, one for each of global_positions="
+            f"{list(chosen)}, which are {len(chosen)}"
+        )
+    return q, k, v
 
 
 # ---- blocked
@@ -223,24 +160,19 @@ def blocked(
     seen = pattern(
         window=window, dilation=dilation, global_positions=global_positions, causal=causal
     )
-    _refuse_heads(seen, q.shape[1])
+    refuse_heads(seen, q.shape[1])
     seen = patterns.both(seen, patterns.padding(padding))
     return _sparse(q, k, v, seen, global_positions, (q_global, k_global, v_global))
 
 
 def _sparse(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    seen: Pattern,
-    at: Sequence[int] = (),
-    of_global: Own = (None, None, None),
+    q: Tensor, k: Tensor, v: Tensor, seen: Pattern, at: Sequence[int], of_global: Own
 ) -> Tensor:
-    own = _refuse_rows(of_global, at, q.shape[-2], k.shape[-2])
+    own = _all_or_none(of_global, at, q.shape[-2], k.shape[-2])
     out = over_blocks.blocked(q, k, v, seen)
-    q_global, k_global, v_global = of_global
-    if not own or q_global is None or k_global is None or v_global is None:
+    if own is None:
         return out
+    q_global, k_global, v_global = own
     real = over_blocks.without_padding(seen)[1]
     scores = q_global @ k_global.mT * q.shape[-1] ** -0.5
     weights = masked_softmax(scores, None if real is None else real[:, None, None, :])
@@ -251,7 +183,7 @@ def _sparse(
 FORMS = {"naive": naive, "blocked": blocked}
 UNDER: dict[str, Callable[..., Tensor]] = {"naive": _dense, "blocked": _sparse}
 
-# ---- modules
+# ---- module
 
 
 class LongformerAttention(nn.Module):
@@ -281,7 +213,7 @@ class LongformerAttention(nn.Module):
         self.pattern = pattern(
             window=window, dilation=dilation, global_positions=self.global_positions, causal=causal
         )
-        _refuse_heads(self.pattern, heads)
+        refuse_heads(self.pattern, heads)
         if self.global_positions:
             self.query_global = copy.deepcopy(self.heads.query)
             self.key_global = copy.deepcopy(self.heads.key)
@@ -294,9 +226,8 @@ class LongformerAttention(nn.Module):
         q, k, v = self.heads.project(x)
         self._reaches(x.shape[1])
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-        return self.heads.merge(
-            self.attend(q, k, v, mask, self.global_positions, self._of_global(x))
-        )
+        out = self.attend(q, k, v, mask, self.global_positions, self._of_global(x))
+        return self.heads.merge(out)
 
     def _reaches(self, n: int) -> None:
         if self.global_positions and max(self.global_positions) >= n:
@@ -330,102 +261,9 @@ class LongformerAttention(nn.Module):
         return f"form={self.form!r}, {self.pattern}"
 
 
-class EncoderDecoder(nn.Module):
-    """The attention of one layer of LED: (b, n, dim) and a context (b, m, dim) → (b, n, dim).
-
-    The long source is read by Longformer; what is written sees all of its own past and all of the
-    source, by full attention. Each part is added to its stream; norms and feed-forward layers are a
-    model's. ``TinyTransformer(kind="encoder_decoder")`` stacks the same whole, if its ``attention``
-    is a function that builds a Longformer for ``causal=False`` and full attention otherwise.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        *,
-        form: str = "blocked",
-        window: int = 512,
-        dilation: int | Sequence[int] = 1,
-        global_positions: Sequence[int] = (),
-        bias: bool = False,
-    ) -> None:
-        super().__init__()
-        self.encoder = LongformerAttention(
-            dim,
-            heads,
-            form=form,
-            window=window,
-            dilation=dilation,
-            global_positions=global_positions,
-            bias=bias,
-        )
-        self.decoder = Heads(dim, heads, bias=bias)
-        self.cross = Heads(dim, heads, bias=bias)
-
-    @checked
-    def forward(
-        self,
-        x: Float[Tensor, "b n dim"],
-        padding: Bool[Tensor, "b n"] | None = None,
-        *,
-        context: Float[Tensor, "b m dim"],
-        context_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> Float[Tensor, "b n dim"]:
-        source = context + self.encoder(context, context_padding)
-        x = x + _full(self.decoder, x, None, patterns.visible(True, padding))
-        seen = patterns.visible(False, None, source, context_padding)
-        return x + _full(self.cross, x, source, seen)
-
-
-def _full(heads: Heads, x: Tensor, context: Tensor | None, seen: Pattern) -> Tensor:
-    q, k, v = heads.project(x, context)
-    allowed = patterns.as_mask(note("mask", seen), q.shape[2], k.shape[2], q.device, len(q))
-    return heads.merge(F.scaled_dot_product_attention(q, k, v, attn_mask=allowed))
-
-
 # ---- card
 
 b, h, n, m, d, e, w = letters("b h n m d e w")
-
-
-def pairs(
-    *, dilation: int | Sequence[int] = 1, global_positions: Sequence[int] = ()
-) -> dict[str, sympy.Expr]:
-    """How many pairs are seen, over all heads where they differ; else by each head."""
-    steps = dilation if isinstance(dilation, Sequence) else (dilation,)
-    if not global_positions:
-        return {
-            "full": sympy.Add(*(n + 2 * _side(step) for step in steps)),
-            "causal": sympy.Add(*(n + _side(step) for step in steps)),
-        }
-    crosses = 2 * len(global_positions) * n - len(global_positions) ** 2
-    seen = (crosses + n + 2 * _side(step) - _inside(global_positions, step) for step in steps)
-    return {"full": sympy.Add(*seen)}
-
-
-def _side(step: int) -> sympy.Expr:
-    """Pairs of the window before the diagonal: Σ (n − k·step) over its offsets."""
-    offsets = sympy.Min(w / 2, sympy.floor((n - 1) / sympy.Integer(step)))
-    return offsets * n - step * offsets * (offsets + 1) / 2
-
-
-def _inside(chosen: Sequence[int], step: int) -> sympy.Expr:
-    """Pairs of the window that are in the row or the column of a global position."""
-    radius = w / 2 * step
-    rows = sum(
-        sympy.floor(sympy.Min(side, radius) / step)
-        for p in chosen
-        for side in (sympy.Integer(p), n - 1 - p)
-    )
-    shared = sum(
-        sympy.Piecewise((1, abs(p - other) <= radius), (0, True))
-        for p in chosen
-        for other in chosen
-        if (p - other) % step == 0
-    )
-    return 2 * (rows + len(chosen)) - shared
-
 
 CARD = Card(
     name="longformer",

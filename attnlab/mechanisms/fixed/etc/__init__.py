@@ -45,134 +45,24 @@ Uszkoreit, Vaswani. Self-Attention with Relative Position Representations. NAACL
 arXiv:1803.02155.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
-from attnlab.core.patterns import Coverage, Pattern, Spans
+from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.words import choose
-
-PIECES = ("g2g", "g2l", "l2g")  # beside l2l
-CROSS = 4  # labels beside the distances
-BLOCK = 32  # long queries in a block, at least
-
-# ---- helpers: who sees whom
-
-
-def pattern(
-    *,
-    global_tokens: int = 16,
-    radius: int = 84,
-    segment: int = 16,
-    own_only: bool = False,
-    part_of: Int[Tensor, "b n"] | None = None,
-) -> Pattern:
-    """The four pieces as one pattern; ``own_only`` shows a long token its own global token alone.
-
-    ``segment`` and ``part_of`` say which one that is: see ``members``.
-    """
-    _validate(global_tokens, radius, segment)
-    long = patterns.local(radius).shifted(global_tokens)
-    if not global_tokens:
-        return long
-    rows = patterns.edges(global_tokens, of="row")
-    columns = patterns.edges(global_tokens, of="column")
-    if own_only and part_of is None:
-        columns = Segments(global_tokens, segment)
-    elif own_only and part_of is not None:
-        places = torch.arange(part_of.shape[-1], device=part_of.device)
-        columns = columns & patterns.document(torch.where(places < global_tokens, places, part_of))
-    return rows | columns | long
-
-
-@dataclass(frozen=True, repr=False)
-class Segments(Pattern):
-    """Each run of ``size`` long tokens sees its own of the ``tokens`` global ones before them."""
-
-    tokens: int
-    size: int
-
-    @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"each run of {self.size} positions sees its own of the first {self.tokens}"
-
-    @property
-    def code(self) -> str:  # type: ignore[override]
-        return f"segments({self.tokens}, {self.size})"
-
-    def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return (i >= self.tokens) & (j == self._own(i))
-
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
-        low, high = self._own(rows.first), self._own(rows.last)
-        one = (rows.first >= self.tokens) & (low == high) & columns.single
-        some = (rows.last >= self.tokens) & (columns.first <= high) & (columns.last >= low)
-        return Coverage(one & (columns.first == low), some)
-
-    def _own(self, i: Tensor) -> Tensor:
-        return _own(i, self.tokens, self.size)
-
-
-def _own(i: Tensor, tokens: int, size: int) -> Tensor:
-    return ((i - tokens).clamp(min=0) // size).clamp(max=tokens - 1)
-
-
-def members(
-    n: int, global_tokens: int, segment: int, part_of: Tensor | None, device: torch.device
-) -> Int[Tensor, "#b n"]:
-    """The global token that each position is part of, −1 for none.
-
-    ``part_of`` if it is given (what it says of global tokens is not looked at); else one for each
-    run of ``segment`` long tokens, the last one for all that is left.
-    """
-    if part_of is not None:
-        return part_of
-    i = torch.arange(n, device=device)
-    if not global_tokens:
-        return torch.full_like(i, -1)[None]
-    own = _own(i, global_tokens, segment)
-    return own.masked_fill(i < global_tokens, -1)[None]
-
-
-def _validate(global_tokens: int, radius: int, segment: int) -> None:
-    for name, size, least in (
-        ("global_tokens", global_tokens, 0),
-        ("radius", radius, 0),
-        ("segment", segment, 1),
-    ):
-        if size < least:
-            raise ValueError(f"{name} must be at least {least}, got {size}")
-
-
-def _validate_call(
-    labels: Tensor | None, part_of: Tensor | None, global_tokens: int, own_only: bool
-) -> None:
-    if labels is not None and (labels.shape[-2] < CROSS + 1 or labels.shape[-2] % 2 == 0):
-        raise ValueError(
-            f"a clip of k needs 2k + 5 labels, so their number is odd and at least 5: got "
-            f"{labels.shape[-2]}"
-        )
-    if part_of is None:
-        return
-    if labels is None and not own_only:
-        raise ValueError("part_of does nothing without labels and with own_only=False")
-    if not torch.compiler.is_compiling() and (part_of >= global_tokens).any():
-        raise ValueError(
-            f"part_of names the global token {int(part_of.max())}, but there are {global_tokens}: "
-            f"0 … {global_tokens - 1}, or −1 for none"
-        )
-
+from attnlab.mechanisms.fixed.etc.blocks import blocked
+from attnlab.mechanisms.fixed.etc.labels import CROSS, label_of_pairs, validate_labels
+from attnlab.mechanisms.fixed.etc.structure import members, pattern, validate
 
 # ---- naive
 
@@ -197,7 +87,7 @@ def naive(
 
     ``global_keys`` and ``global_values`` are what global queries see, if it is not k and v.
     """
-    _validate_call(labels, part_of, global_tokens, own_only)
+    validate_labels(labels, part_of, global_tokens, own_only)
     n = q.shape[-2]
     t = min(global_tokens, n)
     global_keys = k if global_keys is None else global_keys
@@ -213,148 +103,13 @@ def naive(
         part_of=part_of,
     )  # fmt: skip
     seen = patterns.both(seen, patterns.padding(padding))
-    weights = note(
-        "weights", masked_softmax(scores, patterns.as_mask(seen, n, n, q.device, len(q)))
-    )
+    mask = patterns.as_mask(seen, n, n, q.device, len(q))
+    weights = note("weights", masked_softmax(scores, mask))
     return torch.cat([weights[:, :, :t] @ global_values, weights[:, :, t:] @ v], dim=-2)
 
 
-def label_of_pairs(
-    n: int, global_tokens: int, clip: int, owners: Int[Tensor, "#b n"]
-) -> Int[Tensor, "#b n n"]:
-    """The label of every pair, also of those that nobody may see."""
-    i = torch.arange(n, device=owners.device)
-    distance = (i[None, :] - i[:, None]).clamp(-clip, clip) + clip
-    column, row = i[None, :], i[:, None]
-    up = torch.where(owners[:, :, None] == column, 0, 1) + 2 * clip + 1
-    down = torch.where(owners[:, None, :] == row, 2, 3) + 2 * clip + 1
-    ids = torch.where((row >= global_tokens) & (column < global_tokens), up, distance)
-    return torch.where((row < global_tokens) & (column >= global_tokens), down, ids)
-
-
-# ---- blocked
-
-
-@checked
-def blocked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h n d"],
-    v: Float[Tensor, "b h n e"],
-    *,
-    labels: Float[Tensor, "h l d"] | None = None,
-    padding: Bool[Tensor, "b n"] | None = None,
-    part_of: Int[Tensor, "b n"] | None = None,
-    global_keys: Float[Tensor, "b h n d"] | None = None,
-    global_values: Float[Tensor, "b h n e"] | None = None,
-    global_tokens: int = 16,
-    radius: int = 84,
-    segment: int = 16,
-    own_only: bool = False,
-    block: int | None = None,
-) -> Float[Tensor, "b h n e"]:
-    """The same by pieces; ``block`` long queries at a time (by default half the radius)."""
-    _validate(global_tokens, radius, segment)
-    _validate_call(labels, part_of, global_tokens, own_only)
-    if block is not None and block < 1:
-        raise ValueError(f"a block has at least one query, got block={block}")
-    n, dtype = q.shape[-2], q.dtype
-    t = min(global_tokens, n)
-    q, k, v = (_wide(x) for x in (q, k, v))
-    q = q * q.shape[-1] ** -0.5
-    # What a query says to each label, computed once: (b, h, n, labels).
-    told = None if labels is None else q @ _wide(labels).mT
-    real = q.new_ones(1, n, dtype=torch.bool) if padding is None else padding
-    mine = members(n, t, segment, part_of, q.device)[:, t:, None] == torch.arange(
-        t, device=q.device
-    )  # (b or 1, long, global)
-    parts = []
-    if t:
-        keys = k if global_keys is None else _wide(global_keys)
-        values = v if global_values is None else _wide(global_values)
-        parts.append(_of_global(q[:, :, :t], keys, values, told, real, mine))
-    if t < n:
-        seen = mine if own_only else torch.ones_like(mine)
-        seen = (seen & real[:, None, :t])[:, None]
-        block = max(min(radius, n - t - 1) // 2, BLOCK) if block is None else block
-        parts.append(_of_long(q, k, v, told, real, mine, seen, t, radius, block))
-    return torch.cat(parts, dim=-2).to(dtype)
-
-
-def _of_global(
-    q: Tensor, k: Tensor, v: Tensor, told: Tensor | None, real: Tensor, mine: Tensor
-) -> Tensor:
-    """g2g and g2l: t queries and all keys."""
-    t = q.shape[-2]
-    scores = q @ k.mT
-    if told is not None:
-        told = told[:, :, :t]
-        g2g = _by_distance(told, torch.arange(t, device=q.device)[:, None], t)
-        g2l = torch.where(mine.mT[:, None], told[..., -2, None], told[..., -1, None])
-        scores = scores + torch.cat([g2g, g2l], dim=-1)
-    weights = masked_softmax(scores, real[:, None, None])
-    return weights @ v
-
-
-def _of_long(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    told: Tensor | None,
-    real: Tensor,
-    mine: Tensor,
-    seen: Tensor,
-    t: int,
-    radius: int,
-    block: int,
-) -> Tensor:
-    """l2g and l2l: each block of queries with the t global keys and its neighbourhood."""
-    n = q.shape[-2] - t
-    radius, block = min(radius, n - 1), min(block, n)
-    q, own = q[:, :, t:], told if told is None else told[:, :, t:]
-    l2g = q @ k[:, :, :t].mT
-    if own is not None:
-        l2g = l2g + torch.where(mine[:, None], own[..., -4, None], own[..., -3, None])
-    l2g, seen = _cut(l2g, block), _cut(seen, block)
-    keys, values = (_neighbourhoods(x[:, :, t:], radius, block) for x in (k, v))
-    l2l = _cut(q, block) @ keys
-    rows = torch.arange(block, device=q.device)[:, None] + radius
-    if own is not None:
-        l2l = l2l + _by_distance(_cut(own, block), rows, l2l.shape[-1])
-    columns = torch.arange(l2l.shape[-1], device=q.device)
-    near = (columns - rows).abs() <= radius
-    near = near & _neighbourhoods(real[:, None, t:, None], radius, block)
-    masks = (seen, l2g), (near, l2l)
-    alike = [mask.expand(len(q), 1, *scores.shape[2:]) for mask, scores in masks]
-    allowed = torch.cat(alike, dim=-1)
-    weights = masked_softmax(torch.cat([l2g, l2l], dim=-1), allowed)
-    out = weights[..., :t] @ v[:, :, None, :t] + weights[..., t:] @ values.mT
-    return out.flatten(2, 3)[:, :, :n]
-
-
-def _by_distance(told: Tensor, rows: Tensor, columns: int) -> Tensor:
-    """What queries (…, r, labels) at positions ``rows`` say to the distance of columns 0, 1, …"""
-    clip = (told.shape[-1] - CROSS) // 2
-    ids = (torch.arange(columns, device=told.device) - rows).clamp(-clip, clip) + clip
-    return told.gather(-1, ids.expand(*told.shape[:-1], columns))
-
-
-def _cut(x: Tensor, block: int) -> Tensor:
-    """(…, n, width) in blocks of rows, the last one filled up: (…, blocks, block, width)."""
-    return F.pad(x, (0, 0, 0, -x.shape[-2] % block)).unflatten(-2, (-1, block))
-
-
-def _neighbourhoods(x: Tensor, radius: int, block: int) -> Tensor:
-    """Of (…, n, width), what lies within the radius of each block: (…, blocks, width, columns)."""
-    behind = radius + -x.shape[-2] % block
-    return F.pad(x, (0, 0, radius, behind)).unfold(-2, block + 2 * radius, block)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Half precisions are summed in float32."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 FORMS = {"naive": naive, "blocked": blocked}
+PIECES = ("g2g", "g2l", "l2g")  # beside l2l
 
 # ---- module
 
@@ -389,7 +144,7 @@ class ETCAttention(nn.Module):
             )
         if clip < 0:
             raise ValueError(f"clip must be at least 0, got {clip}")
-        _validate(global_tokens, radius, segment)
+        validate(global_tokens, radius, segment)
         self.heads = Heads(dim, heads, bias=bias)
         self.labels = nn.Parameter(torch.randn(heads, 2 * clip + 1 + CROSS, dim // heads) * 0.02)
         self.form, self.attend = form, choose("form of ETC attention", form, FORMS)

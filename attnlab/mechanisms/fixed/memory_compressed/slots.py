@@ -1,0 +1,73 @@
+"""Slots: the windows that they stand for, who sees them, and one more that everybody sees."""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def visible_slots(
+    n: int,
+    m: int,
+    *,
+    width: int,
+    stride: int,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    device: torch.device | None = None,
+) -> Bool[Tensor, "... n slots"] | None:
+    """Which slots of m positions the last n of them see; None where all see all.
+
+    Causal: those that end at the query or before. Padded: those with a real position.
+    """
+    if padding is not None:
+        device = padding.device
+    first = torch.arange(0, m, stride, device=device)
+    seen = None
+    if causal:
+        seen = first + width - 1 <= torch.arange(m - n, m, device=device)[:, None]
+    if padding is None:
+        return seen
+    real = unfolded(padding[..., None], width, stride).any(dim=-1).any(dim=-1)[:, None, None]
+    return real if seen is None else real & seen
+
+
+def unfolded(x: Tensor, width: int, stride: int) -> Tensor:
+    """(…, m, c) → (…, slots, c, width): what each slot stands for, zeros past the end."""
+    m = x.shape[-2]
+    slots = -(-m // stride)
+    more = (slots - 1) * stride + width - m
+    return F.pad(x, (0, 0, 0, more)).unfold(-2, width, stride)
+
+
+def width_of(kernel: Tensor, stride: int) -> int:
+    width = kernel.shape[1]
+    if not 1 <= stride <= width:
+        raise ValueError(
+            f"the stride should lie between 1 and the kernel's width of {width}, got {stride}: "
+            "with a longer one nobody would see the positions between two windows"
+        )
+    return width
+
+
+def zero_padded(x: Tensor, padding: Tensor | None) -> Tensor:
+    return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
+
+
+def with_null(
+    keys: Tensor,
+    values: Tensor,
+    seen: Tensor | None,
+    null_key: Tensor | None = None,
+    null_value: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """One more slot, which everybody sees."""
+    if (null_key is None) != (null_value is None):
+        raise ValueError("a null slot has a key and a value: give null_key and null_value, or none")
+    if null_key is None or null_value is None:
+        return keys, values, seen
+    keys, values = (
+        torch.cat([x, null.to(x.dtype)[None, :, None].expand(len(x), -1, -1, -1)], dim=2)
+        for x, null in ((keys, null_key), (values, null_value))
+    )
+    return keys, values, None if seen is None else F.pad(seen, (0, 1), value=True)

@@ -1,0 +1,289 @@
+r"""Performer: softmax attention by random features that are always positive (FAVOR+).
+
+The exponential of a dot product is a mean over Gaussian vectors $\omega \sim N(0, I_d)$ of products
+of one factor that knows the query and one that knows the key,
+
+$$e^{x \cdot y} = \mathbb E_\omega\!\left[e^{\omega \cdot x - |x|^2/2}\;
+e^{\omega \cdot y - |y|^2/2}\right],\qquad x = q\,d^{-1/4},\; y = k\,d^{-1/4},$$
+
+so r drawn vectors $\omega_1 \ldots \omega_r$ give features whose dot products estimate the softmax
+kernel without bias, and attention becomes linear attention:
+
+$$\phi(x) = \frac{e^{-|x|^2/2}}{\sqrt r}\left(e^{\omega_1 \cdot x}, \ldots, e^{\omega_r \cdot
+x}\right),\qquad o_i = \frac{\phi(q_i)^\top \sum_j \phi(k_j)\, v_j^\top}{\phi(q_i)^\top \sum_j
+\phi(k_j)}.$$
+
+The features are positive, so denominators are. The older trigonometric features (cos, sin) estimate
+the same kernel, but where it is small their estimates scatter around zero: denominators can be
+negative. Those are here as a feature function to compare with, not as an option of the layer. With
+r independent features the variances are, $\mathrm{SM} = e^{x \cdot y}$,
+
+positive $\frac1r \mathrm{SM}^2 (e^{|x+y|^2} - 1)$; hyperbolic (r vectors, each with its negative)
+$\frac{1}{2}(1 - e^{-|x+y|^2})$ times that; trigonometric $\frac{1}{2r} \mathrm{SM}^{-2} e^{|x+y|^2}
+(1 - e^{-|x-y|^2})^2$.
+
+Rows of the projection that are orthogonal (in blocks of d) and as long as Gaussian vectors,
+$\chi(d)$, keep the mean and lower the variance. ``relu`` features, max(ω·x, 0), are the paper's
+generalised attention: another kernel, no estimate of the softmax.
+
+Cost: $2 h r (2 d + 2 e) n$ FLOPs and $h n r$ numbers; r = d log d unless said otherwise.
+
+Scale, and why nothing here leaks. Exponents of ±100 are common; something must be subtracted from
+them. Per query anything may be, it cancels. For keys only what is common to all keys of a head
+cancels, but a maximum over *all* keys would change earlier rows of causal attention in their last
+bits when later keys change. So each key is divided by its own largest feature, whose logarithm
+(its *size*) goes beside it; the sums are kept in units of the largest size *so far* and are scaled
+down when a larger one comes, as in the online softmax. A row depends on keys it sees, bit for bit,
+and so does ``step``. A row whose every product is lost even so (largest features of query and
+keys apart by a factor of some $10^{28}$ in float32: logits of several hundred) gives zeros, never
+NaN. Half precisions are computed in float32.
+
+``naive``      the implied n × m map, then times the values: quadratic.
+``chunked``    the sums in one product, or causally by chunks with running sums.
+``recurrent``  one key at a time, state of r (e + 1) numbers per head.
+
+The paper's letters: $L$ is our n, $m$ (features) our r, $\omega$ the rows of ``projection``,
+SM-hat+ "positive", SM-hat hyp+ "hyperbolic".
+
+Departures. Nothing is added to features or denominators (the authors' code and the package
+performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every row). Rows
+that are orthogonal come from a QR decomposition with the signs of R's diagonal put back: without
+them the first coordinate of the first row of every block always has the same sign, and the mean is
+not the kernel. Redrawing is a call, ``redraw``, not a hidden counter. A row with nothing to see
+gives zeros; causal rows are aligned at the bottom right.
+
+Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, Belanger,
+Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.14794, lemmas 1 and 2,
+theorem 2, section 2.4.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from attnlab.core import patterns
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.probe import note
+from attnlab.core.running import unrounded, widened
+from attnlab.core.shapes import checked
+from attnlab.core.words import choose
+from attnlab.mechanisms.kernelized.performer.random_features import (
+    KERNELS,
+    NORMS,
+    FeatureMap,
+    default_features,
+    features,
+    gaussian_rows,
+    orthogonal_rows,
+    trigonometric_features,
+)
+from attnlab.mechanisms.kernelized.performer.sums import (
+    State,
+    advance,
+    chunked,
+    finite,
+    over,
+    recurrent,
+    with_ones,
+)
+
+__all__ = [
+    "CARD",
+    "FORMS",
+    "Performer",
+    "State",
+    "chunked",
+    "default_features",
+    "features",
+    "gaussian_rows",
+    "naive",
+    "orthogonal_rows",
+    "recurrent",
+    "trigonometric_features",
+]
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    projection: Float[Tensor, "h r d"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    kernel: str = "positive",
+) -> Float[Tensor, "b h n e"]:
+    """The map that the features imply, dense: rows of φ(q)·φ(k), each over its sum."""
+    with unrounded(q.device):
+        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+        phi = FeatureMap.of(kernel, rows)
+        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
+        sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
+        if causal:
+            seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+            sizes = sizes.masked_fill(~seen, -torch.inf)
+        unit = sizes.amax(dim=-1, keepdim=True)
+        scores = queries @ keys.values.mT * torch.exp(sizes - finite(unit))
+        weights = note("weights", over(scores, scores.sum(dim=-1, keepdim=True)))
+        return (weights @ wide_v).to(v.dtype)
+
+
+FORMS = {"naive": naive, "chunked": chunked, "recurrent": recurrent}
+
+# ---- module
+
+
+class Performer(nn.Module):
+    """Attention by positive random features: (b, n, dim) → (b, n, dim).
+
+    ``features`` r per head (d log d unless given). Every head has a projection of its own, drawn by
+    a generator seeded with ``seed`` and kept as the buffer ``projection`` (h, r, d); ``redraw``
+    draws a new one, which also ends the use of older states. ``orthogonal=False`` draws independent
+    rows, and ``norms`` is as in ``orthogonal_rows``. ``step`` decodes with a state of r·(e + 1) + 1
+    numbers per head.
+    """
+
+    projection: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        features: int | None = None,
+        kernel: str = "positive",
+        orthogonal: bool = True,
+        norms: str = "chi",
+        seed: int = 0,
+        form: str = "chunked",
+        chunk: int = 64,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heads = Heads(dim, heads, bias=bias)
+        width = self.heads.head_dim
+        features = default_features(width) if features is None else features
+        _validate(features, chunk, orthogonal, norms)
+        choose("kernel", kernel, KERNELS)
+        self.attend = choose("form of Performer", form, FORMS)
+        self.causal, self.kernel, self.form, self.chunk = causal, kernel, form, chunk
+        self.orthogonal, self.norms = orthogonal, norms
+        self.register_buffer("projection", torch.empty(heads, features, width))
+        self.redraw(torch.Generator().manual_seed(seed))
+
+    @torch.no_grad()
+    def redraw(self, generator: torch.Generator) -> None:
+        """A new projection in place of the old, from ``generator``, for each head in turn."""
+        heads, features, width = self.projection.shape
+        drawn = [
+            orthogonal_rows(features, width, generator, norms=self.norms)
+            if self.orthogonal
+            else gaussian_rows(features, width, generator)
+            for _ in range(heads)
+        ]
+        self.projection.copy_(torch.stack(drawn))
+
+    @checked
+    def forward(
+        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n dim"]:
+        q, k, v = self.heads.project(x)
+        options = {"chunk": self.chunk} if self.form == "chunked" else {}
+        out = self.attend(
+            q, k, v, self.projection,
+            causal=self.causal, padding=padding, kernel=self.kernel, **options,
+        )  # fmt: skip
+        return self.heads.merge(out)
+
+    @checked
+    def step(
+        self, x: Float[Tensor, "b t dim"], state: State | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], State]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        if not self.causal:
+            raise ValueError("step decodes from left to right; build the module with causal=True")
+        q, k, v = self.heads.project(x)
+        with unrounded(x.device):
+            wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
+            phi, values = FeatureMap.of(self.kernel, rows), with_ones(wide_v)
+            fresh = State.empty(phi.rows, values)
+            state = fresh if state is None else _fitting(state, fresh)
+            out, state = advance(phi.queries(wide_q), phi.keys(wide_k), values, state, self.chunk)
+        return self.heads.merge(out.to(v.dtype)), state
+
+    def extra_repr(self) -> str:
+        features = self.projection.shape[1]
+        return (
+            f"causal={self.causal}, kernel={self.kernel!r}, features={features}, "
+            f"orthogonal={self.orthogonal}, form={self.form!r}"
+        )
+
+
+def _validate(features: int, chunk: int, orthogonal: bool, norms: str) -> None:
+    for name, size in (("features", features), ("chunk", chunk)):
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+    choose("norms", norms, NORMS)
+    if norms != "chi" and not orthogonal:
+        raise ValueError(
+            f"norms={norms!r} is for orthogonal rows; independent Gaussian rows have their own "
+            "length: leave norms out or set orthogonal=True"
+        )
+
+
+def _fitting(state: State, fresh: State) -> State:
+    if state.sums.shape != fresh.sums.shape:
+        raise ValueError(
+            f"the state holds sums of shape {tuple(state.sums.shape)}, but these tokens need "
+            f"{tuple(fresh.sums.shape)} (sequences, heads, features, value width + 1); "
+            "start a new batch with state=None"
+        )
+    return state
+
+
+# ---- card
+
+b, h, n, m, d, e, r = letters("b h n m d e r")
+
+CARD = Card(
+    name="performer",
+    title="Performer (FAVOR+)",
+    family="kernelized",
+    role="attend",
+    paper=Paper(
+        "Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, "
+        "Belanger, Colwell, Weller",
+        "Rethinking Attention with Performers",
+        "ICLR",
+        2021,
+        "2009.14794",
+    ),
+    forms=FORMS,
+    causal="optional",
+    time={
+        "naive": 2 * h * n * m * (r + e) + 2 * h * r * d * (n + m),
+        "chunked": 2 * h * r * (d + e) * (n + m),
+        "recurrent": 2 * h * r * (d + e) * (n + m),
+    },
+    memory={"naive": h * n * m, "chunked": h * n * r, "recurrent": h * n * r},
+    notes={"naive": ("weights",), "chunked": ("state",), "recurrent": ("state",)},
+    departures=(
+        "nothing is added to features or denominators, which would bias every row",
+        "orthogonal rows are uniform in direction (signs of the QR decomposition put back)",
+        "a running scale in place of one maximum over all keys, which causal rows would feel",
+        "at least 2 d features, which is more than d log d where d < 8",
+        "a row with nothing to see gives zeros",
+        "causal rows are aligned at the bottom right when there are fewer queries than keys",
+    ),
+    variants=(
+        {"kernel": "positive", "chunk": 32},
+        {"kernel": "hyperbolic", "chunk": 3, "features": 7},
+        {"kernel": "relu", "chunk": 5, "orthogonal": False},
+    ),
+    build=Performer,
+)

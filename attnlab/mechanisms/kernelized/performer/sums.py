@@ -1,0 +1,201 @@
+"""The linear forms: running sums over the keys, kept in units of the largest size so far."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core.probe import note
+from attnlab.core.running import unrounded, widened
+from attnlab.core.shapes import checked
+from attnlab.mechanisms.kernelized.performer.random_features import FeatureMap, Features
+
+
+class State(NamedTuple):
+    """Σ φ(k) [vᵀ, 1] over the keys so far, as ``sums`` · e^``unit``; constant in size."""
+
+    sums: Float[Tensor, "b h r s"]
+    unit: Float[Tensor, "b h"]
+
+    @classmethod
+    def empty(cls, rows: Tensor, values: Tensor) -> "State":
+        b, h, _, width = values.shape
+        sums = values.new_zeros(b, h, rows.shape[-2], width)
+        return cls(sums, values.new_full((b, h), -torch.inf))
+
+    def absorb(self, keys: Features, values: Tensor) -> "State":
+        """The state after further keys, whose ``values`` end in a column of ones."""
+        unit = torch.maximum(self.unit, keys.size.amax(dim=-1))
+        scaled = values * torch.exp(keys.size - finite(unit)[..., None])[..., None]
+        kept = self.sums * torch.exp(self.unit - finite(unit))[..., None, None]
+        return State(kept + keys.values.mT @ scaled, unit)
+
+    def read(self, queries: Tensor) -> Tensor:
+        """What queries get that see exactly these keys. The unit cancels."""
+        return _mean(queries @ self.sums)
+
+
+def with_ones(v: Tensor) -> Tensor:
+    """[v, 1]: sums of these hold numerator and denominator."""
+    return F.pad(v, (0, 1), value=1.0)
+
+
+def _mean(sums: Tensor) -> Tensor:
+    return over(sums[..., :-1], sums[..., -1:])
+
+
+def over(part: Tensor, total: Tensor) -> Tensor:
+    """part / total, and 0 where so little is left of the total that gradients would overflow."""
+    lost = total < torch.finfo(total.dtype).tiny ** 0.75
+    return (part / total.masked_fill(lost, 1)).masked_fill(lost, 0)
+
+
+def finite(unit: Tensor) -> Tensor:
+    """Where there is no key yet any unit will do, but not minus infinity."""
+    return unit.masked_fill(unit == -torch.inf, 0)
+
+
+# ---- chunked
+
+
+@checked
+def chunked(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    projection: Float[Tensor, "h r d"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    kernel: str = "positive",
+    chunk: int = 64,
+) -> Float[Tensor, "b h n e"]:
+    """Linear: the sums first, then every query reads them; causally chunk by chunk."""
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    with unrounded(q.device):
+        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+        phi, values = FeatureMap.of(kernel, rows), with_ones(wide_v)
+        by_position = _advanced if causal else _absorbed
+        out, state = by_position(phi, wide_q, wide_k, values, padding, chunk)
+        note("state", state)
+        return out.to(v.dtype)
+
+
+SPAN = 2**21
+"""Numbers per tensor that are worked on at once: on a processor, what its caches can hold."""
+
+
+def _spans(n: int, rows: Tensor, values: Tensor, chunk: int) -> list[slice]:
+    """Slices of whole chunks; an accelerator wants all of it at once."""
+    per_chunk = chunk * values.shape[0] * values.shape[1] * rows.shape[-2]
+    step = max(1, SPAN // per_chunk) * chunk if values.device.type == "cpu" else n
+    return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+
+
+def _absorbed(
+    phi: FeatureMap, q: Tensor, k: Tensor, values: Tensor, padding: Tensor | None, chunk: int
+) -> tuple[Tensor, State]:
+    """Every query sees every key."""
+    state = State.empty(phi.rows, values)
+    for span in _spans(k.shape[-2], phi.rows, values, chunk):
+        real = None if padding is None else padding[:, span]
+        state = state.absorb(phi.keys(k[..., span, :], real), values[..., span, :])
+    spans = _spans(q.shape[-2], phi.rows, values, chunk)
+    out = [state.read(phi.queries(q[..., span, :])) for span in spans]
+    return torch.cat(out, dim=-2), state
+
+
+def _advanced(
+    phi: FeatureMap, q: Tensor, k: Tensor, values: Tensor, padding: Tensor | None, chunk: int
+) -> tuple[Tensor, State]:
+    """The last n of m positions ask. The first m - n are summed; if n > m, the first see none."""
+    n, m = q.shape[-2], k.shape[-2]
+    blind, early = max(n - m, 0), max(m - n, 0)
+    state = State.empty(phi.rows, values)
+    out = [values.new_zeros(*values.shape[:2], blind, values.shape[-1] - 1)]
+    if early:
+        real = None if padding is None else padding[:, :early]
+        state = state.absorb(phi.keys(k[..., :early, :], real), values[..., :early, :])
+    for span in _spans(n - blind, phi.rows, values, chunk):
+        asked = slice(span.start + blind, span.stop + blind)
+        told = slice(span.start + early, span.stop + early)
+        real = None if padding is None else padding[:, told]
+        queries, keys = phi.queries(q[..., asked, :]), phi.keys(k[..., told, :], real)
+        rows, state = advance(queries, keys, values[..., told, :], state, chunk)
+        out.append(rows)
+    return torch.cat(out, dim=-2), state
+
+
+def advance(
+    queries: Tensor, keys: Features, values: Tensor, past: State, chunk: int
+) -> tuple[Tensor, State]:
+    """As many further queries as keys, each seeing ``past`` and the keys up to its own.
+
+    Within a chunk by its chunk × chunk weights, from chunk to chunk by the running sums.
+    """
+    n = queries.shape[-2]
+    chunk = min(chunk, n)
+    q, k, v = (_chunks(x, chunk) for x in (queries, keys.values, values))
+    size = _chunks(keys.size[..., None], chunk, fill=-torch.inf).squeeze(-1)
+    unit = torch.maximum(size.flatten(2).cummax(dim=-1).values, past.unit[..., None])
+    unit = unit.unflatten(-1, (-1, chunk))  # of the row: the largest size up to its own key
+    ends = torch.cat((past.unit[..., None], unit[..., -1]), dim=-1)  # of the state after chunks
+    states = [past.sums]
+    kept = torch.exp(ends[..., :-1] - finite(ends[..., 1:]))[..., None, None]
+    added = k.mT @ (v * torch.exp(size - finite(ends[..., 1:, None]))[..., None])
+    for fade, new in zip(kept.unbind(2), added.unbind(2), strict=True):
+        states.append(states[-1] * fade + new)
+    weights = q @ k.mT * _decay(size, finite(unit))
+    older = torch.exp(ends[..., :-1, None] - finite(unit))[..., None]
+    out = _mean(weights @ v + q @ torch.stack(states[:-1], dim=2) * older)
+    return out.flatten(2, 3)[..., :n, :], State(states[-1], ends[..., -1])
+
+
+def _chunks(x: Tensor, chunk: int, fill: float = 0.0) -> Tensor:
+    """(b, h, n, …) → (b, h, n / chunk, chunk, …), filled up to a whole number of chunks."""
+    missing = -x.shape[-2] % chunk
+    x = F.pad(x, (0, 0, 0, missing), value=fill) if missing else x
+    return x.unflatten(-2, (-1, chunk))
+
+
+def _decay(size: Tensor, unit: Tensor) -> Tensor:
+    """e^(size of key j - unit of row i), 0 for the future, whose size may be larger."""
+    exponents = size[..., None, :] - unit[..., None]
+    past = torch.ones(exponents.shape[-2:], dtype=torch.bool, device=size.device).tril()
+    return exponents.masked_fill_(~past, -torch.inf).exp_()
+
+
+# ---- recurrent
+
+
+@checked
+def recurrent(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    projection: Float[Tensor, "h r d"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    kernel: str = "positive",
+) -> Float[Tensor, "b h n e"]:
+    """One key at a time into a state of constant size; each query reads it when it may."""
+    n, m = q.shape[-2], k.shape[-2]
+    with unrounded(q.device):
+        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+        phi, values = FeatureMap.of(kernel, rows), with_ones(wide_v)
+        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
+        state, out = State.empty(phi.rows, values), []
+        for i in range(max(m, n)):  # position of the key, and causally of query i - (m - n)
+            j = i - max(n - m, 0)
+            if j >= 0:
+                key = Features(keys.values[..., j : j + 1, :], keys.size[..., j : j + 1])
+                state = state.absorb(key, values[..., j : j + 1, :])
+            if causal and i >= m - n:
+                row = i - max(m - n, 0)
+                out.append(state.read(queries[..., row : row + 1, :]))
+        note("state", state)
+        return (torch.cat(out, dim=-2) if causal else state.read(queries)).to(v.dtype)
