@@ -30,6 +30,11 @@ _HINTS = {
         "After a transpose the numbers no longer lie in order; `reshape` copies, `view` cannot."
     ),
     "is invalid for input of size": "The sizes asked for do not multiply to what there is.",
+    "not implemented for 'Bool'": "Matrix products are of numbers, not of truth: take `.float()`.",
+    "Boolean value of Tensor with more than one value is ambiguous": (
+        "Join masks with `&` and `|` (not `and`, `or`), each comparison in parentheses of its own: "
+        "`a <= b | c` means `a <= (b | c)`."
+    ),
 }
 
 
@@ -59,9 +64,9 @@ def ask(function: Function, given: Given) -> Answer:
     call = _spoken(function, given)
     try:
         value = function(*copies.values())
-    except NotImplementedError as error:
-        return Answer(call, raised=f"is not written yet ({_own_words(error)})")
     except (Exception, SystemExit) as error:
+        if isinstance(error, NotImplementedError) and not _hint(error):
+            return Answer(call, raised=f"is not written yet ({_own_words(error)})")
         raised = f"raised {_own_words(error)}{_place(function, error)}"
         return Answer(call, raised=raised, hint=_hint(error))
     changed = tuple(

@@ -57,6 +57,29 @@ _WINDOW_MISTAKEN: tuple[Suspect, ...] = (
         lambda n, window: _window(n, window) & (_apart(n) <= 0),
     ),
     (
+        "Everything that comes later is seen: without `.abs()` the distance i − j is negative "
+        "there, and that is ≤ window / 2 too.",
+        lambda n, window: _apart(n) <= window // 2,
+    ),
+    (
+        "Everything before is seen: j − i is negative there, and that is ≤ window / 2 too. Take "
+        "the distance without its sign.",
+        lambda n, window: -_apart(n) <= window // 2,
+    ),
+    (
+        "One position too many on each side: window / 2 of them, not counting the position itself.",
+        lambda n, window: _apart(n).abs() <= window // 2 + 1,
+    ),
+    (
+        "It sees `window` − 1 positions on each side. The paper's window is the total, half of it "
+        "to each side.",
+        lambda n, window: _apart(n).abs() < window,
+    ),
+    (
+        "All of the window lies in the past. Here half of it lies on each side.",
+        lambda n, window: (_apart(n) >= 0) & (_apart(n) <= window),
+    ),
+    (
         "A position does not see itself: distance 0 is inside the window.",
         lambda n, window: _window(n, window) & (_apart(n) != 0),
     ),
@@ -91,9 +114,9 @@ def check_window_mask(function: Function) -> str:
     """Is it a sliding window? `window_mask(n, window) -> (n, n)`, True = may see.
 
     `window` is Longformer's w, the total: w/2 on each side, and the position itself. Called with
-    (n, window) = (11, 4), (7, 2) and (5, 12).
+    (n, window) = (13, 6), (7, 2) and (5, 12).
     """
-    for n, window in ((11, 4), (7, 2), (5, 12)):
+    for n, window in ((13, 6), (7, 2), (5, 12)):
         given = {"n": n, "window": window}
         demand(function, given, _window, shape="n n", suspects=_WINDOW_MISTAKEN)
         answer = ask(function, given)
@@ -177,6 +200,14 @@ _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
     (
         "Only the past is looked at: every output must know every input, also later ones.",
         lambda mask: _layers(mask, seen="past"),
+    ),
+    (
+        "It stops before the first layer: was `.any()` asked, where `.all()` must be known?",
+        lambda mask: 0,
+    ),
+    (
+        "That is how many keys a position sees, not how many layers it takes to know all.",
+        lambda mask: int(mask.sum(1).max()),
     ),
     (
         "That is how many layers ONE input needs to reach somebody at all; wait until the last "

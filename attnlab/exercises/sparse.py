@@ -1,5 +1,6 @@
 """Checks of lesson 10: who sees whom in a strided pattern, and which columns sum up a block."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -71,6 +72,28 @@ _STRIDED_MISTAKEN: tuple[Suspect, ...] = (
     (
         "Nobody sees itself: j < i should be j ≤ i. The first position would have an empty row.",
         lambda i, j, s: (j < i) & _strided(i, j, s),
+    ),
+    (
+        "The window is one too long: i − j ≤ s are already s + 1 keys, i itself and the last s.",
+        _past(lambda i, j, s: (i - j <= s + 1) | ((i - j) % s == 0)),
+    ),
+    (
+        "Either, or: `^` leaves out what stands in both factors, i and i − s. The union is `|`.",
+        _past(lambda i, j, s: (i - j <= s) ^ ((i - j) % s == 0)),
+    ),
+    (
+        "That is the other pattern, `fixed`: a block, and the last position of each. Here a window "
+        "moves along, and a column; both go by the distance i − j.",
+        _past(lambda i, j, s: (i // s == j // s) | (j % s == s - 1)),
+    ),
+    (
+        "It is turned around: True says that the query MAY see the key.",
+        lambda i, j, s: ~_strided(i, j, s),
+    ),
+    (
+        "That is a mask to be added to the scores. Asked for are truth values: True where the "
+        "query may see the key.",
+        lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(~_strided(i, j, s), -math.inf),
     ),
     (
         "i and j are exchanged: queries look at keys that came before, so the distance is i − j.",
@@ -150,6 +173,27 @@ _SUMMARIES_MISTAKEN: tuple[Suspect, ...] = (
         lambda j, s, c: j >= s - c,
     ),
     (
+        "These are all but the first c. The last c of residues 0 … s − 1 begin at s − c.",
+        lambda j, s, c: j % s >= c,
+    ),
+    (
+        "Off by one to the front: (j + 1) % s turns the last residue, s − 1, into 0. Residues "
+        "s − c … s − 1 are j % s.",
+        lambda j, s, c: (j + 1) % s >= s - c,
+    ),
+    (
+        "That is j // s, the number of the block. The place inside it is j % s.",
+        lambda j, s, c: j // s >= s - c,
+    ),
+    (
+        "Those are every c-th position. Asked for are the last c of every s.",
+        lambda j, s, c: j % c == 0,
+    ),
+    (
+        "That is the end of the text alone: EVERY block of s has its last c.",
+        lambda j, s, c: j >= len(j) - c,
+    ),
+    (
         "s and c are exchanged: the remainder is taken by the stride, j % s.",
         lambda j, s, c: j % c >= c - s,
     ),
@@ -165,9 +209,9 @@ def check_summaries(function: Function) -> str:
     """Are these the summary columns? `summaries(j, s, c) -> (m,)`, True = everybody later sees it.
 
     `j` (m,) are whole positions, counted from 0; the last `c` of every block of `s` sum it up.
-    Called with m = 29, s = 7, c = 3, with m = 31, s = 5, c = 2, and with c = s.
+    Called with m = 29, s = 8, c = 3, with m = 31, s = 5, c = 2, and with c = s.
     """
-    for m, s, c in ((29, 7, 3), (31, 5, 2), (13, 3, 3)):
+    for m, s, c in ((29, 8, 3), (31, 5, 2), (13, 3, 3)):
         given = {"j": torch.arange(m), "s": s, "c": c}
         demand(function, given, _summaries, shape="m", suspects=_SUMMARIES_MISTAKEN)
     _kept(function, given)

@@ -121,8 +121,11 @@ def cost_curves(
     return Picture(traces, page, twin=twin, rows=rows, theme=theme)
 
 
+Spent = tuple[float, Sequence[float]]
+
+
 def trade_off(
-    points: Mapping[str, tuple[float, Sequence[float]]],
+    points: Mapping[str, Spent | Sequence[Spent]],
     *,
     cost: str,
     score: str,
@@ -131,50 +134,69 @@ def trade_off(
 ) -> Picture:
     """What each name costs against what it scores: its mean over seeds, a bar of ± one deviation.
 
-    ``points`` maps a name to (cost, one score per seed); ``cost`` and ``score`` name the axes with
-    their units. The standard deviation is that of a sample (n − 1); a single seed has none.
+    ``points`` maps a name to (cost, one score per seed), or to several of these, in order of cost:
+    sizes of one thing, joined by a line. ``cost`` and ``score`` name the axes with their units. The
+    standard deviation is that of a sample (n − 1); a single seed has none.
     """
     if not points:
         raise ValueError("`points` is empty: give at least one name with (cost, scores)")
-    scores = {name: numbers(f"{name}: scores", got, "seeds") for name, (_, got) in points.items()}
-    costs = {name: float(spent) for name, (spent, _) in points.items()}
+    sizes = {name: _sizes(name, given) for name, given in points.items()}
     theme = theme_name(theme)
     look = colours(theme)
-    means = {name: float(values.mean()) for name, values in scores.items()}
-    spreads = {n: float(v.std(ddof=1)) if len(v) > 1 else 0.0 for n, v in scores.items()}
     traces = [
-        go.Scatter(
-            x=[costs[name]],
-            y=[means[name]],
-            error_y={"array": [spreads[name]], "width": 5, "thickness": 1.5},
-            name=harmless(name),
-            mode="markers",
-            hovertemplate=f"{harmless(cost)} %{{x:,}}<br>{harmless(score)} %{{y:.4~g}}",
-            marker={**_style(place)["marker"], "size": 11},
-        )
-        for place, name in enumerate(points)
+        _sizes_trace(p, name, got, cost, score) for p, (name, got) in enumerate(sizes.items())
     ]
-    ends = [means[name] + side * spreads[name] for name in points for side in (-1, 1)]
+    every = [size for got in sizes.values() for size in got]
+    ends = [mean + side * spread for _, mean, spread, _ in every for side in (-1, 1)]
     page = _curve_layout(
         look,
         title,
-        xaxis=axis(look, cost, range=_padded(np.array([*costs.values()]), log=False)),
+        xaxis=axis(look, cost, range=_padded(np.array([size[0] for size in every]), log=False)),
         yaxis=axis(look, score, range=_padded(np.array(ends), log=False)),
         names=list(points),
     ) | {"hovermode": "closest"}
     table: list[Row] = [
         {
             "name": name,
-            cost: _whole(costs[name]),
-            score: round(means[name], 4),
-            "standard deviation": round(spreads[name], 4),
-            "seeds": len(scores[name]),
+            cost: _whole(spent),
+            score: round(mean, 4),
+            "standard deviation": round(spread, 4),
+            "seeds": seeds,
         }
-        for name in points
+        for name, got in sizes.items()
+        for spent, mean, spread, seeds in got
     ]
     said = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
     twin = f"{title}. {score} against {cost}, means over seeds. {said}."
     return Picture(traces, page, twin=twin, rows=table, theme=theme)
+
+
+def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, float, float, int]]:
+    """Cost, mean, deviation and number of seeds of each size of what is called ``name``."""
+    several: Any = given if isinstance(given[0], Sequence) else [given]
+    found = []
+    for spent, scores in several:
+        values = numbers(f"{name}: scores", scores, "seeds")
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        found.append((float(spent), float(values.mean()), spread, len(values)))
+    return found
+
+
+def _sizes_trace(
+    place: int, name: str, sizes: list[tuple[float, float, float, int]], cost: str, score: str
+) -> go.Scatter:
+    style = _style(place)
+    costs, means, spreads, _ = zip(*sizes, strict=True)
+    return go.Scatter(
+        x=costs,
+        y=means,
+        error_y={"array": spreads, "width": 5, "thickness": 1.5},
+        name=harmless(name),
+        mode="lines+markers" if len(sizes) > 1 else "markers",
+        hovertemplate=f"{harmless(cost)} %{{x:,}}<br>{harmless(score)} %{{y:.4~g}}",
+        line=style["line"],
+        marker={**style["marker"], "size": 11},
+    )
 
 
 def spectrum_curves(

@@ -8,24 +8,31 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.frame import axis, label_width, layout, note
+from attnlab.figures.frame import axis, label_width, layout, note, text_width
 from attnlab.figures.labels import harmless
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, colours, theme_name
 
-PANEL, GAP, LINE = 96, 14, 30
+NARROW, WIDE, GAP, LINE = 96, 210, 14, 30
+PAGE = 720
 
 Scores = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 def score_dots(
-    scores: Scores, *, title: str, quantity: str = "right answers (%)", theme: str | None = None
+    scores: Scores,
+    *,
+    title: str,
+    quantity: str = "right answers (%)",
+    limits: tuple[float, float] | None = None,
+    theme: str | None = None,
 ) -> Picture:
     """Each score as a small dot, their mean as a diamond, ± one standard deviation as a bar.
 
     ``scores`` maps a panel (a task) to rows (a model) to one number per seed. All panels have the
     rows of the first, in its order; a row that a panel lacks stays empty. Each panel has its own
-    scale. The standard deviation is that of a sample (n − 1); a single seed has none.
+    scale unless ``limits`` gives one to all. The standard deviation is that of a sample (n − 1); a
+    single seed has none.
     """
     if not scores or not all(scores.values()):
         raise ValueError("`scores` is empty: give panels with rows with one number per seed")
@@ -40,26 +47,27 @@ def score_dots(
     theme = theme_name(theme)
     look = colours(theme)
     left = 24 + round(max(label_width(harmless(name)) for name in names))
-    wide = len(panels) * PANEL + (len(panels) - 1) * GAP
+    panel_width = _panel_width(len(panels), left)
+    wide = len(panels) * panel_width + (len(panels) - 1) * GAP
     page = layout(
         look,
         title,
-        width=left + wide + 24,
+        width=max(left + wide + 24, text_width(title, 16.5) + 16),
         height=118 + LINE * len(names),
         margin={"l": left, "r": 24, "t": 66, "b": 52},
     )
     traces: list[go.Scatter] = []
     page["annotations"] = []
     for place, (panel, rows) in enumerate(panels.items()):
-        start = place * (PANEL + GAP) / wide
+        start = place * (panel_width + GAP) / wide
         number = "" if place == 0 else str(place + 1)
         page[f"xaxis{number}"] = axis(
             look,
             quantity if place == len(panels) // 2 else "",
-            range=_range(rows.values()),
-            domain=[start, start + PANEL / wide],
+            range=_range(rows.values(), limits),
+            domain=[start, start + panel_width / wide],
             anchor=f"y{number}",
-            nticks=3,
+            nticks=3 if panel_width < 150 else 6,
         )
         page[f"yaxis{number}"] = axis(
             look,
@@ -78,9 +86,20 @@ def score_dots(
     return Picture(traces, page, twin=_twin(title, quantity, table), rows=table, theme=theme)
 
 
-def _range(rows: Any) -> list[float]:
+def _panel_width(count: int, left: int) -> float:
+    """Few panels are wide, many are narrow, so that the page is about as wide as other figures."""
+    room = (PAGE - left - 24 - (count - 1) * GAP) / count
+    return min(max(room, NARROW), WIDE)
+
+
+def _range(rows: Any, limits: tuple[float, float] | None) -> list[float]:
     values = np.concatenate(list(rows))
     low, high = float(values.min()), float(values.max())
+    if limits is not None:
+        if not limits[0] <= low <= high <= limits[1]:
+            raise ValueError(f"`limits` {limits} leave out scores, which go from {low} to {high}")
+        room = 0.04 * (limits[1] - limits[0])
+        return [limits[0] - room, limits[1] + room]
     room = max(0.12 * (high - low), 0.5)
     return [low - room, high + room]
 
@@ -112,7 +131,7 @@ def _panel(rows: Mapping[str, Array], names: list[str], x: str, y: str) -> list[
             y=seeds[1],
             mode="markers",
             marker={"color": SERIES[4], "size": 5, "symbol": "circle"},
-            hovertemplate="one seed: %{x:.1f}<extra></extra>",
+            hovertemplate="one seed: %{x:.4~g}<extra></extra>",
             **shared,
         ),
         go.Scatter(
@@ -120,7 +139,7 @@ def _panel(rows: Mapping[str, Array], names: list[str], x: str, y: str) -> list[
             y=means[1],
             mode="markers",
             marker={"color": SERIES[1], "size": 9, "symbol": "diamond"},
-            hovertemplate="mean %{x:.1f}<extra></extra>",
+            hovertemplate="mean %{x:.4~g}<extra></extra>",
             **shared,
         ),
     ]
@@ -131,12 +150,14 @@ def _spread(values: Array) -> float:
 
 
 def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
+    values = np.concatenate([got for rows in panels.values() for got in rows.values()])
+    digits = 1 if np.abs(values).max() >= 10 else 3
     return [
         {
             "task": panel,
             "model": row,
-            "mean": round(float(values.mean()), 1),
-            "standard deviation": round(_spread(values), 1),
+            "mean": round(float(values.mean()), digits),
+            "standard deviation": round(_spread(values), digits),
             "seeds": len(values),
         }
         for panel, rows in panels.items()

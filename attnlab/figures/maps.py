@@ -215,6 +215,8 @@ def _packed(cells: Array) -> Array:
 
 def _names(tokens: Sequence[Any]) -> list[str]:
     """Category names: one per position, so that repeated tokens stay apart."""
+    if list(tokens) == list(range(len(tokens))):
+        return [str(place) for place in tokens]
     return [f"{place}: {label}" for place, label in enumerate(labels(tokens))]
 
 

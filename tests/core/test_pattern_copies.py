@@ -7,6 +7,8 @@ import torch
 
 from attnlab.core import patterns as p
 from attnlab.core.patterns import Pattern
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse.stepping import step
 
 
 @pytest.mark.parametrize("pattern", [p.random(3), p.random(2).blocks(5)], ids=str)
@@ -38,3 +40,20 @@ def test_a_key_listed_twice_is_one_key() -> None:
 def test_a_table_of_other_blocks_is_refused() -> None:
     with pytest.raises(ValueError, match="for 8 positions, but there are 3"):
         p.listed(torch.zeros(8, 2, dtype=torch.long)).blocks(3).dense(9)
+
+
+def test_a_table_decodes_step_by_step_and_forgets_what_no_later_row_lists() -> None:
+    """While decoding, "all later queries" reach beyond the table: nothing is listed there."""
+    table = torch.tensor([[i, i // 2, max(0, i - 3)] for i in range(11)])
+    pattern = p.listed(table)
+    q, k, v = torch.randn(3, 2, 1, 11, 5, dtype=torch.float64)
+    parallel = masked_softmax(q @ k.mT / 5**0.5, pattern.dense(11)) @ v
+    state, outs, kept = None, [], []
+    for i in range(11):
+        now = slice(i, i + 1)
+        out, state = step(q[:, :, now], k[:, :, now], v[:, :, now], pattern, state)
+        outs.append(out)
+        kept.append(state.places.tolist())
+    assert torch.allclose(torch.cat(outs, 2), parallel)
+    wanted = [[j for j in range(i + 1) if (table[i + 1 :] == j).any()] for i in range(11)]
+    assert kept == wanted

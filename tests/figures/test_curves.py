@@ -232,3 +232,16 @@ def test_a_trade_off_has_a_point_and_a_bar_for_each_name():
     }
     with pytest.raises(ValueError, match="`points` is empty"):
         trade_off({}, cost="pairs", score="bits", title="nothing")
+
+
+def test_sizes_of_one_thing_are_joined_in_a_trade_off():
+    points = {"dense": (2080, [1.5]), "window": [(127, [2.5, 2.7]), (702, [1.75])]}
+    picture = trade_off(points, cost="pairs", score="bits", title="How few are enough?")
+    dense, window = picture.data
+    assert dense.mode == "markers"
+    assert window.mode == "lines+markers"
+    assert list(window.x) == [127.0, 702.0]
+    assert list(window.y) == pytest.approx([2.6, 1.75])
+    assert list(window.error_y.array) == pytest.approx([0.2 / 2**0.5, 0])
+    assert [row["seeds"] for row in picture.rows] == [1, 2, 1]
+    assert "window: 2.6 at 127; window: 1.75 at 702." in picture.twin

@@ -36,6 +36,29 @@ def test_the_twin_and_the_table_say_the_same():
     assert "<svg" in picture.svg()
 
 
+def test_few_panels_are_wide_and_many_are_narrow():
+    few, many = (
+        score_dots({f"task {i}": SCORES["copying"] for i in range(count)}, title="t").layout
+        for count in (2, 9)
+    )
+    inside = [page.width - page.margin.l - page.margin.r for page in (few, many)]
+    shares = [page.xaxis.domain[1] - page.xaxis.domain[0] for page in (few, many)]
+    assert inside[0] * shares[0] > 2 * inside[1] * shares[1] > 180
+    assert few.width < 760
+
+
+def test_panels_may_share_one_scale():
+    picture = score_dots(SCORES, title="t", limits=(0, 100))
+    assert picture.layout.xaxis.range == picture.layout.xaxis2.range == (-4.0, 104.0)
+    with pytest.raises(ValueError, match=r"leave out scores, which go from 91.0 to 99.0"):
+        score_dots(SCORES, title="t", limits=(0, 98))
+
+
+def test_small_scores_keep_their_digits():
+    row = score_dots({"bits": {"dense": [1.901, 1.905]}}, title="t").rows[0]
+    assert (row["mean"], row["standard deviation"]) == (1.903, 0.003)
+
+
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="`scores` is empty"):
         score_dots({}, title="nothing")

@@ -1,4 +1,4 @@
-"""The needle: one key in the first half, asked for at the end alone."""
+"""The needle: one key in the first half, asked for here and there after it and at the end."""
 
 import pytest
 import torch

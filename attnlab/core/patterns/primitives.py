@@ -444,15 +444,19 @@ class Drawn(Held):
             raise ValueError(f"the table is for {len(self.table)} positions, but there are {m}")
 
     def covers(self, rows: Spans, columns: Spans) -> Coverage:
-        """Exact for one row or one column; by tiles of pairs for the rest."""
+        """Exact for one row or one column; by tiles of pairs for the rest.
+
+        Spans may reach beyond the table ("all later queries", while decoding): nothing is there.
+        """
         m, side = len(self.table), self._tile
         by_row, by_column, sums = self._pairs
-        in_row = _between(by_row, rows.first * m + columns.first, rows.first * m + columns.last)
-        in_column = _between(
-            by_column, columns.first * m + rows.first, columns.first * m + rows.last
-        )
-        top, bottom = rows.first // side, rows.last // side + 1
-        left, right = columns.first // side, columns.last // side + 1
+        row, row_end = rows.first.clamp(max=m), rows.last.clamp(max=m - 1)
+        column, column_end = columns.first.clamp(max=m), columns.last.clamp(max=m - 1)
+        in_row = _between(by_row, row * m + column, row * m + column_end)
+        in_column = _between(by_column, column * m + row, column * m + row_end)
+        tiles = len(sums) - 1
+        top, bottom = (row // side).clamp(max=tiles), row_end // side + 1
+        left, right = (column // side).clamp(max=tiles), column_end // side + 1
         inside = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
         found = torch.where(rows.single, in_row, torch.where(columns.single, in_column, inside))
         one = rows.single | columns.single
