@@ -324,7 +324,8 @@ MODELS = """(() => window.jupyterapp.shell.currentWidget.content.widgets
 FINISHED = f"""() => {{
   const models = {MODELS};
   const {{kernel}} = window.jupyterapp.shell.currentWidget.sessionContext.session ?? {{}};
-  const failed = model => model.outputs.toJSON().some(output => output.output_type === 'error');
+  const failed = ({{outputs}}) =>
+    Array.from({{length: outputs.length}}, (_, at) => outputs.get(at).type).includes('error');
   return models.every(model => model.executionCount !== null && model.executionState !== 'running')
     || models.some(failed) || !kernel || /dead|restarting/.test(kernel.status);
 }}"""
@@ -354,11 +355,12 @@ CELL = """(() => {
   window.notebook = window.jupyterapp.shell.currentWidget.content;
   return notebook.widgets.filter(cell => cell.model.type === 'code')[number];
 })()"""
-# A cell that was never near the window is not on the page; counting there would find another one.
+# Far from the window a cell is hidden, and one that was never near is not on the page at all:
+# counting there would find another one.
 NUMBERED = f"""async number => {{
-  const cell = {CELL};
-  cell.node.dataset.number = number;
-  if (!cell.node.isConnected) await notebook.scrollToItem(notebook.widgets.indexOf(cell));
+  const cell = {CELL}, {{node}} = cell;
+  node.dataset.number = number;
+  if (!node.getClientRects().length) await notebook.scrollToItem(notebook.widgets.indexOf(cell));
 }}"""
 
 
@@ -400,7 +402,7 @@ class Notebook:
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
     def finish(self, seconds: float = 2 * PATIENCE) -> None:
-        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=200)
         assert self.errors() == []
         assert self.page.evaluate(UNRUN) == 0, "the kernel stopped before the last cell"
 
