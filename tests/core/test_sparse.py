@@ -28,6 +28,7 @@ PATTERNS = [
     (p.local(2) | p.strided(5)).causal() & ~p.places([3, 64], of="row"),  # in two orders, nothing
     ~p.full(),
     p.full(),
+    p.document(torch.arange(101) // 40),  # blocks inside one document
     p.document(torch.arange(101) // torch.tensor([[7], [13]])),
 ]
 NAMES = [str(pattern)[:40] for pattern in PATTERNS]
