@@ -14,6 +14,8 @@ Pairs are those of one head in both layers:
     axial          a layer along lines, one along columns, both masked (576)
     axial + shift  one layer: finished lines, columns, moved down, and a masked line (1088)
 
+Four of them are trained three times as long as well.
+
 **Arrows**: every cell of a grid of random colours is asked for the colour of another cell: of the
 one that touches it at the corner (``neighbour``), or of its image through the middle (``across``).
 Nothing is hidden, nothing is to be computed, the colour has to *arrive*. In per cent, of cells.
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 SIDE = 8
 STEPS = 300
+LONGER = 900  # does who is ahead stay ahead?
 SEEDS = (0, 1, 2)
 UNSEEN = 355  # images of the validation split
 MODEL: Mapping[str, Any] = {"dim": 32, "heads": 2, "hidden": 64}
@@ -119,22 +122,27 @@ STACKS: Mapping[str, Stack] = {
     "axial + shift": Stack(),
 }
 
+PATIENT = ("full", "1-D window", "2-D window", "axial + shift")
+
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """One row per training."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    seeds, steps = ((0,), 2) if quick else (SEEDS, None)
+    seeds = (0,) if quick else SEEDS
+    digits = [(name, "", STEPS) for name in STACKS]
+    digits += [(name, f"{LONGER} steps, ", LONGER) for name in PATIENT]
     try:
-        for name, stack in STACKS.items():
+        for name, words, steps in digits:
             for seed in seeds:
-                bits = write(name, seed, steps=steps or STEPS)[0]
-                note = f"{stack.pairs:,} pairs per head, over all layers"
-                yield Row(f"{name}, seed {seed}", round(bits, 4), "bits per pixel", note=note)
+                bits = write(name, seed, steps=2 if quick else steps)[0]
+                note = f"{STACKS[name].pairs:,} pairs per head, over all layers"
+                figure = f"{name}, {words}seed {seed}"
+                yield Row(figure, round(bits, 4), "bits per pixel", note=note)
         for kind in ARROWS:
             for name in REACHES:
                 for seed in seeds:
-                    share = point(name, kind, seed, steps=steps or ARROW_STEPS)[0]
+                    share = point(name, kind, seed, steps=2 if quick else ARROW_STEPS)[0]
                     note = f"the pattern allows {ceiling(name, kind):.1f}"
                     yield Row(f"{kind}, {name}, seed {seed}", round(share, 1), "%", note=note)
     finally:
@@ -219,6 +227,7 @@ def bits_per_pixel(model: nn.Module, task: Written) -> float:
 FIELD, COLOURS = 6, 4  # cells on a side; how many colours a cell may have
 ARROWS = ("neighbour", "across")
 ARROW_STEPS = 300
+LONGER = 900  # does who is ahead stay ahead?
 
 _AXES = tuple(patterns.axial((FIELD, FIELD), axis) for axis in (1, 0))
 _SQUARE = patterns.local_2d((FIELD, FIELD), 1)
