@@ -57,6 +57,7 @@ def pixel_sight(
     if any(mask.any() for mask in hidden):
         cover = hatching(where.mosaic(hidden) > 0, "x", "y", theme, lines=26 * where.across)
         page["images"] = [cover | {"layer": "below"}]
+        page["annotations"][-1]["text"] += " · hatched: not made yet"
     first = [np.where(sight.any(0), sight.argmax(0) + 1, 0) for sight in sights.values()]
     films = [
         where.mosaic([np.where(one <= layer, one, 0) for one in first])
@@ -267,7 +268,7 @@ def _page(
         | {"xanchor": "left", "yanchor": "bottom", "font": {"size": 12, "color": look.ink}}
         for at, (name, sight) in enumerate(sights.items())
     ]
-    words = "● asks · orange: what it hears of, and how many · hatched: not made yet"
+    words = "● asks · orange: what it hears of, and how many"
     page["annotations"].append(note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8))
     return page
 

@@ -58,7 +58,10 @@ def test_what_is_not_made_is_hatched_and_blocks_have_edges(drawn):
     assert "hatching" in cover.source
     assert drawn(picture, 2)["x"][:2].tolist() == [2.5, 2.5]
     assert len(drawn(picture, 2)["x"]) == 3 * 3  # an edge and a gap in each row, of panel a alone
-    assert not pixel_sight(*args, title="Whole").layout.images
+    assert "hatched" in picture.layout.annotations[-1].text
+    whole = pixel_sight(*args, title="Whole")
+    assert not whole.layout.images
+    assert "hatched" not in whole.layout.annotations[-1].text
 
 
 def test_the_twin_counts():

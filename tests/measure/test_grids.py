@@ -40,7 +40,7 @@ def test_what_is_said_to_be_known_is_what_moves_the_output(name):
     out = x
     for block in model.decoder.blocks:
         out = out + block.attention(out)
-    for pixel in ((0, 0), (3, 5), (7, 6)):
+    for pixel in ((0, 0), (3, 5), (4, 7)):
         place = stack.order.index(pixel[0] * SIDE + pixel[1])
         (moved,) = torch.autograd.grad(out[0, place].sum(), x, retain_graph=True)
         known = (moved[0].abs().sum(-1) > 0)[torch.tensor(stack.order).argsort()].view(SIDE, SIDE)
@@ -112,7 +112,7 @@ def test_the_ceiling_is_what_reach_allows():
 
 def test_arrows_are_scored_on_cells_that_ask():
     share, _ = point("axial × 1", "neighbour", 0, steps=1)
-    assert 15 < share < 35
+    assert 22 < share < 30
 
 
 def test_rows_name_every_training(monkeypatch):
