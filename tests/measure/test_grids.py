@@ -40,7 +40,7 @@ def test_what_is_said_to_be_known_is_what_moves_the_output(name):
     out = x
     for block in model.decoder.blocks:
         out = out + block.attention(out)
-    for pixel in ((0, 0), (3, 5), (4, 7)):
+    for pixel in ((0, 0), (3, 5), (5, 0), (4, 6)):
         place = stack.order.index(pixel[0] * SIDE + pixel[1])
         (moved,) = torch.autograd.grad(out[0, place].sum(), x, retain_graph=True)
         known = (moved[0].abs().sum(-1) > 0)[torch.tensor(stack.order).argsort()].view(SIDE, SIDE)
@@ -74,8 +74,10 @@ def test_pixels_are_written_in_their_order():
 
 
 def test_one_training_is_a_function_of_its_seed_and_disturbs_nothing():
+    first = write("axial", 3, steps=1)[0]
+    torch.manual_seed(99)
     before = torch.get_rng_state()
-    first, again, other = (write("axial", seed, steps=1)[0] for seed in (3, 3, 5))
+    again, other = (write("axial", seed, steps=1)[0] for seed in (3, 5))
     assert first == again != other
     assert torch.equal(torch.get_rng_state(), before)
 
