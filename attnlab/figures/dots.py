@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.frame import axis, label_width, layout, note
+from attnlab.figures.frame import axis, label_width, layout, note, text_width
 from attnlab.figures.labels import harmless
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, colours, theme_name
@@ -41,12 +41,13 @@ def score_dots(
     look = colours(theme)
     left = 24 + round(max(label_width(harmless(name)) for name in names))
     wide = len(panels) * PANEL + (len(panels) - 1) * GAP
+    full = max(left + wide + 24, text_width(title, 16.5) + 16)
     page = layout(
         look,
         title,
-        width=left + wide + 24,
+        width=full,
         height=118 + LINE * len(names),
-        margin={"l": left, "r": 24, "t": 66, "b": 52},
+        margin={"l": left, "r": full - left - wide, "t": 66, "b": 52},
     )
     traces: list[go.Scatter] = []
     page["annotations"] = []
