@@ -23,7 +23,7 @@ MOST_PANELS = 12
 MOST_LAYERS = 6
 LARGEST = 64  # pixels on a side
 SOON, LATE = "#d55e00", "#f3d3bd"
-_SIDE, _ABOVE, _BETWEEN = 148, 26, 24  # of a panel, the room for its name, beside it
+_SIDE, _ABOVE, _BETWEEN = 136, 26, 17  # of a panel, the room for its name, beside it
 
 Mask = NDArray[np.bool_]
 
