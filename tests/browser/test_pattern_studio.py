@@ -262,6 +262,10 @@ def test_painting_with_the_mouse(studio, asked, tells, cell, expect):
     says(studio, "pairs", f"{wanted.sum()} of 289")
     mouse.click(*cell(studio, 5, 12))
     mouse.click(*cell(studio, 1, 1))
+    mouse.move(*cell(studio, 16, 3))  # the pointer goes on speaking; then a key does
+    says(studio, "readout", "query 16 → key 3: may not see")
+    studio.page.keyboard.press("ArrowRight")
+    says(studio, "readout", "query 1 → key 2: may see")
     wanted[5, 12] = wanted[1, 1] = 0
     tells(studio, wanted)
     asked(mask=wanted.tolist())

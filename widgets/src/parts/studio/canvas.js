@@ -35,7 +35,7 @@ export function maskPanel(study, view) {
   );
   let side = 4; // pixels of a cell
   let cursor = null; // [i, j] of the keyboard
-  let hovered = null;
+  let hovered = null; // [i, j] of the pointer, from its move to the next key
   let stroke = null;
 
   // ---- drawing
@@ -96,8 +96,8 @@ export function maskPanel(study, view) {
     pen.strokeStyle = view.colour("--av-ink");
     pen.lineWidth = side < 6 ? 1 : 2;
     pen.strokeRect(LEFT - 1, TOP + study.row * side - 0.5, n * side + 2, side + 1);
-    if (cursor && document.activeElement === stage) frame(pen, cursor);
-    else if (hovered) frame(pen, hovered);
+    const cell = hovered ?? (document.activeElement === stage ? cursor : null);
+    if (cell) frame(pen, cell);
   }
 
   function frame(pen, [i, j]) {
@@ -238,7 +238,7 @@ export function maskPanel(study, view) {
 
   /** The cell under the keyboard or the pointer, in words. */
   function hover() {
-    const cell = document.activeElement === stage ? cursor ?? hovered : hovered ?? cursor;
+    const cell = hovered ?? cursor;
     if (!cell) {
       readout.textContent = `${study.pairs.toLocaleString("en")} of ${(study.n ** 2).toLocaleString("en")} pairs may be seen (${percent(study.pairs / study.n ** 2)}).`;
       return;
@@ -311,6 +311,7 @@ export function maskPanel(study, view) {
   stage.addEventListener("blur", hoverAgain);
   stage.addEventListener("keydown", (event) => {
     const { n } = study;
+    hovered = null;
     if ((event.ctrlKey || event.metaKey) && !event.altKey) {
       const key = event.key.toLowerCase();
       if (key === "z" && !event.shiftKey) study.undo();
