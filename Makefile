@@ -70,7 +70,8 @@ check-browser: $(INSTALLED)
 # Cells tagged nbval-check-output are compared strictly, the others by running without an error.
 .PHONY: check-notebooks
 check-notebooks: $(INSTALLED)
-	$(RUN) -m pytest -p no:cacheprovider --nbval-lax --nbval-current-env --nbval-cell-timeout=120 notebooks
+	$(RUN) -m pytest -p no:cacheprovider --nbval-lax --nbval-current-env \
+		--nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300 notebooks
 
 .PHONY: notebooks
 notebooks: $(INSTALLED) ## Run the lessons; print the seconds and the memory of each

@@ -17,6 +17,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_summaries               10  summaries(j, s, c)
     check_window_mask             11  window_mask(n, window)
     check_layers_until_connected  11  layers_until_connected(mask)
+    check_neighbourhood           12  near(i, j, width, rows, columns)
+    check_axis                    12  shares(i, j, width, axis)
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
     check_projected_keys          21  project(e, k, real)
@@ -30,6 +32,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.grids import check_axis, check_neighbourhood
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -48,6 +51,7 @@ from attnlab.exercises.verdict import Verdict
 __all__ = [
     "Verdict",
     "check_attention",
+    "check_axis",
     "check_causal",
     "check_causal_chunk",
     "check_factorized",
@@ -57,6 +61,7 @@ __all__ = [
     "check_merge",
     "check_merge_heads",
     "check_mixture",
+    "check_neighbourhood",
     "check_number",
     "check_online_softmax",
     "check_positive_features",

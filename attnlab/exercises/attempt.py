@@ -298,6 +298,15 @@ def mannerly(function: Function, given: Given) -> None:
             )
 
 
+def untouched(function: Function, given: Given) -> None:
+    """The same for a mask, of whole numbers and truth: what remains is to leave its arguments."""
+    answer = ask(function, given)
+    if answer.changed:
+        raise Mistake(
+            f"The mask is right, but {changes(answer)} Whoever called it still needs them."
+        )
+
+
 def changes(answer: Answer) -> str:
     names = " and ".join(f"`{name}`" for name in answer.changed)
     return (

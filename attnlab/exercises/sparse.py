@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Given, Suspect, ask, changes, demand
-from attnlab.exercises.verdict import Function, Mistake, diagnosed
+from attnlab.exercises.attempt import Given, Suspect, demand, untouched
+from attnlab.exercises.verdict import Function, diagnosed
 
 # ---- the strided predicate
 
@@ -112,7 +112,7 @@ def check_strided(function: Function) -> str:
     for n, s in ((23, 5), (17, 3)):
         given = _positions(n, s)
         demand(function, given, _strided, shape="n m", suspects=_STRIDED_MISTAKEN)
-    _kept(function, given)
+    untouched(function, given)
     return "A window that moves along, and the column above: about 2·√n keys where s is √n."
 
 
@@ -214,14 +214,5 @@ def check_summaries(function: Function) -> str:
     for m, s, c in ((29, 8, 3), (31, 5, 2), (13, 3, 3)):
         given = {"j": torch.arange(m), "s": s, "c": c}
         demand(function, given, _summaries, shape="m", suspects=_SUMMARIES_MISTAKEN)
-    _kept(function, given)
+    untouched(function, given)
     return "The last c of every block: the only ones in it that can have seen all of it."
-
-
-def _kept(function: Function, given: Given) -> None:
-    """A mask is of whole numbers and truth: what remains of manners is to leave `i` and `j` be."""
-    answer = ask(function, given)
-    if answer.changed:
-        raise Mistake(
-            f"The mask is right, but {changes(answer)} Whoever called it still needs them."
-        )

@@ -49,12 +49,13 @@ def score_dots(
     left = 24 + round(max(label_width(harmless(name)) for name in names))
     panel_width = _panel_width(len(panels), left)
     wide = len(panels) * panel_width + (len(panels) - 1) * GAP
+    full = max(left + wide + 24, text_width(harmless(title), 16.5) + 16)
     page = layout(
         look,
         title,
-        width=max(left + wide + 24, text_width(title, 16.5) + 16),
+        width=full,
         height=118 + LINE * len(names),
-        margin={"l": left, "r": 24, "t": 66, "b": 52},
+        margin={"l": left, "r": full - left - wide, "t": 66, "b": 52},
     )
     traces: list[go.Scatter] = []
     page["annotations"] = []

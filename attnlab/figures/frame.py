@@ -82,13 +82,15 @@ def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, A
     }
 
 
-def hatching(hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str) -> dict[str, Any]:
-    """A cover of diagonal lines over the hidden cells (n, m) of a map.
+def hatching(
+    hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str, *, lines: int = 26
+) -> dict[str, Any]:
+    """A cover of diagonal lines over the hidden cells (n, m) of a map, ``lines`` along its side.
 
     It is one small drawing, whatever the number of cells: notebooks stay light.
     """
     n, m = hidden.shape
-    pitch = max(n, m) / 26
+    pitch = max(n, m) / lines
     ground, line = HATCHING[theme]
     drawing = (
         '<svg id="hatching" xmlns="http://www.w3.org/2000/svg" '

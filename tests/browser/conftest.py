@@ -5,11 +5,15 @@
 ``tabs``        opens pages, and remembers what they asked for and what went wrong in them
 ``opened``      a notebook in JupyterLab, from cells given as text: run it, read it
 ``page``        a tab of the test's own, for saved files
+``expect``      playwright's: asserts that something comes to be so
+``soon``        the same for whatever can be read
+``still``       where something is on the page, once nothing moves it any more
 After every test no tab may have an error in its console, nor have asked for another machine.
 """
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -27,6 +31,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 120
+"""Seconds after which what has not come will not: a busy machine draws and answers slowly."""
 SCREENSHOTS = ROOT / "screenshots"
 OPTIONS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -46,6 +52,13 @@ HARMLESS = {
     "shortcuts ask for settings of a plugin that still loads; no line of ours is in the trace",
 }
 """What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test may wait several times, and the first of a file waits for Jupyter, too."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(10 * PATIENCE))
 
 
 # --------------------------------------------------------------------------------------- pages
@@ -76,7 +89,7 @@ class Tabs:
             service_workers="block",
             viewport={"width": 1280, "height": 900},
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(1000 * PATIENCE)
         context.route(ELSEWHERE, self._refuse)
         context.on("console", self._console)
         context.on("weberror", self._error)
@@ -118,8 +131,9 @@ def tabs() -> Iterator[Tabs]:
         pytest.fail(reason)
     if reason:
         pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=1000 * PATIENCE)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
         yield Tabs(browser)
@@ -138,6 +152,57 @@ def page(tabs: Tabs) -> Iterator[Any]:
     page = tabs.open(offline=True)
     yield page
     page.context.close()
+
+
+# ------------------------------------------------------------------------------------- patience
+
+# A page is drawn a frame after it knows, and a kernel answers when it is free: what is read just
+# after a click may be what was so before it.
+
+
+@pytest.fixture(scope="session")
+def expect(tabs: Tabs) -> Any:
+    from playwright.sync_api import expect
+
+    return expect
+
+
+@pytest.fixture(scope="session")
+def soon() -> Callable[[Callable[[], Any], Any], Any]:
+    return come
+
+
+def come(read: Callable[[], Any], wanted: Any) -> Any:
+    """Read again and again until it equals what is wanted, or until ``wanted(it)``; gives it."""
+    right = wanted if callable(wanted) else lambda found: found == wanted
+    deadline = time.monotonic() + PATIENCE
+    while not right(found := read()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if callable(wanted):
+        assert wanted(found), found
+    else:
+        assert found == wanted
+    return found
+
+
+STILL = """async node => {
+  for (let last = '', calm = 0; calm < 6;) {
+    await new Promise(done => requestAnimationFrame(done));
+    const now = JSON.stringify(node.getBoundingClientRect());
+    calm = now === last ? calm + 1 : 0;
+    last = now;
+  }
+  return node.getBoundingClientRect().toJSON();
+}"""
+
+
+@pytest.fixture(scope="session")
+def still() -> Callable[[Any], dict[str, float]]:
+    def where(target: Any) -> dict[str, float]:
+        target.scroll_into_view_if_needed()
+        return target.evaluate(STILL)  # type: ignore[no-any-return]
+
+    return where
 
 
 # --------------------------------------------------------------------------------------- server
@@ -182,14 +247,15 @@ NOTEBOOK_7 = ("notebook", "--JupyterNotebookApp.expose_app_in_browser=True")
 @contextlib.contextmanager
 def serving(home: Path, folder: Path, application: Sequence[str] = JUPYTERLAB) -> Iterator[str]:
     """JupyterLab as it comes, with settings of its own; stopped with all of its kernels."""
-    port, log = free_port(), home / "server.log"
+    log = home / "server.log"
     notices = home / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     notices.parent.mkdir(parents=True)
     notices.write_text('{"fetchNews": "false", "checkForUpdates": false}')
     command = [
         *(sys.executable, "-m", *application, "--no-browser", "--allow-root"),
-        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
-        *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"),
+        *(f"--ServerApp.port={free_port()}", "--ServerApp.port_retries=50"),
+        *("--ServerApp.ip=127.0.0.1", "--IdentityProvider.token="),
+        f"--ServerApp.root_dir={folder}",
     ]
     with log.open("wb") as out:
         server = subprocess.Popen(
@@ -201,19 +267,18 @@ def serving(home: Path, folder: Path, application: Sequence[str] = JUPYTERLAB) -
             start_new_session=True,
         )
     try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(url + "/api/status", server, log)
-        yield url
+        yield address(home, server, log)
     finally:
         server.send_signal(signal.SIGTERM)
         try:
-            server.wait(20)
+            server.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
 
 
 def free_port() -> int:
+    """Free now; whoever takes it meanwhile makes the server try others."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -237,12 +302,16 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
+def address(home: Path, server: subprocess.Popen[bytes], log: Path) -> str:
+    """Of the server, once it answers; it writes down the port that it has got."""
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and server.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return
-        time.sleep(0.2)
+        for written in (home / "runtime").glob("jpserver-*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                url = f"http://127.0.0.1:{json.loads(written.read_text())['port']}"
+                with urllib.request.urlopen(url + "/api/status", timeout=PATIENCE):
+                    return url
+        time.sleep(0.1)
     pytest.fail(f"Jupyter did not start; its log ends:\n{log.read_text()[-3000:]}")
 
 
@@ -252,19 +321,28 @@ def wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: floa
 # ran and what came out is asked of the notebook's model.
 MODELS = """(() => window.jupyterapp.shell.currentWidget.content.widgets
   .filter(cell => cell.model.type === 'code').map(cell => cell.model))()"""
-FINISHED = f"""() => {MODELS}.every(
-  model => model.executionCount !== null && model.executionState !== 'running')"""
+FINISHED = f"""() => {{
+  const models = {MODELS};
+  const {{kernel}} = window.jupyterapp.shell.currentWidget.sessionContext.session ?? {{}};
+  const failed = ({{outputs}}) =>
+    Array.from({{length: outputs.length}}, (_, at) => outputs.get(at).type).includes('error');
+  return models.every(model => model.executionCount !== null && model.executionState !== 'running')
+    || models.some(failed) || !kernel || /dead|restarting/.test(kernel.status);
+}}"""
 UNRUN = f"() => {MODELS}.filter(model => model.executionCount === null).length"
+FORGET = f"() => {MODELS}.forEach(model => model.clearExecution())"
 OUTPUTS = f"""() => {MODELS}.map(model => {{
   const outputs = [];
   for (let i = 0; i < model.outputs.length; i++) outputs.push(model.outputs.get(i));
   return outputs.map(output => [output.type, output.toJSON().name ?? '', output.data]);
 }})"""
-DRAWN = """async number => {
+PRINTED = f"""number => {MODELS}[number].outputs.toJSON()
+  .map(output => [output.text ?? ''].flat().join('')).join('')"""
+DRAWN = """async ([number, seconds]) => {
   const notebook = window.jupyterapp.shell.currentWidget.content;
   const cell = notebook.widgets.filter(cell => cell.model.type === 'code')[number];
   await notebook.scrollToItem(notebook.widgets.indexOf(cell), 'start');
-  for (let tries = 0; tries < 100; tries++) {
+  for (const start = Date.now(); Date.now() - start < 1000 * seconds;) {
     const plot = cell.node.querySelector('.js-plotly-plot .main-svg');
     if (plot && plot.getBoundingClientRect().width > 100) return true;
     await new Promise(done => setTimeout(done, 100));
@@ -277,14 +355,21 @@ CELL = """(() => {
   window.notebook = window.jupyterapp.shell.currentWidget.content;
   return notebook.widgets.filter(cell => cell.model.type === 'code')[number];
 })()"""
+# Far from the window a cell is hidden, and one that was never near is not on the page at all:
+# counting there would find another one.
+NUMBERED = f"""async number => {{
+  const cell = {CELL}, {{node}} = cell;
+  node.dataset.number = number;
+  if (!node.getClientRects().length) await notebook.scrollToItem(notebook.widgets.indexOf(cell));
+}}"""
 
 
 class Notebook:
     """A notebook open in JupyterLab, used as its reader would."""
 
-    def __init__(self, page: Any, url: str) -> None:
-        self.page = page
-        page.goto(url)
+    def __init__(self, page: Any, server: str, place: str) -> None:
+        self.page, self.server = page, server
+        page.goto(f"{server}/{place}")
         page.locator(".jp-NotebookPanel .jp-Notebook").wait_for()
         page.locator(".jp-CodeCell").first.wait_for()
 
@@ -299,25 +384,39 @@ class Notebook:
 
     def output(self, number: int) -> Any:
         """What the code cell of that number (from 0) shows."""
-        shown = self.code.nth(number).locator(".jp-Cell-outputArea")
+        self.page.evaluate(NUMBERED, number)
+        shown = self.code.and_(self.page.locator(f"[data-number='{number}']"))
+        shown = shown.locator(".jp-Cell-outputArea")
         shown.scroll_into_view_if_needed()
         return shown
 
-    def run_all(self, seconds: float = 120) -> None:
+    def run_all(self) -> None:
         """Through the menu, as a reader does; waits for the kernel, and for every cell."""
         self.start()
-        self.finish(seconds)
+        self.finish()
 
     def start(self) -> None:
-        self.page.wait_for_function(IDLE, timeout=60_000)
+        self.page.wait_for_function(IDLE)
+        self.page.evaluate(FORGET)  # what ran when it was saved has not run here
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
-    def finish(self, seconds: float = 120) -> None:
-        self.page.wait_for_timeout(500)  # the run has begun, and every cell waits for its turn
-        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+    def finish(self, seconds: float = 2 * PATIENCE) -> None:
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=200)
         assert self.errors() == []
         assert self.page.evaluate(UNRUN) == 0, "the kernel stopped before the last cell"
+
+    def close(self) -> None:
+        """The page and its kernel end, so that neither is at work beside the next test."""
+        kernel = self.page.evaluate(KERNEL)
+        context = self.page.context
+        self.page.close()
+        known = {cookie["name"]: cookie["value"] for cookie in context.cookies()}
+        gone = context.request.delete(
+            f"{self.server}/api/kernels/{kernel}", headers={"X-XSRFToken": known.get("_xsrf", "")}
+        )
+        context.close()
+        assert gone.ok, gone.status_text
 
     def outputs(self) -> list[list[tuple[str, str, dict[str, Any]]]]:
         """Of each code cell, the kind, stream and data of what it shows."""
@@ -339,7 +438,7 @@ class Notebook:
 
     def draws(self, number: int) -> bool:
         """Whether the code cell of that number has a picture of some size on the page."""
-        return self.page.evaluate(DRAWN, number)  # type: ignore[no-any-return]
+        return self.page.evaluate(DRAWN, [number, PATIENCE])  # type: ignore[no-any-return]
 
     def write(self, number: int, code: str) -> None:
         """Put other code into a code cell."""
@@ -347,8 +446,8 @@ class Notebook:
             f"([number, code]) => {{ {CELL}.model.sharedModel.setSource(code) }}", [number, code]
         )
 
-    def run(self, number: int, seconds: float = 60) -> str:
-        """Run one code cell; what it printed."""
+    def run(self, number: int) -> str:
+        """Run one code cell; what it printed, which is on the page a little later."""
         self.page.evaluate(
             f"""async number => {{
               const cell = {CELL};
@@ -357,9 +456,17 @@ class Notebook:
             }}""",
             number,
         )
-        self.page.wait_for_function(FINISHED, timeout=1000 * seconds)
+        self.page.wait_for_function(FINISHED)
         assert self.errors() == []
-        return self.output(number).inner_text().strip()
+        return str(self.page.evaluate(PRINTED, number)).strip()
+
+    def prints(self, number: int, words: str) -> None:
+        """The cell, run again and again, comes to print this.
+
+        While a kernel has not confirmed one change of a widget, the page keeps the next ones back:
+        what was clicked last may come to it after the cell.
+        """
+        come(lambda: self.run(number), words)
 
     @property
     def shots(self) -> Path:
@@ -375,8 +482,7 @@ class Notebook:
             keys.press("ArrowUp")
         for _ in range(number):
             keys.press("ArrowDown")
-        chosen = self.cells.nth(number).get_attribute("class") or ""
-        assert "jp-mod-active" in chosen, "the arrow keys move between cells"
+        self.cells.nth(number).and_(self.page.locator(".jp-mod-active")).wait_for()
 
     def tab_into(self, target: Any, most: int = 12) -> None:
         """Press Tab until the focus is on the target or in it."""
@@ -393,8 +499,10 @@ class Notebook:
     def dark(self) -> Iterator[None]:
         """While it lasts, JupyterLab has its dark theme."""
         self._theme("Dark")
-        yield
-        self._theme("Light")
+        try:
+            yield
+        finally:
+            self._theme("Light")
 
     def _theme(self, name: str) -> None:
         change = (
@@ -410,6 +518,7 @@ class Notebook:
         self.page.screenshot(path=self.shots / f"{name}.png")
 
 
+KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
 IDLE = """() => {
   const panel = window.jupyterapp?.shell?.currentWidget;
   return panel?.sessionContext?.session?.kernel?.status === 'idle';
@@ -432,18 +541,19 @@ def opened_in_7(notebook_7: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]
 
 @contextlib.contextmanager
 def opening(tabs: Tabs, server: Lab, path: str) -> Iterator[Callable[..., Notebook]]:
-    pages = []
+    books: list[Notebook] = []
 
     def open_one(name: str, cells: Sequence[str] | None = None, *, dark: bool = False) -> Notebook:
         if cells is not None:
             write(server.folder / name, cells)
-        pages.append(tabs.open(dark=dark))
-        place = path.format(name=name, stem=Path(name).stem, number=len(pages))
-        return Notebook(pages[-1], f"{server.url}/{place}")
+        place = path.format(name=name, stem=Path(name).stem, number=len(books))
+        books.append(Notebook(tabs.open(dark=dark), server.url, place))
+        return books[-1]
 
     yield open_one
-    for page in pages:
-        page.context.close()
+    for book in books:
+        if not book.page.is_closed():
+            book.close()
 
 
 def write(path: Path, cells: Sequence[str]) -> None:

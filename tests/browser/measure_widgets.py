@@ -205,7 +205,7 @@ def in_jupyterlab(browser: Any, folder: Path, repeats: int) -> dict[str, Any]:
     write(lessons / "view.ipynb", [MAKE, "AttentionView(weights, tokens)"])
     with serving(folder, lessons) as url:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        notebook = Notebook(page, f"{url}/lab/tree/view.ipynb")
+        notebook = Notebook(page, url, "lab/tree/view.ipynb")
         notebook.run_all()
         page.locator("[data-drawn]").wait_for()
         seconds = [page.evaluate(RUN) for _ in range(repeats + 1)]

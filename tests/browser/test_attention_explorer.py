@@ -16,7 +16,7 @@ def book(opened):
     return book
 
 
-def test_typing_reaches_both_views(book):
+def test_typing_reaches_both_views(book, expect):
     field = book.output(0).get_by_label("Text", exact=True)
     text = "<b>while</b> & 🙂"
     field.fill(text)
@@ -24,12 +24,12 @@ def test_typing_reaches_both_views(book):
     count = f"{len(home()[1].encode(text))} tokens"
     views = book.output(0).locator(".attnlab-view")
     views.first.get_by_text(count).first.wait_for()
-    assert views.count() == 2
+    expect(views).to_have_count(2)
     views.last.get_by_text(count).first.wait_for()
     assert book.output(0).locator(".attnlab-view b").count() == 0
 
 
-def test_training_is_started_paused_and_stopped_from_the_keyboard(book):
+def test_training_is_started_paused_and_stopped_from_the_keyboard(book, expect):
     shown, keys = book.output(0), book.page.keyboard
     shown.get_by_label("Text", exact=True).focus()
     book.tab_into(shown.get_by_role("button", name="Train"))
@@ -37,12 +37,12 @@ def test_training_is_started_paused_and_stopped_from_the_keyboard(book):
     shown.get_by_text("untrained, then", exact=False).wait_for()
     shown.get_by_label("Training step").last.wait_for()
     focused = book.page.locator("button:focus")
-    assert focused.inner_text() == "Pause"
+    expect(focused).to_have_text("Pause")
     keys.press("Enter")
     shown.get_by_text("Paused; nothing is lost.", exact=False).wait_for()
-    assert focused.inner_text() == "Resume"
+    expect(focused).to_have_text("Resume")
     keys.press("Tab")
-    assert focused.inner_text() == "Stop"
+    expect(focused).to_have_text("Stop")
     keys.press("Enter")
     shown.get_by_text("what was learned is kept", exact=False).wait_for()
-    assert shown.get_by_role("button", name="Train").count() == 1
+    expect(shown.get_by_role("button", name="Train")).to_have_count(1)

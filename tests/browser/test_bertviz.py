@@ -44,30 +44,32 @@ def drawn(weights: np.ndarray, tabs: Any, cdn: Any, tmp_path: Path) -> Any:
         page.context.close()
 
 
-def test_head_view_draws_the_weights_of_one_layer(drawn, weights):
+def test_head_view_draws_the_weights_of_one_layer(drawn, weights, soon):
     from bertviz import head_view
 
     page = drawn(head_view)
-    assert shares(page.locator(".headAttention line"), weights[0] / 3)
+    lines = page.locator(".headAttention line")
+    soon(lambda: lines.evaluate_all(OPACITY), like(weights[0] / 3))
     page.locator("#layer").select_option("1")
-    assert shares(page.locator(".headAttention line"), weights[1] / 3)
+    soon(lambda: lines.evaluate_all(OPACITY), like(weights[1] / 3))
     assert "".join(page.locator("#left text").all_text_contents()) == "abcde"
 
 
-def test_model_view_draws_every_head(drawn, weights):
+def test_model_view_draws_every_head(drawn, weights, soon):
     from bertviz import model_view
 
-    page = drawn(model_view)
-    assert shares(page.locator("line:not([stroke-opacity='0.7'])"), weights)
+    lines = drawn(model_view).locator("line:not([stroke-opacity='0.7'])")
+    soon(lambda: lines.evaluate_all(OPACITY), like(weights))
 
 
-def shares(lines: Any, expected: np.ndarray) -> bool:
-    found = lines.evaluate_all(OPACITY)
-    assert len(found) == expected.size
-    return bool(np.allclose(found, expected.ravel(), atol=1e-6))
+def like(expected: np.ndarray) -> Any:
+    """Whether so many lines are drawn, and as strong as these weights."""
+    return lambda found: (
+        len(found) == expected.size and np.allclose(found, expected.ravel(), atol=1e-6)
+    )
 
 
-def test_without_its_cdn_bertviz_draws_nothing(tmp_path, tabs, weights):
+def test_without_its_cdn_bertviz_draws_nothing(tmp_path, tabs, weights, soon):
     """Why AttentionView asks nobody for anything."""
     import torch
     from bertviz import head_view
@@ -76,8 +78,13 @@ def test_without_its_cdn_bertviz_draws_nothing(tmp_path, tabs, weights):
     (tmp_path / "view.html").write_text(html)
     page = tabs.open(offline=True)
     page.goto((tmp_path / "view.html").as_uri())
+    heard = []
+
+    def asked() -> list[str]:
+        heard.extend(tabs.complaints())
+        return [complaint for complaint in heard if re.match("asked for", complaint)]
+
+    wanted = soon(asked, bool)
     assert page.locator("line").count() == 0
-    wanted = [complaint for complaint in tabs.complaints() if re.match("asked for", complaint)]
-    assert wanted
     assert all("cdnjs.cloudflare.com" in complaint for complaint in wanted)
     page.context.close()

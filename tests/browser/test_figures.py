@@ -43,35 +43,35 @@ CELLS = """() => {
 }"""
 
 
-def test_the_page_holds_the_numbers_of_the_figure(shown, weights):
+def test_the_page_holds_the_numbers_of_the_figure(shown, weights, expect):
     plot = shown.output(0).locator(".js-plotly-plot")
     plot.wait_for()
     close(json.loads(shown.page.evaluate(CELLS)), weights)
-    assert shown.code.locator(".js-plotly-plot").count() == 3
+    expect(shown.code.locator(".js-plotly-plot")).to_have_count(3)
 
 
-def test_hovering_a_cell_names_both_tokens_and_the_weight(shown, weights):
+def test_hovering_a_cell_names_both_tokens_and_the_weight(shown, weights, hovered):
     said = hovered(shown.page, shown.output(0), row=3, column=2)
     assert said[:2] == ["query 3: d", "key 2: \u2068ש\u2069"]
     assert said[2] == f"attention weight {weights[3][2]:.4g}"
 
 
-def test_the_twin_unfolds(shown):
+def test_the_twin_unfolds(shown, expect):
     folded = shown.output(0).locator("details")
-    assert not folded.locator("table").is_visible()
+    expect(folded.locator("table")).to_be_hidden()
     folded.locator("summary").click()
-    assert folded.locator("table").is_visible()
-    assert "A map of five by seven" in folded.inner_text()
+    expect(folded.locator("table")).to_be_visible()
+    expect(folded).to_contain_text("A map of five by seven")
     folded.locator("summary").click()
 
 
-def test_the_film_moves_from_the_first_step_to_the_last(shown):
+def test_the_film_moves_from_the_first_step_to_the_last(shown, soon, still):
     shot = shown.output(1)
     plot = shot.locator(".js-plotly-plot")
     plot.wait_for()
-    frames = "plot => [plot._fullData[0].z[0][0], plot.layout.sliders[0].steps.length]"
-    assert plot.evaluate(frames)[1] == 2
-    rail = shot.locator(".slider-rail-touch-rect").bounding_box()
+    assert plot.evaluate("plot => plot.layout.sliders[0].steps.length") == 2
+    soon(lambda: plot.evaluate("plot => plot._transitionData?._frames.length"), 2)
+    rail = still(shot.locator(".slider-rail-touch-rect"))
     middle = rail["y"] + rail["height"] / 2
     for end, spread in ((rail["x"] + 2, "< 0.01"), (rail["x"] + rail["width"] - 2, "> 0.99")):
         shown.page.mouse.click(end, middle)
@@ -84,27 +84,26 @@ SPREAD = """plot => {
 }"""
 
 
-def test_dark_pages_have_dark_figures(shown):
-    assert paper(shown.page) == rgb(LIGHT.paper)
+def test_dark_pages_have_dark_figures(shown, soon, expect):
+    soon(lambda: paper(shown.page), rgb(LIGHT.paper))
     with shown.dark():
-        shown.screenshot("figures-dark")
-        assert paper(shown.page) == rgb(DARK.paper)
+        soon(lambda: paper(shown.page), rgb(DARK.paper))
         title = shown.page.locator(".js-plotly-plot .gtitle").first
-        ink = title.evaluate("text => getComputedStyle(text).fill")
-        assert ink == rgb(DARK.ink)
+        expect(title).to_have_css("fill", rgb(DARK.ink))
         assert contrast(DARK.ink, DARK.paper) > 7
-    assert paper(shown.page) == rgb(LIGHT.paper)
+        shown.screenshot("figures-dark")
+    soon(lambda: paper(shown.page), rgb(LIGHT.paper))
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_saved_page_lives_on_its_own(shown, lab, tabs, weights, dark):
+def test_a_saved_page_lives_on_its_own(shown, lab, tabs, weights, hovered, soon, dark):
     page = tabs.open(offline=True, dark=dark)
     page.goto((lab.folder / "picture.html").as_uri())
     page.locator(".js-plotly-plot .main-svg").first.wait_for()
     assert page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)") == []
     assert page.title() == "A map of five by seven"
     close(json.loads(page.evaluate(CELLS)), weights)
-    assert paper(page) == rgb((DARK if dark else LIGHT).paper)
+    soon(lambda: paper(page), rgb((DARK if dark else LIGHT).paper))
     assert hovered(page, page.locator("body"), row=1, column=0)[1] == "key 0: <b>"
     page.context.close()
 
@@ -126,15 +125,23 @@ def close(found: list[list[float]], expected: list[list[float]]) -> None:
         assert all(math.isclose(a, b, abs_tol=1e-6) for a, b in zip(mine, theirs, strict=True))
 
 
-def hovered(page: Any, around: Any, *, row: int, column: int) -> list[str]:
-    """The lines that appear when the pointer rests on a cell of the 5 × 7 map."""
-    area = around.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
-    x, y = (column + 0.5) / 7, (row + 0.5) / 5
-    page.mouse.move(area["x"] + x * area["width"] + 1, area["y"] + y * area["height"])
-    page.mouse.move(area["x"] + x * area["width"], area["y"] + y * area["height"])
-    lines = around.locator(".js-plotly-plot .hovertext .nums tspan.line")
-    lines.first.wait_for()
-    return lines.all_text_contents()
+@pytest.fixture
+def hovered(soon: Any, still: Any) -> Any:
+    def read(page: Any, around: Any, *, row: int, column: int) -> list[str]:
+        """The lines that appear when the pointer rests on a cell of the 5 × 7 map."""
+        area = still(around.locator(".js-plotly-plot .nsewdrag").first)
+        x = area["x"] + (column + 0.5) / 7 * area["width"]
+        y = area["y"] + (row + 0.5) / 5 * area["height"]
+        lines = around.locator(".js-plotly-plot .hovertext .nums tspan.line")
+
+        def pointed() -> list[str]:
+            page.mouse.move(x + 1, y)
+            page.mouse.move(x, y)
+            return lines.all_text_contents()
+
+        return soon(pointed, bool)
+
+    return read
 
 
 def paper(page: Any) -> str:

@@ -1,5 +1,7 @@
 """KernelLab as its reader meets it: labels, the keyboard, and a dark page."""
 
+import re
+
 import pytest
 
 pytestmark = pytest.mark.browser
@@ -21,13 +23,13 @@ def said(shown, words):
     shown.get_by_role("status").filter(has_text=words).wait_for()
 
 
-def test_controls_have_names_and_the_maps_answer(book):
+def test_controls_have_names_and_the_maps_answer(book, expect):
     shown = book.output(0)
     shown.get_by_label("Feature map", exact=True).select_option("random: cos and sin")
     said(shown, "divided by a number below zero")
     shown.get_by_label("Head", exact=True).select_option("sharp head")
-    shown.get_by_role("img").first.wait_for()
-    assert "in the wrong place" in shown.get_by_role("img").first.get_attribute("aria-label")
+    picture = shown.get_by_role("img").first
+    expect(picture).to_have_attribute("aria-label", re.compile("in the wrong place"))
     said(shown, "Median of 5 forward passes")
 
 
@@ -42,8 +44,8 @@ def test_features_by_the_keyboard(book):
     said(shown, "positive, 128 features")
 
 
-def test_dark_pages_get_dark_paper(book):
+def test_dark_pages_get_dark_paper(book, expect):
     with book.dark():
         paper = book.output(0).locator(".attnlab-kernels svg rect").first
-        assert paper.evaluate("rect => getComputedStyle(rect).fill") == "rgb(22, 24, 29)"
+        expect(paper).to_have_css("fill", "rgb(22, 24, 29)")
         book.screenshot("kernel-lab-dark")

@@ -14,11 +14,16 @@ LESSONS = [path.name for path in sorted((Path(__file__).parents[2] / "notebooks"
 
 @pytest.fixture(scope="module")
 def running(opened: Any) -> Any:
-    """Opens a lesson and starts it; the one after it starts, too, so that no core is idle."""
+    """Opens a lesson and starts it; the one after it starts, too, so that no core is idle.
+
+    Those before it are closed: a dozen kernels would leave no memory for the next.
+    """
     started: dict[str, Any] = {}
 
     def run(name: str) -> Any:
         place = LESSONS.index(name)
+        for before in [each for each in started if LESSONS.index(each) < place]:
+            started.pop(before).close()
         for each in LESSONS[place : place + 2]:
             if each not in started:
                 started[each] = opened(each)
@@ -32,7 +37,7 @@ def running(opened: Any) -> Any:
 def test_a_lesson_runs_from_top_to_bottom(name, running):
     lesson = running(name)
     lesson.page.bring_to_front()
-    lesson.finish(seconds=240)
+    lesson.finish(seconds=900)
     lesson.screenshot(Path(name).stem)
     said = [str(data) for shown in lesson.outputs() for *_, data in shown]
     assert sum("Not yet." in text for text in said) >= 2, "an exercise says it is not solved yet"

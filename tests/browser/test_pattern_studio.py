@@ -1,7 +1,6 @@
 """PatternStudio in JupyterLab and as a file, against the masks and weights that Python holds."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ def notebook(opened: Any) -> Any:
 def studio(notebook: Any) -> Any:
     """The first widget, as it was made."""
     studio = notebook.output(0).get_by_test_id("pattern-studio")
+    studio.evaluate(FRAME)
     if studio.get_by_test_id("wipe").is_enabled():
         studio.get_by_test_id("wipe").click()
     set_slider(studio.get_by_test_id("n"), 17)
@@ -58,6 +58,10 @@ def studio(notebook: Any) -> Any:
     return studio
 
 
+# What was done to a studio is drawn with the next frame.
+FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 def set_slider(slider: Any, value: float) -> None:
     slider.evaluate(
         "(slider, value) => { slider.value = value;"
@@ -67,67 +71,75 @@ def set_slider(slider: Any, value: float) -> None:
 
 
 def says(studio: Any, testid: str, words: str) -> None:
-    studio.get_by_test_id(testid).filter(has_text=words).wait_for(timeout=5000)
-
-
-def holds(studio: Any, testid: str, value: str) -> None:
-    """The field comes to hold this; pages are drawn a frame after they know."""
-    from playwright.sync_api import expect
-
-    expect(studio.get_by_test_id(testid)).to_have_value(value)
+    studio.get_by_test_id(testid).filter(has_text=words).wait_for()
 
 
 def count(expression: str, n: int) -> str:
     return f"{read(expression).count(n):,} of {n * n:,}"
 
 
-def asked(notebook: Any, **expected: Any) -> dict[str, Any]:
-    """What Python holds, once it is what is expected: the page waits for the kernel to be free."""
-    told: dict[str, Any] = {}
-    for _ in range(20):
-        told = json.loads(notebook.run(2))
-        if all(told[name] == value for name, value in expected.items()):
-            break
-        notebook.page.wait_for_timeout(100)
-    assert {name: told[name] for name in expected} == expected
-    return told
+@pytest.fixture
+def asked(soon: Any, notebook: Any) -> Any:
+    def asked(**expected: Any) -> dict[str, Any]:
+        """What Python holds, once it is what is expected: the page waits for the kernel."""
+        told: dict[str, Any] = {}
+
+        def answer() -> dict[str, Any]:
+            told.update(json.loads(notebook.run(2)))
+            return {name: told[name] for name in expected}
+
+        soon(answer, expected)
+        return told
+
+    return asked
 
 
-def table(studio: Any) -> np.ndarray:
-    """The mask as the table twin tells it."""
-    twin = studio.get_by_test_id("table-twin")
-    if not studio.get_by_test_id("mask-table").is_visible():
+@pytest.fixture
+def tells(soon: Any) -> Any:
+    def tells(studio: Any, wanted: Any) -> None:
+        """The table twin comes to tell this mask; each look at it is one look, at one drawing."""
+        twin = studio.get_by_test_id("table-twin")
+        if twin.get_attribute("open") is None:
+            twin.locator("summary").click()
+        soon(lambda: told_by(twin.evaluate(CELLS)), np.asarray(wanted, int).tolist())
         twin.locator("summary").click()
-    rows = studio.get_by_test_id("mask-table").locator("tbody tr")
-    rows.first.wait_for()
-    rows = rows.all()
-    found = np.zeros((len(rows), len(rows)), int)
-    for i, row in enumerate(rows):
-        _, seen, which, *_ = row.locator("td").all_inner_texts()
+
+    return tells
+
+
+CELLS = """twin => [...twin.querySelectorAll('[data-testid=mask-table] tbody tr')].map(
+  row => [...row.cells].map(cell => cell.textContent))"""
+
+
+def told_by(rows: list[list[str]]) -> list[list[int]]:
+    """The mask that the rows of the table twin tell: query, how many keys, which, …"""
+    mask = np.zeros((len(rows), len(rows)), int)
+    for i, (_, seen, which, *_) in enumerate(rows):
         for run in which.split(", ") if seen != "0" else []:
             first, _, last = run.partition("–")
-            found[i, int(first) : int(last or first) + 1] = 1
-        assert found[i].sum() == int(seen)
-    twin.locator("summary").click()
-    return found
+            mask[i, int(first) : int(last or first) + 1] = 1
+        assert mask[i].sum() == int(seen)
+    return mask.tolist()
 
 
-def cell(studio: Any, i: int, j: int) -> tuple[float, float]:
-    """The middle of a cell, on the page."""
-    mask = studio.get_by_test_id("mask")
-    mask.scroll_into_view_if_needed()
-    box = mask.locator("canvas").bounding_box()
-    n = int(studio.get_by_test_id("n").input_value())
-    side = (box["width"] - 44 - 4) / n
-    return box["x"] + 44 + (j + 0.5) * side, box["y"] + 24 + (i + 0.5) * side
+@pytest.fixture
+def cell(still: Any) -> Any:
+    def cell(studio: Any, i: int, j: int) -> tuple[float, float]:
+        """The middle of a cell, on the page."""
+        box = still(studio.get_by_test_id("mask").locator("canvas"))
+        n = int(studio.get_by_test_id("n").input_value())
+        side = (box["width"] - 44 - 4) / n
+        return box["x"] + 44 + (j + 0.5) * side, box["y"] + 24 + (i + 0.5) * side
+
+    return cell
 
 
 # ------------------------------------------------------------------------------------- composing
 
 
-def test_the_page_says_what_python_holds(notebook, studio):
-    told = asked(notebook, expression="local(2) | global_([0])", n=17)
-    assert table(studio).tolist() == told["mask"]
+def test_the_page_says_what_python_holds(studio, asked, tells):
+    told = asked(expression="local(2) | global_([0])", n=17)
+    tells(studio, told["mask"])
     says(studio, "pairs", count(told["expression"], 17))
     says(studio, "flops", f"{4 * 64 * np.sum(told['mask']):,} of {4 * 64 * 17**2:,}")
     says(studio, "layers", f"everything is connected after {told['layers']} layers")
@@ -136,7 +148,7 @@ def test_the_page_says_what_python_holds(notebook, studio):
     says(studio, "blocks", f"{full} full")
 
 
-def test_a_slider_and_another_primitive_change_the_numbers(notebook, studio):
+def test_a_slider_and_another_primitive_change_the_numbers(studio, asked, tells, expect):
     set_slider(studio.get_by_test_id("n"), 29)
     says(studio, "pairs", count("local(2) | global_([0])", 29))
     studio.get_by_test_id("kind-0").select_option("strided")
@@ -149,29 +161,29 @@ def test_a_slider_and_another_primitive_change_the_numbers(notebook, studio):
     studio.get_by_test_id("not-0").check()
     written = "(~strided(7) | global_([0, 5, -1])).causal()"
     says(studio, "pairs", count(written, 29))
-    holds(studio, "expression", written)
-    told = asked(notebook, expression=written, n=29)
-    assert table(studio).tolist() == told["mask"]
+    expect(studio.get_by_test_id("expression")).to_have_value(written)
+    told = asked(expression=written, n=29)
+    tells(studio, told["mask"])
 
 
-def test_parts_are_added_joined_and_removed(studio):
+def test_parts_are_added_joined_and_removed(studio, expect):
     studio.get_by_test_id("add").click()
     studio.get_by_test_id("kind-2").select_option("random")
     studio.get_by_test_id("join-2").select_option("&")
     studio.get_by_test_id("seed-2").fill("5")
     written = "(local(2) | global_([0])) & random(3, seed=5)"
     says(studio, "pairs", count(written, 17))
-    holds(studio, "expression", written)
+    expect(studio.get_by_test_id("expression")).to_have_value(written)
     studio.get_by_test_id("remove-0").click()
     says(studio, "pairs", count("global_([0]) & random(3, seed=5)", 17))
     studio.get_by_test_id("remove-1").click()
     says(studio, "pairs", count("global_([0])", 17))
-    assert studio.get_by_test_id("remove-0").is_disabled()
+    expect(studio.get_by_test_id("remove-0")).to_be_disabled()
     studio.get_by_test_id("blocks-0").fill("4")
     says(studio, "pairs", count("global_([0]).blocks(4)", 17))
 
 
-def test_an_expression_is_typed_and_errors_are_sentences(notebook, studio):
+def test_an_expression_is_typed_and_errors_are_sentences(studio, asked, expect):
     field = studio.get_by_test_id("expression")
     field.fill("(local(1) | strided(5)).blocks(2)")
     says(studio, "pairs", count("(local(1) | strided(5)).blocks(2)", 17))
@@ -180,8 +192,8 @@ def test_an_expression_is_typed_and_errors_are_sentences(notebook, studio):
     says(studio, "error", "There is no pattern “lokal”; did you mean “local”?")
     says(studio, "error", "still the last one that could be drawn")
     says(studio, "pairs", count("(local(1) | strided(5)).blocks(2)", 17))
-    assert field.get_attribute("aria-invalid") == "true"
-    asked(notebook, expression="(local(1) | strided(5)).blocks(2)")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    asked(expression="(local(1) | strided(5)).blocks(2)")
     field.fill("local(-1)")
     says(studio, "error", "Local: radius should be at least 0, got -1.")
     field.fill("axial((3, 5), 0)")
@@ -212,10 +224,10 @@ def test_the_reach_moves_with_its_slider(studio):
     says(studio, "layers", "everything is connected after 16 layers")
 
 
-def test_the_softmax_row_is_pythons(notebook, studio):
+def test_the_softmax_row_is_pythons(notebook, studio, asked, expect):
     for kind in ("flat", "equal", "sharp"):
         studio.get_by_test_id("scores").select_option(kind)
-        told = asked(notebook, scores=kind)
+        told = asked(scores=kind)
         row = np.array(told["weights"])[8]
         best = int(row.argmax())
         says(studio, "row-said", "Row 8 sees 6 of 17 keys: 0, 6–10.")
@@ -224,14 +236,14 @@ def test_the_softmax_row_is_pythons(notebook, studio):
     set_slider(other.get_by_test_id("row"), 10)
     row = np.array(json.loads(notebook.run(3)))[10]
     says(other, "row-said", f"{row.max():.3g}")
-    assert other.get_by_test_id("scores").input_value() == "given"
-    assert other.get_by_test_id("n").get_attribute("max") == "13"
+    expect(other.get_by_test_id("scores")).to_have_value("given")
+    expect(other.get_by_test_id("n")).to_have_attribute("max", "13")
 
 
 # -------------------------------------------------------------------------------------- painting
 
 
-def test_painting_with_the_mouse(notebook, studio):
+def test_painting_with_the_mouse(studio, asked, tells, cell, expect):
     mouse = studio.page.mouse
     mouse.move(*cell(studio, 5, 12))
     says(studio, "readout", "query 5 → key 12: may not see")
@@ -240,11 +252,10 @@ def test_painting_with_the_mouse(notebook, studio):
     mouse.up()
     wanted = read("local(2) | global_([0])").dense(17).int().numpy()
     wanted[5:10, 12] = 1
-    assert table(studio).tolist() == wanted.tolist()
-    told = asked(notebook, mask=wanted.tolist())
+    tells(studio, wanted)
+    told = asked(mask=wanted.tolist(), row=9)
     assert read(told["code"]).dense(17).int().tolist() == wanted.tolist()
-    assert studio.get_by_test_id("painted-code").inner_text() == told["code"]
-    assert told["row"] == 9
+    expect(studio.get_by_test_id("painted-code")).to_have_text(told["code"])
     studio.get_by_test_id("undo").click()
     says(studio, "pairs", count("local(2) | global_([0])", 17))
     studio.get_by_test_id("redo").click()
@@ -252,14 +263,14 @@ def test_painting_with_the_mouse(notebook, studio):
     mouse.click(*cell(studio, 5, 12))
     mouse.click(*cell(studio, 1, 1))
     wanted[5, 12] = wanted[1, 1] = 0
-    assert table(studio).tolist() == wanted.tolist()
-    asked(notebook, mask=wanted.tolist())
+    tells(studio, wanted)
+    asked(mask=wanted.tolist())
     studio.get_by_test_id("wipe").click()
     says(studio, "pairs", count("local(2) | global_([0])", 17))
-    assert studio.get_by_test_id("wipe").is_disabled()
+    expect(studio.get_by_test_id("wipe")).to_be_disabled()
 
 
-def test_painting_with_the_keyboard(notebook, studio):
+def test_painting_with_the_keyboard(notebook, studio, asked, tells):
     keys = studio.page.keyboard
     set_slider(studio.get_by_test_id("row"), 8)
     studio.get_by_test_id("expression").focus()
@@ -275,18 +286,18 @@ def test_painting_with_the_keyboard(notebook, studio):
     keys.press("Shift+ArrowRight")
     wanted = read("local(2) | global_([0])").dense(17).int().numpy()
     row = 9
-    asked(notebook, row=row)
+    asked(row=row)
     wanted[[row - 1, row, row], [14, 14, 15]] = 1
-    assert table(studio).tolist() == wanted.tolist()
-    asked(notebook, mask=wanted.tolist())
+    tells(studio, wanted)
+    asked(mask=wanted.tolist())
     studio.get_by_test_id("mask").focus()
     keys.press("Control+z")
     wanted[row, 15] = 0
-    assert table(studio).tolist() == wanted.tolist()
+    tells(studio, wanted)
     studio.get_by_test_id("mask").focus()
     keys.press("Control+y")
     wanted[row, 15] = 1
-    assert table(studio).tolist() == wanted.tolist()
+    tells(studio, wanted)
 
 
 RING = """() => {
@@ -300,7 +311,7 @@ def focus_can_be_seen(page: Any) -> bool:
     return page.evaluate(RING)
 
 
-def test_everything_is_reached_from_the_keyboard(notebook, studio):
+def test_everything_is_reached_from_the_keyboard(notebook, studio, asked):
     notebook.select(0)
     stops = ("n", "causal", "not-0", "kind-0", "radius-0", "blocks-0", "add", "expression", "copy")
     later = ("mask", "block", "row", "scores", "head-dim", "layer", "residual", "table-twin")
@@ -314,54 +325,56 @@ def test_everything_is_reached_from_the_keyboard(notebook, studio):
                 "x => x === document.activeElement"
             )
             assert focused, "what has the focus keeps it"
-    asked(notebook, expression="local(3) | global_([0])")
+    asked(expression="local(3) | global_([0])")
 
 
-def test_python_moves_the_studio_and_no_other(notebook, studio):
+def test_python_moves_the_studio_and_no_other(notebook, studio, expect):
     other = notebook.output(1).get_by_test_id("pattern-studio")
     before = other.get_by_test_id("summary").inner_text()
     code = 'studio.show("local_2d((3, 5), 1)", n=15)\nstudio.paint(2, 14)'
     notebook.write(3, code)
     notebook.run(3)
     says(studio, "pairs", f"{read('local_2d((3, 5), 1)').count(15) + 1} of 225")
-    holds(studio, "expression", "local_2d((3, 5), 1)")
-    holds(studio, "shape-0", "3 × 5")
+    expect(studio.get_by_test_id("expression")).to_have_value("local_2d((3, 5), 1)")
+    expect(studio.get_by_test_id("shape-0")).to_have_value("3 × 5")
     assert other.get_by_test_id("summary").inner_text() == before
     notebook.write(3, WEIGHTS)
 
 
-def test_the_code_is_copied_painted_cells_and_all(notebook, studio):
+def test_the_code_is_copied_painted_cells_and_all(studio, asked, cell):
     studio.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     studio.page.mouse.click(*cell(studio, 3, 9))
     says(studio, "painted-code", 'places([3], of="row") & places([9], of="column")')
-    studio.get_by_test_id("copy").click()
-    says(studio, "copy", "Copied")
+    button = studio.get_by_test_id("copy")
+    button.evaluate(HEARD)
+    button.click()
+    says(studio, "live", "the code is copied")
+    assert studio.page.evaluate("heard").count("Copied") == 1
     copied = studio.page.evaluate("navigator.clipboard.readText()")
-    asked(notebook, code=copied)
+    asked(code=copied)
+
+
+# Its word stays for a second, which a busy machine may spend elsewhere.
+HEARD = """button => {
+  window.heard = [];
+  new MutationObserver(() => heard.push(button.textContent)).observe(button, {childList: true});
+}"""
 
 
 # ------------------------------------------------------------------------------------ light, files
 
 
-def test_dark_pages_have_dark_studios(notebook, studio):
-    assert studio.get_attribute("data-theme") == "light"
-    light = filled(studio)
+def test_dark_pages_have_dark_studios(notebook, studio, expect, soon):
+    expect(studio).to_have_attribute("data-theme", "light")
+    light = soon(lambda: filled(studio), lambda look: sum(look[1]) > 700)
     notebook.screenshot("pattern-studio-light")
     with notebook.dark():
         notebook.page.locator("[data-theme=dark]").first.wait_for()
-        dark = next(look for look in looks(studio) if sum(look[1]) < 200)
+        dark = soon(lambda: filled(studio), lambda look: sum(look[1]) < 200)
         notebook.screenshot("pattern-studio-dark")
     notebook.page.locator("[data-theme=light]").first.wait_for()
     for cell_, ground in (light, dark):
         assert contrast(cell_, ground) > 3
-    assert sum(light[1]) > 700
-
-
-def looks(studio: Any) -> Iterator[list[list[int]]]:
-    """What is seen, for ten seconds: a theme is drawn a frame after it changes."""
-    for _ in range(100):
-        yield filled(studio)
-        studio.page.wait_for_timeout(100)
 
 
 def filled(studio: Any) -> list[list[int]]:
@@ -384,7 +397,7 @@ def contrast(one: list[int], other: list[int]) -> float:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, dark):
+def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, tells, cell, dark):
     page = tabs.open(offline=True, dark=dark)
     page.goto((lab.folder / "studio.html").as_uri())
     assert page.title() == "<Studio>"
@@ -396,7 +409,7 @@ def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, dark
     studio.get_by_test_id("keys-1").fill("5")
     expression = "local(2) | random(5, seed=0)"
     says(studio, "pairs", count(expression, 31))
-    assert table(studio).tolist() == read(expression).dense(31).int().tolist()
+    tells(studio, read(expression).dense(31))
     page.mouse.click(*cell(studio, 3, 29))
     says(studio, "readout", "query 3 → key 29")
     says(studio, "painted-code", "places([3]")
@@ -420,7 +433,7 @@ def test_a_narrow_page_has_room(notebook, lab, page):
     page.screenshot(path=notebook.shots / "pattern-studio-narrow.png", full_page=True)
 
 
-def test_pointing_and_painting_stay_where_they_are_after_python_draws(notebook, studio):
+def test_pointing_and_painting_stay_where_they_are_after_python_draws(studio, asked, cell):
     """A stroke that is under way is not lost when something else is drawn."""
     mouse = studio.page.mouse
     mouse.move(*cell(studio, 4, 10))
@@ -430,4 +443,4 @@ def test_pointing_and_painting_stay_where_they_are_after_python_draws(notebook, 
     mouse.up()
     wanted = read("local(2) | global_([0])").dense(17).int().numpy()
     wanted[4, 10:14] = 1
-    asked(notebook, mask=wanted.tolist())
+    asked(mask=wanted.tolist())

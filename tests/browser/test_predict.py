@@ -1,5 +1,6 @@
 """The question that waits for an answer, by mouse and from the keyboard alone."""
 
+import re
 from typing import Any
 
 import pytest
@@ -22,54 +23,51 @@ def asked(opened: Any) -> Any:
     return notebook
 
 
-def test_with_the_mouse(asked):
+def test_with_the_mouse(asked, expect):
     shown = asked.output(0)
-    assert "Where does <head 3> look?" in shown.inner_text()
-    assert "It copies" not in shown.inner_text()
+    expect(shown).to_contain_text("Where does <head 3> look?")
     commit = shown.get_by_role("button", name="Commit, then look")
-    assert commit.is_disabled()
+    expect(commit).to_be_disabled()
+    assert "It copies" not in shown.inner_text()
     shown.get_by_label("far back").check()
     commit.click()
-    shown.get_by_role("status").wait_for()
-    said = shown.get_by_role("status").inner_text()
-    assert said == "→ You said far back. It is: one back. It copies & shifts."
+    said = "→ You said far back. It is: one back. It copies & shifts."
+    expect(shown.get_by_role("status")).to_have_text(said)
     shown.locator(".js-plotly-plot").wait_for()
-    assert shown.get_by_label("one back").is_disabled()
+    expect(shown.get_by_label("one back")).to_be_disabled()
     assert "It copies" not in asked.output(1).inner_text(), "its neighbour still waits"
     asked.screenshot("predict-mouse")
 
 
-def test_from_the_keyboard_alone(asked):
+def test_from_the_keyboard_alone(asked, expect):
     asked.select(1)
     shown, keyboard = asked.output(1), asked.page.keyboard
     asked.tab_into(shown.get_by_label("one back"))
     assert focused(asked.page) == ["radio", True]
     keyboard.press("Space")
-    assert shown.get_by_label("one back").is_checked()
-    asked.page.wait_for_function(ENABLED, arg=shown.get_by_role("button").element_handle())
+    expect(shown.get_by_label("one back")).to_be_checked()
+    expect(shown.get_by_role("button", name="Commit, then look")).to_be_enabled()
     asked.tab_into(shown.get_by_role("button", name="Commit, then look"))
     assert focused(asked.page) == ["submit", True]
     keyboard.press("Space")
-    shown.get_by_role("status").wait_for()
-    assert shown.get_by_role("status").inner_text().startswith("✓ Yes: one back.")
+    expect(shown.get_by_role("status")).to_have_text(re.compile("^✓ Yes: one back."))
     shown.locator(".js-plotly-plot").wait_for()
 
 
-def test_a_picture_that_fails_is_told_in_words(asked):
+def test_a_picture_that_fails_is_told_in_words(asked, expect):
     shown = asked.output(2)
     shown.get_by_label("one back").check()
     shown.get_by_role("button", name="Commit, then look").click()
-    shown.get_by_role("alert").wait_for()
-    assert "The picture could not be made" in shown.get_by_role("alert").inner_text()
-    assert "Yes: one back." in shown.get_by_role("status").inner_text()
+    expect(shown.get_by_role("alert")).to_contain_text("The picture could not be made")
+    expect(shown.get_by_role("status")).to_contain_text("Yes: one back.")
     folded = shown.locator("details")
     folded.wait_for()
     assert not folded.locator("pre").is_visible()
     folded.locator("summary").click()
+    expect(folded.locator("pre")).to_be_visible()
     assert "Traceback" in folded.locator("pre").inner_text()
 
 
-ENABLED = "button => !button.disabled"
 RING = """() => {
   const focused = document.activeElement, look = getComputedStyle(focused);
   const ring = focused.matches(':focus-visible') && look.outlineStyle !== 'none';

@@ -97,3 +97,28 @@ def test_bad_calls() -> None:
         random(1, among=patterns.per_head(local(1), local(2)))
     with pytest.raises(ValueError, match="differs between sequences"):
         random(1, among=patterns.padding(torch.ones(2, 5).bool())).dense(5)
+
+
+IDS = torch.stack((torch.arange(23) // 8, torch.arange(23) // 11))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        patterns.document(IDS),
+        patterns.document(IDS[0]),
+        patterns.per_head(local(3), patterns.causal(), patterns.document(IDS[1])),
+        patterns.per_head(patterns.document(IDS), ~local(9)),
+    ],
+    ids=str,
+)
+def test_a_block_is_full_or_empty_where_it_is_in_every_head_and_sequence(pattern: Pattern) -> None:
+    dense = pattern.dense(23).flatten(0, -3) if pattern.dense(23).dim() > 2 else pattern.dense(23)
+    told = 0
+    for rows in (range(i, min(i + size, 23)) for size in (1, 4, 7) for i in range(0, 23, size)):
+        for columns in (range(j, min(j + 4, 23)) for j in range(0, 23, 4)):
+            block, cover = dense[..., rows, :][..., columns], pattern.cover(rows, columns)
+            told += cover is not None
+            assert cover is not True or block.all()
+            assert cover is not False or not block.any()
+    assert told > 5

@@ -25,8 +25,10 @@ PATTERNS = [
     (p.local(1) | p.random(1) | p.global_([0])).blocks(8),
     p.per_head(p.local(1), p.strided(3).causal()),
     p.summaries(9, 1).causal(),  # the first rows see nothing
+    (p.local(2) | p.strided(5)).causal() & ~p.places([3, 64], of="row"),  # in two orders, nothing
     ~p.full(),
     p.full(),
+    p.document(torch.arange(101) // 40),  # blocks inside one document
     p.document(torch.arange(101) // torch.tensor([[7], [13]])),
 ]
 NAMES = [str(pattern)[:40] for pattern in PATTERNS]
@@ -216,12 +218,15 @@ def test_auto_chooses_and_says_why(n: int, pattern: Pattern, form: str, words: s
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:query .* sees nothing")
 @pytest.mark.parametrize("pattern", PATTERNS[:-1], ids=NAMES[:-1])
 def test_on_the_gpu(pattern: Pattern, accelerator: torch.device) -> None:
     made = [x.detach().float() for x in inputs(101, 101)]
     expected = dense(*made, pattern)
     there = [x.to(accelerator).requires_grad_() for x in made]
     for form in (blocked, flex, auto):
-        out = form(*there, pattern)
-        torch.testing.assert_close(out.cpu(), expected, rtol=1e-3, atol=1e-3)
-        out.sum().backward()
+        padded = pattern & p.padding(torch.ones(2, 101, dtype=torch.bool))  # on the CPU
+        for seen in (pattern, padded):
+            out = form(*there, seen)
+            torch.testing.assert_close(out.cpu(), expected, rtol=1e-3, atol=1e-3)
+            out.sum().backward()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.core import patterns as p
@@ -28,7 +29,7 @@ def test_queries_without_a_place_are_refused() -> None:
     with torch.no_grad(), pytest.raises(ValueError, match="7 queries cannot stand last"):
         flex(*made, p.full())
     long = inputs(701, 601, h=1)
-    expected = torch.nn.functional.scaled_dot_product_attention(*long)
+    expected = F.scaled_dot_product_attention(*long)
     torch.testing.assert_close(auto(*long, p.full()), expected)
 
 
@@ -97,7 +98,7 @@ def test_heads_may_differ_in_padding_and_documents() -> None:
     assert mask.shape == (2, 3, 13, 13)
     for head, own in enumerate((p.causal() & p.padding(real), p.local(2), p.document(ids))):
         assert torch.equal(mask[:, head], own.dense(13).expand(2, 1, 13, 13)[:, 0])
-    expected = torch.nn.functional.scaled_dot_product_attention(*made, attn_mask=mask)
+    expected = F.scaled_dot_product_attention(*made, attn_mask=mask)
     torch.testing.assert_close(blocked(*made, pattern), expected)
 
 
@@ -153,3 +154,46 @@ def test_a_warning_points_to_the_call() -> None:
         warnings.simplefilter("always")
         blocked(*inputs(5, 5), ~p.full())
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_heads_come_back_in_their_places() -> None:
+    """Heads that see alike are attended together, here 0 and 3, 1, 2."""
+    torch.manual_seed(0)
+    made = [torch.randn(1, 4, 13, 16) for _ in range(3)]
+    alike = p.local(1)
+    pattern = p.per_head(alike, p.causal(), p.strided(3), alike)
+    wanted = F.scaled_dot_product_attention(*made, attn_mask=pattern.dense(13))
+    torch.testing.assert_close(blocked(*made, pattern), wanted)
+
+
+def test_two_paddings_are_both_honoured() -> None:
+    made = inputs(13, 13)
+    first = torch.arange(13)[None] < torch.tensor([[13], [9]])
+    second = torch.arange(13)[None] >= torch.tensor([[2], [0]])
+    pattern = p.padding(first) & p.local(20) & p.padding(second)
+    wanted = F.scaled_dot_product_attention(*made, attn_mask=(first & second)[:, None, None])
+    torch.testing.assert_close(blocked(*made, pattern), wanted)
+
+
+@pytest.mark.parametrize("e", [16, 11], ids=["kernel", "equation"])
+def test_scale_is_the_callers(e: int) -> None:
+    made = [x.requires_grad_() for x in inputs(13, 13, e)]
+    out = blocked(*made, p.causal(), scale=0.7)
+    wanted = F.scaled_dot_product_attention(*made, is_causal=True, scale=0.7)
+    torch.testing.assert_close(out, wanted)
+    direction = torch.randn_like(wanted)
+    grads, expected = (torch.autograd.grad(x, made, direction) for x in (out, wanted))
+    torch.testing.assert_close(grads, expected)
+
+
+def test_gradients_of_a_much_seen_key_are_summed_in_float32() -> None:
+    """Every block adds to them: in bfloat16, small parts would be lost beside the sum."""
+    torch.manual_seed(0)
+    made = [torch.rand(1, 1, 2048, 16).bfloat16() for _ in range(3)]
+    pattern = p.places([0], of="column") | p.local(0)
+    grads = []
+    for dtype in (torch.bfloat16, torch.float32):
+        leaves = [x.to(dtype).requires_grad_() for x in made]
+        out = blocked(*leaves, pattern, block=8)
+        grads.append(torch.autograd.grad(out, leaves, torch.ones_like(out))[2][0, 0, 0].float())
+    torch.testing.assert_close(*grads, rtol=1e-2, atol=0)

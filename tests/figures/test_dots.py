@@ -27,6 +27,13 @@ def test_seeds_means_and_spread_stand_in_the_row_of_their_model():
     assert low < 91 < 99 < high
 
 
+def test_a_long_title_has_room_and_panels_keep_their_width():
+    short, long = (score_dots(SCORES, title=title).layout for title in ("Two", "Two tasks " * 9))
+    assert long.width > 90 * 9
+    inner = [one.width - one.margin.l - one.margin.r for one in (short, long)]
+    assert inner[0] == inner[1]
+
+
 def test_the_twin_and_the_table_say_the_same():
     picture = score_dots(SCORES, title="Two tasks")
     assert "copying: from random with 93 to vanilla with 98." in picture.twin

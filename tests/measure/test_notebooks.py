@@ -33,9 +33,9 @@ def test_a_good_and_a_failing_notebook(tmp_path, capsys):
 
 
 def test_a_cell_that_hangs_is_a_failure(tmp_path):
-    hanging = profile(_write(tmp_path / "n.ipynb", "import time; time.sleep(60)"), timeout=1)
+    hanging = profile(_write(tmp_path / "n.ipynb", "import time; time.sleep(600)"), timeout=1)
     assert "timed out" in hanging.error
-    assert hanging.seconds < 60
+    assert hanging.seconds < 600
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system keeps no peak")

@@ -26,21 +26,25 @@ def test_killed_at_random_moments(script, run, tmp_path: Path):
             return fit(model, ToyTask(), steps, folder=where, callbacks=callbacks, **options).rows
 
         def life():
-            "Let a child come to its second step or so, then end it at a random moment."
-            read, write = os.pipe()
+            "Let a child make two or three steps, then end it at a random moment of the next."
+            (told, tell), (heard, allow) = os.pipe(), os.pipe()
             if (child := os.fork()) == 0:
-                train(folder, lambda state: os.write(write, b"."))
+                os.close(told), os.close(allow)
+                train(folder, lambda state: (os.write(tell, b"."), os.read(heard, 1)))
                 os._exit(0)
-            os.close(write)
-            os.read(read, 1)
-            time.sleep(moments.uniform(0, 2 * a_step))
+            os.close(tell)
+            for _ in range(moments.randint(2, 3)):
+                started = time.perf_counter()
+                if not os.read(told, 1):  # it has come to its end
+                    break
+                a_step = time.perf_counter() - started
+                os.write(allow, b".")
+            time.sleep(moments.uniform(0, 1.2 * a_step))
             os.kill(child, signal.SIGKILL)
-            os.close(read)
+            os.close(told), os.close(heard), os.close(allow)
             return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
-        started = time.perf_counter()
         unbroken = train(folder.with_name("unbroken"))
-        a_step = (time.perf_counter() - started) / steps
         kills, reached = 0, [0]
         while life():
             kills += 1
@@ -57,7 +61,7 @@ def test_killed_at_random_moments(script, run, tmp_path: Path):
     )
     output = run([*program, str(tmp_path / "killed")])
     kills, losses, unbroken, left = json.loads(output.splitlines()[-1])
-    assert kills >= 3
+    assert kills >= 10
     assert losses == unbroken
     assert len(losses) == 60
     assert left == ["latest", "step-00000060"]

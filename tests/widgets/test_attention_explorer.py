@@ -22,7 +22,7 @@ from attnlab.catalog import Catalog, cards
 from attnlab.tasks.documentation import Documentation
 
 TINY = {"dim": 6, "layers": 1, "heads": 2, "hidden": 5}
-WAIT = 60
+WAIT = 300
 PACE = attention_explorer.EVERY  # as it is outside of these tests
 
 
@@ -82,6 +82,23 @@ def until(condition):
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.005)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Lets the first model make three steps and the second two, and no more until it is set."""
+    gate, take, rounds = threading.Event(), live_training.Turns.take, []
+
+    def waiting(turns, who):
+        if who == 1:
+            rounds.append(who)
+            if len(rounds) > 2:
+                gate.wait(WAIT)
+        return take(turns, who)
+
+    monkeypatch.setattr(live_training.Turns, "take", waiting)
+    yield gate
+    gate.set()
 
 
 def weights(side, step=None):
@@ -322,22 +339,21 @@ def test_both_learn_from_the_same_batches_in_turn(make, monkeypatch):
     assert first == second  # the same start, the same batches
 
 
-def test_a_pause_loses_nothing(make):
+def test_a_pause_loses_nothing(make, held):
     straight, paused = make(steps=12), make(steps=12)
+    paused.train()
+    until(lambda: [learner.done for learner in paused._training.learners] == [3, 2])
+    paused.button.click()
+    held.set()
     straight.train()
     assert straight.wait(WAIT)
-    paused.train()
-    until(lambda: paused._training is None or paused._training.done >= 2)
-    paused.button.click()
     assert paused.state == "paused"
     assert paused.button.description == "Resume"
     assert not paused.wait()
-    until(lambda: not paused._looker._busy)
-    here = paused._training.done
+    until(lambda: paused._training.done == 3)
     time.sleep(0.1)
-    assert paused._training.done == here < 12
-    steps = {learner.done for learner in paused._training.learners}
-    assert steps == {here}, "both wait after the same step"
+    steps = [learner.done for learner in paused._training.learners]
+    assert steps == [3, 3], "both wait after the same step"
     paused.button.click()
     assert paused.state == "training"
     assert paused.wait(WAIT)
@@ -347,13 +363,14 @@ def test_a_pause_loses_nothing(make):
 
 
 @pytest.mark.parametrize("pause_first", [False, True])
-def test_stop_keeps_what_was_learned_and_training_goes_on_from_there(make, pause_first):
+def test_stop_keeps_what_was_learned_and_training_goes_on_from_there(make, held, pause_first):
     explorer = make(steps=400)
     explorer.train()
-    until(lambda: explorer._training.done >= 2)
+    until(lambda: explorer._training.done == 2)
     if pause_first:
         explorer.pause()
     explorer.stopper.click()
+    held.set()
     assert explorer.wait(WAIT)
     stopped = explorer.first.specimen.newest
     assert 2 <= stopped < 400
@@ -395,13 +412,14 @@ def test_a_text_typed_afterwards_is_followed_through_all_steps(make):
     assert explorer.first.view.step == 1, "the step on view stays"
 
 
-def test_menus_wait_while_it_trains(make):
+def test_menus_wait_while_it_trains(make, held):
     explorer = make(steps=400)
     explorer.train()
     assert explorer.first.mechanism.disabled
     assert not explorer.typed.disabled
     assert not explorer.button.disabled
     explorer.stop()
+    held.set()
     assert explorer.wait(WAIT)
     assert not explorer.first.mechanism.disabled
 

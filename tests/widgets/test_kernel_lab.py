@@ -15,6 +15,7 @@ from attnlab.figures.theme import LIGHT
 from attnlab.mechanisms.kernelized import linear, performer
 
 N, D = 11, 5
+WAIT = 300
 
 
 def made(n=N, m=N, d=D, scale=1.0):
@@ -37,7 +38,7 @@ def make(monkeypatch):
     yield lab
     for one in labs:
         one.close()
-        assert one.wait(60)
+        assert one.wait(WAIT)
     assert not [t for t in threading.enumerate() if t.name.startswith("attnlab-")]
 
 
@@ -179,7 +180,7 @@ def test_a_choice_changes_maps_words_and_speed(make):
     torch.testing.assert_close(lab.found.map, wanted.map)
     assert "Random: cos and sin, 32 features, orthogonal, seed 0" in lab.words
     assert lab.words in repr(lab)
-    assert lab.wait(60)
+    assert lab.wait(WAIT)
     assert lab.measured.ratio == pytest.approx(lab.measured.own / lab.measured.exact, rel=9)
     assert "64 tokens" in lab._speed.value
     assert "exact softmax" in lab._speed.value
@@ -239,7 +240,7 @@ def test_an_error_is_told_and_passes(make, monkeypatch):
         patch.setattr(kernel_lab, "found", broken)
         patch.setattr(kernel_lab, "speed", broken)
         lab.seed.value = 1
-        lab.wait(60)
+        lab.wait(WAIT)
         assert "These maps could not be made." in lab._alert.value
         assert "no room" in lab._speed.value
     lab.seed.value = 2
@@ -249,9 +250,9 @@ def test_an_error_is_told_and_passes(make, monkeypatch):
 def test_a_closed_lab_measures_no_more(make):
     lab = make()
     lab.close()
-    lab.wait(60)
+    lab.wait(WAIT)
     lab._ask()
-    assert lab.wait(1)
+    assert lab.wait(WAIT)
 
 
 WRONG = [

@@ -16,7 +16,7 @@ import attnlab
 from attnlab.measure.topics.synthesizer import TASKS, build
 from attnlab.tasks import task
 
-WAIT = 60
+WAIT = 300
 
 
 @pytest.fixture

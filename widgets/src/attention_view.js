@@ -3,6 +3,7 @@
 import style from "./attention_view.css";
 import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
+import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { headsPanel } from "./parts/heads.js";
 import { linesPanel } from "./parts/lines.js";
 import { matrixPanel } from "./parts/matrix.js";
@@ -20,6 +21,7 @@ function render({ model, el: host }) {
   const store = new Store(model);
   const root = el("div", { class: "attnlab-view", role: "group", "data-testid": "attention-view" });
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
+  const later = frames();
   const view = {
     root,
     dark: false,
@@ -40,18 +42,6 @@ function render({ model, el: host }) {
     },
     later,
   };
-
-  const waiting = new Set();
-  function later(act) {
-    if (!waiting.size) {
-      requestAnimationFrame(() => {
-        const acts = [...waiting];
-        waiting.clear();
-        acts.forEach((one) => one());
-      });
-    }
-    waiting.add(act);
-  }
 
   const bar = controls(store, view);
   const heads = headsPanel(store, view);
@@ -81,12 +71,11 @@ function render({ model, el: host }) {
     later(drawAll);
   }
 
-  function drawAll() {
-    if (!root.isConnected || !root.clientWidth) return;
+  const drawAll = whereThereIsRoom(root, later, () => {
     summary.textContent = summed(store);
     parts.forEach((part) => part.draw());
     root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  }
+  });
 
   const hoverAll = () => parts.forEach((part) => part.hover());
   const changed = () => later(drawAll);

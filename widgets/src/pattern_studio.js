@@ -4,6 +4,7 @@ import base from "./attention_view.css";
 import style from "./pattern_studio.css";
 import { percent, reachWords } from "./lib/mask.js";
 import { el } from "./parts/dom.js";
+import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { mountPage } from "./parts/page.js";
 import { maskPanel } from "./parts/studio/canvas.js";
 import { composePanel } from "./parts/studio/compose.js";
@@ -21,7 +22,6 @@ function render({ model, el: host }) {
   // Notebook 7's shortcuts match whatever has the focus: it must carry the mark itself.
   root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
-  const waiting = new Set();
   const colours = new Map();
   const view = {
     root,
@@ -31,16 +31,7 @@ function render({ model, el: host }) {
       if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
       return colours.get(name);
     },
-    later(act) {
-      if (!waiting.size) {
-        requestAnimationFrame(() => {
-          const acts = [...waiting];
-          waiting.clear();
-          acts.forEach((one) => one());
-        });
-      }
-      waiting.add(act);
-    },
+    later: frames(),
     changed: () => view.later(drawAll),
   };
 
@@ -61,20 +52,11 @@ function render({ model, el: host }) {
   host.replaceChildren(root);
   root.addEventListener("keydown", (event) => event.stopPropagation());
 
-  // JupyterLab folds its panels for a moment when its theme changes: too short for the observer of
-  // sizes below to notice, long enough for a drawing to find no room. So it is tried again.
-  let tries = 0;
-  function drawAll() {
-    if (!root.isConnected || !root.clientWidth) {
-      if (root.isConnected && tries < 10) setTimeout(() => view.later(drawAll), 100);
-      tries += 1;
-      return;
-    }
-    tries = 0;
+  const drawAll = whereThereIsRoom(root, view.later, () => {
     summary.textContent = summed(study);
     parts.forEach((part) => part.draw());
     root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  }
+  });
 
   function changed() {
     study.load();
