@@ -13,7 +13,7 @@ from attnlab.figures.labels import harmless
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, colours, theme_name
 
-NARROW, WIDE, GAP, LINE = 96, 210, 14, 30
+NARROW, WIDE, GAP, LINE = 96, 420, 14, 30
 PAGE = 720
 
 Scores = Mapping[str, Mapping[str, Sequence[float]]]

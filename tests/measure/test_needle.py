@@ -8,7 +8,16 @@ import torch
 
 from attnlab.core.patterns import full, local
 from attnlab.measure.topics import needle
-from attnlab.measure.topics.needle import ARMS, SEEDS, build, connected, patterns_of, problem, score
+from attnlab.measure.topics.needle import (
+    ARMS,
+    RUNS,
+    SEEDS,
+    build,
+    connected,
+    patterns_of,
+    problem,
+    score,
+)
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/11_needle.json"
 
@@ -41,13 +50,13 @@ def test_rows_of_the_quick_run() -> None:
     state = torch.get_rng_state()
     rows = list(needle.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
-    assert len([row for row in rows if "share connected" in row.figure]) == len(ARMS)
+    assert len([row for row in rows if "share connected" in row.figure]) == len(RUNS)
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
     rows = json.loads(STORED.read_text())["topics"]["needle"]
     found = {row["figure"]: row["measured"] for row in rows}
-    for arm in ARMS:
+    for arm in RUNS:
         for seed in SEEDS:
             assert f"{arm}, right, seed {seed}" in found
             assert found.get(f"{arm}, not connected, seed {seed}", 0) < 20  # one in eight

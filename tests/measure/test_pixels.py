@@ -9,7 +9,19 @@ import torch
 from torch.nn import functional as F
 
 from attnlab.measure.topics import pixels
-from attnlab.measure.topics.pixels import SEEDS, SIDE, VARIANTS, bits_per_pixel, build, grid
+from attnlab.measure.topics.pixels import (
+    PATTERNS,
+    SEEDS,
+    SIDE,
+    SIZES,
+    VARIANTS,
+    bits_per_pixel,
+    build,
+    complete,
+    grid,
+    recognised,
+    train,
+)
 from attnlab.tasks import task
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/10_sparse_transformer.json"
@@ -33,7 +45,8 @@ def test_rows_name_pattern_and_seed(monkeypatch):
 
     monkeypatch.setattr(pixels, "grid", one)
     threads = torch.get_num_threads()
-    (row,) = pixels.rows(quick=True, threads=1)
+    row, completed = pixels.rows(quick=True, threads=1)
+    assert (completed.figure, completed.unit) == ("fixed, completed digits, seed 0", "%")
     assert (row.figure, row.unit) == ("fixed, seed 0", "bits per pixel")
     assert row.note.startswith("736 pairs per layer and head, ")
     assert torch.get_num_threads() == threads
@@ -60,9 +73,9 @@ def test_the_aligned_column_is_that_of_the_pixel_asked_for():
     assert row[-9:] == list(range(53, 62))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", PATTERNS)
 def test_models_differ_in_their_pattern_alone_and_none_sees_the_future(name):
-    model, dense = build(VARIANTS[name], 0).eval(), build(VARIANTS["dense"], 0)
+    model, dense = build(PATTERNS[name], 0).eval(), build(VARIANTS["dense"], 0)
     for ours, theirs in zip(model.parameters(), dense.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     inputs = task("digits", unit="pixels", kind="language_model").batch("train", 2, 0).inputs
@@ -70,7 +83,7 @@ def test_models_differ_in_their_pattern_alone_and_none_sees_the_future(name):
     later[:, 41:] = 3
     with torch.no_grad():
         assert torch.equal(model(inputs)[:, :41], model(later)[:, :41])
-    seen = VARIANTS[name].dense(SIDE**2)
+    seen = PATTERNS[name].dense(SIDE**2)
     assert seen.diagonal().all()
     assert not seen.triu(1).any()
 
@@ -84,5 +97,37 @@ def test_what_is_stored_for_the_lesson_is_a_whole_run():
     assert STORED.stat().st_size < MOST
     run = json.loads(STORED.read_text())
     assert run["quick"] is False
-    figures = [row["figure"] for row in run["topics"]["pixels"]]
-    assert figures == [f"{name}, seed {seed}" for name in VARIANTS for seed in SEEDS]
+    rows = run["topics"]["pixels"]
+    assert [row["figure"] for row in rows] == [
+        f"{name}, {what}seed {seed}"
+        for name in PATTERNS
+        for seed in SEEDS
+        for what in ("", "completed digits, ")
+    ]
+    for row in rows[::2]:
+        pairs = PATTERNS[row["figure"].split(", ")[0]].count(SIDE**2)
+        assert row["note"].startswith(f"{pairs:,} pairs per layer and head, ")
+
+
+def test_completions_keep_the_upper_half_and_are_read_by_the_nearest_neighbour():
+    unseen = task("digits", unit="pixels").batch("validation", 355, seed=0).inputs
+    drawn = complete(build(VARIANTS["window"], 0).eval())
+    assert torch.equal(drawn[:, :32], unseen[:, :32])
+    assert drawn.max() <= 16
+    assert not torch.equal(drawn[:, 32:], unseen[:, 32:])
+    assert recognised(unseen) > 0.95
+    assert recognised(unseen.roll(1, 0)) < 0.3
+
+
+def test_other_sizes_are_the_same_patterns_with_fewer_or_more_pairs():
+    counts = {name: pattern.count(SIDE**2) for name, pattern in PATTERNS.items()}
+    for kind, small, large in (("window", 2, 24), ("fixed", 1, 4)):
+        assert counts[f"{kind} {small}"] < counts[kind] < counts[f"{kind} {large}"]
+    assert not set(SIZES) & set(VARIANTS)
+    assert max(counts.values()) == counts["dense"]
+
+
+def test_a_training_tells_its_losses():
+    model, history = train("window 2", 0, steps=3)
+    assert [row["step"] for row in history.rows] == [1, 2, 3]
+    assert not model.training
