@@ -17,6 +17,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_summaries               10  summaries(j, s, c)
     check_window_mask             11  window_mask(n, window)
     check_layers_until_connected  11  layers_until_connected(mask)
+    check_visible_slots           13  visible(n, width, stride)
+    check_block_means             13  block_means(x, block, real)
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
     check_projected_keys          21  project(e, k, real)
@@ -41,6 +43,7 @@ from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
+from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
@@ -48,6 +51,7 @@ from attnlab.exercises.verdict import Verdict
 __all__ = [
     "Verdict",
     "check_attention",
+    "check_block_means",
     "check_causal",
     "check_causal_chunk",
     "check_factorized",
@@ -68,5 +72,6 @@ __all__ = [
     "check_step",
     "check_strided",
     "check_summaries",
+    "check_visible_slots",
     "check_window_mask",
 ]

@@ -74,7 +74,7 @@ def test_a_batch_is_what_the_model_options_say(any_task):
 def test_targets_are_the_next_inputs(any_task):
     if any_task.kind == "classifier":
         pytest.skip("a classifier has no next token")
-    if any_task.name == "needle":
+    if any_task.name in ("needle", "gist"):
         pytest.skip("a question is not followed by its answer: the next question could read it")
     batch = any_task.batch("train", 11, seed=1)
     asked, following = batch.targets[:, :-1], batch.inputs[:, 1:]
