@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.frame import axis, label_width, layout, note
+from attnlab.figures.frame import axis, label_width, layout, note, text_width
 from attnlab.figures.labels import harmless
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, colours, theme_name
@@ -44,7 +44,7 @@ def score_dots(
     page = layout(
         look,
         title,
-        width=left + wide + 24,
+        width=max(left + wide + 24, text_width(harmless(title), 16.5) + 16),
         height=118 + LINE * len(names),
         margin={"l": left, "r": 24, "t": 66, "b": 52},
     )

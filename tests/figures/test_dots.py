@@ -36,6 +36,12 @@ def test_the_twin_and_the_table_say_the_same():
     assert "<svg" in picture.svg()
 
 
+def test_a_long_title_is_not_cut():
+    short, long = (score_dots(SCORES, title=title).layout.width for title in ("Two", 50 * "M"))
+    assert short < 300
+    assert long > 50 * 9
+
+
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="`scores` is empty"):
         score_dots({}, title="nothing")
