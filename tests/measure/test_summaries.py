@@ -56,6 +56,14 @@ def test_the_mean_is_held() -> None:
     assert layers("conv 4")[1](12, 3).key_kernel.requires_grad
 
 
+@pytest.mark.parametrize(("arm", "steps"), [("conv 4", 2), ("conv 4 long", 6)])
+def test_what_is_long_is_trained_longer(
+    arm: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries, "STEPS", 2)
+    assert len(summaries.train(arm, 0)[1].rows) == steps
+
+
 def test_scores_are_of_the_whole_and_of_places() -> None:
     task = problem()
 
