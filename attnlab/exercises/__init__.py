@@ -19,6 +19,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_layers_until_connected  11  layers_until_connected(mask)
     check_neighbourhood           12  near(i, j, width, rows, columns)
     check_axis                    12  shares(i, j, width, axis)
+    check_visible_slots           13  visible(n, width, stride)
+    check_block_means             13  block_means(x, block, real)
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
     check_projected_keys          21  project(e, k, real)
@@ -44,6 +46,7 @@ from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
+from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.verdict import Verdict
@@ -52,6 +55,7 @@ __all__ = [
     "Verdict",
     "check_attention",
     "check_axis",
+    "check_block_means",
     "check_causal",
     "check_causal_chunk",
     "check_factorized",
@@ -73,5 +77,6 @@ __all__ = [
     "check_step",
     "check_strided",
     "check_summaries",
+    "check_visible_slots",
     "check_window_mask",
 ]

@@ -1,0 +1,206 @@
+"""Checks of lesson 13: which summaries a query may see, and blocks that do not come out even."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.attempt import Suspect, demand, made, mannerly
+from attnlab.exercises.verdict import Function, diagnosed
+
+# ---- which summaries a query may see
+
+Rule = Callable[[Tensor, Tensor, int, int], Tensor]  # (i, slot, width, stride) -> mask
+
+
+def _slots(rule: Rule, count: Callable[[int, int, int], int] | None = None) -> Function:
+    """A mask (n, slots) by a rule of positions; ⌈n / stride⌉ slots unless told otherwise."""
+
+    def mask(n: int, width: int, stride: int) -> Tensor:
+        slots = count(n, width, stride) if count else -(-n // stride)
+        return rule(torch.arange(n)[:, None], torch.arange(slots)[None], width, stride)
+
+    return mask
+
+
+def _full_windows(n: int, width: int, stride: int) -> int:
+    return max(0, (n - width) // stride + 1)
+
+
+def _complete(i: Tensor, t: Tensor, width: int, stride: int) -> Tensor:
+    return t * stride + width - 1 <= i
+
+
+_VISIBLE_MISTAKEN: tuple[Suspect, ...] = (
+    (
+        "It leaks: a slot is shown as soon as it has begun (t·s ≤ i), with tokens in it that come "
+        "after the query. Wait for its last position, t·s + w − 1.",
+        _slots(lambda i, t, w, s: t * s <= i),
+    ),
+    (
+        "It leaks by one: at position t·s + w − 2 the last token of the slot is still to come.",
+        _slots(lambda i, t, w, s: t * s + w - 2 <= i),
+    ),
+    (
+        "It leaks where windows overlap: the last position is counted with the stride, "
+        "t·s + s − 1, and a window is `width` wide.",
+        _slots(lambda i, t, w, s: t * s + s - 1 <= i),
+    ),
+    (
+        "One too late: the query at t·s + w − 1 is the slot's own last token and may see it "
+        "(≤, not <).",
+        _slots(lambda i, t, w, s: t * s + w - 1 < i),
+    ),
+    (
+        "It waits until the query's own block of `stride` is over (t < i // s): one too late where "
+        "windows touch, and a leak where they overlap. A window is `width` wide.",
+        _slots(lambda i, t, w, s: t < i // s),
+    ),
+    (
+        "Too late by a whole slot: it waits for the end of the NEXT window.",
+        _slots(lambda i, t, w, s: t * s + s + w - 1 <= i),
+    ),
+    (
+        "The rule is right and the slots are too few: ⌊n / stride⌋ drops the one that the last "
+        "tokens have begun. There are ⌈n / stride⌉.",
+        _slots(_complete, lambda n, w, s: n // s),
+    ),
+    (
+        "The rule is right and the slots are too few: only windows that fit are counted. What "
+        "stands past the end is filled with zeros, so there are ⌈n / stride⌉ slots.",
+        _slots(_complete, _full_windows),
+    ),
+    (
+        "All slots are open to everybody: the first query sees the end of the text.",
+        _slots(lambda i, t, w, s: (t >= 0) & (i >= 0)),
+    ),
+    (
+        "It is turned around: True says that the query MAY see the slot.",
+        _slots(lambda i, t, w, s: ~_complete(i, t, w, s)),
+    ),
+    (
+        "It compares slots with positions (t ≤ i), as if a slot were one token. Slot t ends at "
+        "t·s + w − 1.",
+        _slots(lambda i, t, w, s: t <= i),
+    ),
+)
+
+
+@diagnosed
+def check_visible_slots(function: Function) -> str:
+    """Are these the slots a query may see? `visible(n, width, stride) -> (n, slots)`, True = may.
+
+    Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i sees it if none
+    of them comes after i. There are ⌈n / stride⌉ slots. Called with windows that touch, overlap,
+    and do not come out even.
+    """
+    for n, width, stride in ((13, 5, 2), (11, 3, 3), (17, 4, 4), (7, 2, 2), (5, 1, 1)):
+        given = {"n": n, "width": width, "stride": stride}
+        demand(
+            function, given, _slots(_complete), shape="n slots", suspects=_VISIBLE_MISTAKEN,
+        )  # fmt: skip
+    return "A slot opens at its last position, and the first width − 1 queries see none."
+
+
+# ---- the means of blocks
+
+
+def _blocks(x: Tensor, block: int, real: Tensor) -> tuple[Tensor, Tensor]:
+    """What the real tokens of each block add up to, (blocks, d), and how many they are."""
+    of = torch.arange(len(x)) // block
+    own = (of == torch.arange(-(-len(x) // block))[:, None]) & real
+    return own.to(x.dtype) @ x, own.sum(1, keepdim=True)
+
+
+def _means(x: Tensor, block: int, real: Tensor) -> Tensor:
+    sums, counts = _blocks(x, block, real)
+    return sums / counts.clamp(min=1)
+
+
+def _everybody(x: Tensor) -> Tensor:
+    return torch.ones(len(x), dtype=torch.bool)
+
+
+def _joined(x: Tensor, block: int, real: Tensor) -> Tensor:
+    """LongT5's way: what is left over joins the last full block."""
+    of = (torch.arange(len(x)) // block).clamp(max=len(x) // block - 1)
+    own = (of == torch.arange(len(x) // block)[:, None]) & real
+    return own.to(x.dtype) @ x / own.sum(1, keepdim=True).clamp(min=1)
+
+
+def _interleaved(x: Tensor, block: int, real: Tensor) -> Tensor:
+    count = -(-len(x) // block)
+    own = (torch.arange(len(x)) % count == torch.arange(count)[:, None]) & real
+    return own.to(x.dtype) @ x / own.sum(1, keepdim=True).clamp(min=1)
+
+
+def _last_wide(x: Tensor, block: int, real: Tensor) -> Tensor:
+    """The mean over what stands there, padding included, without what was filled up."""
+    counts = _blocks(x, block, _everybody(x))[1]
+    return _blocks(x, block, real)[0] / counts
+
+
+_MEANS_MISTAKEN: tuple[Suspect, ...] = (
+    (
+        "Padding is in the mean: what stands where `real` is False is no token, whatever its "
+        "numbers. Leave it out of the sum and of the count.",
+        lambda x, block, real: _means(x, block, _everybody(x)),
+    ),
+    (
+        "Padding is in the sum, though not in the count: set it to zero before you add.",
+        lambda x, block, real: (
+            _blocks(x, block, _everybody(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
+        ),
+    ),
+    (
+        "Each sum is divided by `block`, also where fewer tokens were added: a partial block comes "
+        "out too small. Divide by how many real tokens there are.",
+        lambda x, block, real: _blocks(x, block, real)[0] / block,
+    ),
+    (
+        "Padding is in the mean: it is left out of the sum, but still counted.",
+        _last_wide,
+    ),
+    (
+        "Padding is in the mean, and so are the zeros behind the end: each sum of everything is "
+        "divided by `block`.",
+        lambda x, block, real: _blocks(x, block, _everybody(x))[0] / block,
+    ),
+    (
+        "The remainder is dropped: tokens after the last full block are in no summary at all, and "
+        "nobody far away will ever hear of them.",
+        lambda x, block, real: _means(x, block, real)[: len(x) // block],
+    ),
+    (
+        "What is left over joins the last full block. That is LongT5's way; here it gets a "
+        "summary of its own.",
+        _joined,
+    ),
+    (
+        "A block without a real token divides 0 by 0. Its mean should be zeros: count at least 1.",
+        lambda x, block, real: _blocks(x, block, real)[0] / _blocks(x, block, real)[1],
+    ),
+    (
+        "These are sums: divide by how many real tokens were added.",
+        lambda x, block, real: _blocks(x, block, real)[0],
+    ),
+    (
+        "The blocks are not of neighbours: every ⌈n / block⌉-th token was put together. Fold x as "
+        "(blocks, block, d), not the other way round.",
+        _interleaved,
+    ),
+)
+
+
+@diagnosed
+def check_block_means(function: Function) -> str:
+    """Are these the means of the blocks? `block_means(x, block, real) -> (blocks, d)`.
+
+    `x` (n, d) is cut into ⌈n / block⌉ blocks, the last one as long as it happens to be; `real` (n,)
+    says which rows are tokens. The mean is over these; a block that has none gives zeros.
+    """
+    for n, block, last in ((11, 4, 9), (12, 4, 12), (13, 3, 13), (13, 3, 7)):  # 7: empty blocks
+        given = {"x": made((n, 5))[0], "block": block, "real": torch.arange(n) < last}
+        demand(function, given, _means, shape="blocks d", suspects=_MEANS_MISTAKEN)
+    mannerly(function, given)
+    return "Every real token is in one mean, and nothing else is."

@@ -1,0 +1,113 @@
+"""Gist: of one far stretch of text, what was it on the whole, and what stood at one place?
+
+    <s> ● ○ ○ ● ○ … the old of … most? 7? 2?   →   ○ ● ○
+
+A stretch of two symbols at the beginning, many words that mean nothing, then questions about the
+stretch, all of one answer, ● or ○. ``most?`` asks which of the two was there more often: the gist,
+to which every symbol adds a little and none is needed. ``7?`` asks for the seventh symbol: one
+exact token. So the same text, and the same model, tell apart what a summary keeps and what it
+loses. Who guesses is right half of the time; who has the gist alone, and answers it always, a
+little more often (``by_gist``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor, from_numpy
+
+from attnlab.tasks import UNSCORED, Batch, Example, Task, whole_number
+from attnlab.tasks.sequences import draw_contents, enough_contents, named, without_repeats
+
+START, MOST, SYMBOLS = "<s>", "most?", ("●", "○")
+_WORDS = ("the", "and", "of", "a", "in", "to", "river", "stone", "old", "bird", "over", "under")
+
+
+@dataclass(frozen=True)
+class Gist(Task):
+    """A start, `stretch` symbols, words, and `questions` at the end: `most?`, then places.
+
+    Tokens are the two symbols, the start, `most?`, a question for each place, then the words. No
+    place is asked for twice. The stretch decides the split: none of the one is in the other.
+    """
+
+    length: int = 64
+    stretch: int = 31
+    questions: int = 9
+    words: int = 8
+    kind: ClassVar[str] = "language_model"
+    name: ClassVar[str] = "gist"
+
+    def __post_init__(self) -> None:
+        whole_number("length", self.length, least=16)
+        whole_number("stretch", self.stretch, least=3)
+        whole_number("questions", self.questions, least=2)
+        whole_number("words", self.words, least=1)
+        if self.stretch % 2 == 0:
+            raise ValueError(
+                f"stretch should be odd, so that one symbol is in the majority; got {self.stretch}."
+            )
+        if self.questions > self.stretch + 1:
+            raise ValueError(
+                "No place is asked for twice, so questions must be at most stretch + 1; "
+                f"got questions={self.questions} and stretch={self.stretch}."
+            )
+        if self.gap < 0:
+            raise ValueError(
+                f"A start, {self.stretch} symbols and {self.questions} questions do not fit into "
+                f"length={self.length}."
+            )
+        enough_contents(2**self.stretch, f"stretch={self.stretch}")
+
+    @property
+    def gap(self) -> int:
+        """How many words stand between the stretch and the questions."""
+        return self.length - 1 - self.stretch - self.questions
+
+    @property
+    def vocab(self) -> int:
+        return 4 + self.stretch + self.words
+
+    @property
+    def by_gist(self) -> float:
+        """The share of places that hold what the majority is."""
+        half = self.stretch // 2
+        return 0.5 + comb(2 * half, half) / 2 ** (2 * half + 1)
+
+    def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
+        """The display name of each token: `7?` asks for the seventh symbol."""
+        places = (f"{place}?" for place in range(1, self.stretch + 1))
+        spare = (f"w{place}" for place in range(len(_WORDS), self.words))
+        return named(ids, [*SYMBOLS, START, MOST, *places, *_WORDS[: self.words], *spare])
+
+    def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
+        stretch = draw_contents(split, size, generator, self._sample)
+        words = self.vocab - self.words + generator.integers(self.words, size=(size, self.gap))
+        asked = without_repeats(generator, size, self.stretch, self.questions - 1)
+        column = np.ones((size, 1), dtype=np.int64)
+        inputs = np.concatenate([2 * column, stretch, words, 3 * column, 4 + asked], axis=1)
+        most = (2 * stretch.sum(axis=1, keepdims=True) > self.stretch).astype(np.int64)
+        answers = np.concatenate([most, np.take_along_axis(stretch, asked, axis=1)], axis=1)
+        targets = np.full_like(inputs, UNSCORED)
+        targets[:, -self.questions :] = answers
+        return Batch(from_numpy(inputs), from_numpy(targets))
+
+    def _sample(self, generator: np.random.Generator, rows: int) -> np.ndarray:
+        return generator.integers(2, size=(rows, self.stretch))
+
+    def _describe(self, batch: Batch) -> Example:
+        tokens, labels = self.tokens(batch.inputs[0]), self.tokens(batch.targets[0])
+        first = len(tokens) - self.questions
+        most, asked, there = labels[first], tokens[first + 1], labels[first + 1]
+        return Example(
+            title=f"A stretch of {self.stretch}, and questions {self.gap} words later",
+            words=(
+                f"{self.length} tokens: {self.stretch} symbols, {self.gap} words, "
+                f"{self.questions} questions. More often than not it was {most}; {asked} asks for "
+                f"one symbol, {there}."
+            ),
+            tokens=tokens,
+            labels=labels,
+        )

@@ -1,0 +1,158 @@
+"""Lesson 13's checks: which summaries a query may see, and the means of uneven blocks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.exercises import Verdict, check_block_means, check_visible_slots
+from attnlab.mechanisms.fixed.memory_compressed import visible_slots
+
+
+def by_loops(n: int, width: int, stride: int) -> Tensor:
+    slots = range(0, n, stride)
+    return torch.tensor(
+        [[all(j <= i for j in range(t, t + width)) for t in slots] for i in range(n)]
+    )
+
+
+def shifted(by: int) -> Callable[[int, int, int], Tensor]:
+    """Slots open so many positions after their last one."""
+
+    def mask(n: int, width: int, stride: int) -> Tensor:
+        i, first = torch.arange(n)[:, None], torch.arange(0, n, stride)
+        return first + (width - 1 + by) <= i
+
+    return mask
+
+
+def parts(x: Tensor, block: int, real: Tensor) -> Tensor:
+    out = []
+    for piece, there in zip(x.split(block), real.split(block), strict=True):
+        out.append(piece[there].mean(0) if there.any() else torch.zeros_like(x[0]))
+    return torch.stack(out)
+
+
+def folded(x: Tensor, block: int, real: Tensor) -> Tensor:
+    more = -len(x) % block
+    kept = F.pad(x.masked_fill(~real[:, None], 0), (0, 0, 0, more)).unflatten(0, (-1, block))
+    counts = F.pad(real, (0, more)).unflatten(0, (-1, block)).sum(1)
+    return kept.sum(1) / counts.clamp(min=1)[:, None]
+
+
+def padded(x: Tensor, block: int) -> Tensor:
+    return F.pad(x, (0, 0, 0, -len(x) % block)).unflatten(0, (-1, block))
+
+
+RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
+    (check_visible_slots, by_loops),
+    (check_visible_slots, shifted(0)),
+    (
+        check_visible_slots,
+        lambda n, width, stride: visible_slots(n, n, width=width, stride=stride, causal=True),
+    ),
+    (check_block_means, parts),
+    (check_block_means, folded),
+]
+
+VISIBLE_WRONG: dict[str, tuple[str, Any]] = {
+    "begun": (
+        "as soon as it has begun",
+        lambda n, w, s: torch.arange(0, n, s) <= torch.arange(n)[:, None],
+    ),
+    "a position early": ("leaks by one", shifted(-1)),
+    "by stride": (
+        "where windows overlap",
+        lambda n, width, stride: by_loops(n, stride, stride),
+    ),
+    "a position late": ("≤, not <", shifted(1)),
+    "a block late": (
+        "own block of `stride`",
+        lambda n, w, s: torch.arange(-(-n // s)) < torch.arange(n)[:, None] // s,
+    ),
+    "a slot late": (
+        "by a whole slot",
+        lambda n, width, stride: shifted(stride)(n, width, stride),
+    ),
+    "floor": ("⌊n / stride⌋", lambda n, w, s: by_loops(n, w, s)[:, : n // s]),
+    "fits": ("windows that fit", lambda n, w, s: by_loops(n, w, s)[:, : (n - w) // s + 1]),
+    "open": ("open to everybody", lambda n, w, s: by_loops(n, w, s) | True),
+    "turned": ("turned around", lambda n, w, s: ~by_loops(n, w, s)),
+    "tokens": ("as if a slot were one token", lambda n, w, s: torch.ones(n, -(-n // s)).tril() > 0),
+    "transposed": ("transposed", lambda n, w, s: by_loops(n, w, s).mT),
+    "row": ("Wrong shape", lambda n, w, s: by_loops(n, w, s)[0]),
+    "None": ("`return`", lambda n, w, s: None),
+    "raises": ("raised TypeError", lambda n, w, s: n + "slots"),
+}
+
+MEANS_WRONG: dict[str, tuple[str, Any]] = {
+    "padding": ("Padding is in the mean: what", lambda x, c, real: parts(x, c, real | True)),
+    "summed": (
+        "Padding is in the sum",
+        lambda x, c, real: (
+            padded(x, c).sum(1) / padded(real[:, None].double(), c).sum(1).clamp(min=1)
+        ),
+    ),
+    "block": (
+        "divided by `block`, also",
+        lambda x, c, real: padded(x * real[:, None], c).mean(1),
+    ),
+    "counted": (
+        "but still counted",
+        lambda x, c, real: parts(x * real[:, None], c, real | True),
+    ),
+    "behind the end": ("zeros behind the end", lambda x, c, real: padded(x, c).mean(1)),
+    "dropped": ("The remainder is dropped", lambda x, c, real: parts(x, c, real)[: len(x) // c]),
+    "joined": (
+        "LongT5's way",
+        lambda x, c, real: torch.stack(
+            [
+                *parts(x, c, real)[: len(x) // c - 1],
+                parts(x[len(x) // c * c - c :], 99, real[len(x) // c * c - c :])[0],
+            ]
+        ),
+    ),
+    "0 / 0": (
+        "0 by 0",
+        lambda x, c, real: torch.stack(
+            [p[r].mean(0) for p, r in zip(x.split(c), real.split(c), strict=True)]
+        ),
+    ),
+    "sums": ("These are sums", lambda x, c, real: padded(x * real[:, None], c).sum(1)),
+    "interleaved": (
+        "not of neighbours",
+        lambda x, c, real: torch.stack(
+            [
+                parts(x[t :: -(-len(x) // c)], 99, real[t :: -(-len(x) // c)])[0]
+                for t in range(-(-len(x) // c))
+            ]
+        ),
+    ),
+    "one": ("Wrong shape", lambda x, c, real: x.mean(0)),
+    "in place": ("still needs", lambda x, c, real: folded(x.mul_(real[:, None]), c, real)),
+    "None": ("`return`", lambda x, c, real: None),
+}
+
+TABLES = [(check_visible_slots, VISIBLE_WRONG), (check_block_means, MEANS_WRONG)]
+WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
+
+
+@pytest.mark.parametrize(("check", "solution"), RIGHT)
+def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
+    verdict = check(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
+def test_mistakes_by_name(
+    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
+) -> None:
+    refuses(check(solution), words)
+
+
+@pytest.mark.parametrize(("check", "table"), TABLES)
+def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
+    tells_apart(check, table)
