@@ -261,8 +261,8 @@ def down(x: Float[Tensor, "b n dim"], width: int) -> Float[Tensor, "b n dim"]:
 # ---- card
 
 b, h, n, m, d, e, w = letters("b h n m d e w")
-axis = sympy.Symbol("axis", integer=True, nonnegative=True)
-along = w**axis * (n / w) ** (1 - axis)  # the length of a line, or of a column
+(a,) = letters("a")  # the axis
+along = w**a * (n / w) ** (1 - a)  # the length of a line (a = 1), or of a column (a = 0)
 
 
 def pairs(*, axis: int = 1, split: bool = False, **_: object) -> dict[str, sympy.Expr]:
@@ -318,7 +318,7 @@ CARD = Card(
         {"width": 3, "split": True},
     ),
     build=AxialAttention,
-    options={"w": "width"},
+    options={"w": "width", "a": "axis"},
     pattern=pattern,
     pairs=pairs,
 )

@@ -298,7 +298,7 @@ def sums(
 
 # ---- card
 
-b, h, n, d, e, k, radius = letters("b h n d e k radius")
+b, h, n, d, e, k, r = letters("b h n d e k r")
 
 CARD = Card(
     name="long_t5",
@@ -316,9 +316,9 @@ CARD = Card(
     causal="never",
     time={
         "naive": 2 * h * n * (n + k) * (d + e),
-        "blocked": 2 * h * n * (3 * (radius + 1) + k) * (d + e),
+        "blocked": 2 * h * n * (3 * (r + 1) + k) * (d + e),
     },
-    memory={"naive": h * n * (n + k), "blocked": h * n * (3 * (radius + 1) + k)},
+    memory={"naive": h * n * (n + k), "blocked": h * n * (3 * (r + 1) + k)},
     notes={"naive": ("scores", "weights")},
     departures=(
         "blocks and global tokens go by a sequence's length without its padding",
@@ -332,4 +332,5 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
+    options={"r": "radius"},
 )
