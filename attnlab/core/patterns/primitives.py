@@ -158,7 +158,8 @@ class Places(Pattern):
     @property
     def words(self) -> str:  # type: ignore[override]
         where = ", ".join(map(str, self.positions))
-        seen = {"row": f"{where} see every position", "column": f"every position sees {where}"}
+        see = "see" if len(self.positions) > 1 else "sees"
+        seen = {"row": f"{where} {see} every position", "column": f"every position sees {where}"}
         return seen[self.of]
 
     @property
@@ -220,8 +221,9 @@ class Edges(Pattern):
     @property
     def words(self) -> str:  # type: ignore[override]
         ends = (("first", self.first), ("last", self.last))
-        where = " and the ".join(f"{end} {size}" for end, size in ends if size)
-        seen = {"row": f"the {where} see every position", "column": f"all see the {where}"}
+        where = " and the ".join(_some(end, size) for end, size in ends if size)
+        see = "see" if self.first + self.last > 1 else "sees"
+        seen = {"row": f"the {where} {see} every position", "column": f"all see the {where}"}
         return seen[self.of]
 
     @property
@@ -717,7 +719,7 @@ class Before(Pattern):
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        return f"each position sees the first {self.length}"
+        return f"each position sees the {_some('first', self.length)}"
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -824,6 +826,10 @@ def _fits(what: str, x: Tensor, m: int, b: int | None) -> None:
         raise ValueError(f"{what} for {x.shape[-1]} keys, but there are {m}")
     if b is not None and x.dim() == 2 and x.shape[0] not in (1, b):
         raise ValueError(f"{what} for {x.shape[0]} sequences, but there are {b}")
+
+
+def _some(end: str, size: int) -> str:
+    return end if size == 1 else f"{end} {size}"
 
 
 def _ordinal(number: int) -> str:

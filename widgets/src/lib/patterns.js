@@ -35,6 +35,8 @@ function fill(shape, m) {
   }
 }
 
+const some = (end, size) => (size === 1 ? end : `${end} ${size}`);
+
 function ordinal(number) {
   if (number === 1) return "position";
   const tens = number % 100;
@@ -81,8 +83,8 @@ const KINDS = {
   },
   edges: {
     words({ first, last, of }) {
-      const where = [["first", first], ["last", last]].filter(([, size]) => size).map((end) => end.join(" ")).join(" and the ");
-      return of === "row" ? `the ${where} see every position` : `all see the ${where}`;
+      const where = [["first", first], ["last", last]].filter(([, size]) => size).map((end) => some(...end)).join(" and the ");
+      return of === "row" ? `the ${where} see${first + last > 1 ? "" : "s"} every position` : `all see the ${where}`;
     },
     code: ({ first, last, of }) => `edges(${first}, ${last}, of="${of}")`,
     sized({ first, last, of }, m) {
@@ -93,7 +95,7 @@ const KINDS = {
   places: {
     words({ positions, of }) {
       const where = positions.join(", ");
-      return of === "row" ? `${where} see every position` : `every position sees ${where}`;
+      return of === "row" ? `${where} see${positions.length > 1 ? "" : "s"} every position` : `every position sees ${where}`;
     },
     code: ({ positions, of }) => `places([${positions.join(", ")}], of="${of}")`,
     allows({ positions, of }) {
@@ -107,7 +109,7 @@ const KINDS = {
     },
   },
   before: {
-    words: ({ length }) => `each position sees the first ${length}`,
+    words: ({ length }) => `each position sees the ${some("first", length)}`,
     code: ({ length }) => `prefix(${length})`,
     allows: ({ length }) => (i, j) => j < length,
     remark: ({ length }, n) => length > n && `a prefix of ${length} is longer than the sequence of ${n}: everybody sees everything`,
