@@ -16,7 +16,6 @@ Half precisions are summed in float32, and the output has the dtype of the value
 queries than keys, the queries are the last.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +25,8 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
-from attnlab.core.shapes import autocasts
 
 
 class Sums(NamedTuple):
@@ -256,16 +255,3 @@ def reciprocal(total: Tensor) -> Tensor:
     """1 / total, and 0 for 0, in values and in gradients."""
     empty = total == 0
     return (1 / (total + empty)).masked_fill(empty, 0)
-
-
-def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Half precisions as float32: a long sum in bfloat16 stops growing at 256 times its terms."""
-    wide = torch.float32
-    for x in tensors:
-        wide = torch.promote_types(wide, x.dtype)
-    return tuple(x.to(wide) for x in tensors)
-
-
-def unrounded(device: torch.device) -> AbstractContextManager[Any]:
-    """Without autocast, which would round every product to half precision behind our back."""
-    return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnlab.core.precision import wide
+
 
 def masked_softmax(
     scores: Float[Tensor, "... n m"], mask: Bool[Tensor, "... n m"] | None = None
@@ -17,11 +19,11 @@ def masked_softmax(
     never the unmasked softmax that a large negative number in place of a mask would give. The
     largest allowed score is subtracted first; half precisions are summed in float32.
     """
-    wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    allowed = wide(scores)
     if mask is not None:
-        wide = wide.masked_fill(~mask, -torch.inf)
-    largest = wide.detach().amax(dim=-1, keepdim=True)
+        allowed = allowed.masked_fill(~mask, -torch.inf)
+    largest = allowed.detach().amax(dim=-1, keepdim=True)
     largest = largest.masked_fill(largest == -torch.inf, 0)  # an empty row has no largest score
-    powers = torch.exp(wide - largest)
+    powers = torch.exp(allowed - largest)
     total = powers.sum(dim=-1, keepdim=True)
     return (powers / (total + (total == 0))).to(scores.dtype)

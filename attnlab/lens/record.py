@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
+from attnlab.core.precision import wide
 from attnlab.lens.axes import Axis, Layout, arrange, leaves, size
 
 BLOCKED = -1e4
@@ -225,7 +226,7 @@ class Attention:
         return self._computed()
 
     def _computed(self) -> Tensor:
-        queries, keys = _wide(self.queries), _wide(self.keys)
+        queries, keys = wide(self.queries), wide(self.keys)
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
         scores = queries @ keys.mT * self._factor()
         for value in self._additive():
@@ -289,10 +290,6 @@ def heads_of(held: Held, heads: Sequence[Axis]) -> list[Axis]:
     has = [axis in own for axis in heads]
     count = sum(has)
     return list(heads[:count]) if all(has[:count]) else list(heads)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 class Seen(Sequence[Attention]):

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
+from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
-from attnlab.core.running import unrounded
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 from attnlab.core.whole import whole
@@ -240,7 +240,7 @@ def _pieces(
                 if generator is not None:
                     shape = (b * h, len(some.queries), rows, columns)
                     chance = torch.rand(shape, generator=generator, device=q.device)
-                    keep = (chance >= options.dropout).to(_wide(q)) / (1 - options.dropout)
+                    keep = (chance >= options.dropout).to(wide_dtype(q)) / (1 - options.dropout)
                 yield _Piece(some, allowed, part_number == 0, keep)
 
 
@@ -268,9 +268,9 @@ class _Blocked(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         flat = [x.flatten(0, 1) for x in (q, k, v)]
         merged = len(laid.parts) > 1
-        wide = _wide(q) if merged else q.dtype
+        wide = wide_dtype(q) if merged else q.dtype
         out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
-        lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=_wide(q))
+        lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=wide_dtype(q))
         for piece in _pieces(laid, q, q.shape[-1] + v.shape[-1], real, options):
             batch = piece.batch
             qs, ks, vs = batch.take_queries(flat[0]), *map(batch.take_keys, flat[1:])
@@ -294,7 +294,7 @@ class _Blocked(torch.autograd.Function):
         q, k, v, real, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1)
         dq, dk, dv = (
-            torch.zeros_like(x, dtype=_wide(q), memory_format=torch.contiguous_format)
+            torch.zeros_like(x, dtype=wide_dtype(q), memory_format=torch.contiguous_format)
             for x in (q, k, v)
         )
         like = q.unflatten(0, ctx.heads)
@@ -317,11 +317,6 @@ def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Te
     shift = both_lse.masked_fill(both_lse == -torch.inf, 0)
     merged = out * torch.exp(lse - shift)[..., None] + more * torch.exp(more_lse - shift)[..., None]
     return merged, both_lse
-
-
-def _wide(q: Tensor) -> torch.dtype:
-    """Half precisions are summed in float32."""
-    return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
 
 
 # ---- one piece, forward and backward
@@ -389,5 +384,5 @@ def _gradients(
 
 
 def _scores(q: Tensor, k: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
-    scores = q.to(_wide(q)) @ k.to(_wide(q)).mT * scale
+    scores = q.to(wide_dtype(q)) @ k.to(wide_dtype(q)).mT * scale
     return scores if allowed is None else scores.masked_fill_(~allowed, -math.inf)

@@ -37,7 +37,6 @@ and Memory-Efficient Exact Attention with IO-Awareness. NeurIPS 2022, arXiv:2205
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +51,9 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import Pattern
+from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
-from attnlab.core.shapes import autocasts, checked
+from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.words import choose
 
@@ -148,8 +148,8 @@ class _Tiled(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, scale: float
     ) -> tuple[Tensor, Tensor]:
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
-        lse = q.new_empty(q.shape[:-1], dtype=_wide(q))
-        with _as_written(q.device):
+        lse = q.new_empty(q.shape[:-1], dtype=wide_dtype(q))
+        with unrounded(q.device):
             for rows in tiles.rows():
                 out[..., rows, :], lse[..., rows] = _attend_rows(q, k, v, tiles, rows, scale)
         ctx.save_for_backward(q, k, v, out, lse)
@@ -161,9 +161,9 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second("tiled")
         q, k, v, out, lse = ctx.saved_tensors  # once: a checkpoint hands them out no second time
-        wide = _wide(q)
+        wide = wide_dtype(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
-        with _as_written(q.device):
+        with unrounded(q.device):
             for rows in ctx.tiles.rows():
                 qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
                 # Softmax backward needs sum_j w_ij dw_ij: that is do_i · o_i (section 3.1).
@@ -183,7 +183,7 @@ def _attend_rows(
     q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, rows: slice, scale: float
 ) -> tuple[Tensor, Tensor]:
     """The online softmax: output and log-sum-exp of ``rows`` (+inf for a row that sees nothing)."""
-    wide = _wide(q)
+    wide = wide_dtype(q)
     qi = q[..., rows, :].to(wide)
     out = qi.new_zeros(*qi.shape[:-1], v.shape[-1])
     largest = qi.new_full((*qi.shape[:-1], 1), -torch.inf)
@@ -205,16 +205,6 @@ def _attend_rows(
 def _scores(qi: Tensor, kj: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
     scores = qi @ kj.mT * scale
     return scores if allowed is None else scores.masked_fill_(~allowed, -torch.inf)
-
-
-def _as_written(device: torch.device) -> AbstractContextManager[Any]:
-    """Without autocast, which would round every product to half precision behind our back."""
-    return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()
-
-
-def _wide(q: Tensor) -> torch.dtype:
-    """Half precisions are summed in float32."""
-    return torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
 
 
 # ---- fused

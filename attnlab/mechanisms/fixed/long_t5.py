@@ -54,6 +54,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
+from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -189,7 +190,7 @@ def blocked(
     _refuse(radius, block, local_table.shape[1], farthest)
     dtype, piece = q.dtype, min(radius + 1, n)
     q, k, v, global_k, global_v, local_table, global_table = (
-        _wide(x) for x in (q, k, v, global_k, global_v, local_table, global_table)
+        wide(x) for x in (q, k, v, global_k, global_v, local_table, global_table)
     )
     queries = F.pad(q, (0, 0, 0, -n % piece)).unflatten(2, (-1, piece))
     near = queries @ _around(k, piece) + _bias(local_table, piece, farthest)
@@ -223,10 +224,6 @@ def _seen(n: int, piece: int, radius: int, padding: Tensor | None, device: torch
     real = torch.ones(1, n, dtype=torch.bool, device=device) if padding is None else padding
     real = F.pad(real, (piece, piece + -n % piece)).unfold(1, 3 * piece, piece)
     return near & real[:, None, :, None, :]
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 FORMS = {"naive": naive, "blocked": blocked}

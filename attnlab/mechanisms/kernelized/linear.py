@@ -63,6 +63,7 @@ from torch.nn import functional as F
 from attnlab.core import patterns, running
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
+from attnlab.core.precision import widened
 from attnlab.core.probe import note
 from attnlab.core.running import Sums
 from attnlab.core.shapes import checked
@@ -132,7 +133,7 @@ def _featured(
     q: Tensor, k: Tensor, padding: Tensor | None, phi: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
     """φ(q) and φ(k); keys that are padding have no features."""
-    q, k = (phi(x) for x in running.widened(q, k))
+    q, k = (phi(x) for x in widened(q, k))
     if padding is not None:
         k = k.masked_fill(~padding[:, None, :, None], 0)
     return note("features_q", q), note("features_k", k)

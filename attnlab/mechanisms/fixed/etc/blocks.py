@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.precision import wide
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.labels import by_distance, validate_labels
@@ -37,18 +38,18 @@ def blocked(
         raise ValueError(f"a block has at least one query, got block={block}")
     n, dtype = q.shape[-2], q.dtype
     t = min(global_tokens, n)
-    q, k, v = (_wide(x) for x in (q, k, v))
+    q, k, v = (wide(x) for x in (q, k, v))
     q = q * q.shape[-1] ** -0.5
     # What a query says to each label, computed once: (b, h, n, labels).
-    told = None if labels is None else q @ _wide(labels).mT
+    told = None if labels is None else q @ wide(labels).mT
     real = q.new_ones(1, n, dtype=torch.bool) if padding is None else padding
     mine = members(n, t, segment, part_of, q.device)[:, t:, None] == torch.arange(
         t, device=q.device
     )  # (b or 1, long, global)
     parts = []
     if t:
-        keys = k if global_keys is None else _wide(global_keys)
-        values = v if global_values is None else _wide(global_values)
+        keys = k if global_keys is None else wide(global_keys)
+        values = v if global_values is None else wide(global_values)
         parts.append(_of_global(q[:, :, :t], keys, values, told, real, mine))
     if t < n:
         seen = mine if own_only else torch.ones_like(mine)
@@ -116,8 +117,3 @@ def _neighbourhoods(x: Tensor, radius: int, block: int) -> Tensor:
     """Of (…, n, width), what lies within the radius of each block: (…, blocks, width, columns)."""
     behind = radius + -x.shape[-2] % block
     return F.pad(x, (0, 0, radius, behind)).unfold(-2, block + 2 * radius, block)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Half precisions are summed in float32."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

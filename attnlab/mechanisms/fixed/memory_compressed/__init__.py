@@ -55,6 +55,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import Pattern
+from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -147,12 +148,8 @@ def fused(
 
 
 def _multiplied(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    windows = unfolded(_wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
-    return windows.flatten(-2) @ _wide(kernel).flatten(1, 2)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    windows = unfolded(wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
+    return windows.flatten(-2) @ wide(kernel).flatten(1, 2)
 
 
 def _sdpa(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:

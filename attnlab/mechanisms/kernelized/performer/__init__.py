@@ -64,8 +64,8 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
+from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
-from attnlab.core.running import unrounded, widened
 from attnlab.core.shapes import checked
 from attnlab.core.words import choose
 from attnlab.mechanisms.kernelized.performer.random_features import (

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
-from attnlab.core.running import unrounded, widened
 from attnlab.core.shapes import checked
 from attnlab.mechanisms.kernelized.performer.random_features import FeatureMap, Features
 
