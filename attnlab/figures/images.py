@@ -49,7 +49,7 @@ def image_grid(
     return Picture(
         [trace],
         _page(look, title, images.shape, rows, columns, high),
-        twin=f"{title}. {size}, from 0 (light) to {high:g} (dark){named}.",
+        twin=f"{title}. {size}, from 0 (light) to {high:.4g} (dark){named}.",
         rows=_table(images, rows, columns),
         theme=theme,
     )

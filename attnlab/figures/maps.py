@@ -102,7 +102,9 @@ def head_grid(
         for layer in range(layers)
         for head in range(heads)
     ]
-    return Picture(traces, page, twin=_grid_twin(title, shown), rows=_grid_rows(shown), theme=theme)
+    return Picture(
+        traces, page, twin=_grid_twin(title, shown, high), rows=_grid_rows(shown), theme=theme
+    )
 
 
 def film(
@@ -484,11 +486,11 @@ def _named(tokens: Sequence[Any], place: int | np.intp) -> str:
     return str(place) if token == int(place) else f"{visible(token)} (position {place})"
 
 
-def _grid_twin(title: str, shown: Array) -> str:
+def _grid_twin(title: str, shown: Array, high: float) -> str:
     layers, heads, n, m = shown.shape
     return (
         f"{_closed(title)} {layers} layers (rows) by {heads} heads (columns) of attention maps, "
-        f"each {n} queries by {m} keys, on one colour scale up to {np.nanmax(shown):.3g}. "
+        f"each {n} queries by {m} keys, on one colour scale up to {high:.3g}. "
         f"The table gives each head's mean largest weight and how far back it looks."
     )
 

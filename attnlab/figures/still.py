@@ -15,6 +15,7 @@ from html import escape, unescape
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 
 from attnlab.figures.theme import FONT, blend
 
@@ -285,7 +286,8 @@ def _legend(figure: Any) -> Iterator[str]:
     shown = [trace for trace in figure.data if trace.showlegend is not False]
     for i, trace in enumerate(shown):
         y = top + (1 - layout.legend.y) * high + 12 + 20 * i
-        yield _stroke([(left, y), (left + 34, y)], trace.line)
+        if "lines" in (trace.mode or "lines"):
+            yield _stroke([(left, y), (left + 34, y)], trace.line)
         if "markers" in (trace.mode or ""):
             yield _marker(trace.marker.symbol, left + 17, y, trace.marker)
         yield _text(trace.name, left + 42, y + 4, fill=layout.legend.font.color, anchor="start")
@@ -350,6 +352,7 @@ def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
         for piece in _pieces(pairs):
             places = [(x.at(a), y.at(b)) for a, b in piece]
             yield _stroke(places, trace.line, trace.fillcolor if trace.fill else None)
+    yield from _deviations(trace, pairs, x, y)
     if "markers" in mode:
         for a, b in pairs:
             yield _marker(trace.marker.symbol, x.at(a), y.at(b), trace.marker)
@@ -358,6 +361,16 @@ def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
         look = {"size": trace.textfont.size, "fill": trace.textfont.color, "anchor": anchor}
         for (a, b), label in zip(pairs, trace.text, strict=True):
             yield _text(label, x.at(a), y.at(b) + 4, **look)
+
+
+def _deviations(trace: Any, pairs: Iterable[tuple[Any, Any]], x: _Axis, y: _Axis) -> Iterator[str]:
+    """The bars of one deviation up and down, where a trace has any."""
+    if trace.error_y.array is None:
+        return
+    line = go.scatter.Line(color=trace.marker.color, width=trace.error_y.thickness)
+    for (a, b), spread in zip(pairs, trace.error_y.array, strict=True):
+        if spread:
+            yield _stroke([(x.at(a), y.at(b - spread)), (x.at(a), y.at(b + spread))], line)
 
 
 def _pieces(pairs: Iterable[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:

@@ -1,3 +1,4 @@
+import re
 from typing import ClassVar
 
 import numpy as np
@@ -232,6 +233,17 @@ def test_a_trade_off_has_a_point_and_a_bar_for_each_name():
     }
     with pytest.raises(ValueError, match="`points` is empty"):
         trade_off({}, cost="pairs", score="bits", title="nothing")
+
+
+def test_a_still_trade_off_has_its_bars_and_no_line_where_none_joins():
+    points = {"dense": (2080, [1.5, 1.7, 1.6]), "strided": (708, [1.25])}
+    still = trade_off(points, cost="pairs", score="bits", title="Fewer").svg()
+    blue = re.findall(rf'<path d="M([^"]*)" fill="none" stroke="{SERIES[0]}"', still)
+    (bar,) = blue  # the deviation of dense; its place in the legend is a dot
+    (x, low), (also_x, high) = (map(float, place.split()) for place in bar.split("L"))
+    assert x == also_x
+    assert low > high
+    assert not re.findall(rf'<path d="M[^"Z]*" fill="none" stroke="{SERIES[1]}"', still)
 
 
 def test_sizes_of_one_thing_are_joined_in_a_trade_off():

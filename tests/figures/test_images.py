@@ -36,6 +36,8 @@ def test_the_twin_and_the_table_say_what_there_is():
     assert picture.rows[0] == {"row": "a", "column": 0, "mean": 17.0, "pixels above zero": 34}
     assert picture.rows[5]["row"] == "b"
     assert "<svg" in picture.svg()
+    third = image_grid(IMAGES / 3e5, title="Six")
+    assert "from 0 (light) to 0.0006967 (dark)" in third.twin
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -148,6 +148,7 @@ def test_values_above_the_end_of_the_scale_are_not_changed(drawn):
     picture = head_grid(np.full((1, 1, 2, 3), 0.9), title="Cut", largest=0.5)
     np.testing.assert_array_equal(drawn(picture)["z"], 90)
     assert picture.layout.coloraxis.cmax == 50
+    assert "on one colour scale up to 0.5." in picture.twin
 
 
 def test_the_grid_says_how_far_each_head_looks_back():
