@@ -13,7 +13,7 @@ from attnlab.core import patterns as p
 from attnlab.core.sparse.auto import auto, choose
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.flex import flex
-from attnlab.core.sparse.layout import layout
+from attnlab.core.sparse.layout import Batch, layout
 
 
 def inputs(n: int, m: int, e: int = 16, b: int = 2, h: int = 3) -> list[Tensor]:
@@ -197,3 +197,21 @@ def test_gradients_of_a_much_seen_key_are_summed_in_float32() -> None:
         out = blocked(*leaves, pattern, block=8)
         grads.append(torch.autograd.grad(out, leaves, torch.ones_like(out))[2][0, 0, 0].float())
     torch.testing.assert_close(*grads, rtol=1e-2, atol=0)
+
+
+def test_pieces_are_taken_from_whole_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a batch of one, heads split from one width: index_select would copy all for each piece."""
+    taken = []
+    for name in ("take_queries", "take_keys"):
+        take = getattr(Batch, name)
+
+        def look(batch: Batch, x: Tensor, take: Callable[..., Tensor] = take) -> Tensor:
+            taken.append(x.is_contiguous())
+            return take(batch, x)
+
+        monkeypatch.setattr(Batch, name, look)
+    made = torch.randn(3, 1, 64, 5, 16).transpose(2, 3).requires_grad_()
+    out = blocked(*made, (p.local(2) | p.strided(3)).causal(), block=8)
+    out.transpose(1, 2).flatten(2).square().sum().backward()
+    assert len(taken) > 20
+    assert all(taken)

@@ -266,7 +266,8 @@ class _Blocked(torch.autograd.Function):
         laid: Layout,
         options: _Options,
     ) -> tuple[Tensor, Tensor]:
-        flat = [x.flatten(0, 1) for x in (q, k, v)]
+        # In a batch of one, split heads stay strided: index_select would copy all for each piece.
+        flat = [x.flatten(0, 1).contiguous() for x in (q, k, v)]
         merged = len(laid.parts) > 1
         wide = wide_dtype(q) if merged else q.dtype
         out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
@@ -292,7 +293,7 @@ class _Blocked(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second("blocked")
         q, k, v, real, out, lse = ctx.saved_tensors
-        do = d_out.flatten(0, 1)
+        do = d_out.flatten(0, 1).contiguous()
         dq, dk, dv = (
             torch.zeros_like(x, dtype=wide_dtype(q), memory_format=torch.contiguous_format)
             for x in (q, k, v)

@@ -94,7 +94,7 @@ class Batch:
 
     def take_keys(self, x: Tensor) -> Tensor:
         """Of the keys: overlapping views where each list is a run."""
-        if self.slide is None or not x.is_contiguous():
+        if self.slide is None:
             return x.index_select(1, self.keys.flatten()).unflatten(1, self.keys.shape)
         (first, step), (sequence, place, width) = self.slide, x.stride()
         shape = (len(x), *self.keys.shape, x.shape[2])
