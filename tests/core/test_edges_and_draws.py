@@ -27,6 +27,7 @@ def test_edges_by_hand() -> None:
     assert edges(1, of="row").dense(3)[:, 2].int().tolist() == [1, 0, 0]
     assert torch.equal(edges(2, 2, of="row").dense(3), torch.ones(3, 3).bool())  # they meet
     assert not edges(0, of="row").dense(3).any()
+    assert edges(0, 5, of="row").dense(3).all()
 
 
 def test_shifted_by_hand() -> None:
@@ -35,6 +36,8 @@ def test_shifted_by_hand() -> None:
     assert pattern.dense(4).int().tolist() == expected
     assert not pattern.dense(2).any()
     assert local(1).shifted(0) == local(1)
+    # Positions 2, 4, 6 are, from 3 on, 1 and 3: steps that begin before the start are no steps.
+    assert strided(2).shifted(3).cover(range(2, 7, 2), range(4, 7, 2)) is None
 
 
 @settings(deadline=None, max_examples=80)

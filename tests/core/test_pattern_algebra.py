@@ -213,6 +213,16 @@ def test_reach_of_a_window_grows_by_its_radius() -> None:
     assert p.local(2).reach(12, 9).complete
 
 
+def test_reach_of_layers_in_turn() -> None:
+    """1 asks 0, 2 asks 1: in this order 2 knows 0 after two layers, in the other after three."""
+    first, second = (p.places([i], of="row") & p.places([i - 1], of="column") for i in (1, 2))
+    assert p.reach([first, second], 3, 2).after[1][2, 0]
+    late = p.reach([second, first], 3, 2)
+    assert not late.after[1][2, 0]
+    assert late.layers is None  # the next layer adds something, though the one after it does not
+    assert p.reach([second, first], 3, 5).layers == 3
+
+
 def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
     rows, columns = p.axial((4, 5), 1), p.axial((4, 5), 0)
     assert p.reach([rows, columns], 20, 2).complete
