@@ -3,12 +3,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attnlab.core.words import nearest
 from attnlab.measure import notebooks, topics
-from attnlab.measure.report import machine, machine_line, plain, table
+from attnlab.measure.report import Row, cells, machine, machine_line, plain, table
 
 _DESCRIPTION = """Measure attnlab beside what it is compared to: each topic in one run, interleaved,
 medians. `--list` shows the topics. `notebooks [path …]` runs notebooks instead, each in a fresh
@@ -63,12 +63,19 @@ def _topics(wanted: Sequence[str], options: argparse.Namespace) -> int:
     for name, topic in topics.topics():
         if wanted and name not in wanted:
             continue
-        rows = list(topic.rows(quick=options.quick, threads=options.threads))
+        rows = list(_told(topic.rows(quick=options.quick, threads=options.threads)))
         print(f"\n{'## ' if options.markdown else ''}{topics.title(topic)}\n")
         print(table(rows, markdown=options.markdown), flush=True)
         results["topics"] |= {name: [plain(row) for row in rows]}  # type: ignore[operator]
         _write(options.json, results)
     return 0
+
+
+def _told(rows: Iterable[Row]) -> Iterator[Row]:
+    """Each figure on stderr as it comes: the table waits for the last, which may take minutes."""
+    for row in rows:
+        print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
+        yield row
 
 
 def _notebooks(paths: Sequence[str], options: argparse.Namespace) -> int:
