@@ -99,7 +99,7 @@ def test_bad_calls() -> None:
         causal().dense(0)
     with pytest.raises(ValueError, match="padding is for 5 keys, but there are 7"):
         padding(REAL).dense(7)
-    with pytest.raises(ValueError, match=r"`real` should be Bool\[b m\]"):
+    with pytest.raises(ValueError, match=r"`valid` should be Bool\[b m\]"):
         padding(REAL.float())
     with pytest.raises(ValueError, match="without a context"):
         visible(False, context_padding=REAL)
