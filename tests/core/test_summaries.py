@@ -48,7 +48,9 @@ def test_layout_is_the_mask(sizes: tuple[int, int, int]) -> None:
 def test_it_is_read_from_its_own_code() -> None:
     for pattern in (summaries(7, 2), summaries(7, 2, 3)):
         assert read(pattern.code) == pattern
-    assert summaries(7, 2, 3).description == "each position sees positions 2 to 3 of every block of 7"
+    assert (
+        summaries(7, 2, 3).description == "each position sees positions 2 to 3 of every block of 7"
+    )
 
 
 def test_what_does_not_fit_is_refused() -> None:
