@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns.intervals import Coverage, Intervals
 from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
-from attnlab.core.whole import whole
 
 Cover = bool | None
 """True: all pairs of a block are allowed. False: none. None: mixed, or not known unlooked."""
@@ -362,7 +362,7 @@ class Blocks(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        whole("the size of a block", self.size, at_least=1)
+        check_integer("the size of a block", self.size, at_least=1)
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -416,7 +416,7 @@ class Shifted(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        whole("the position from which a shifted pattern starts", self.start, at_least=0)
+        check_integer("the position from which a shifted pattern starts", self.start, at_least=0)
 
     @property
     def description(self) -> str:  # type: ignore[override]

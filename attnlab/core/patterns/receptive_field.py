@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.core.whole import whole
+from attnlab.core.integers import check_integer
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def receptive_field(
     stack = list(patterns) if isinstance(patterns, Sequence) else [patterns]
     if not stack:
         raise ValueError("a receptive field needs the pattern of at least one layer, got none")
-    whole("n", n, at_least=1)
-    whole("layers", layers, at_least=1)
+    check_integer("n", n, at_least=1)
+    check_integer("layers", layers, at_least=1)
     steps = [_step(pattern, n, residual) for pattern in stack]
     known, frames = torch.eye(n, dtype=torch.bool), []
     for layer in range(layers):
