@@ -11,7 +11,7 @@ dark twin where the page is dark. Where a page drops the rules, a light card rem
 
 from dataclasses import dataclass, fields
 
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 CIVIDIS = (
     "#00224e",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from attnlab.core.words import nearest
+from attnlab.core.suggest import suggestion
 from attnlab.measure import notebooks, topics
 from attnlab.measure.report import Row, cells, machine, machine_line, plain, table
 
@@ -48,7 +48,7 @@ def _topics(wanted: Sequence[str], options: argparse.Namespace) -> int:
     if unknown:
         known = [*topics.names(), "notebooks"]
         for name in unknown:
-            said = f"there is no topic {name!r}{nearest(name, known)}"
+            said = f"there is no topic {name!r}{suggestion(name, known)}"
             if name == "notebooks":
                 said = (
                     "notebooks come first and alone: python -m attnlab.measure notebooks [path …]"

@@ -144,7 +144,7 @@ def test_a_query_that_sees_nothing_is_named() -> None:
     assert not out[:, 1, 0].any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        blocked(*made, (~p.local(1)).causal(), blind=True)
+        blocked(*made, (~p.local(1)).causal(), allow_fully_masked=True)
         real = torch.zeros(2, 9, dtype=torch.bool)
         blocked(*made, p.causal() & p.padding(real))  # what is missing there, padding took
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns.spans import Coverage, Spans
-from attnlab.core.whole import whole
 
 if TYPE_CHECKING:
     from attnlab.core.patterns.reach import Reach
@@ -366,7 +366,7 @@ class Blocks(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        whole("the size of a block", self.size, at_least=1)
+        check_integer("the size of a block", self.size, at_least=1)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -420,7 +420,7 @@ class Shifted(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        whole("the position from which a shifted pattern starts", self.start, at_least=0)
+        check_integer("the position from which a shifted pattern starts", self.start, at_least=0)
 
     @property
     def words(self) -> str:  # type: ignore[override]

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns.algebra import FULL, And, Blocks, Causal, Order, Pattern
 from attnlab.core.patterns.spans import Coverage, Spans
 from attnlab.core.shapes import checked
-from attnlab.core.whole import whole
 
 # ---- by distance
 
@@ -27,7 +27,7 @@ class Local(Pattern):
     radius: int
 
     def __post_init__(self) -> None:
-        whole("radius", self.radius, at_least=0)
+        check_integer("radius", self.radius, at_least=0)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -55,7 +55,7 @@ class Strided(Pattern):
     stride: int
 
     def __post_init__(self) -> None:
-        whole("stride", self.stride, at_least=1)
+        check_integer("stride", self.stride, at_least=1)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -97,9 +97,9 @@ class Summaries(Pattern):
     offset: int = 0
 
     def __post_init__(self) -> None:
-        whole("stride", self.stride, at_least=1)
-        whole("columns", self.columns, at_least=1)
-        whole("offset", self.offset, at_least=0)
+        check_integer("stride", self.stride, at_least=1)
+        check_integer("columns", self.columns, at_least=1)
+        check_integer("offset", self.offset, at_least=0)
         if self.columns + self.offset > self.stride:
             before = f", {self.offset} before the end," if self.offset else ""
             raise ValueError(
@@ -215,8 +215,8 @@ class Edges(Pattern):
     of: str
 
     def __post_init__(self) -> None:
-        whole("first", self.first, at_least=0)
-        whole("last", self.last, at_least=0)
+        check_integer("first", self.first, at_least=0)
+        check_integer("last", self.last, at_least=0)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -248,7 +248,7 @@ class Local2d(Pattern):
     radius: int
 
     def __post_init__(self) -> None:
-        whole("radius", self.radius, at_least=0)
+        check_integer("radius", self.radius, at_least=0)
         _grid(self.shape, 2)
 
     @property
@@ -345,8 +345,8 @@ class Random(Pattern):
     among: Pattern = FULL
 
     def __post_init__(self) -> None:
-        whole("keys", self.keys, at_least=0)
-        whole("seed", self.seed)
+        check_integer("keys", self.keys, at_least=0)
+        check_integer("seed", self.seed)
         if not isinstance(self.among, Pattern):
             raise TypeError(f"among should be a pattern to draw from, got {self.among!r}")
         if self.among.heads() is not None:
@@ -651,7 +651,7 @@ def local(radius: int) -> Pattern:
 
 def dilated(radius: int, step: int) -> Pattern:
     """A window with gaps: ``radius`` positions on either side, every ``step``-th only."""
-    whole("radius", radius, at_least=0)
+    check_integer("radius", radius, at_least=0)
     return Local(radius * step) & Strided(step)
 
 
@@ -707,7 +707,7 @@ def hub(position: int = 0) -> Pattern:
 
 def prefix(length: int) -> Pattern:
     """Everybody sees the first ``length`` positions; ``causal() | prefix(k)`` is a prefix LM."""
-    whole("length", length, at_least=1)
+    check_integer("length", length, at_least=1)
     return Before(length)
 
 

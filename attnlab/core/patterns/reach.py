@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns.algebra import Pattern
-from attnlab.core.whole import whole
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def reach(
     stack = [patterns] if isinstance(patterns, Pattern) else list(patterns)
     if not stack:
         raise ValueError("reach needs the pattern of at least one layer, got none")
-    whole("layers", layers, at_least=1)
+    check_integer("layers", layers, at_least=1)
     steps = [_step(pattern, n, residual) for pattern in stack]
     known, frames = torch.eye(n, dtype=torch.bool), []
     for layer in range(layers):

@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns import FULL, Order, Pattern, Spans
-from attnlab.core.whole import whole
 
 BLOCKS = (32, 64, 128)  # queries in a block
 GATHERED = 24  # what fetching a key for a block costs, in pairs
@@ -160,15 +160,15 @@ class Layout:
         return seen.view(*front, self.n, self.m) > 0
 
     @functools.cached_property
-    def blind(self) -> tuple[int, ...]:
+    def fully_masked(self) -> tuple[int, ...]:
         """The queries that see nothing (in no sequence)."""
-        sighted = torch.zeros(self.n, dtype=torch.bool)
+        sees_some_key = torch.zeros(self.n, dtype=torch.bool)
         for batch in (batch for part in self.parts for batch in part):
             sees = torch.ones((), dtype=torch.bool) if batch.mask is None else batch.mask.any(-1)
             sees = sees.expand(*sees.shape[:-2], *batch.queries.shape).cpu()
             seen = sees.reshape(-1, *batch.queries.shape).any(0)
-            sighted[batch.queries.cpu()[seen]] = True
-        return tuple((~sighted).nonzero().flatten().tolist())
+            sees_some_key[batch.queries.cpu()[seen]] = True
+        return tuple((~sees_some_key).nonzero().flatten().tolist())
 
     def to(self, device: torch.device) -> "Layout":
         parts = tuple(tuple(batch.to(device) for batch in part) for part in self.parts)
@@ -180,7 +180,7 @@ def layout(
 ) -> Layout:
     """The cheapest layout found for a pattern; ``block`` fixes the number of queries in a block.
 
-    Remembered: the same pattern at the same lengths is laid out once.
+    Cached: the same pattern at the same lengths is laid out once.
     """
     return _remembered(pattern, n, m, block, device)
 
@@ -191,7 +191,7 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
         return layout(pattern, n, m, block).to(torch.device(device))
     refuse_lengths(n, m)
     if block is not None:
-        whole("block", block, at_least=1)
+        check_integer("block", block, at_least=1)
     pattern.refuse_misfit(m)
     pattern = pattern.sized(m)
     natural = Order("natural", (torch.arange(m),))

@@ -20,7 +20,7 @@ from attnlab.core.softmax import masked_softmax
 FAR = 1 << 40  # past the end of any sequence
 
 
-class Remembered(NamedTuple):
+class DecodingState(NamedTuple):
     """Keys and values that can still be seen, where they stand, and how many tokens have come."""
 
     past: KeyValueCache
@@ -34,8 +34,8 @@ def step(
     k: Float[Tensor, "b h t d"],
     v: Float[Tensor, "b h t e"],
     pattern: Pattern,
-    state: Remembered | None = None,
-) -> tuple[Float[Tensor, "b h t e"], Remembered]:
+    state: DecodingState | None = None,
+) -> tuple[Float[Tensor, "b h t e"], DecodingState]:
     """Attention of the next t tokens under a causal pattern, and the state after them.
 
     Equals the rows of the parallel form. The pattern must mean the same at every length, and be
@@ -48,7 +48,7 @@ def step(
     length += len(new)
     rows = Spans(*(torch.tensor(x) for x in (length, FAR, 1)))
     needed = pattern.covers(rows, Spans.singles(places)).some
-    return seen, Remembered(_only(past, needed), places[needed], length)
+    return seen, DecodingState(_only(past, needed), places[needed], length)
 
 
 def _attend(q: Tensor, past: KeyValueCache, allowed: Tensor) -> Tensor:
