@@ -12,6 +12,7 @@ Whoever makes one is refused in a sentence where a value does not fit its annota
 """
 
 import functools
+import inspect
 import math
 import numbers
 import types
@@ -113,7 +114,9 @@ def _may_be(value: Any, annotation: Any) -> bool:
         return isinstance(value, str)
     if origin in (tuple, Sequence):
         return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return isinstance(value, origin or plain)
+    if plain is Callable or origin is Callable:
+        return callable(value)
+    return not isinstance(origin or plain, type) or isinstance(value, origin or plain)
 
 
 def _checked_as(name: str, value: Any, annotation: Any) -> Any:
@@ -144,8 +147,13 @@ def _items(name: str, values: tuple[Any, ...], annotations: tuple[Any, ...]) -> 
     if annotations[-1] is not Ellipsis and len(values) != len(annotations):
         raise ValueError(f"{name} should hold {len(annotations)} values, got {values!r}")
     return tuple(
-        check_value(f"{name}[{i}]", value, annotations[min(i, len(annotations) - 2)]
-                    if annotations[-1] is Ellipsis else annotations[i])
+        check_value(
+            f"{name}[{i}]",
+            value,
+            annotations[min(i, len(annotations) - 2)]
+            if annotations[-1] is Ellipsis
+            else annotations[i],
+        )
         for i, value in enumerate(values)
     )
 
@@ -153,8 +161,13 @@ def _items(name: str, values: tuple[Any, ...], annotations: tuple[Any, ...]) -> 
 def _named(annotation: Any) -> str:
     """The annotation in words, for an error."""
     plain, _ = _plain(annotation)
-    words = {bool: "True or False", int: "a whole number", float: "a number", str: "a text",
-             type(None): "None"}
+    words = {
+        bool: "True or False",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        type(None): "None",
+    }
     if plain in words:
         return words[plain]
     if typing.get_origin(plain) is Literal:
@@ -164,48 +177,12 @@ def _named(annotation: Any) -> str:
     return f"a {getattr(plain, '__name__', plain)}"
 
 
-# ---- functions that take options among other arguments
+# ---- functions
 
 
-def option_names(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names that can be given to ``function`` one by one → their annotations.
-
-    A parameter whose annotation is a class of options counts as its fields.
-    """
-    names: dict[str, Any] = {}
-    for name, annotation in parameters_of(function).items():
-        if _is_options(annotation):
-            names |= annotations_of(annotation)
-        else:
-            names[name] = annotation
-    return names
-
-
-def gathered(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-    """``given`` names as keyword arguments of ``function``: fields gathered into their options.
-
-    Values are checked against their annotations.
-    """
-    arguments = {}
-    for name, annotation in parameters_of(function).items():
-        if _is_options(annotation):
-            own = annotations_of(annotation)
-            arguments[name] = annotation(**{k: v for k, v in given.items() if k in own})
-        elif name in given:
-            arguments[name] = check_value(name, given[name], annotation)
-    return arguments
-
-
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=1024)
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The keyword parameters of a function or class → their annotations."""
-    import inspect
-
-    target = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
-    hints = typing.get_type_hints(target, include_extras=True)
-    names = inspect.signature(function).parameters
-    return {name: hints.get(name, Any) for name in names}
-
-
-def _is_options(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Options)
+    """The parameters of a function, or of a class when it is made → their annotations."""
+    target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    hints = typing.get_type_hints(inspect.unwrap(target), include_extras=True)
+    return {name: hints.get(name, Any) for name in inspect.signature(function).parameters}

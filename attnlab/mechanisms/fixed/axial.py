@@ -318,7 +318,7 @@ CARD = Card(
         {"width": 3, "split": True},
     ),
     build=AxialAttention,
-    options={"w": "width", "a": "axis"},
+    letters={"w": "width", "a": "axis"},
     pattern=pattern,
     pairs=pairs,
 )

@@ -332,7 +332,7 @@ CARD = Card(
         {"block": 3, "window": 1, "global_blocks": 1, "random": 2},
         {"block": 2, "window": 5, "global_blocks": 3},
     ),
-    options={
+    letters={
         "B": "block",
         "w": "window",
         "r": "random",

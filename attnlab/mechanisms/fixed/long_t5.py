@@ -329,5 +329,5 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
-    options={"r": "radius"},
+    letters={"r": "radius"},
 )

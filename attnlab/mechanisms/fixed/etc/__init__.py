@@ -252,7 +252,7 @@ CARD = Card(
         {"global_tokens": 3, "radius": 0, "clip": 1, "separate": True},
         {"global_tokens": 1, "radius": 200},
     ),
-    options={"t": "global_tokens", "r": "radius"},
+    letters={"t": "global_tokens", "r": "radius"},
     pattern=pattern,
     pairs=_pairs(),
     build=ETCAttention,

@@ -229,7 +229,7 @@ CARD = Card(
         {"width": 5, "rows": 3, "block": 2, "above": 4, "memory": 5},
     ),
     build=ImageTransformerAttention,
-    options={"h_q": "rows", "w_q": "block", "h_m": "above", "w_m": "memory"},
+    letters={"h_q": "rows", "w_q": "block", "h_m": "above", "w_m": "memory"},
     pattern=pattern,
     pairs=pairs,
 )

@@ -294,7 +294,7 @@ CARD = Card(
         {"window": 4, "dilation": 3},
         {"window": 6},
     ),
-    options={"w": "window"},
+    letters={"w": "window"},
     pattern=pattern,
     pairs=pairs,
     build=LongformerAttention,

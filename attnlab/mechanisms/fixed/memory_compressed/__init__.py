@@ -334,6 +334,6 @@ CARD = Card(
         {"kind": "local", "block": 4},
     ),
     build=MemoryCompressedAttention,
-    options={"s": "stride"},
+    letters={"s": "stride"},
     late=True,
 )
