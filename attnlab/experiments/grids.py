@@ -72,7 +72,7 @@ class Stack(NamedTuple):
         """Which pixels of the image can influence this one after each of so many layers."""
         place = self._place(pixel)
         if self.layers:
-            after = patterns.reach(self.layers, SIDE**2, layers).after
+            after = patterns.receptive_field(self.layers, SIDE**2, layers).after
         else:
             after = (_heard(),) * layers
         return torch.stack([self._image(frame[place]) for frame in after])
@@ -270,7 +270,7 @@ def point(
 
 def ceiling(name: str, points: str) -> float:
     """The per cent that the pattern allows: cells that can hear of their goal, and good guesses."""
-    after = patterns.reach(REACHES[name], FIELD**2, len(REACHES[name])).after[-1]
+    after = patterns.receptive_field(REACHES[name], FIELD**2, len(REACHES[name])).after[-1]
     goals = Arrows(points).goals()
     heard = after[goals >= 0, goals[goals >= 0]].float().mean().item()
     return 100 * (heard + (1 - heard) / COLOURS)

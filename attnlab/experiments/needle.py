@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.core.patterns import Pattern, reach
+from attnlab.core.patterns import Pattern, receptive_field
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.fixed.bigbird import BigBirdAttention
@@ -113,7 +113,7 @@ def score(model: nn.Module, task: Any, texts: int = 512) -> dict[str, float]:
 def connected(patterns: list[Pattern], inputs: Tensor, task: Any) -> Tensor:
     """(b, n): can the key of this text influence this position?"""
     place = (inputs < task.keys).int().argmax(1)
-    return reach(patterns, task.length, len(patterns)).after[-1].T[place]
+    return receptive_field(patterns, task.length, len(patterns)).after[-1].T[place]
 
 
 def _percent(truths: Tensor) -> float:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import sympy
 
 from attnlab.core.card import Card
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis, label_width, layout, text_width

@@ -15,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from attnlab.core.patterns import Pattern, Reach, reach
+from attnlab.core.patterns import Pattern, ReceptiveField, receptive_field
 from attnlab.figures.arrays import booleans
 from attnlab.figures.curves import cost_curves
 from attnlab.figures.labels import escaped, tick_step
@@ -119,7 +119,7 @@ def reach_film(
         raise ValueError(f"reach is drawn for 1 to {LARGEST_REACH} positions, got n={n}")
     if not 1 <= layers <= MOST_FRAMES:
         raise ValueError(f"reach is drawn for 1 to {MOST_FRAMES} layers, got layers={layers}")
-    known = reach(patterns, n, layers, residual=residual)
+    known = receptive_field(patterns, n, layers, residual=residual)
     after = np.stack([frame.numpy() for frame in known.after])
     first = np.where(after.any(0), after.argmax(0) + 1, 0)
     theme = theme_name(theme)
@@ -464,7 +464,7 @@ def _percent(share: float) -> str:
 def _described(pattern: Any) -> str:
     if not isinstance(pattern, Pattern):
         return ""
-    return f"In words: {pattern.words}."
+    return f"In words: {pattern.description}."
 
 
 def _rows(mask: Mask) -> list[Row]:
@@ -486,7 +486,7 @@ def _head_row(name: str, mask: Mask, blocks: _Blocks) -> Row:
     }
 
 
-def _reach_words(known: Reach, n: int, layers: int) -> str:
+def _reach_words(known: ReceptiveField, n: int, layers: int) -> str:
     if known.complete:
         count = known.layers or next(
             L for L, frame in enumerate(known.after, 1) if bool(frame.all())

@@ -11,7 +11,7 @@ dark counterpart where the page is dark. Where a page drops the rules, the figur
 
 from dataclasses import dataclass, fields
 
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 CIVIDIS = (
     "#00224e",

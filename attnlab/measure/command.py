@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from attnlab.core.words import nearest
+from attnlab.core.suggest import suggestion
 from attnlab.measure.report import cells, machine, machine_line, plain, table
 
 
@@ -57,7 +57,7 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
         return 0
     if unknown := sorted(set(options.names) - set(names(folder))):
         for name in unknown:
-            print(f"there is no {kind} {name!r}{nearest(name, names(folder))}", file=sys.stderr)
+            print(f"there is no {kind} {name!r}{suggestion(name, names(folder))}", file=sys.stderr)
         return 2
     described = machine(options.threads)
     tables: dict[str, object] = {}

@@ -27,7 +27,7 @@ print(json.dumps({
     "expression": studio.expression, "n": studio.n, "code": studio.code, "row": studio.row,
     "scores": studio.scores,
     "mask": studio.mask.int().tolist(), "weights": studio.weights.tolist(),
-    "layers": studio.pattern.reach(studio.n, 64, residual=studio.residual).layers,
+    "layers": studio.pattern.receptive_field(studio.n, 64, residual=studio.residual).layers,
 }))
 """
 WEIGHTS = "print(json.dumps(given.weights.tolist()))"
@@ -212,7 +212,7 @@ def test_an_expression_is_typed_and_errors_are_sentences(studio, asked, expect):
 def test_the_reach_moves_with_its_slider(studio):
     studio.get_by_test_id("expression").fill("local(2)")
     says(studio, "layers", "everything is connected after 8 layers")
-    pattern = read("local(2)").reach(17, 8)
+    pattern = read("local(2)").receptive_field(17, 8)
     for layer in (1, 3, 8):
         set_slider(studio.get_by_test_id("layer"), layer)
         says(studio, "reach-said", f"{int(pattern.after[layer - 1].sum())} of 289 pairs")

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 from torch import Tensor
 
 from attnlab.catalog import cards
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab_widgets.background import Latest
 from attnlab_widgets.explorer_side import LABEL, Side
 from attnlab_widgets.live_training import Learner, Training

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import patterns, running
+from attnlab.core import linear_recurrence, patterns
 from attnlab.core.probe import record
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.mechanisms.kernelized import linear, performer
 
 KINDS = {
@@ -138,7 +138,7 @@ def _trigonometric(q: Tensor, k: Tensor, rows: Tensor, seen: Tensor) -> tuple[Te
     scores = waves[0] @ waves[1].mT / len(rows) * torch.exp(half_norms - half_norms.amax())
     scores = scores.masked_fill(~seen, 0)
     totals = scores.sum(dim=-1)
-    return scores * running.reciprocal(totals[:, None]), totals
+    return scores * linear_recurrence.reciprocal(totals[:, None]), totals
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _form(choice: Choice, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Call
         return lambda: linear.chunked(q, k, v, causal=causal, feature=choice.feature, nu=nu)
     rows = choice.rows(q.shape[-1]).float().expand(HEADS, -1, -1)
     if choice.feature == "trigonometric":
-        return lambda: running.chunked(_waves(q, rows), _waves(k, rows), v, causal=causal)
+        return lambda: linear_recurrence.chunked(_waves(q, rows), _waves(k, rows), v, causal=causal)
     kernel = choice.feature.split()[0]
     return lambda: performer.chunked(q, k, v, rows, causal=causal, kernel=kernel)
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import tasks as problems
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
