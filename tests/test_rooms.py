@@ -35,7 +35,6 @@ FLOORS = {
     "figures": 4,
     "experiments": 4,
     "pretrained": 4,
-    "experiments": 4,
     "widgets": 5,
 }
 NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name
