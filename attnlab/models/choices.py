@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
-from attnlab.core.words import nearest
+from attnlab.core.suggest import suggestion
 
 KINDS = ("language_model", "classifier", "encoder_decoder")
 NORMS = ("pre", "post")
@@ -33,7 +33,7 @@ def check_sizes(**sizes: int) -> None:
 
 def check_choice(name: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise ValueError(f"there is no {name} {value!r}{nearest(str(value), known)}")
+        raise ValueError(f"there is no {name} {value!r}{suggestion(str(value), known)}")
 
 
 def check_choices(kind: str, norm: str, positions: str, dropout: float) -> None:

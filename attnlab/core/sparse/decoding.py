@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.patterns import Pattern, Spans
+from attnlab.core.patterns import Intervals, Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -20,7 +20,7 @@ from attnlab.core.softmax import masked_softmax
 FAR = 1 << 40  # past the end of any sequence
 
 
-class Remembered(NamedTuple):
+class DecodingState(NamedTuple):
     """Keys and values that can still be seen, where they stand, and how many tokens have come."""
 
     past: KeyValueCache
@@ -34,8 +34,8 @@ def step(
     k: Float[Tensor, "b h t d"],
     v: Float[Tensor, "b h t e"],
     pattern: Pattern,
-    state: Remembered | None = None,
-) -> tuple[Float[Tensor, "b h t e"], Remembered]:
+    state: DecodingState | None = None,
+) -> tuple[Float[Tensor, "b h t e"], DecodingState]:
     """Attention of the next t tokens under a causal pattern, and the state after them.
 
     Equals the rows of the parallel form. The pattern must mean the same at every length, and be
@@ -46,9 +46,9 @@ def step(
     past, places = KeyValueCache.extended(past, k, v), torch.cat((places, new))
     seen = _attend(q, past, pattern.allows(new[:, None], places[None, :]))
     length += len(new)
-    rows = Spans(*(torch.tensor(x) for x in (length, FAR, 1)))
-    needed = pattern.covers(rows, Spans.singles(places)).some
-    return seen, Remembered(_only(past, needed), places[needed], length)
+    rows = Intervals(*(torch.tensor(x) for x in (length, FAR, 1)))
+    needed = pattern.covers(rows, Intervals.singles(places)).some
+    return seen, DecodingState(_only(past, needed), places[needed], length)
 
 
 def _attend(q: Tensor, past: KeyValueCache, allowed: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Words for errors: the nearest known name to a mistyped one."""
+"""Suggestions for errors: the known names nearest to a mistyped one."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of an error sentence: the known names nearest to ``name``, or all of them."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
@@ -17,7 +17,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def choose(what: str, name: str, table: Mapping[str, T]) -> T:
-    """``table[name]``, or a sentence that names ``what`` was asked for and what there is."""
-    if name not in table:
-        raise ValueError(f"there is no {what} {name!r}{nearest(str(name), table)}")
+    """``table[name]``; a ValueError names ``what`` was asked for and the names there are."""
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"there is no {what} {name!r}{suggestion(str(name), table)}")
     return table[name]

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.core import running
+from attnlab.core import linear_recurrence
+from attnlab.core.linear_recurrence import Sums, advance, chunked, quadratic, recurrent
 from attnlab.core.probe import record
-from attnlab.core.running import Sums, advance, chunked, quadratic, recurrent
 from attnlab.measure.count import count
 
 WAYS = (chunked, recurrent)
@@ -54,7 +54,7 @@ def test_all_ways_are_the_definition(sizes: tuple[int, int], causal: bool, signe
 def test_chunks_and_spans_of_any_size(
     chunk: int, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "SPAN", span)
+    monkeypatch.setattr(linear_recurrence, "SPAN", span)
     q, k, v = made()
     expected = quadratic(q, k, v, causal=True)
     out = chunked(q, k, v, causal=True, chunk=chunk)
@@ -66,7 +66,7 @@ def test_chunks_and_spans_of_any_size(
 
 def test_gradients_through_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """By finite differences, of the output and of the sums, also to the sums before."""
-    monkeypatch.setattr(running, "SPAN", 100)
+    monkeypatch.setattr(linear_recurrence, "SPAN", 100)
     shapes = ((1, 2, 7, 3), (1, 2, 7, 3), (1, 2, 7, 2), (1, 2, 3, 2), (1, 2, 3))
     inputs = [torch.rand(s, dtype=torch.float64, requires_grad=True) for s in shapes]
 
@@ -170,7 +170,7 @@ def test_memory_that_is_allocated_empty_is_written(monkeypatch: pytest.MonkeyPat
 
 def test_memory_is_linear_and_no_token_keeps_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward and backward: a state per token would be r = 16 times the values."""
-    monkeypatch.setattr(running, "SPAN", 2**13)
+    monkeypatch.setattr(linear_recurrence, "SPAN", 2**13)
     peaks = []
     for n in (2048, 4096):
         q, k, v = (torch.rand(1, 2, n, 16, requires_grad=True) for _ in range(3))
