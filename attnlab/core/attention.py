@@ -48,9 +48,10 @@ class DenseAttention(nn.Module):
         context: Float[Tensor, "b m dim"] | None = None,
         context_padding: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b n dim"]:
-        mask = note("mask", patterns.visible(self.causal, padding, context, context_padding))
+        mask = patterns.visible(self.causal, padding, context, context_padding)
         padding = padding if context is None else context_padding
         q, k, v = self.heads.project(x, context, padding=padding)
+        note("mask", mask)
         return self.heads.merge(self.attend(q, k, v, mask=mask))
 
     @checked
