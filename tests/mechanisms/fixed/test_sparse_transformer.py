@@ -10,10 +10,10 @@ from torch import Tensor
 import attnlab
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
 
 Form = Callable[..., Tensor]
