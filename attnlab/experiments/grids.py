@@ -39,9 +39,11 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import PatternAttention
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.fixed import axial, image_transformer, sparse_transformer
+from attnlab.mechanisms.fixed import axial, image_transformer
+from attnlab.mechanisms.fixed.axial import Axes
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import SPLITS, UNSCORED, Batch, task
 from attnlab.train import fit
@@ -97,9 +99,9 @@ def _heard() -> Tensor:
 
 
 _GENERATOR = (
-    axial.pattern(width=SIDE),
-    axial.pattern(width=SIDE, axis=0, causal=True),
-    axial.pattern(width=SIDE, causal=True),
+    Axes(width=SIDE).pattern(),
+    Axes(width=SIDE, axis=0).pattern(causal=True),
+    Axes(width=SIDE).pattern(causal=True),
 )
 
 
@@ -119,7 +121,7 @@ STACKS: Mapping[str, Stack] = {
     "2-D window": Stack((patterns.local_2d((SIDE, SIDE), 1).causal(),) * 2),
     "2-D blocks": _rectangles(above=1, memory=1),
     "2-D strips": _rectangles(above=1, memory=0),
-    "axial": Stack(tuple(axial.pattern(causal=True, width=SIDE, axis=axis) for axis in (1, 0))),
+    "axial": Stack(tuple(Axes(width=SIDE, axis=axis).pattern(causal=True) for axis in (1, 0))),
     "axial + shift": Stack(),
 }
 
@@ -186,7 +188,7 @@ def _seeing(pattern: Pattern) -> Layer:
     """A layer whose every head sees what ``pattern`` allows."""
 
     def layer(dim: int, heads: int, causal: bool) -> nn.Module:
-        made = sparse_transformer.SparseTransformerAttention(dim, heads, causal=True, form="naive")
+        made = PatternAttention(dim, heads, Axes(), causal=True, form="naive")
         made.pattern = pattern
         return made
 
