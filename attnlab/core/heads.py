@@ -58,17 +58,16 @@ class Heads(nn.Module):
     ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
 
-        Tokens that ``padding`` marks as padded are set to zero first, so that no NaN in them
-        reaches the others.
+        What is NaN or infinite in the tokens that ``padding`` masks reaches nobody (``finite``).
         """
         if not hasattr(self, "query"):
             raise ValueError("these heads were built with queries=False: they have values alone")
         self.fits(x, "x")
         if context is None:
-            x = context = zero_padded(x, padding)
+            x = context = finite(x, padding)
         else:
             self.fits(context, "context")
-            context = zero_padded(context, padding)
+            context = finite(context, padding)
         q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
         k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
         v = self.values(context)
@@ -105,11 +104,15 @@ class Heads(nn.Module):
             )
 
 
-def zero_padded(
+def finite(
     x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
 ) -> Float[Tensor, "b n dim"]:
-    """``x`` with zeros in place of padded tokens."""
-    return x if padding is None else x.masked_fill(~padding[..., None], 0)
+    """``x`` with zeros for what is NaN or infinite in padded tokens.
+
+    A mask gives such a token the weight 0, but 0 · NaN is NaN: in the output and in the gradients
+    of all others.
+    """
+    return x if padding is None else x.masked_fill(~padding[..., None] & ~x.isfinite(), 0)
 
 
 def _refuse_remainders(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:

@@ -49,7 +49,7 @@ def check_options(options: Any) -> None:
     for each in as_list(options):
         if each is not None and not isinstance(each, Mapping):
             raise TypeError(
-                'attention_options are keyword arguments as a dict, such as {"form": "tiled"}, or '
+                'attention_options are keyword arguments as a dict, such as {"form": "naive"}, or '
                 f"a list of one dict (or None) per layer; got {each!r}."
             )
         for name in GIVEN.intersection(each or ()):

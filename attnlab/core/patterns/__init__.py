@@ -33,7 +33,7 @@ from attnlab.core.patterns.algebra import (
     both,
 )
 from attnlab.core.patterns.intervals import Coverage, Intervals
-from attnlab.core.patterns.masks import as_mask, is_causal, visible
+from attnlab.core.patterns.masks import Mask, as_mask, is_causal, visible
 from attnlab.core.patterns.primitives import (
     Axial,
     Documents,
@@ -88,6 +88,7 @@ __all__ = [
     "Listed",
     "Local",
     "Local2d",
+    "Mask",
     "Not",
     "Or",
     "Order",

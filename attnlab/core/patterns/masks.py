@@ -7,6 +7,9 @@ from torch import Tensor
 from attnlab.core.patterns import primitives
 from attnlab.core.patterns.algebra import FULL, Causal, Full, Pattern, both
 
+Mask = Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None
+"""What the forms of dense attention take as a mask: True may attend; None: all may."""
+
 
 def visible(
     causal: bool,
