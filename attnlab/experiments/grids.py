@@ -42,8 +42,8 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternAttention
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.fixed import axial, image_transformer
-from attnlab.mechanisms.fixed.axial import Axes
+from attnlab.mechanisms.fixed.axial import Axes, LinesAndColumns
+from attnlab.mechanisms.fixed.image_transformer import QueryBlocks, generation_order
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import SPLITS, UNSCORED, Batch, task
 from attnlab.train import fit
@@ -108,16 +108,14 @@ _GENERATOR = (
 def _rectangles(**flanges: int) -> Stack:
     """Image Transformer in 2-D, over rectangles of 2 × 2, twice."""
     block: dict[str, int] = {"rows": 2, "block": 2}
-    seen = image_transformer.pattern(causal=True, width=SIDE, **block, **flanges)
-    return Stack(
-        (seen, seen), tuple(image_transformer.generation_order(SIDE, SIDE, **block).tolist())
-    )
+    seen = QueryBlocks(width=SIDE, **block, **flanges).pattern(causal=True)
+    return Stack((seen, seen), tuple(generation_order(SIDE, SIDE, **block).tolist()))
 
 
 STACKS: Mapping[str, Stack] = {
     "full": Stack((patterns.causal(),) * 2),
     "1-D window": Stack((patterns.local(4).causal(),) * 2),
-    "1-D blocks": Stack((image_transformer.pattern(causal=True, block=4, memory=2),) * 2),
+    "1-D blocks": Stack((QueryBlocks(block=4, memory=2).pattern(causal=True),) * 2),
     "2-D window": Stack((patterns.local_2d((SIDE, SIDE), 1).causal(),) * 2),
     "2-D blocks": _rectangles(above=1, memory=1),
     "2-D strips": _rectangles(above=1, memory=0),
@@ -196,7 +194,7 @@ def _seeing(pattern: Pattern) -> Layer:
 
 
 def _generator(dim: int, heads: int, causal: bool) -> nn.Module:
-    return axial.LinesAndColumns(dim, heads, causal=causal, width=SIDE, form="naive")
+    return LinesAndColumns(dim, heads, causal=causal, width=SIDE, form="naive")
 
 
 def _model(options: Mapping[str, Any], layers: Sequence[Layer], seed: int) -> TinyTransformer:

@@ -22,7 +22,7 @@ from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.fixed.long_t5 import LongT5Attention
-from attnlab.mechanisms.fixed.longformer import LongformerAttention
+from attnlab.mechanisms.fixed.longformer import LongformerAttention, Window
 from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.gist import Gist
@@ -71,7 +71,8 @@ def layers(arm: str) -> list[Any]:
     if kind == "all":
         return [FullAttention] * 2
     if kind == "window":
-        return [partial(LongformerAttention, window=2 * RADIUS, form="naive")] * 2
+        window = Window(window=2 * RADIUS)
+        return [partial(LongformerAttention, options=window, form="naive")] * 2
     if kind == "global":
         return [partial(LongT5Attention, radius=RADIUS, block=int(size), form="naive")] * 2
     local = partial(MemoryCompressedAttention, kind="local", block=2 * RADIUS, form="naive")

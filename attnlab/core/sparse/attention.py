@@ -68,8 +68,8 @@ def naive(
     mask: Pattern | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The equation under the dense mask; the queries are the last n of m positions."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q))
-    scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
+    allowed = dense_mask(mask, q, k)
+    scores = note("scores", scaled_scores(q, k))
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
 
@@ -85,6 +85,22 @@ def blocked(
     """The same at the cost of the allowed pairs. First derivatives only."""
     mask = patterns.FULL if mask is None else mask
     return engine.blocked(q, k, v, mask, allow_fully_masked=True)
+
+
+@checked
+def scaled_scores(
+    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b h m d"]
+) -> Float[Tensor, "b h n m"]:
+    """$q_i \\cdot k_j / \\sqrt d$."""
+    return wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+
+
+def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """The mask of these queries and keys; None where all are allowed."""
+    h = q.shape[1]
+    if mask is not None and (made_for := mask.heads() or h) != h:
+        raise ValueError(f"the pattern is for {made_for} heads, but there are {h}")
+    return patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q))
 
 
 FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked}
@@ -152,6 +168,9 @@ def pattern_card(
     letters: Mapping[str, str],
     departures: tuple[str, ...],
     variants: tuple[Mapping[str, Any], ...],
+    forms: Mapping[str, Callable[..., Tensor]] = FORMS,
+    build: Callable[..., nn.Module] = PatternAttention,
+    aliases: tuple[str, ...] = (),
 ) -> Card:
     """The card of a mechanism that is a pattern.
 
@@ -164,7 +183,7 @@ def pattern_card(
         family="fixed",
         role="attend",
         paper=paper,
-        forms=FORMS,
+        forms=forms,
         causal=options.CAUSAL,
         because=options.BECAUSE,
         options=options,
@@ -181,5 +200,6 @@ def pattern_card(
             "no dropout on the weights",
         ),
         variants=variants,
-        build=PatternAttention,
+        build=build,
+        aliases=aliases,
     )
