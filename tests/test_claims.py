@@ -24,7 +24,7 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.probe import record
 from attnlab.core.shapes import letters_of
 from attnlab.core.sparse.attention import PatternOptions
-from attnlab.measure.count import count, expected_exponent, exponent
+from attnlab.measure.count import count, exponent
 
 CARDS = list(attnlab.cards())
 DIM, HEADS = 12, 6  # kv_heads = 1, 2, 3 all divide
@@ -446,12 +446,15 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
         options = _with(card, variant, capacity)
         for what, values in zip(("time", "memory"), zip(*counts, strict=True), strict=True):
             claim = _in_n_alone(card, what, form, options)
-            grows = exponent(lengths, values).slope
-            expected = expected_exponent(claim, "n", lengths, {})
-            # Memory is a bound, and so are the pairs of blocks, which hold pairs that are masked.
+            claimed = [float(claim.subs(dict.fromkeys(claim.free_symbols, n))) for n in lengths]
+            if what == "memory" and form == "blocked":
+                # A bound where there are many blocks, up to the masked pairs that they hold.
+                assert values[-1] <= 2 * claimed[-1], values
+                continue
+            grows, expected = (exponent(lengths, x).slope for x in (values, claimed))
             assert grows <= expected + 0.1, (form, what, values)
-            if what == "time" and form != "blocked":
-                assert grows >= expected - 0.1, (form, what, values)
+            if form != "blocked":  # whose blocks hold pairs that are masked
+                assert what == "memory" or grows >= expected - 0.1, (form, what, values)
 
 
 def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
@@ -528,7 +531,7 @@ PATTERNED = [
 
 @pytest.mark.parametrize(("card", "variant"), PATTERNED)
 def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> None:
-    """Up to terms that grow more slowly, and what an unfinished last block lacks."""
+    """Up to terms that grow more slowly, and to what the ends of lines and blocks lack."""
     options, n = chosen(card, variant), 4093
     assert isinstance(options, PatternOptions)
     pattern = options.pattern(heads=HEADS, causal=card.causal == "always")
@@ -538,7 +541,7 @@ def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> Non
     claim = (card.cost("time", "blocked", options) / (2 * h * (d + e))).simplify()
     known = {letter: getattr(options, name) for letter, name in card.letters.items()} | {"n": n}
     claimed = float(claim.subs({x: known[x.name] for x in claim.free_symbols}))
-    assert 0.75 * claimed <= counted <= 1.1 * claimed
+    assert 0.4 * claimed <= counted <= 1.1 * claimed
 
 
 # ---- wrong calls
