@@ -9,7 +9,7 @@ and the exponent that a test expects come from one place.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 from torch import nn
@@ -45,7 +45,7 @@ class Paper:
         return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
 
 
-Cost = sympy.Expr | Callable[[Any], sympy.Expr]
+Cost: TypeAlias = sympy.Expr | Callable[[Any], sympy.Expr]
 """A cost in n and the letters of options; a function of the options where it is another formula
 for other options."""
 
@@ -90,10 +90,6 @@ class Card:
     departures: tuple[str, ...] = ()
     variants: tuple[Mapping[str, Any], ...] = ()
     aliases: tuple[str, ...] = ()
-    pattern: Any = None  # of pages that have no options yet
-    pairs: Any = None
-    by_length: bool = False
-    late: bool = False
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:

@@ -115,6 +115,13 @@ def finite(
     return x if padding is None else x.masked_fill(~padding[..., None] & ~x.isfinite(), 0)
 
 
+def zero_padded(
+    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
+) -> Float[Tensor, "b n dim"]:
+    """``x`` with zeros for padded tokens."""
+    return x if padding is None else x.masked_fill(~padding[..., None], 0)
+
+
 def _refuse_remainders(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:
     if head_dim is None and dim % heads:
         raise ValueError(

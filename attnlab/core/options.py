@@ -57,9 +57,13 @@ class Options:
         return ", ".join(f"{name}={value!r}" for name, value, usual in given if value != usual)
 
 
-@functools.cache
 def annotations_of(options: type[Options]) -> dict[str, Any]:
     """Field → annotation, ``Annotated`` bounds included."""
+    return _annotations(options)
+
+
+@functools.cache
+def _annotations(options: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(options, include_extras=True)
     return {field.name: hints[field.name] for field in fields(options)}
 
