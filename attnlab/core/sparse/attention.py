@@ -192,7 +192,7 @@ def pattern_card(
             "naive": 2 * h * n * m * (d + e),
             "blocked": lambda chosen: 2 * h * (d + e) * pairs(chosen),
         },
-        memory={"naive": h * n * m, "blocked": lambda chosen: pairs(chosen) + h * n * (d + e)},
+        memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(
             *departures,

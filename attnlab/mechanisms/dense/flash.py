@@ -46,12 +46,20 @@ from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.derivatives import refuse_second
-from attnlab.core.options import Size
+from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.precision import unrounded, wide, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiling(Options):
+    """``tile`` queries meet ``tile`` keys at a time."""
+
+    tile: Size = 512
+
 
 # ---- naive
 
@@ -84,7 +92,7 @@ def tiled(
     *,
     mask: Mask = None,
     scale: float | None = None,
-    tile: Size = 512,
+    options: Tiling = Tiling(),
 ) -> Float[Tensor, "b h n e"]:
     """tile × tile scores at a time, forward and backward; no n × m tensor.
 
@@ -93,7 +101,7 @@ def tiled(
     if isinstance(mask, Pattern):
         mask.refuse_misfit(k.shape[-2], len(q))
         mask = mask.sized(k.shape[-2])
-    tiles = Tiles(q.shape[-2], k.shape[-2], tile, mask)
+    tiles = Tiles(q.shape[-2], k.shape[-2], options.tile, mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     out, lse = _Tiled.apply(q, k, v, tiles, scale)
     note("log_sum_exp", lse)
@@ -213,20 +221,20 @@ class FlashAttention(DenseAttention):
         *,
         causal: bool = False,
         form: Literal["naive", "tiled"] = "tiled",
-        tile: Size = 512,
+        options: Tiling = Tiling(),
         bias: bool = False,
     ) -> None:
-        attend = functools.partial(tiled, tile=tile) if form == "tiled" else naive
+        attend = functools.partial(tiled, options=options) if form == "tiled" else naive
         super().__init__(dim, heads, attend, causal=causal, bias=bias)
-        self.form, self.tile = form, tile
+        self.form, self.options = form, options
 
     def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, tile={self.tile}"
+        return f"causal={self.causal}, form={self.form!r}, tile={self.options.tile}"
 
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, m, d, e, t = letters("h n m d e t")
 
 CARD = Card(
     name="flash",
@@ -242,8 +250,10 @@ CARD = Card(
     ),
     forms=FORMS,
     causal="optional",
+    options=Tiling,
+    letters={"t": "tile"},
     time=2 * h * n * m * (d + e),
-    memory={"naive": h * n * m, "tiled": h * n * e},
+    memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
     notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
     departures=(
         "a row with nothing to see gives zeros",
