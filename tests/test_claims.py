@@ -395,7 +395,7 @@ def test_states_of_other_layers_are_refused(card: Card, variant: int) -> None:
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_module_trains(card: Card, variant: int) -> None:
     layer = module(card, variant)
-    x, target = torch.randn(2, 3, 7, DIM, dtype=torch.float64)
+    x, target = torch.randn(2, 3, 37, DIM, dtype=torch.float64)  # longer than default blocks
     optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
     before = (layer(x) - target).square().mean()
     before.backward()

@@ -21,7 +21,7 @@ from torch import nn
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.fixed.long_t5 import LongT5Attention
+from attnlab.mechanisms.fixed.long_t5 import LongT5Attention, TransientGlobal
 from attnlab.mechanisms.fixed.longformer import LongformerAttention, Window
 from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
 from attnlab.models.tiny import TinyTransformer
@@ -74,7 +74,8 @@ def layers(arm: str) -> list[Any]:
         window = Window(window=2 * RADIUS)
         return [partial(LongformerAttention, options=window, form="naive")] * 2
     if kind == "global":
-        return [partial(LongT5Attention, radius=RADIUS, block=int(size), form="naive")] * 2
+        blocks = TransientGlobal(radius=RADIUS, block=int(size))
+        return [partial(LongT5Attention, options=blocks, form="naive")] * 2
     local = partial(MemoryCompressedAttention, kind="local", block=2 * RADIUS, form="naive")
     return [local, partial(_compressed, size=int(size), learned=kind == "conv")]
 

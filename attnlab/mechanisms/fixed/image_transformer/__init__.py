@@ -51,13 +51,8 @@ from attnlab.core.card import Paper, letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
-from attnlab.mechanisms.fixed.image_transformer.blocks import (
-    Lines,
-    Rectangles,
-    generation_order,
-)
-
-__all__ = ["CARD", "Lines", "QueryBlocks", "Rectangles", "generation_order", "pairs"]
+from attnlab.mechanisms.fixed.image_transformer.blocks import Lines, Rectangles
+from attnlab.mechanisms.fixed.image_transformer.blocks import generation_order as generation_order
 
 # ---- who may see whom
 
@@ -95,12 +90,19 @@ class QueryBlocks(PatternOptions):
 
 # ---- card
 
-n, l_q, l_m, h_q, w_q, h_m, w_m = letters("n l_q l_m h_q w_q h_m w_m")
+n, l_q, l_m, h_q, h_m = letters("n l_q l_m h_q h_m")
 
 
 def pairs(chosen: QueryBlocks) -> sympy.Expr:
-    """Each query sees its memory block."""
-    return n * (l_q + l_m if chosen.width is None else (h_q + h_m) * (w_q + 2 * w_m))
+    """Each query sees its memory block; of the margins of rectangles only the image."""
+    if chosen.width is None:
+        return n * (l_q + l_m)
+    lefts = [column // chosen.block * chosen.block for column in range(chosen.width)]
+    columns = sum(
+        min(left + chosen.block + chosen.memory, chosen.width) - max(left - chosen.memory, 0)
+        for left in lefts
+    )
+    return n * (h_q + h_m) * sympy.Rational(columns, chosen.width)
 
 
 CARD = pattern_card(
@@ -115,14 +117,7 @@ CARD = pattern_card(
     ),
     options=QueryBlocks,
     pairs=pairs,
-    letters={
-        "l_q": "block",
-        "l_m": "memory",
-        "h_q": "rows",
-        "w_q": "block",
-        "h_m": "above",
-        "w_m": "memory",
-    },
+    letters={"l_q": "block", "l_m": "memory", "h_q": "rows", "h_m": "above"},
     departures=(
         "the last block is short, not filled up with zeros",
         "a causal query sees itself: the shift by one is the model's task",
