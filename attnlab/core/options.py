@@ -59,7 +59,7 @@ class Options:
 
 def annotations_of(options: type[Options]) -> dict[str, Any]:
     """Field → annotation, ``Annotated`` bounds included."""
-    return _annotations(options)
+    return _annotations(options)  # type: ignore[arg-type]
 
 
 @functools.cache

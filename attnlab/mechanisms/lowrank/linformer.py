@@ -232,16 +232,16 @@ SHARING = {"none": (True, 2), "headwise": (False, 2), "key-value": (False, 1)}
 class Places(Options):
     """The k places, and who makes them.
 
-    ``k``           their number (128 unless given).
-    ``max_len``     the longest sequence (512 unless given).
+    ``k``           their number.
+    ``max_len``     the longest sequence.
     ``sharing``     "none", "headwise", "key-value" or "layerwise".
     ``projection``  a kind, "linear", "mean-pool" or "convolution"; or, with "layerwise", the one
                     ``Projection`` that all layers are given, whose k and max_len then count.
     ``early``       the sequence is projected before keys and values are made of it.
     """
 
-    k: Size | None = None
-    max_len: Size | None = None
+    k: Size = 128
+    max_len: Size = 512
     sharing: Literal["none", "headwise", "key-value", "layerwise"] = "headwise"
     projection: Literal["linear", "mean-pool", "convolution"] | Projection = "linear"
     early: bool = False
@@ -255,7 +255,7 @@ class Places(Options):
                 f"sharing='layerwise'; got sharing={self.sharing!r} and "
                 f"projection={self.projection!r}"
             )
-        if given and not (self.k is None and self.max_len is None):
+        if given and (self.k, self.max_len) != (128, 512):
             raise ValueError("k and max_len are those of the given projection; leave them out here")
         if isinstance(self.projection, Projection) and self.projection.heads is not None:
             raise ValueError(
@@ -279,8 +279,8 @@ class Places(Options):
         per_head, kinds = SHARING[self.sharing]
         made = [
             Projection(
-                128 if self.k is None else self.k,
-                512 if self.max_len is None else self.max_len,
+                self.k,
+                self.max_len,
                 kind=self.projection,
                 heads=heads if per_head else None,
             )
@@ -290,10 +290,10 @@ class Places(Options):
 
     def places(self, n: sympy.Expr) -> sympy.Expr:
         """How many places n positions have: k, or one for each window of ⌈max_len / k⌉."""
-        made = (
-            self.projection if isinstance(self.projection, Projection) else self.projections(1)[0]
-        )
-        return sympy.Integer(made.k) if made.kind == "linear" else n / made.window
+        k, max_len = letters("k max_len")
+        if self.projection in ("mean-pool", "convolution"):
+            return n * k / max_len
+        return k
 
 
 class Linformer(nn.Module):
@@ -362,6 +362,7 @@ CARD = Card(
     causal="never",
     because="each of its k keys and values is a sum over all positions, later ones included",
     options=Places,
+    letters={"k": "k", "max_len": "max_len"},
     time=lambda chosen: 2 * h * chosen.places(n) * (n + m) * (d + e),
     memory={
         "naive": lambda chosen: h * n * (chosen.places(n) + d + e),

@@ -169,43 +169,28 @@ class Compression(Options):
     """A compressed layer, or the local layer that it takes turns with.
 
     ``kind``    "compressed" or "local".
-    ``kernel``  w, the width of a window (3 unless given; compressed).
-    ``stride``  s, from one window to the next (3 unless given; compressed).
+    ``kernel``  w, the width of a window (compressed).
+    ``stride``  s, from one window to the next (compressed).
     ``null``    a learned slot that everybody may see (compressed).
-    ``block``   positions that see each other (256 unless given; local).
+    ``block``   positions that see each other (local).
     """
 
     kind: Literal["compressed", "local"] = "compressed"
-    kernel: Size | None = None
-    stride: Size | None = None
+    kernel: Size = 3
+    stride: Size = 3
     null: bool = False
-    block: Size | None = None
+    block: Size = 256
 
     def check(self) -> None:
-        if self.kind == "local" and not (
-            self.kernel is None and self.step is None and not self.null
-        ):
+        if self.kind == "local" and ((self.kernel, self.stride) != (3, 3) or self.null):
             raise ValueError("a local layer compresses nothing: leave out kernel, stride, null")
-        if self.kind == "compressed" and self.block is not None:
+        if self.kind == "compressed" and self.block != 256:
             raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
-        if self.kind == "compressed":
-            refuse_gaps(self.width, self.step)
-
-    @property
-    def width(self) -> int:
-        return 3 if self.kernel is None else self.kernel
-
-    @property
-    def size(self) -> int:
-        return 256 if self.block is None else self.block
-
-    @property
-    def step(self) -> int:
-        return 3 if self.step is None else self.step
+        refuse_gaps(self.kernel, self.stride)
 
     def pattern(self, *, causal: bool = False) -> Pattern:
         """Of a local layer: each position sees its own block."""
-        seen = patterns.block_diagonal(self.size)
+        seen = patterns.block_diagonal(self.block)
         return seen.causal() if causal else seen
 
 
@@ -251,8 +236,8 @@ class MemoryCompressedAttention(nn.Module):
             self.null_value = nn.Parameter(torch.zeros(heads, self.heads.value_dim))
 
     def _kernel(self, size: int) -> nn.Parameter:
-        shape = (self.heads.heads, self.options.width, size, size)
-        return nn.Parameter(torch.randn(shape) / (self.options.width * size) ** 0.5)
+        shape = (self.heads.heads, self.options.kernel, size, size)
+        return nn.Parameter(torch.randn(shape) / (self.options.kernel * size) ** 0.5)
 
     @checked
     def forward(
@@ -265,7 +250,7 @@ class MemoryCompressedAttention(nn.Module):
             return self.heads.merge(attend(q, k, v, mask=seen))
         out = FORMS[self.form](
             q, k, v, self.key_kernel, self.value_kernel,
-            causal=self.causal, padding=padding, stride=self.options.step, **self._nulls(),
+            causal=self.causal, padding=padding, stride=self.options.stride, **self._nulls(),
         )  # fmt: skip
         return self.heads.merge(out)
 
@@ -301,21 +286,21 @@ class MemoryCompressedAttention(nn.Module):
         """Windows that are full now become slots."""
         slots, rest, length = state or (None, None, 0)
         rest = KeyValueCache.extended(rest, k, v)
-        full = max(0, (rest.keys.shape[2] - self.options.width) // self.options.step + 1)
+        full = max(0, (rest.keys.shape[2] - self.options.kernel) // self.options.stride + 1)
         if full:
-            end = (full - 1) * self.options.step + self.options.width
-            keys = _multiplied(rest.keys[:, :, :end], self.key_kernel, self.options.step)
-            values = _multiplied(rest.values[:, :, :end], self.value_kernel, self.options.step)
+            end = (full - 1) * self.options.stride + self.options.kernel
+            keys = _multiplied(rest.keys[:, :, :end], self.key_kernel, self.options.stride)
+            values = _multiplied(rest.values[:, :, :end], self.value_kernel, self.options.stride)
             made = (x[:, :, :full].to(k.dtype) for x in (keys, values))
             slots = KeyValueCache.extended(slots, *made)
-        rest = KeyValueCache(*(x[:, :, full * self.options.step :] for x in rest))
+        rest = KeyValueCache(*(x[:, :, full * self.options.stride :] for x in rest))
         return Compressed(slots, rest, length + k.shape[2])
 
     def _look(self, q: Tensor, state: Compressed) -> Tensor:
         keys, values = state.slots or (q[:, :, :0], state.open.values[:, :, :0])
         last = (
-            torch.arange(keys.shape[2], device=q.device) * self.options.step
-            + self.options.width
+            torch.arange(keys.shape[2], device=q.device) * self.options.stride
+            + self.options.kernel
             - 1
         )
         i = torch.arange(state.length - q.shape[2], state.length, device=q.device)
@@ -330,21 +315,19 @@ class MemoryCompressedAttention(nn.Module):
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, m, d, e, s, w, c = letters("h n m d e s w c")
 
 
 def flops(chosen: Compression) -> sympy.Expr:
     """Of a compressed layer, the convolutions and the slots; of a local one, its blocks."""
     if chosen.kind == "local":
-        return 2 * h * n * chosen.size * (d + e)
-    return 2 * h * (m / chosen.step) * (chosen.width * (d**2 + e**2) + n * (d + e))
+        return 2 * h * n * c * (d + e)
+    return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
 
 
 def scores(chosen: Compression) -> sympy.Expr:
     """Of a compressed layer the weights, or the windows; of a local one under the dense mask."""
-    if chosen.kind == "local":
-        return h * n * m
-    return h * (n * m / chosen.step + m * chosen.width * d)
+    return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)
 
 
 CARD = Card(
@@ -362,6 +345,7 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=Compression,
+    letters={"s": "stride", "w": "kernel", "c": "block"},
     time=flops,
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
