@@ -46,6 +46,12 @@ def cards() -> Catalog:
     return Catalog(module.CARD for module in _pages() if hasattr(module, "CARD"))
 
 
+@functools.cache
+def pages() -> dict[str, str]:
+    """Name of each mechanism → the module that is its page."""
+    return {module.CARD.name: module.__name__ for module in _pages() if hasattr(module, "CARD")}
+
+
 def card(name: str) -> Card:
     """The card called ``name``, or by an alias; an unknown name is answered with the nearest."""
     names = {c.name: c for c in cards()}
