@@ -5,6 +5,7 @@ took: processor time, because a clock also counts what else the machine does.
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -30,6 +31,40 @@ def accelerator() -> torch.device:
     if device is None:
         pytest.skip("no accelerator on this machine")
     return device
+
+
+# ------------------------------------------------------------------------------------------ choice
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--pages", help="of test_claims.py, only these pages' claims: family/mechanism,…"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not (chosen := config.getoption("pages")):
+        return
+    pages = set(chosen.split(","))
+    left = [item for item in items if (card := card_of(item)) and page_of(card) not in pages]
+    if unknown := pages - {page_of(card) for item in items if (card := card_of(item))}:
+        raise pytest.UsageError(f"--pages: no claims of {', '.join(sorted(unknown))}")
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+def card_of(item: pytest.Item) -> Any:
+    """The card that a claim is about."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return parameters.get("card") if item.path.name == "test_claims.py" else None
+
+
+def page_of(card: Any) -> str:
+    """`family/mechanism`: the module of the shelf that holds the card."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("attnlab.mechanisms.") and getattr(module, "CARD", None) is card:
+            return "/".join(name.split(".")[2:4])
+    raise LookupError(f"no page of the shelf holds the card of {card.name}")
 
 
 # ----------------------------------------------------------------------------------------- budgets
