@@ -181,7 +181,7 @@ _compiled.register_autograd(_differentiate, setup_context=_keep)
 def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
     """A conjunction without its paddings, and the keys that they all call real."""
     if isinstance(pattern, Padding):
-        return padding(None), pattern.real
+        return padding(None), pattern.valid
     if not isinstance(pattern, And):
         return pattern, None
     (left, one), (right, other) = without_padding(pattern.left), without_padding(pattern.right)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.patterns import Pattern, Spans
+from attnlab.core.patterns import Intervals, Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -46,8 +46,8 @@ def step(
     past, places = KeyValueCache.extended(past, k, v), torch.cat((places, new))
     seen = _attend(q, past, pattern.allows(new[:, None], places[None, :]))
     length += len(new)
-    rows = Spans(*(torch.tensor(x) for x in (length, FAR, 1)))
-    needed = pattern.covers(rows, Spans.singles(places)).some
+    rows = Intervals(*(torch.tensor(x) for x in (length, FAR, 1)))
+    needed = pattern.covers(rows, Intervals.singles(places)).some
     return seen, DecodingState(_only(past, needed), places[needed], length)
 
 

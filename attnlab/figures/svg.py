@@ -43,7 +43,7 @@ def page(figure: Any, words: str) -> str:
     if not figure.frames:
         return f"<div>{svg}</div>"
     last = len(figure.frames) - 1
-    along = figure.layout.sliders[0].currentvalue.prefix  # harmless already
+    along = figure.layout.sliders[0].currentvalue.prefix  # escaped already
     names = escape(str([frame.name for frame in figure.frames]))
     move = (
         "const v=this.value,r=this.closest('div');"

@@ -1,4 +1,4 @@
-"""Spans: blocks of positions, known by their first, their last and their step.
+"""Intervals: blocks of positions, known by their first, their last and their step.
 
 A layout asks of many blocks at once whether a pattern allows all, none or some of their pairs. It
 gets its answer by interval arithmetic, so a block is three numbers, however long it is, and a
@@ -14,26 +14,26 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Spans:
-    """Spans of positions, int64 tensors of one shape."""
+class Intervals:
+    """Intervals of positions, int64 tensors of one shape."""
 
     first: Tensor
     last: Tensor
     step: Tensor
 
     @classmethod
-    def of(cls, positions: range) -> "Spans":
+    def of(cls, positions: range) -> "Intervals":
         """One span, the positions of a range that counts upwards."""
         step = positions.step if len(positions) > 1 else 0
         return cls(*(torch.tensor(x) for x in (positions[0], positions[-1], step)))
 
     @classmethod
-    def singles(cls, positions: Tensor) -> "Spans":
+    def singles(cls, positions: Tensor) -> "Intervals":
         """Every position a span of its own."""
         return cls(positions, positions, torch.zeros_like(positions))
 
     @classmethod
-    def hull(cls, positions: Tensor) -> "Spans":
+    def hull(cls, positions: Tensor) -> "Intervals":
         """The narrowest span around each row of positions (..., size)."""
         ordered = positions.sort(dim=-1).values
         step = torch.zeros_like(ordered[..., 0])
@@ -42,20 +42,20 @@ class Spans:
         return cls(ordered[..., 0], ordered[..., -1], step)
 
     @classmethod
-    def blocks(cls, start: int, stop: int, size: int) -> "Spans":
+    def blocks(cls, start: int, stop: int, size: int) -> "Intervals":
         """The positions start … stop − 1, cut into blocks of a size; the last may be shorter."""
         first = torch.arange(start, stop, size)
         last = (first + size).clamp(max=stop) - 1
         return cls(first, last, (last > first).long())
 
-    def __getitem__(self, index: object) -> "Spans":
-        return Spans(self.first[index], self.last[index], self.step[index])  # type: ignore[index]
+    def __getitem__(self, index: object) -> "Intervals":
+        return Intervals(self.first[index], self.last[index], self.step[index])  # type: ignore[index]
 
-    def __floordiv__(self, size: int) -> "Spans":
+    def __floordiv__(self, size: int) -> "Intervals":
         """The blocks of a size that the positions fall into."""
         first, last = self.first // size, self.last // size
         step = torch.where(self.step % size == 0, self.step // size, 1)
-        return Spans(first, last, torch.where(first == last, 0, step))
+        return Intervals(first, last, torch.where(first == last, 0, step))
 
     @property
     def single(self) -> Tensor:
