@@ -79,7 +79,7 @@ check-tests: $(INSTALLED)
 .PHONY: check-browser
 check-browser: $(INSTALLED)
 	@if command -v chromium >/dev/null || [ "$$CI" = true ]; then set -x; \
-		$(PYTEST) --dist loadgroup tests/browser; \
+		$(PYTEST) tests/browser; \
 	else \
 		echo "Skipped: chromium is missing, so the widgets are not tried; the lessons run without it."; \
 		set -x; $(PYTEST) -p no:cacheprovider --dist loadfile --nbval-lax --nbval-current-env \

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
@@ -55,18 +56,24 @@ HARMLESS = {
 """What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test may wait several times, and the first of a file waits for Jupyter, too.
-
-    With several workers (``--dist loadgroup``) each has a browser and a server of its own; the
-    tests of a file share their notebook, so they stay together. The lessons share nothing.
-    """
+    """A test may wait several times, and the first of a file waits for Jupyter, too."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(10 * PATIENCE))
-            if item.path.name != "test_lessons.py":
-                item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+class OneNotebookOneWorker(LoadScopeScheduling):
+    """Every worker has a browser and a server of its own; the tests of a file share their notebook,
+    so that they stay together, the lessons share nothing."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return nodeid if file.endswith("test_lessons.py") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return OneNotebookOneWorker(config, log)
 
 
 # --------------------------------------------------------------------------------------- pages

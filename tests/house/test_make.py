@@ -174,7 +174,7 @@ def test_every_check_runs_though_the_first_fails(make, tmp_path):
     assert "-m ruff format --check ." in calls
     unit, browser = calls[-2:]
     assert unit.endswith("--ignore=tests/browser tests")
-    assert browser.endswith("--dist loadgroup tests/browser")
+    assert browser.endswith(" tests/browser")
 
 
 def steps(calls):
