@@ -12,7 +12,7 @@ from torch import nn
 
 import attnlab.mechanisms
 from attnlab.core.card import Card
-from attnlab.core.words import choose, nearest
+from attnlab.core.suggest import choose, suggestion
 
 
 class Catalog(tuple[Card, ...]):
@@ -63,7 +63,7 @@ def build(
     known = inspect.signature(c.build).parameters
     for option in options:
         if option not in known:
-            raise TypeError(f"{name} has no option {option!r}{nearest(option, known)}")
+            raise TypeError(f"{name} has no option {option!r}{suggestion(option, known)}")
     if causal and c.causal == "never":
         raise ValueError(f"{name} cannot be causal: its mixing needs the whole sequence at once")
     if not causal and c.causal == "always":

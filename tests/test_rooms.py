@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -32,12 +33,14 @@ FLOORS = {
     "exercises": 3,
     "readme": 3,
     "figures": 4,
+    "experiments": 4,
     "pretrained": 4,
     "widgets": 5,
 }
 NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name
 NEIGHBOURS_IN_FUNCTIONS = {("measure", room) for room in ("lens", "tasks", "train", "exercises")}
 ONLY = {"figures": {"core"}}  # pictures are drawn from arrays and cards, never from models
+NEVER = {("widgets", "measure")}  # a widget shows what is; benchmarks are another matter
 
 # `import attnlab` must work, and be quick, on a machine that has torch and little else.
 PACKAGES = {"torch", "numpy", "jaxtyping", "sympy"}
@@ -172,6 +175,8 @@ def imports_point_down(root: Path) -> list[str]:
 def may_import(room: str, target: str, in_function: bool) -> bool:
     if room in ONLY:
         return target in ONLY[room]
+    if (room, target) in NEVER:
+        return False
     if (room, target) in NEIGHBOURS or (in_function and (room, target) in NEIGHBOURS_IN_FUNCTIONS):
         return True
     return FLOORS.get(target, 99) < FLOORS[room]
@@ -191,6 +196,33 @@ def module_level_packages_are_few(root: Path) -> list[str]:
                     f"{where(root, path, found.node)}: import {top} in the function that uses it"
                 )
     return faults
+
+
+def no_imports_in_a_circle(root: Path) -> list[str]:
+    """Of modules, inside a room too; an import inside a function closes a circle as any other."""
+    graph: dict[str, set[str]] = {module_of(root, path): set() for path, _ in library(root)}
+    for path, tree in library(root):
+        module = module_of(root, path)
+        graph[module] |= {found.module for found in imports(root, path, tree)} & set(graph)
+    circles, seen = [], set()
+    for module in sorted(graph):
+        circle = shortest_circle(graph, module)
+        if circle and not seen & set(circle):
+            seen |= set(circle)
+            circles.append(" → ".join(circle))
+    return circles
+
+
+def shortest_circle(graph: dict[str, set[str]], start: str) -> list[str]:
+    """The modules on the shortest way from one back to itself; none if there is no such way."""
+    ways, reached = [[start]], set()
+    for way in ways:
+        for following in sorted(graph[way[-1]] - reached):
+            if following == start and len(way) > 1:
+                return [*way, start]
+            reached.add(following)
+            ways.append([*way, following])
+    return []
 
 
 def page_of(module: str) -> str:
@@ -343,18 +375,23 @@ def generators_are_left_as_they_were(root: Path) -> list[str]:
 
 
 def nothing_is_left_unfinished(root: Path) -> list[str]:
-    """Neither in words nor as a method that is still to be written."""
-    marks = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+    """Neither as a mark that opens a comment or a line, nor as a method still to be written."""
+    marks = re.compile(r"(?:^\W*|(?:#|//|/\*|<!--)\s*)(TODO|FIXME|XXX)\b", re.MULTILINE)
     faults = [
-        f"{where(root, path)}: {match[0]} stands here"
+        f"{where(root, path)}: {match[1]} stands here"
         for path in tracked(root)
         if (match := marks.search(prose(path)))
     ]
     for path, tree in library(root):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node):
+            if isinstance(node, ast.Raise) and raised(node) == "NotImplementedError":
                 faults.append(f"{where(root, path, node)}: finish it, or leave it out")
     return faults
+
+
+def raised(node: ast.Raise) -> str:
+    """The name of the exception."""
+    return called(node.exc) or ast.unparse(node.exc) if node.exc else ""
 
 
 def text_of(path: Path) -> str:
@@ -365,21 +402,54 @@ def text_of(path: Path) -> str:
 
 
 def prose(path: Path) -> str:
-    """What people wrote: a notebook's cells without their outputs, any other file as it is."""
-    if path.suffix != ".ipynb":
-        return text_of(path)
-    return "\n".join("".join(cell["source"]) for cell in json.loads(text_of(path))["cells"])
+    """What is written for people: the comments and docstrings of Python, the cells of a notebook
+    without their outputs, any other file as it is."""
+    if path.suffix == ".py":
+        return "\n".join([*comments(path), *docstrings(path)])
+    if path.suffix == ".ipynb":
+        return "\n".join("".join(cell["source"]) for cell in json.loads(text_of(path))["cells"])
+    return text_of(path)
+
+
+def comments(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        return [
+            token.string
+            for token in tokenize.tokenize(file.readline)
+            if token.type == tokenize.COMMENT
+        ]
+
+
+def docstrings(path: Path) -> list[str]:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    tree = ast.parse(text_of(path))
+    return [
+        ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented)
+    ]
 
 
 def no_machine_is_named(root: Path) -> list[str]:
-    """A path that exists on one machine only."""
-    folders = "|".join(["wo" + "rk", "ro" + "ot", "op" + "t", "ho" + "me"])
-    machine = re.compile(rf"(?<![\w.~:/)}}\]*])/({folders})(?![\w-])")
-    return [
-        f"{where(root, path)}: {machine_path[0]} is a path of one machine"
-        for path in tracked(root)
-        if (machine_path := machine.search(text_of(path)))
-    ]
+    """A path that exists on one machine only; in Python's code, a string that begins with one."""
+    folders = r"/(?:work|root|opt|home)(?![\w-])"
+    anywhere, at_the_start = re.compile(rf"(?<![\w.~:/)}}\]*]){folders}"), re.compile(folders)
+    faults = []
+    for path in tracked(root):
+        found = [anywhere.search(prose(path) if path.suffix == ".py" else text_of(path))]
+        if path.suffix == ".py":
+            found += [at_the_start.match(text) for text in strings(path)]
+        faults += [
+            f"{where(root, path)}: {machine_path[0]} is a path of one machine"
+            for machine_path in found
+            if machine_path
+        ]
+    return faults
+
+
+def strings(path: Path) -> list[str]:
+    """The strings in Python's code, parts of f-strings among them."""
+    tree = ast.parse(text_of(path))
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [value for value in constants if isinstance(value, str)]
 
 
 # -------------------------------------------------------------------------------------------- files
@@ -411,6 +481,7 @@ def no_stack_trace_is_stored(root: Path) -> list[str]:
 
 RULES: list[Rule] = [
     imports_point_down,
+    no_imports_in_a_circle,
     module_level_packages_are_few,
     no_mechanism_imports_another,
     every_mechanism_has_its_mirror,
@@ -427,9 +498,20 @@ RULES: list[Rule] = [
 ]
 
 
+# Faults that are known and on their way out; the test fails when one is gone and still listed.
+KNOWN: dict[Rule, list[str]] = {
+    no_imports_in_a_circle: [
+        "attnlab.mechanisms.fixed.longformer → attnlab.mechanisms.fixed.longformer.led → "
+        "attnlab.mechanisms.fixed.longformer",
+    ],
+}
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps(rule):
-    assert rule(ROOT) == []
+    faults, known = rule(ROOT), KNOWN.get(rule, [])
+    assert [fault for fault in faults if fault not in known] == []
+    assert [fault for fault in known if fault not in faults] == [], "no longer so: strike it out"
 
 
 def test_the_rules_read_the_whole_house():
@@ -492,6 +574,8 @@ PLANTED = [
     (imports_point_down, "attnlab/figures/a.py", "from attnlab.models import x", "figures must"),
     (imports_point_down, "attnlab/figures/a.py", "import attnlab.lens", "figures must"),
     (imports_point_down, "attnlab/measure/a.py", "import attnlab.train", "measure must"),
+    (imports_point_down, "attnlab/train/a.py", "import attnlab.experiments", "train must"),
+    (imports_point_down, "widgets/attnlab_widgets/a.py", "import attnlab.measure.a", "widgets"),
     (imports_point_down, "attnlab/catalog.py", "import attnlab.models", "catalog must"),
     (imports_point_down, "attnlab/train.py", "import attnlab_widgets", "train must"),
     (imports_point_down, "attnlab/attic/a.py", "", "'attic' has no floor"),
@@ -500,6 +584,26 @@ PLANTED = [
         "attnlab/core/a.py",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import attnlab.models",
         "attnlab/core/a.py:3",
+    ),
+    # no_imports_in_a_circle
+    (
+        no_imports_in_a_circle,
+        "attnlab/core/a.py",
+        {
+            "attnlab/core/a.py": "from attnlab.core import b",
+            "attnlab/core/b.py": "def f():\n    from .a import g",
+        },
+        "attnlab.core.a → attnlab.core.b → attnlab.core.a",
+    ),
+    (
+        no_imports_in_a_circle,
+        PAGE + "a/b.py",
+        {
+            PAGE + "a/__init__.py": "from .b import f",
+            PAGE + "a/b.py": "from .c import f",
+            PAGE + "a/c.py": "import attnlab.mechanisms.dense.a",
+        },
+        "dense.a → attnlab.mechanisms.dense.a.b → attnlab.mechanisms.dense.a.c → attnlab",
     ),
     # module_level_packages_are_few
     (module_level_packages_are_few, "attnlab/lens/a.py", "import umap", "import umap in the"),
@@ -565,14 +669,22 @@ PLANTED = [
     (generators_are_left_as_they_were, "attnlab/a.py", "random.seed(0)", "random.seed"),
     (generators_are_left_as_they_were, "attnlab/a.py", "accelerate.utils.set_seed(0)", "set_seed"),
     # what is left behind
-    (nothing_is_left_unfinished, "attnlab/a.py", "# TO" + "DO: the rest", "stands here"),
-    (nothing_is_left_unfinished, "docs.md", "FIX" + "ME", "stands here"),
-    (nothing_is_left_unfinished, "a.ipynb", notebook(source="# XX" + "X"), "stands here"),
+    (nothing_is_left_unfinished, "attnlab/a.py", "# TODO: the rest", "TODO stands here"),
+    (nothing_is_left_unfinished, "tests/a.py", "x = 1  # FIXME", "FIXME stands here"),
+    (nothing_is_left_unfinished, "tests/a.py", '"""A title.\n\nTODO: more\n"""', "TODO stands"),
+    (nothing_is_left_unfinished, "docs.md", "- FIXME", "stands here"),
+    (nothing_is_left_unfinished, "docs.md", "Done. <!-- TODO: the rest -->", "stands here"),
+    (nothing_is_left_unfinished, "a.js", "f(); // TODO", "stands here"),
+    (nothing_is_left_unfinished, "a.ipynb", notebook(source="# XXX"), "stands here"),
     (nothing_is_left_unfinished, "attnlab/a.py", "raise NotImplementedError", "finish it"),
-    (no_machine_is_named, "a.md", "see `/wo" + "rk/there`", "a path of one machine"),
-    (no_machine_is_named, "a.md", "/ro" + "ot", "a path of one machine"),
-    (no_machine_is_named, "tests/a.py", "PATH = '/op" + "t/wheels'", "a path of one machine"),
-    (no_machine_is_named, "Makefile", "cd /ho" + "me/somebody", "a path of one machine"),
+    (nothing_is_left_unfinished, "attnlab/a.py", "raise NotImplementedError('b')", "finish it"),
+    (no_machine_is_named, "a.md", "see `/work/there`", "a path of one machine"),
+    (no_machine_is_named, "a.md", "in /root", "a path of one machine"),
+    (no_machine_is_named, "tests/a.py", "PATH = '/opt/wheels'", " is a path of one machine"),
+    (no_machine_is_named, "tests/a.py", "PATH = f'/home/{user}'", " is a path of one machine"),
+    (no_machine_is_named, "tests/a.py", "# as in /work/there", " is a path of one machine"),
+    (no_machine_is_named, "tests/a.py", '"""As in /root/there."""', " is a path of one machine"),
+    (no_machine_is_named, "Makefile", "cd /home/somebody", "a path of one machine"),
     # files
     (files_are_small, "weights.safetensors", "x" * 2_000_001, "is over 2 MB"),
     (files_are_small, "notebooks/a.ipynb", "x" * 1_000_001, "is over 1 MB"),
@@ -581,9 +693,11 @@ PLANTED = [
 ]
 
 
-def plant(root: Path, name: str, text: str) -> None:
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_text(text)
+def plant(root: Path, name: str, text: str | dict[str, str]) -> None:
+    """A file of that name and text, or several files."""
+    for each, content in text.items() if isinstance(text, dict) else [(name, text)]:
+        (root / each).parent.mkdir(parents=True, exist_ok=True)
+        (root / each).write_text(content)
 
 
 @pytest.mark.parametrize(
@@ -609,9 +723,20 @@ KEPT = [
     (imports_point_down, "attnlab/models/a.py", "from attnlab import catalog"),
     (imports_point_down, "attnlab/measure/a.py", "def f():\n    from attnlab.train import fit"),
     (imports_point_down, "attnlab/measure/a.py", "from attnlab import measure\nfrom . import b"),
+    (imports_point_down, "attnlab/experiments/a.py", "from attnlab.train import fit"),
     (imports_point_down, "attnlab/__init__.py", "from attnlab.lens.watch import watch"),
     (imports_point_down, "widgets/attnlab_widgets/a.py", "import attnlab.figures, attnlab.lens"),
     (imports_point_down, "attnlab/figures/a.py", "from attnlab.core.card import Card"),
+    (
+        no_imports_in_a_circle,
+        "",
+        {
+            "attnlab/core/a.py": "from attnlab.core.b import c",
+            "attnlab/core/b/__init__.py": "from attnlab.core.b import c, d",
+            "attnlab/core/b/c.py": "from .d import f",
+            "attnlab/core/b/d.py": "import torch",
+        },
+    ),
     (module_level_packages_are_few, "attnlab/lens/a.py", "def f():\n    import umap"),
     (module_level_packages_are_few, "attnlab/train.py", "from accelerate import Accelerator"),
     (module_level_packages_are_few, "attnlab/core/a.py", "import json, torch.nn, numpy"),
@@ -632,6 +757,18 @@ KEPT = [
         "a.md",
         "https://example.org/work/ the/root n/opt /optimal /roots ../work",
     ),
+    (
+        no_machine_is_named,
+        "tests/a.py",
+        "TEXT, PATTERN = 'cd /root', r'(/opt|/home)'",
+    ),
+    (
+        nothing_is_left_unfinished,
+        "attnlab/a.py",
+        "# a TODO list is data here\nTEXT = 'TODO: the rest'",
+    ),
+    (nothing_is_left_unfinished, "attnlab/a.py", "raise ValueError('NotImplementedError')"),
+    (nothing_is_left_unfinished, "docs.md", "Neither TODO nor FIXME may open a line."),
     (no_stack_trace_is_stored, "a.ipynb", json.dumps(NOTEBOOK)),
 ]
 

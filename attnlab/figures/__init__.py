@@ -3,7 +3,7 @@
 ``maps``      one attention map, every head at once, a map over training steps
 ``curves``    loss curves, measured costs against n, costs claimed by cards
 ``examples``  what a task looks like: tokens in a strip, an image as a sequence
-``sight``     what one pixel of an image may see, for several mechanisms
-``picture``   what each of them returns: a plotly figure with a twin in words
+``receptive_field``  the pixels that one pixel of an image sees, for several mechanisms
+``picture``   what each of them returns: a plotly figure with a description in words
 ``theme``     light, dark or auto, said once or per figure
 """

@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 import sympy
 
 from attnlab.core.card import Card
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.frame import axis, label_width, layout, text_width
-from attnlab.figures.labels import harmless
+from attnlab.figures.labels import escaped
+from attnlab.figures.layout import axis, label_width, layout, text_width
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import DASHES, MARKERS, SERIES, Theme, colours, rgb, theme_name
 
@@ -39,7 +39,7 @@ def loss_curves(
     ``runs`` maps a name to the rows of one run (dicts with "step", "loss" and, where measured,
     "validation_loss"), or to several such lists, one per seed: then the line is their mean and the
     band reaches from the smallest to the largest. Training loss is a thin line, validation loss has
-    markers. Long runs are drawn as means of equally many steps; the twin says of how many.
+    markers. Long runs are drawn as means of equally many steps; the description says of how many.
     """
     if not isinstance(runs, Mapping):
         raise TypeError('`runs` must map names to rows, such as {"full": history.rows}')
@@ -62,7 +62,11 @@ def loss_curves(
         names=[curve["name"] for curve in curves],
     )
     return Picture(
-        traces, page, twin=_loss_twin(title, curves, unit), rows=_loss_rows(curves), theme=theme
+        traces,
+        page,
+        description=_loss_description(title, curves, unit),
+        rows=_loss_rows(curves),
+        theme=theme,
     )
 
 
@@ -99,7 +103,7 @@ def cost_curves(
             y=_packed(pairs[:, 1]),
             name=name,
             mode="lines+markers",
-            hovertemplate=f"{letter} = %{{x:,}}<br>{harmless(quantity)} %{{y:.4~g}}",
+            hovertemplate=f"{letter} = %{{x:,}}<br>{escaped(quantity)} %{{y:.4~g}}",
             **_style(place),
         )
         for place, (name, pairs) in enumerate(zip(names, points.values(), strict=True))
@@ -117,8 +121,8 @@ def cost_curves(
         for name, pairs in points.items()
         for n, cost in pairs
     ]
-    twin = _cost_twin(title, quantity, letter, points, slopes)
-    return Picture(traces, page, twin=twin, rows=rows, theme=theme)
+    description = _cost_description(title, quantity, letter, points, slopes)
+    return Picture(traces, page, description=description, rows=rows, theme=theme)
 
 
 Spent = tuple[float, Sequence[float]]
@@ -167,8 +171,8 @@ def trade_off(
         for spent, mean, spread, seeds in got
     ]
     said = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
-    twin = f"{title}. {score} against {cost}, means over seeds. {said}."
-    return Picture(traces, page, twin=twin, rows=table, theme=theme)
+    description = f"{title}. {score} against {cost}, means over seeds. {said}."
+    return Picture(traces, page, description=description, rows=table, theme=theme)
 
 
 def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, float, float, int]]:
@@ -191,9 +195,9 @@ def _sizes_trace(
         x=costs,
         y=means,
         error_y={"array": spreads, "width": 5, "thickness": 1.5},
-        name=harmless(name),
+        name=escaped(name),
         mode="lines+markers" if len(sizes) > 1 else "markers",
-        hovertemplate=f"{harmless(cost)} %{{x:,}}<br>{harmless(score)} %{{y:.4~g}}",
+        hovertemplate=f"{escaped(cost)} %{{x:,}}<br>{escaped(score)} %{{y:.4~g}}",
         line=style["line"],
         marker={**style["marker"], "size": 11},
     )
@@ -240,7 +244,7 @@ def spectrum_curves(
         f"{c['run']}: the largest alone holds {c['mean'][0]:.3g}; {_reach(c['rank'], share)}."
         for c in curves
     ]
-    return Picture(traces, page, twin=" ".join(words), rows=rows, theme=theme)
+    return Picture(traces, page, description=" ".join(words), rows=rows, theme=theme)
 
 
 def claimed_costs(
@@ -265,7 +269,7 @@ def claimed_costs(
     costs = sorted((_claim(card, what, form, known) for card in cards), key=lambda c: -c[1])
     theme = theme_name(theme)
     look = colours(theme)
-    names = [f"{harmless(card.title)}  {harmless(order)}" for card, _, order in costs]
+    names = [f"{escaped(card.title)}  {escaped(order)}" for card, _, order in costs]
     trace = go.Bar(
         x=[cost for _, cost, _ in costs],
         y=list(range(len(costs))),
@@ -302,11 +306,11 @@ def claimed_costs(
         for card, cost, order in costs
     ]
     most, least = costs[0], costs[-1]
-    twin = (
+    description = (
         f"{title}. Bars: {unit} as claimed for n = {n:,}, form {form}. Most: {most[0].title} "
         f"with {most[1]:.3g}; least: {least[0].title} with {least[1]:.3g}."
     )
-    return Picture([trace], page, twin=twin, rows=rows, theme=theme)
+    return Picture([trace], page, description=description, rows=rows, theme=theme)
 
 
 # losses
@@ -380,7 +384,7 @@ def _curve_traces(curve: dict[str, Any], place: int) -> list[go.Scatter]:
     line = go.Scatter(
         x=_packed(curve["steps"]),
         y=_packed(curve["mean"]),
-        name=harmless(curve["name"]),
+        name=escaped(curve["name"]),
         mode="lines+markers" if few else "lines",
         hovertemplate="step %{x:,.0f}<br>loss %{y:.4~g}",
         **style,
@@ -400,11 +404,11 @@ def _band(curve: dict[str, Any], place: int) -> go.Scatter:
         fillcolor=f"rgba({red},{green},{blue},0.22)",
         hoverinfo="skip",
         showlegend=False,
-        name=harmless(f"{curve['name']}: spread"),
+        name=escaped(f"{curve['name']}: spread"),
     )
 
 
-def _loss_twin(title: str, curves: list[dict[str, Any]], unit: str) -> str:
+def _loss_description(title: str, curves: list[dict[str, Any]], unit: str) -> str:
     words = [f"{title}. Loss in {unit} over training steps."]
     for curve in curves:
         spread = ""
@@ -457,7 +461,7 @@ def _slope(name: str, pairs: Array, exponents: Mapping[str, float] | None) -> fl
 
 
 def _with_slope(name: str, slope: float | None, letter: str) -> str:
-    return harmless(name) + ("" if slope is None else f"  ∝ {letter}<sup>{slope:.2f}</sup>")
+    return escaped(name) + ("" if slope is None else f"  ∝ {letter}<sup>{slope:.2f}</sup>")
 
 
 def _powers(together: Array) -> dict[str, Any]:
@@ -476,7 +480,7 @@ def _powers(together: Array) -> dict[str, Any]:
     }
 
 
-def _cost_twin(
+def _cost_description(
     title: str,
     quantity: str,
     letter: str,
@@ -536,7 +540,7 @@ def _spectrum_traces(curve: dict[str, Any], place: int) -> list[go.Scatter]:
     line = go.Scatter(
         x=_packed(curve["steps"]),
         y=_packed(curve["mean"]),
-        name=harmless(curve["name"]),
+        name=escaped(curve["name"]),
         mode="lines",
         hovertemplate="%{x:,.0f} directions<br>%{y:.3f}",
         line=style["line"],

@@ -12,7 +12,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
-from attnlab.figures.frame import (
+from attnlab.figures.labels import escaped, labels, tick_step, visible
+from attnlab.figures.layout import (
     add_player,
     axis,
     bare_axis,
@@ -22,7 +23,6 @@ from attnlab.figures.frame import (
     note,
     text_width,
 )
-from attnlab.figures.labels import harmless, labels, tick_step, visible
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours, theme_name
 
@@ -64,7 +64,7 @@ def heat_map(
     return Picture(
         [_trace(cells, quantity, unit)],
         page,
-        twin=_twin(title, weights, shown, queries, keys, quantity),
+        description=_description(title, weights, shown, queries, keys, quantity),
         rows=_rows(shown, queries, keys),
         theme=theme,
     )
@@ -103,7 +103,11 @@ def head_grid(
         for head in range(heads)
     ]
     return Picture(
-        traces, page, twin=_grid_twin(title, shown, high), rows=_grid_rows(shown), theme=theme
+        traces,
+        page,
+        description=_grid_description(title, shown, high),
+        rows=_grid_rows(shown),
+        theme=theme,
     )
 
 
@@ -148,8 +152,8 @@ def film(
         [_trace(cells[-1], quantity, unit)],
         page,
         frames,
-        twin=f"{_closed(title)} {len(steps)} attention maps, from {along} {steps[0]} to {along} "
-        f"{steps[-1]}. {_film_words(steps, along, shown)}",
+        description=f"{_closed(title)} {len(steps)} attention maps, from {along} {steps[0]} to "
+        f"{along} {steps[-1]}. {_film_words(steps, along, shown)}",
         rows=_film_rows(steps, along, shown, queries, keys),
         theme=first.theme,
     )
@@ -228,7 +232,7 @@ def _trace(cells: Array, quantity: str, unit: int | None) -> go.Heatmap:
         coloraxis="coloraxis",
         xgap=_gap(cells),
         ygap=_gap(cells),
-        hovertemplate=f"{HOVER}{harmless(quantity)} {_value(unit)}<extra></extra>",
+        hovertemplate=f"{HOVER}{escaped(quantity)} {_value(unit)}<extra></extra>",
     )
 
 
@@ -314,7 +318,7 @@ def _colour_axis(
     values = np.linspace(low, high, 5)
     digits = max(0, 2 - int(np.floor(np.log10(high))))
     bar = {
-        "title": {"text": harmless(quantity), "side": "right", "font": {"size": 12}},
+        "title": {"text": escaped(quantity), "side": "right", "font": {"size": 12}},
         "tickvals": [float(value) * factor for value in values],
         "ticktext": [f"{value:.{digits}f}" for value in values],
         "tickfont": {"size": 11, "color": look.quiet},
@@ -443,7 +447,7 @@ def _grid_notes(
 # how it is said
 
 
-def _twin(
+def _description(
     title: str,
     weights: Array,
     shown: Array,
@@ -486,7 +490,7 @@ def _named(tokens: Sequence[Any], place: int | np.intp) -> str:
     return str(place) if token == int(place) else f"{visible(token)} (position {place})"
 
 
-def _grid_twin(title: str, shown: Array, high: float) -> str:
+def _grid_description(title: str, shown: Array, high: float) -> str:
     layers, heads, n, m = shown.shape
     return (
         f"{_closed(title)} {layers} layers (rows) by {heads} heads (columns) of attention maps, "

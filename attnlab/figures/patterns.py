@@ -15,10 +15,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from attnlab.core.patterns import Pattern, Reach, reach
+from attnlab.core.patterns import Pattern, ReceptiveField, receptive_field
 from attnlab.figures.arrays import booleans
 from attnlab.figures.curves import cost_curves
-from attnlab.figures.frame import (
+from attnlab.figures.labels import escaped, tick_step
+from attnlab.figures.layout import (
     add_player,
     axis,
     bare_axis,
@@ -27,9 +28,8 @@ from attnlab.figures.frame import (
     note,
     text_width,
 )
-from attnlab.figures.labels import harmless, tick_step
 from attnlab.figures.picture import Picture, Row
-from attnlab.figures.still import png
+from attnlab.figures.svg import png
 from attnlab.figures.theme import CIVIDIS, SERIES, Theme, colours, theme_name
 
 Mask = NDArray[np.bool_]
@@ -63,7 +63,7 @@ def pattern_map(
     return Picture(
         list(_hovered(blocks, "x", "y")),
         page,
-        twin=f"{_closed(title)} {_said(mask, blocks)} {_described(pattern)}".strip(),
+        description=f"{_closed(title)} {_said(mask, blocks)} {_described(pattern)}".strip(),
         rows=_rows(mask),
         theme=theme,
     )
@@ -94,11 +94,11 @@ def head_patterns(
         axes = _numbered("x", at), _numbered("y", at)
         page["images"] += _overlays(mask, blocks, *axes, theme, _panel(len(panels)))
         traces += _hovered(blocks, *axes)
-    twin = f"{_closed(title)} {len(panels)} patterns of {n} positions. " + " ".join(
+    description = f"{_closed(title)} {len(panels)} patterns of {n} positions. " + " ".join(
         f"{name}: {_said(mask, blocks)}" for name, (mask, blocks) in zip(said, panels, strict=True)
     )
     rows = [_head_row(name, *panel) for name, panel in zip(said, panels, strict=True)]
-    return Picture(traces, page, twin=twin, rows=rows, theme=theme)
+    return Picture(traces, page, description=description, rows=rows, theme=theme)
 
 
 def reach_film(
@@ -119,7 +119,7 @@ def reach_film(
         raise ValueError(f"reach is drawn for 1 to {LARGEST_REACH} positions, got n={n}")
     if not 1 <= layers <= MOST_FRAMES:
         raise ValueError(f"reach is drawn for 1 to {MOST_FRAMES} layers, got layers={layers}")
-    known = reach(patterns, n, layers, residual=residual)
+    known = receptive_field(patterns, n, layers, residual=residual)
     after = np.stack([frame.numpy() for frame in known.after])
     first = np.where(after.any(0), after.argmax(0) + 1, 0)
     theme = theme_name(theme)
@@ -141,7 +141,7 @@ def reach_film(
         [trace],
         page,
         frames,
-        twin=f"{_closed(title)} {_reach_words(known, n, layers)}",
+        description=f"{_closed(title)} {_reach_words(known, n, layers)}",
         rows=_reach_rows(after),
         theme=theme,
     )
@@ -387,7 +387,7 @@ def _panels(look: Theme, title: str, names: Sequence[str], masks: list[Mask]) ->
                 anchor=_numbered(other, at),
                 **({"matches": letter} if at else {}),
             )
-        share = f"{harmless(name)} · {_percent(mask.mean())}"
+        share = f"{escaped(name)} · {_percent(mask.mean())}"
         words = note(look, share, left, top, xanchor="left", yanchor="bottom", yshift=3)
         page["annotations"].append(words)
     return page
@@ -464,7 +464,7 @@ def _percent(share: float) -> str:
 def _described(pattern: Any) -> str:
     if not isinstance(pattern, Pattern):
         return ""
-    return f"In words: {pattern.words}."
+    return f"In words: {pattern.description}."
 
 
 def _rows(mask: Mask) -> list[Row]:
@@ -486,7 +486,7 @@ def _head_row(name: str, mask: Mask, blocks: _Blocks) -> Row:
     }
 
 
-def _reach_words(known: Reach, n: int, layers: int) -> str:
+def _reach_words(known: ReceptiveField, n: int, layers: int) -> str:
     if known.complete:
         count = known.layers or next(
             L for L, frame in enumerate(known.after, 1) if bool(frame.all())

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.core.shapes import checked
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 OF = {"energy": 2, "values": 1}
 """Shares of the sum of squares, or of the singular values themselves (the paper's figure)."""

@@ -10,7 +10,7 @@ documentation of the Python that runs it, so another Python gives slightly other
 
 from pathlib import Path
 
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
 

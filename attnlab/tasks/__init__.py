@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.core.words import choose, nearest
+from attnlab.core.suggest import choose, suggestion
 
 SPLITS = ("train", "validation")
 UNSCORED = -100  # torch's cross_entropy skips targets of this value
@@ -179,7 +179,9 @@ def task(name: str, **options: Any) -> Task:
     known = inspect.signature(kind_of_task).parameters
     for option in options:
         if option not in known:
-            raise TypeError(f"the task {name!r} has no option {option!r}{nearest(option, known)}")
+            raise TypeError(
+                f"the task {name!r} has no option {option!r}{suggestion(option, known)}"
+            )
     return kind_of_task(**options)
 
 
@@ -187,7 +189,7 @@ def one_of(what: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a `value` that is not among `choices`, suggesting the nearest."""
     choices = list(choices)
     if value not in choices:
-        raise ValueError(f"there is no {what} {value!r}{nearest(str(value), choices)}")
+        raise ValueError(f"there is no {what} {value!r}{suggestion(str(value), choices)}")
 
 
 def whole_number(what: str, value: object, least: int, most: int | None = None) -> None:

@@ -5,11 +5,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnlab.core.modes import mode
 from attnlab.train.checks import MOST_ROWS, as_integer, check_model
 from attnlab.train.diagnose import first_fault
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import derived_seed, preserved_generators
-from attnlab.train.objective import autocast, check_precision, logits_of, mode, summed_loss
+from attnlab.train.objective import autocast, check_precision, logits_of, summed_loss
 from attnlab.train.task import Batch, Task, check_task, draw
 
 

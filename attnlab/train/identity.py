@@ -84,9 +84,14 @@ def differences(theirs: Any, ours: dict[str, Any], most: int = 3) -> str:
 
 
 def _line(module: nn.Module) -> str:
-    options = ", ".join(f"{name}={json.dumps(_plain(v))}" for name, v in _options(module).items())
+    words = module.extra_repr()
+    options = ", ".join(
+        f"{name}={json.dumps(_plain(value))}"
+        for name, value in _options(module).items()
+        if f"{name}=" not in words
+    )
     frozen = [n for n, p in module.named_parameters(recurse=False) if not p.requires_grad]
-    parts = [module.extra_repr(), options, f"frozen: {', '.join(frozen)}" if frozen else ""]
+    parts = [words, options, f"frozen: {', '.join(frozen)}" if frozen else ""]
     return f"{type(module).__name__}({_without_addresses('; '.join(filter(None, parts)))})"
 
 

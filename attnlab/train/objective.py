@@ -6,7 +6,6 @@ batch, and one division by the number of scored targets of the whole batch gives
 """
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -63,18 +62,6 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     if precision == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
-
-
-@contextlib.contextmanager
-def mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """`model.train(training)` inside; afterwards every submodule is in the mode it was found in."""
-    found = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, was in found:
-            module.training = was
 
 
 def check_precision(precision: object, device: torch.device) -> None:

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from tqdm.auto import tqdm
 
+from attnlab.core.modes import mode
 from attnlab.train.diagnose import Fault
 from attnlab.train.errors import TrainingError
 from attnlab.train.evaluation import Evaluation, evaluation, summed_scores
 from attnlab.train.generators import derived_seed, preserved_generators
 from attnlab.train.history import Callback, History, State
-from attnlab.train.objective import mode
 from attnlab.train.processes import Processes
 from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings

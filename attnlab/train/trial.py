@@ -3,9 +3,10 @@
 import torch
 from torch import nn
 
+from attnlab.core.modes import mode
 from attnlab.train.generators import derived_seed
 from attnlab.train.identity import fingerprint
-from attnlab.train.objective import autocast, logits_of, mode
+from attnlab.train.objective import autocast, logits_of
 from attnlab.train.processes import Processes
 from attnlab.train.task import Batch, Drawn, Task, advice, draw, wants
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.core import patterns as p
-from attnlab.core.patterns import Pattern, Spans
+from attnlab.core.patterns import Intervals, Pattern
 from attnlab.core.sparse.layout import layout
 
 small = st.integers(1, 9)
@@ -64,13 +64,13 @@ def test_blocks_of_pairs_are_what_they_are_said_to_be(
     pattern: Pattern, n: int, data: st.DataObject
 ) -> None:
     """Full is full and empty is empty, for any two arithmetic progressions of positions."""
-    pattern, spans = pattern.sized(n), []
+    pattern, intervals = pattern.sized(n), []
     for _ in range(2):
         first = data.draw(st.integers(0, n - 1))
-        spans.append(
+        intervals.append(
             range(first, data.draw(st.integers(first + 1, n)), data.draw(st.integers(1, 5)))
         )
-    cover, pairs = pattern.cover(*spans), pattern.block(*spans)
+    cover, pairs = pattern.cover(*intervals), pattern.block(*intervals)
     if cover is not None:
         assert (pairs == cover).all()
 
@@ -192,10 +192,10 @@ def test_listed_keys() -> None:
 
 
 def test_spans_of_blocks_and_their_hull() -> None:
-    blocks = Spans.blocks(3, 12, 4)
+    blocks = Intervals.blocks(3, 12, 4)
     assert (blocks.first.tolist(), blocks.last.tolist()) == ([3, 7, 11], [6, 10, 11])
     assert blocks.step.tolist() == [1, 1, 0]
-    hull = Spans.hull(torch.tensor([[9, 1, 5], [2, 2, 2]]))
+    hull = Intervals.hull(torch.tensor([[9, 1, 5], [2, 2, 2]]))
     assert (hull.first.tolist(), hull.last.tolist(), hull.step.tolist()) == ([1, 2], [9, 2], [4, 0])
 
 
@@ -203,37 +203,37 @@ def test_spans_of_blocks_and_their_hull() -> None:
 
 
 def test_reach_of_a_window_grows_by_its_radius() -> None:
-    known = p.local(2).reach(12, 3)
+    known = p.local(2).receptive_field(12, 3)
     i, j = pairs(12)
     for layer, frame in enumerate(known.after, 1):
         assert torch.equal(frame, (i - j).abs() <= 2 * layer)
     assert known.layers is None
     assert not known.complete
-    assert p.local(2).reach(12, 9).layers == 6
-    assert p.local(2).reach(12, 9).complete
+    assert p.local(2).receptive_field(12, 9).layers == 6
+    assert p.local(2).receptive_field(12, 9).complete
 
 
 def test_reach_of_layers_in_turn() -> None:
     """1 asks 0, 2 asks 1: in this order 2 knows 0 after two layers, in the other after three."""
     first, second = (p.places([i], of="row") & p.places([i - 1], of="column") for i in (1, 2))
-    assert p.reach([first, second], 3, 2).after[1][2, 0]
-    late = p.reach([second, first], 3, 2)
+    assert p.receptive_field([first, second], 3, 2).after[1][2, 0]
+    late = p.receptive_field([second, first], 3, 2)
     assert not late.after[1][2, 0]
     assert late.layers is None  # the next layer adds something, though the one after it does not
-    assert p.reach([second, first], 3, 5).layers == 3
+    assert p.receptive_field([second, first], 3, 5).layers == 3
 
 
 def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
     rows, columns = p.axial((4, 5), 1), p.axial((4, 5), 0)
-    assert p.reach([rows, columns], 20, 2).complete
-    assert not p.reach([rows, columns], 20, 1).complete
-    assert p.hub(3).reach(9, 4).layers == 2
-    lone = p.strided(3).causal().reach(9, 9)
+    assert p.receptive_field([rows, columns], 20, 2).complete
+    assert not p.receptive_field([rows, columns], 20, 1).complete
+    assert p.hub(3).receptive_field(9, 4).layers == 2
+    lone = p.strided(3).causal().receptive_field(9, 9)
     assert lone.layers == 1
     assert not lone.complete_past
-    assert p.local(1).causal().reach(9, 9).complete_past
-    assert not p.local(1).causal().reach(9, 9).complete
-    assert not (~p.full()).reach(3, 1, residual=False).after[0].any()
+    assert p.local(1).causal().receptive_field(9, 9).complete_past
+    assert not p.local(1).causal().receptive_field(9, 9).complete
+    assert not (~p.full()).receptive_field(3, 1, residual=False).after[0].any()
 
 
 # ---- wrong calls
@@ -256,7 +256,7 @@ def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
         (lambda: p.per_head(), "a pattern for each head"),
         (lambda: p.document(torch.zeros(4, dtype=torch.long)).dense(5), "for 4 keys, but there"),
         (lambda: p.listed(torch.zeros(4, 1, dtype=torch.long)).dense(5), "for 4 positions, but"),
-        (lambda: p.local(1).reach(4, 0), "layers should be at least 1"),
+        (lambda: p.local(1).receptive_field(4, 0), "layers should be at least 1"),
         (lambda: p.per_head(p.local(1)).count(4), "count them apart"),
         (lambda: p.places([0], "diagonal"), 'of a "row" or of a "column"'),
         (lambda: p.random(2).allows(*pairs(3)), "drawn for a length"),

@@ -8,7 +8,7 @@ import torch
 from attnlab.core import patterns as p
 from attnlab.core.patterns import Pattern
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.sparse.stepping import step
+from attnlab.core.sparse.decoding import step
 
 
 @pytest.mark.parametrize("pattern", [p.random(3), p.random(2).blocks(5)], ids=str)

@@ -89,9 +89,9 @@ def test_as_mask_has_no_mask_where_all_is_allowed() -> None:
 
 
 def test_words_compose() -> None:
-    words = (causal() & padding(REAL)).words
-    assert words == f"({causal().words}) and ({padding(REAL).words})"
-    assert (~causal() | causal()).words.startswith("(not (each position sees")
+    words = (causal() & padding(REAL)).description
+    assert words == f"({causal().description}) and ({padding(REAL).description})"
+    assert (~causal() | causal()).description.startswith("(not (each position sees")
 
 
 def test_bad_calls() -> None:
@@ -99,7 +99,7 @@ def test_bad_calls() -> None:
         causal().dense(0)
     with pytest.raises(ValueError, match="padding is for 5 keys, but there are 7"):
         padding(REAL).dense(7)
-    with pytest.raises(ValueError, match=r"`real` should be Bool\[b m\]"):
+    with pytest.raises(ValueError, match=r"`valid` should be Bool\[b m\]"):
         padding(REAL.float())
     with pytest.raises(ValueError, match="without a context"):
         visible(False, context_padding=REAL)

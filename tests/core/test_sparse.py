@@ -53,7 +53,10 @@ def test_blocked_equals_the_dense_mask(pattern: Pattern, dtype: torch.dtype, e: 
     for n, block in ((101, None), (43, 16)):
         made = inputs(n, 101, e, dtype)
         exact = [x.detach().double().requires_grad_() for x in made]
-        out, expected = blocked(*made, pattern, block=block, blind=True), dense(*exact, pattern)
+        out, expected = (
+            blocked(*made, pattern, block=block, allow_fully_masked=True),
+            dense(*exact, pattern),
+        )
         tolerance = TOLERANCE[dtype]
         torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
         direction = torch.randn_like(expected)
@@ -69,14 +72,16 @@ def test_padding_is_honoured(pattern: Pattern) -> None:
     torch.manual_seed(1)
     padded = pattern & p.padding(torch.rand(2, 101) > 0.5)
     made = inputs(101, 101)
-    torch.testing.assert_close(blocked(*made, padded, blind=True), dense(*made, padded))
+    torch.testing.assert_close(
+        blocked(*made, padded, allow_fully_masked=True), dense(*made, padded)
+    )
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
 def test_the_log_sum_exp_is_noted(pattern: Pattern) -> None:
     q, k, v = (x.detach() for x in inputs(101, 101))
     with record() as notes:
-        blocked(q, k, v, pattern, blind=True)
+        blocked(q, k, v, pattern, allow_fully_masked=True)
     scores = (q @ k.mT / 4).masked_fill(~pattern.dense(101), -torch.inf)
     expected = torch.logsumexp(scores, dim=-1)
     expected = expected.masked_fill(expected == -torch.inf, torch.inf)  # a row that sees nothing
@@ -94,7 +99,7 @@ def test_pieces_do_not_show(pattern: Pattern, e: int, monkeypatch: pytest.Monkey
     wanted_grads = torch.autograd.grad(wanted, made, direction)
     for bytes_at_once in (1, 30_000):  # one block; some
         monkeypatch.setitem(engine.PIECE, "cpu", bytes_at_once)
-        out = blocked(*made, padded, block=8, blind=True)
+        out = blocked(*made, padded, block=8, allow_fully_masked=True)
         torch.testing.assert_close(out, wanted, rtol=1e-10, atol=1e-10)
         grads = torch.autograd.grad(out, made, direction)
         torch.testing.assert_close(grads, wanted_grads, rtol=1e-10, atol=1e-10)

@@ -116,8 +116,8 @@ def test_a_layout_of_documents_is_put_together_for_each_sequence() -> None:
         (lambda: blocked(*inputs(7, 7), p.full(), block=2.5), "block should be a whole number"),
         (lambda: blocked(*inputs(7, 7), p.full(), block=0), "block should be at least 1, got 0"),
         (lambda: layout(p.full(), 7, 7, 3.5), "block should be a whole number, got 3.5"),
-        (lambda: p.reach([], 7, 2), "pattern of at least one layer, got none"),
-        (lambda: p.local(1).reach(7, 2.5), "layers should be a whole number, got 2.5"),
+        (lambda: p.receptive_field([], 7, 2), "pattern of at least one layer, got none"),
+        (lambda: p.local(1).receptive_field(7, 2.5), "layers should be a whole number, got 2.5"),
         (lambda: p.listed(torch.tensor([[0, 1], [-2, 1]])), "lists key -2, but its 2 rows"),
         (lambda: p.listed(torch.tensor([[0, 2], [-1, 1]])), "lists key 2, but its 2 rows"),
         (lambda: p.random(2, "a"), "seed should be a whole number, got 'a'"),
@@ -144,7 +144,7 @@ def test_a_query_that_sees_nothing_is_named() -> None:
     assert not out[:, 1, 0].any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        blocked(*made, (~p.local(1)).causal(), blind=True)
+        blocked(*made, (~p.local(1)).causal(), allow_fully_masked=True)
         real = torch.zeros(2, 9, dtype=torch.bool)
         blocked(*made, p.causal() & p.padding(real))  # what is missing there, padding took
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnlab.core import patterns
-from attnlab.core.patterns import Spans, read, summaries
+from attnlab.core.patterns import Intervals, read, summaries
 from attnlab.core.sparse.layout import layout
 
 
@@ -34,7 +34,7 @@ def test_covers_of_other_steps_are_cautious() -> None:
     for first, step, count in itertools.product(range(9), (2, 3, 5, 6), (2, 3, 7)):
         columns = range(first, first + step * count, step)
         found = seen[[j for j in columns if j < 41]]
-        coverage = pattern.covers(Spans.of(range(2)), Spans.of(columns))
+        coverage = pattern.covers(Intervals.of(range(2)), Intervals.of(columns))
         assert not coverage.every or found.all()
         assert coverage.some or not found.any()
 
@@ -48,7 +48,9 @@ def test_layout_is_the_mask(sizes: tuple[int, int, int]) -> None:
 def test_it_is_read_from_its_own_code() -> None:
     for pattern in (summaries(7, 2), summaries(7, 2, 3)):
         assert read(pattern.code) == pattern
-    assert summaries(7, 2, 3).words == "each position sees positions 2 to 3 of every block of 7"
+    assert (
+        summaries(7, 2, 3).description == "each position sees positions 2 to 3 of every block of 7"
+    )
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -13,7 +13,7 @@ from attnlab.core import patterns
 from attnlab.core.patterns import causal, full, global_, local, per_head, random, strided
 from attnlab.figures.patterns import density_curves, head_patterns, pattern_map, reach_film, runs
 from attnlab.figures.picture import PLOTLY, Picture
-from attnlab.figures.still import png
+from attnlab.figures.svg import png
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -48,7 +48,7 @@ NAMES = list(four())
 def test_every_figure_is_a_picture_with_a_twin_and_a_still(name):
     picture = four()[name]
     assert isinstance(picture, Picture)
-    assert picture.twin.startswith("ABCD"[NAMES.index(name)] + ". ")
+    assert picture.description.startswith("ABCD"[NAMES.index(name)] + ". ")
     assert picture.rows
     root = ElementTree.fromstring(picture.svg())
     texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
@@ -73,7 +73,7 @@ def test_blocks_are_hatched_where_empty_and_framed_where_full():
     assert hatched.startswith("M4 0h8v1h-8zM4 1h8v1h-8z")
     frames = re.findall(r"M([\d.]+) ([\d.]+)h", overlay(picture))
     assert [(round(float(x)), round(float(y))) for x, y in frames] == [(0, 4), (0, 8), (4, 8)]
-    assert "Of 9 blocks of 4 positions 3 are full, 3 mixed and 3 empty." in picture.twin
+    assert "Of 9 blocks of 4 positions 3 are full, 3 mixed and 3 empty." in picture.description
     assert "M4 0V12M0 4H12" in overlay(picture)
     assert "hatched: empty block" in picture.layout.annotations[0].text
     # plotly drops an image at the place of another
@@ -82,7 +82,7 @@ def test_blocks_are_hatched_where_empty_and_framed_where_full():
 
 def test_a_last_block_may_be_shorter(drawn):
     picture = pattern_map(full(), 13, block=5, title="Rest")
-    assert "9 are full" in picture.twin
+    assert "9 are full" in picture.description
     numbers = drawn(picture)["customdata"]
     assert numbers[-1].tolist() == [10, 12, 10, 12, 9, 9]
     assert drawn(picture)["name"] == "full"
@@ -99,11 +99,13 @@ def test_pointing_at_a_block_says_what_it_is(drawn):
 
 def test_the_twin_says_who_sees_nothing_and_the_rows_who_sees_whom():
     picture = pattern_map(causal() & ~local(1), 5, title="Far past")
-    assert "6 of 25 pairs may be seen (24 %)" in picture.twin
-    assert "Positions 0–1 see nothing." in picture.twin
+    assert "6 of 25 pairs may be seen (24 %)" in picture.description
+    assert "Positions 0–1 see nothing." in picture.description
     assert picture.rows[4] == {"query": 4, "keys seen": 3, "which": "0–2"}
     assert picture.rows[0] == {"query": 0, "keys seen": 0, "which": "none"}
-    assert "In words: (each position sees itself and those before it) and (not" in picture.twin
+    assert (
+        "In words: (each position sees itself and those before it) and (not" in picture.description
+    )
 
 
 def test_runs_of_places_are_short():
@@ -160,13 +162,13 @@ def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
     ],
 )
 def test_the_reach_says_how_it_ends(pattern, layers, words):
-    assert reach_film(pattern, 7, layers=layers, title="End").twin.endswith(words)
+    assert reach_film(pattern, 7, layers=layers, title="End").description.endswith(words)
 
 
 def test_layers_take_their_patterns_in_turn():
     axes = [patterns.axial((3, 5), 0), patterns.axial((3, 5), 1)]
-    assert "connected after 2 layers" in reach_film(axes, 15, layers=3, title="Axes").twin
-    alone = reach_film(axes[0], 15, layers=3, title="One axis").twin
+    assert "connected after 2 layers" in reach_film(axes, 15, layers=3, title="Axes").description
+    alone = reach_film(axes[0], 15, layers=3, title="One axis").description
     assert "some never meet" in alone
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets import pattern_studio
-from attnlab_widgets.ground import standalone
+from attnlab_widgets.base import standalone
 from attnlab_widgets.pattern_studio import PatternStudio
 
 from attnlab.core import patterns
@@ -95,7 +95,7 @@ def told(expression: str, n: int, painted: str) -> dict[str, Any]:
         "n": n,
         "painted": painted,
         "code": pattern.code,
-        "words": pattern.words,
+        "words": pattern.description,
         "paintedCode": pattern_studio._code(expression, n, cells),
         "mask": np.packbits(mask).tobytes().hex(),
         "blind": pattern_studio._blind_words(mask),
@@ -111,7 +111,7 @@ def reached(mask: np.ndarray, n: int, residual: bool) -> list[Any]:
     table = torch.full((n, max(1, max(map(len, keys)))), -1)
     for i, found in enumerate(keys):
         table[i, : len(found)] = torch.from_numpy(found)
-    reach = patterns.listed(table).reach(n, 64, residual=residual)
+    reach = patterns.listed(table).receptive_field(n, 64, residual=residual)
     shown = reach.after[: reach.layers]
     pairs = [int(frame.sum()) for frame in shown]
     return [reach.layers, reach.complete, reach.complete_past, pairs]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.figures.still import png
+from attnlab.figures.svg import png
 from attnlab.figures.theme import FONT, Theme, rgb
 
 Point = tuple[float, float]

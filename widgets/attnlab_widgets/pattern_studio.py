@@ -23,11 +23,11 @@ from torch import Tensor
 
 from attnlab.core.patterns import Pattern, read
 from attnlab.core.patterns.algebra import Blocks, Composition, Not, Shifted
-from attnlab.core.patterns.primitives import Before, Drawn, Random, Strided, Summaries
+from attnlab.core.patterns.primitives import Listed, Prefix, Random, Strided, Summaries
 from attnlab.core.softmax import masked_softmax
 from attnlab.figures.arrays import numbers
 from attnlab.figures.patterns import runs
-from attnlab_widgets.ground import STATIC, Ground
+from attnlab_widgets.base import STATIC, BaseWidget
 
 MOST = 128
 SHARPNESS = {"sharp": 3.0, "flat": 0.7, "equal": 0.0}
@@ -36,7 +36,7 @@ _EMPTY = "~full()"
 Mask = NDArray[np.bool_]
 
 
-class PatternStudio(Ground):
+class PatternStudio(BaseWidget):
     """A pattern of n positions (at most 128), to compose, to paint and to read.
 
     ``pattern``   its expression, or a Pattern; one that holds a tensor (documents, a table) cannot
@@ -345,8 +345,8 @@ def _pattern(expression: str, n: int, painted: bytes) -> Pattern:
     for i, row in enumerate(mask):
         keys = np.flatnonzero(row)
         table[i, : len(keys)] = keys
-    words = f"{read(expression).words}, but for cells painted by hand"
-    return Drawn(torch.from_numpy(table), words, _code(expression, n, painted))
+    words = f"{read(expression).description}, but for cells painted by hand"
+    return Listed(torch.from_numpy(table), words, _code(expression, n, painted))
 
 
 def _code(expression: str, n: int, painted: bytes) -> str:
@@ -414,7 +414,7 @@ def _remarks(pattern: Pattern, m: int) -> Iterator[str]:
                 f"a stride of {stride} is longer than the sequence of {m}: its only block is not "
                 "complete"
             )
-        case Before(length) if length > m:
+        case Prefix(length) if length > m:
             yield (
                 f"a prefix of {length} is longer than the sequence of {m}: everybody sees "
                 "everything"

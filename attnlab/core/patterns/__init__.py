@@ -18,10 +18,6 @@ follow Kleene's three-valued logic, so that a sparse form can skip what nobody m
 of a few comparisons, and never needs an n × n tensor.
 """
 
-import torch
-from jaxtyping import Bool
-from torch import Tensor
-
 from attnlab.core.patterns.algebra import (
     FULL,
     And,
@@ -36,18 +32,20 @@ from attnlab.core.patterns.algebra import (
     Shifted,
     both,
 )
+from attnlab.core.patterns.intervals import Coverage, Intervals
+from attnlab.core.patterns.masks import as_mask, is_causal, visible
 from attnlab.core.patterns.primitives import (
-    Before,
+    Axial,
     Documents,
-    Drawn,
     Edges,
+    Listed,
     Local,
     Local2d,
     Padding,
     PerHead,
     Places,
+    Prefix,
     Random,
-    Shape,
     Strided,
     Summaries,
     axial,
@@ -72,22 +70,22 @@ from attnlab.core.patterns.primitives import (
     strided,
     summaries,
 )
-from attnlab.core.patterns.reach import Reach, reach
 from attnlab.core.patterns.reading import read, readable
-from attnlab.core.patterns.spans import Coverage, Spans
+from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
 __all__ = [
     "FULL",
     "And",
-    "Before",
+    "Axial",
     "Blocks",
     "Causal",
     "Cover",
     "Coverage",
     "Documents",
-    "Drawn",
     "Edges",
     "Full",
+    "Intervals",
+    "Listed",
     "Local",
     "Local2d",
     "Not",
@@ -97,11 +95,10 @@ __all__ = [
     "Pattern",
     "PerHead",
     "Places",
+    "Prefix",
     "Random",
-    "Reach",
-    "Shape",
+    "ReceptiveField",
     "Shifted",
-    "Spans",
     "Strided",
     "Summaries",
     "as_mask",
@@ -126,57 +123,10 @@ __all__ = [
     "places",
     "prefix",
     "random",
-    "reach",
     "read",
     "readable",
+    "receptive_field",
     "strided",
     "summaries",
     "visible",
 ]
-
-
-def visible(
-    causally: bool,
-    padding_: Tensor | None = None,
-    context: Tensor | None = None,
-    context_padding: Tensor | None = None,
-) -> Pattern:
-    """What a layer's queries may see of itself or, if it is given one, of its context."""
-    if context is None:
-        if context_padding is not None:
-            raise ValueError("context_padding was given without a context")
-        # Not by `&`: torch.compile follows that operator between objects only from PyTorch 2.7 on.
-        return both(causal() if causally else full(), padding(padding_))
-    if causally:
-        raise ValueError("a causal layer cannot look at a context: build it with causal=False")
-    if padding_ is not None:
-        raise ValueError("with a context it is the context that is looked at: give context_padding")
-    return padding(context_padding)
-
-
-def is_causal(pattern: object) -> bool:
-    """Whether ``pattern`` is exactly ``causal()``, for forms that have a faster way to say so."""
-    return isinstance(pattern, Causal)
-
-
-def as_mask(
-    mask: Bool[Tensor, "... n m"] | Pattern | None,
-    n: int,
-    m: int,
-    device: torch.device,
-    b: int | None = None,
-) -> Bool[Tensor, "... n m"] | None:
-    """The dense mask of a mask, a pattern or None; None where everything is allowed.
-
-    A pattern for other than m keys or b sequences is refused.
-    """
-    if not isinstance(mask, Pattern):
-        return mask
-    mask.refuse_misfit(m, b)
-    if isinstance(mask, Full):
-        return None
-    # Whether a pattern happens to allow everything is a question to numbers: not while compiling.
-    allows_all = not torch.compiler.is_compiling() and mask.sized(m).cover(
-        range(m - n, m), range(m)
-    )
-    return None if allows_all else mask.dense(n, m, device)

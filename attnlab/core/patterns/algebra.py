@@ -3,17 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnlab.core.patterns.spans import Coverage, Spans
-from attnlab.core.whole import whole
-
-if TYPE_CHECKING:
-    from attnlab.core.patterns.reach import Reach
+from attnlab.core.integers import check_integer
+from attnlab.core.patterns.intervals import Coverage, Intervals
+from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
 Cover = bool | None
 """True: all pairs of a block are allowed. False: none. None: mixed, or not known unlooked."""
@@ -32,13 +30,13 @@ class Order:
 
 
 class Pattern(ABC):
-    """Who may see whom. ``words`` says it in a sentence, ``code`` as one would write it.
+    """Who may see whom. ``description`` says it in a sentence, ``code`` as one would write it.
 
     A primitive defines ``allows``, for single pairs, and ``covers``, for blocks of pairs; the rest
     follows.
     """
 
-    words: str
+    description: str
     code: str
 
     @abstractmethod
@@ -50,7 +48,7 @@ class Pattern(ABC):
         sequence to sequence puts a head axis, or a batch and a head axis, in front.
         """
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """What is allowed of blocks of pairs, many blocks at once (broadcast)."""
         unknown = torch.ones_like(rows.first + columns.first, dtype=torch.bool)
         return Coverage(~unknown, unknown)
@@ -88,7 +86,7 @@ class Pattern(ABC):
 
     def cover(self, rows: range, columns: range) -> Cover:
         """Full (True), empty (False) or mixed (None) on positions ``rows`` × ``columns``."""
-        coverage = self.covers(Spans.of(rows), Spans.of(columns))
+        coverage = self.covers(Intervals.of(rows), Intervals.of(columns))
         if coverage.every:
             return True
         return None if coverage.some else False
@@ -141,11 +139,9 @@ class Pattern(ABC):
         """The share of the pairs that is allowed."""
         return self.count(n, m) / (n * (n if m is None else m))
 
-    def reach(self, n: int, layers: int, *, residual: bool = True) -> "Reach":
+    def receptive_field(self, n: int, layers: int, *, residual: bool = True) -> ReceptiveField:
         """Which inputs can influence each output after one layer, two, … ``layers``."""
-        from attnlab.core.patterns.reach import reach
-
-        return reach(self, n, layers, residual=residual)
+        return receptive_field(self, n, layers, residual=residual)
 
     def __and__(self, other: "Pattern") -> "Pattern":
         if not isinstance(other, Pattern):
@@ -184,10 +180,10 @@ def either(left: Pattern, right: Pattern) -> Pattern:
 
 def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
     """Full blocks by their area, mixed blocks by looking, a band of rows at a time."""
-    columns, total = Spans.blocks(0, m, size), 0
+    columns, total = Intervals.blocks(0, m, size), 0
     for start in range(m - n, m, size):
         rows = range(start, min(start + size, m))
-        coverage = pattern.covers(Spans.of(rows), columns)
+        coverage = pattern.covers(Intervals.of(rows), columns)
         widths = columns.last - columns.first + 1
         total += len(rows) * int(widths[coverage.every].sum())
         mixed = coverage.some & ~coverage.every
@@ -242,13 +238,13 @@ class And(Composition):
     """Both patterns allow it."""
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"({self.left.words}) and ({self.right.words})"
+    def description(self) -> str:  # type: ignore[override]
+        return f"({self.left.description}) and ({self.right.description})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.left.allows(i, j) & self.right.allows(i, j)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return self.left.covers(rows, columns) & self.right.covers(rows, columns)
 
     def order(self, m: int) -> Order | None:
@@ -265,13 +261,13 @@ class Or(Composition):
     """At least one pattern allows it."""
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"({self.left.words}) or ({self.right.words})"
+    def description(self) -> str:  # type: ignore[override]
+        return f"({self.left.description}) or ({self.right.description})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.left.allows(i, j) | self.right.allows(i, j)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return self.left.covers(rows, columns) | self.right.covers(rows, columns)
 
     def alternatives(self) -> Iterator[Pattern]:
@@ -286,8 +282,8 @@ class Not(Pattern):
     pattern: Pattern
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"not ({self.pattern.words})"
+    def description(self) -> str:  # type: ignore[override]
+        return f"not ({self.pattern.description})"
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -300,7 +296,7 @@ class Not(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return ~self.pattern.allows(i, j)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return ~self.pattern.covers(rows, columns)
 
     def sized(self, m: int) -> "Not":
@@ -331,13 +327,13 @@ def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
 class Full(Pattern):
     """Every position sees every position."""
 
-    words = "every position sees every position"
+    description = "every position sees every position"
     code = "full()"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return torch.ones((), dtype=torch.bool, device=i.device)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return Coverage.known(torch.ones_like(rows.first + columns.first, dtype=torch.bool))
 
 
@@ -348,13 +344,13 @@ FULL = Full()
 class Causal(Pattern):
     """j ≤ i."""
 
-    words = "each position sees itself and those before it"
+    description = "each position sees itself and those before it"
     code = "causal()"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return j <= i
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return Coverage(columns.last <= rows.first, columns.first <= rows.last)
 
 
@@ -366,11 +362,11 @@ class Blocks(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        whole("the size of a block", self.size, at_least=1)
+        check_integer("the size of a block", self.size, at_least=1)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"between blocks of {self.size} positions: {self.of.words}"
+    def description(self) -> str:  # type: ignore[override]
+        return f"between blocks of {self.size} positions: {self.of.description}"
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -383,7 +379,7 @@ class Blocks(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.of.allows(i // self.size, j // self.size)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return self.of.covers(rows // self.size, columns // self.size)
 
     def sized(self, m: int) -> "Blocks":
@@ -420,11 +416,11 @@ class Shifted(Pattern):
     of: Pattern
 
     def __post_init__(self) -> None:
-        whole("the position from which a shifted pattern starts", self.start, at_least=0)
+        check_integer("the position from which a shifted pattern starts", self.start, at_least=0)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        return f"from position {self.start} on, counted from there: {self.of.words}"
+    def description(self) -> str:  # type: ignore[override]
+        return f"from position {self.start} on, counted from there: {self.of.description}"
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -438,7 +434,7 @@ class Shifted(Pattern):
         within = (i >= self.start) & (j >= self.start)
         return within & self.of.allows(self._from_start(i), self._from_start(j))
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         begins = torch.minimum(rows.first, columns.first) >= self.start
         reaches = torch.minimum(rows.last, columns.last) >= self.start
         of = self.of.covers(self._of(rows), self._of(columns))
@@ -447,11 +443,11 @@ class Shifted(Pattern):
     def _from_start(self, positions: Tensor) -> Tensor:
         return (positions - self.start).clamp(min=0)
 
-    def _of(self, spans: Spans) -> Spans:
+    def _of(self, intervals: Intervals) -> Intervals:
         """What lies from ``start`` on; of a span that begins before it, perhaps more."""
-        first, last = self._from_start(spans.first), self._from_start(spans.last)
-        step = torch.where(spans.first >= self.start, spans.step, 1)
-        return Spans(first, last, torch.where(first == last, 0, step))
+        first, last = self._from_start(intervals.first), self._from_start(intervals.last)
+        step = torch.where(intervals.first >= self.start, intervals.step, 1)
+        return Intervals(first, last, torch.where(first == last, 0, step))
 
     def sized(self, m: int) -> Pattern:
         if m <= self.start:

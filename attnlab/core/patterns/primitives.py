@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns.algebra import FULL, And, Blocks, Causal, Order, Pattern
-from attnlab.core.patterns.spans import Coverage, Spans
+from attnlab.core.patterns.intervals import Coverage, Intervals
 from attnlab.core.shapes import checked
-from attnlab.core.whole import whole
 
 # ---- by distance
 
@@ -27,10 +27,10 @@ class Local(Pattern):
     radius: int
 
     def __post_init__(self) -> None:
-        whole("radius", self.radius, at_least=0)
+        check_integer("radius", self.radius, at_least=0)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         if self.radius == 0:
             return "each position sees itself"
         return f"each position sees itself and {self.radius} on either side"
@@ -42,7 +42,7 @@ class Local(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return (i - j).abs() <= self.radius
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         nearest, farthest = rows.first - columns.last, rows.last - columns.first
         every = (nearest >= -self.radius) & (farthest <= self.radius)
         return Coverage(every, (nearest <= self.radius) & (farthest >= -self.radius))
@@ -55,10 +55,10 @@ class Strided(Pattern):
     stride: int
 
     def __post_init__(self) -> None:
-        whole("stride", self.stride, at_least=1)
+        check_integer("stride", self.stride, at_least=1)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         return f"each position sees every {_ordinal(self.stride)}, counted from itself"
 
     @property
@@ -68,7 +68,7 @@ class Strided(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return (i - j) % self.stride == 0
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         # The differences are nearest, nearest + g, … farthest, with g = gcd of the two steps.
         nearest, farthest = rows.first - columns.last, rows.last - columns.first
         g = torch.gcd(rows.step, columns.step)
@@ -97,9 +97,9 @@ class Summaries(Pattern):
     offset: int = 0
 
     def __post_init__(self) -> None:
-        whole("stride", self.stride, at_least=1)
-        whole("columns", self.columns, at_least=1)
-        whole("offset", self.offset, at_least=0)
+        check_integer("stride", self.stride, at_least=1)
+        check_integer("columns", self.columns, at_least=1)
+        check_integer("offset", self.offset, at_least=0)
         if self.columns + self.offset > self.stride:
             before = f", {self.offset} before the end," if self.offset else ""
             raise ValueError(
@@ -108,7 +108,7 @@ class Summaries(Pattern):
             )
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         if self.offset:
             first, last = self._residues
             return f"each position sees positions {first} to {last} of every block of {self.stride}"
@@ -132,7 +132,7 @@ class Summaries(Pattern):
         first, last = self._residues
         return (residue >= first) & (residue <= last)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """Exact for runs of positions and for steps by a multiple of the stride."""
         first, last = columns.first % self.stride, columns.last % self.stride
         one_block = columns.first // self.stride == columns.last // self.stride
@@ -156,7 +156,7 @@ class Places(Pattern):
     of: str
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         where = ", ".join(map(str, self.positions))
         see = "see" if len(self.positions) > 1 else "sees"
         seen = {"row": f"{where} {see} every position", "column": f"every position sees {where}"}
@@ -184,7 +184,7 @@ class Places(Pattern):
     def _before(self) -> Tensor:
         return torch.nn.functional.pad(self._table.long().cumsum(0), (1, 0))
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         x, other = (rows, columns) if self.of == "row" else (columns, rows)
         before = self._before  # how many chosen positions come before each
         last = len(before) - 1
@@ -215,11 +215,11 @@ class Edges(Pattern):
     of: str
 
     def __post_init__(self) -> None:
-        whole("first", self.first, at_least=0)
-        whole("last", self.last, at_least=0)
+        check_integer("first", self.first, at_least=0)
+        check_integer("last", self.last, at_least=0)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         ends = (("first", self.first), ("last", self.last))
         where = " and the ".join(_some(end, size) for end, size in ends if size)
         see = "see" if self.first + self.last > 1 else "sees"
@@ -248,11 +248,11 @@ class Local2d(Pattern):
     radius: int
 
     def __post_init__(self) -> None:
-        whole("radius", self.radius, at_least=0)
+        check_integer("radius", self.radius, at_least=0)
         _grid(self.shape, 2)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         side, (height, width) = 2 * self.radius + 1, self.shape
         return f"each pixel of {height} × {width} sees the square of side {side} around it"
 
@@ -265,16 +265,18 @@ class Local2d(Pattern):
         near_rows = (i // width - j // width).abs() <= self.radius
         return near_rows & ((i % width - j % width).abs() <= self.radius)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         vertical = Local(self.radius).covers(rows // self.shape[1], columns // self.shape[1])
         return vertical & Local(self.radius).covers(self._across(rows), self._across(columns))
 
-    def _across(self, spans: Spans) -> Spans:
+    def _across(self, intervals: Intervals) -> Intervals:
         """The columns of the grid that the positions fall into; all of them past a line's end."""
         width = self.shape[1]
-        one_line = spans.first // width == spans.last // width
-        first = torch.where(one_line, spans.first % width, 0)
-        return Spans(first, torch.where(one_line, spans.last % width, width - 1), spans.step)
+        one_line = intervals.first // width == intervals.last // width
+        first = torch.where(one_line, intervals.first % width, 0)
+        return Intervals(
+            first, torch.where(one_line, intervals.last % width, width - 1), intervals.step
+        )
 
     def refuse_misfit(self, m: int, b: int | None = None) -> None:
         _fill(self.shape, m)
@@ -288,7 +290,7 @@ class Local2d(Pattern):
 
 
 @dataclass(frozen=True, repr=False)
-class Shape(Pattern):
+class Axial(Pattern):
     """A pattern of the positions of a grid: sequences are as long as the grid has cells."""
 
     shape: tuple[int, ...]
@@ -300,7 +302,7 @@ class Shape(Pattern):
             raise ValueError(f"a grid of shape {self.shape} has no axis {self.axis}")
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         grid = " × ".join(map(str, self.shape))
         return f"each cell of {grid} sees those that differ from it along axis {self.axis} alone"
 
@@ -320,7 +322,7 @@ class Shape(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self._parts.allows(i, j)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return self._parts.covers(rows, columns)
 
     def order(self, m: int) -> Order | None:
@@ -345,16 +347,16 @@ class Random(Pattern):
     among: Pattern = FULL
 
     def __post_init__(self) -> None:
-        whole("keys", self.keys, at_least=0)
-        whole("seed", self.seed)
+        check_integer("keys", self.keys, at_least=0)
+        check_integer("seed", self.seed)
         if not isinstance(self.among, Pattern):
             raise TypeError(f"among should be a pattern to draw from, got {self.among!r}")
         if self.among.heads() is not None:
             raise ValueError("all heads draw alike: give each head a random pattern of its own")
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        among = "" if self.among == FULL else f" of these: {self.among.words}"
+    def description(self) -> str:  # type: ignore[override]
+        among = "" if self.among == FULL else f" of these: {self.among.description}"
         return f"each position sees {self.keys} positions drawn at random{among}"
 
     @property
@@ -370,9 +372,9 @@ class Random(Pattern):
     def refuse_misfit(self, m: int, b: int | None = None) -> None:
         self.among.refuse_misfit(m, b)
 
-    def sized(self, m: int) -> "Drawn":
+    def sized(self, m: int) -> "Listed":
         if self.among == FULL:
-            return _drawn(self.keys, self.seed, m, self.words, self.code)
+            return _drawn(self.keys, self.seed, m, self.description, self.code)
         return _drawn_among(self, m)
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -411,11 +413,11 @@ def held(number: int) -> Pattern:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Drawn(Held):
+class Listed(Held):
     """The query at position i sees the keys ``table[i]``; −1 stands for none."""
 
     table: Int[Tensor, "m keys"]
-    words: str = "each position sees the keys that a table lists for it"
+    description: str = "each position sees the keys that a table lists for it"
     code: str = "listed(table)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -445,10 +447,11 @@ class Drawn(Held):
         if len(self.table) != m:
             raise ValueError(f"the table is for {len(self.table)} positions, but there are {m}")
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """Exact for one row or one column; by tiles of pairs for the rest.
 
-        Spans may reach beyond the table ("all later queries", while decoding): nothing is there.
+        Intervals may end beyond the table ("all later queries", while decoding), where it lists
+        nothing.
         """
         m, side = len(self.table), self._tile
         by_row, by_column, sums = self._pairs
@@ -473,20 +476,20 @@ def _between(ordered: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 
 @functools.lru_cache(maxsize=32)
-def _drawn(keys: int, seed: int, m: int, words: str, code: str) -> Drawn:
+def _drawn(keys: int, seed: int, m: int, words: str, code: str) -> Listed:
     generator = torch.Generator().manual_seed(seed)
     keys = min(keys, m)
     if m <= 1024 or 2 * keys > m:
         rows = (torch.randperm(m, generator=generator)[:keys] for _ in range(m))
-        return Drawn(torch.stack(list(rows)), words, code)
+        return Listed(torch.stack(list(rows)), words, code)
     drawn = torch.randint(m, (m, keys), generator=generator)
     while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m
         drawn[again] = torch.randint(m, (int(again.sum()),), generator=generator)
-    return Drawn(drawn, words, code)
+    return Listed(drawn, words, code)
 
 
 @functools.lru_cache(maxsize=32)
-def _drawn_among(pattern: Random, m: int) -> Drawn:
+def _drawn_among(pattern: Random, m: int) -> Listed:
     """A few rows at a time: every allowed key gets a random number, and the largest are drawn."""
     generator = torch.Generator().manual_seed(pattern.seed)
     among, keys, drawn = pattern.among.sized(m), min(pattern.keys, m), []
@@ -498,7 +501,7 @@ def _drawn_among(pattern: Random, m: int) -> Drawn:
         chances = chances.masked_fill(~allowed, -1)
         best = chances.topk(keys, dim=-1)
         drawn.append(best.indices.masked_fill(best.values < 0, -1))
-    return Drawn(torch.cat(drawn), pattern.words, pattern.code)
+    return Listed(torch.cat(drawn), pattern.description, pattern.code)
 
 
 def _duplicates(drawn: Tensor) -> Tensor:
@@ -513,7 +516,7 @@ class Documents(Held):
     """i and j belong to the same document; the mask has a batch axis if the ids have."""
 
     ids: Int[Tensor, "m"] | Int[Tensor, "b m"]
-    words = "each position sees its own document"
+    description = "each position sees its own document"
     code = "document(ids)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -522,23 +525,25 @@ class Documents(Held):
             return ids[i] == ids[j]
         return (ids[:, i] == ids[:, j])[:, None]
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """Exact while documents are runs: by the smallest and largest id of a block."""
         axes = max(rows.first.dim(), columns.first.dim())
-        rows, columns = ((spans[(None,) * (axes - spans.first.dim())]) for spans in (rows, columns))
+        rows, columns = (
+            (intervals[(None,) * (axes - intervals.first.dim())]) for intervals in (rows, columns)
+        )
         low, high = self._extremes(rows), self._extremes(columns)
         one = (low[0] == low[1]) & (high[0] == high[1])
         every = one & (low[0] == high[0])
         some = (low[0] <= high[1]) & (high[0] <= low[1])
         return Coverage(every.all(0), some.any(0))
 
-    def _extremes(self, spans: Spans) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest id of each span, (b, *spans), from a table of powers."""
+    def _extremes(self, intervals: Intervals) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest id of each span, (b, *intervals), from a table of powers."""
         smallest, largest = self._table
-        level = (spans.last - spans.first + 1).double().log2().floor().long()
-        second = spans.last - 2**level + 1
-        low = torch.minimum(smallest[level, :, spans.first], smallest[level, :, second])
-        high = torch.maximum(largest[level, :, spans.first], largest[level, :, second])
+        level = (intervals.last - intervals.first + 1).double().log2().floor().long()
+        second = intervals.last - 2**level + 1
+        low = torch.minimum(smallest[level, :, intervals.first], smallest[level, :, second])
+        high = torch.maximum(largest[level, :, intervals.first], largest[level, :, second])
         return low.movedim(-1, 0), high.movedim(-1, 0)
 
     @functools.cached_property
@@ -560,20 +565,20 @@ class Documents(Held):
 class Padding(Pattern):
     """Key j is a real token of its sequence; the mask has a batch axis, (b, 1, n, m)."""
 
-    real: Bool[Tensor, "b m"]
-    words = "only real tokens are seen, not the padding"
-    code = "padding(real)"
+    valid: Bool[Tensor, "b m"]
+    description = "only real tokens are seen, not the padding"
+    code = "padding(valid)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return self.real.to(j.device)[:, j][:, None]
+        return self.valid.to(j.device)[:, j][:, None]
 
     def dense(
         self, n: int, m: int | None = None, device: torch.device | str | None = None
     ) -> Tensor:
-        return super().dense(n, m, self.real.device if device is None else device)
+        return super().dense(n, m, self.valid.device if device is None else device)
 
     def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        _fits("padding is", self.real, m, b)
+        _fits("padding is", self.valid, m, b)
 
 
 @dataclass(frozen=True, repr=False)
@@ -583,8 +588,8 @@ class PerHead(Pattern):
     patterns: tuple[Pattern, ...]
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        return "; ".join(f"head {h}: {p.words}" for h, p in enumerate(self.patterns))
+    def description(self) -> str:  # type: ignore[override]
+        return "; ".join(f"head {h}: {p.description}" for h, p in enumerate(self.patterns))
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -610,7 +615,7 @@ class PerHead(Pattern):
         front = torch.broadcast_shapes(*(allowed.shape[: -len(pairs)] for allowed in seen))
         return torch.cat([allowed.expand(*front, *pairs) for allowed in seen], dim=1)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         covers = [p.covers(rows, columns) for p in self.patterns]
         every = functools.reduce(torch.logical_and, (c.every for c in covers))
         return Coverage(every, functools.reduce(torch.logical_or, (c.some for c in covers)))
@@ -651,7 +656,7 @@ def local(radius: int) -> Pattern:
 
 def dilated(radius: int, step: int) -> Pattern:
     """A window with gaps: ``radius`` positions on either side, every ``step``-th only."""
-    whole("radius", radius, at_least=0)
+    check_integer("radius", radius, at_least=0)
     return Local(radius * step) & Strided(step)
 
 
@@ -707,18 +712,18 @@ def hub(position: int = 0) -> Pattern:
 
 def prefix(length: int) -> Pattern:
     """Everybody sees the first ``length`` positions; ``causal() | prefix(k)`` is a prefix LM."""
-    whole("length", length, at_least=1)
-    return Before(length)
+    check_integer("length", length, at_least=1)
+    return Prefix(length)
 
 
 @dataclass(frozen=True, repr=False)
-class Before(Pattern):
+class Prefix(Pattern):
     """j < length."""
 
     length: int
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         return f"each position sees the {_some('first', self.length)}"
 
     @property
@@ -728,7 +733,7 @@ class Before(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return j < self.length
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return _spread(Coverage(columns.last < self.length, columns.first < self.length), rows)
 
 
@@ -750,7 +755,7 @@ def listed(table: Int[Tensor, "m keys"]) -> Pattern:
             f"the table lists key {int(wrong[0])}, but its {len(table)} rows stand for the "
             f"positions 0 … {len(table) - 1}; -1 stands for none"
         )
-    return Drawn(table)
+    return Listed(table)
 
 
 def blocks(size: int, of: Pattern | None = None) -> Pattern:
@@ -765,7 +770,7 @@ def block_diagonal(size: int) -> Pattern:
 
 def axial(shape: Sequence[int], axis: int) -> Pattern:
     """Positions are the cells of a grid in raster order; each sees its line along ``axis``."""
-    return Shape(_tuple(shape), axis)
+    return Axial(_tuple(shape), axis)
 
 
 def local_2d(shape: tuple[int, int], radius: int) -> Pattern:
@@ -780,9 +785,9 @@ def document(ids: Int[Tensor, "m"] | Int[Tensor, "b m"]) -> Pattern:
 
 
 @checked
-def padding(real: Bool[Tensor, "b m"] | None) -> Pattern:
+def padding(valid: Bool[Tensor, "b m"] | None) -> Pattern:
     """Only real tokens are seen: ``real`` is True at a real token. None pads nothing."""
-    return FULL if real is None else Padding(real)
+    return FULL if valid is None else Padding(valid)
 
 
 def per_head(*patterns: Pattern) -> Pattern:
@@ -795,7 +800,7 @@ def per_head(*patterns: Pattern) -> Pattern:
 # ---- helpers
 
 
-def _spread(coverage: Coverage, over: Spans) -> Coverage:
+def _spread(coverage: Coverage, over: Intervals) -> Coverage:
     """The same answer for every block of the other axis."""
     shape = torch.broadcast_shapes(coverage.some.shape, over.first.shape)
     return Coverage(coverage.every.expand(shape), coverage.some.expand(shape))

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from attnlab.core.patterns import primitives
 from attnlab.core.patterns.algebra import Pattern
-from attnlab.core.words import nearest
+from attnlab.core.suggest import suggestion
 
 _NAMES = (
     *("axial", "block_diagonal", "blocks", "causal", "dilated", "edges", "fixed", "full"),
@@ -96,7 +96,7 @@ def _primitive(name: str) -> Callable[..., Pattern]:
     if name in _PAGES:
         return _PAGES[name]
     if name not in PRIMITIVES:
-        raise ValueError(f"there is no pattern {name!r}{nearest(name, PRIMITIVES)}")
+        raise ValueError(f"there is no pattern {name!r}{suggestion(name, PRIMITIVES)}")
     return PRIMITIVES[name]
 
 

@@ -26,12 +26,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
-from attnlab.core.whole import whole
 
 PIECE = {"cpu": 4 << 20, "else": 256 << 20}  # bytes gathered at once: on a CPU they stay in cache
 
@@ -48,18 +48,18 @@ def blocked(
     scale: float | None = None,
     dropout: float = 0.0,
     block: int | None = None,
-    blind: bool = False,
+    allow_fully_masked: bool = False,
 ) -> Float[Tensor, "b h n e"]:
     """Softmax attention over the pairs that ``pattern`` allows, at the cost of these pairs.
 
     ``dropout`` drops weights, as in training. ``block`` fixes the number of queries in a block;
     without it the layout chooses. A query that sees nothing gets zeros, and a warning says which,
-    unless ``blind`` queries are meant. First derivatives only.
+    unless ``allow_fully_masked``. First derivatives only.
     """
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout is a probability below 1, got {dropout}")
     if block is not None:
-        whole("block", block, at_least=1)
+        check_integer("block", block, at_least=1)
     pattern.refuse_misfit(k.shape[-2], len(q))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pattern, real = without_padding(pattern)
@@ -68,19 +68,19 @@ def blocked(
     if torch.compiler.is_compiling():
         return _compiled(q, k, v, real, pattern.key, block, scale, dropout, seed)
     out, lse = _run(q, k, v, real, pattern, block, scale, dropout, seed)
-    if not blind:
-        _warn_of_blind(q, k, pattern, block)
+    if not allow_fully_masked:
+        _warn_of_fully_masked(q, k, pattern, block)
     note("log_sum_exp", lse)
     return out
 
 
-def _warn_of_blind(q: Tensor, k: Tensor, pattern: Pattern, block: int | None) -> None:
+def _warn_of_fully_masked(q: Tensor, k: Tensor, pattern: Pattern, block: int | None) -> None:
     for heads, seen in by_pattern(pattern, q.shape[1]):
-        if blind := layout(seen, q.shape[-2], k.shape[-2], block, str(q.device)).blind:
-            more = f" (and {len(blind) - 1} more)" if len(blind) > 1 else ""
+        if rows := layout(seen, q.shape[-2], k.shape[-2], block, str(q.device)).fully_masked:
+            more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
             where = "" if len(heads) == q.shape[1] else f" in head {heads[0]}"
             warnings.warn(
-                f"query {blind[0]}{more} sees nothing{where}, so its output is zero, under the "
+                f"query {rows[0]}{more} sees nothing{where}, so its output is zero, under the "
                 f"pattern {seen}",
                 stacklevel=4,  # whoever called blocked
             )
@@ -111,7 +111,7 @@ def _run(
         lses.append(lse)
     if len(groups) == 1:
         return outs[0], lses[0]
-    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
+    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort().to(q.device)
     return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 
@@ -181,7 +181,7 @@ _compiled.register_autograd(_differentiate, setup_context=_keep)
 def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
     """A conjunction without its paddings, and the keys that they all call real."""
     if isinstance(pattern, Padding):
-        return padding(None), pattern.real
+        return padding(None), pattern.valid
     if not isinstance(pattern, And):
         return pattern, None
     (left, one), (right, other) = without_padding(pattern.left), without_padding(pattern.right)
@@ -219,7 +219,7 @@ class _Piece:
     keep: Tensor | None
 
     @property
-    def lonely(self) -> Tensor | None:
+    def fully_masked(self) -> Tensor | None:
         return None if self.allowed is None else ~self.allowed.any(-1)
 
 
@@ -342,8 +342,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tup
         out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, attn_mask=bias, scale=scale
         )
-        if piece.lonely is not None:
-            lse = lse.masked_fill(piece.lonely, -torch.inf)
+        if piece.fully_masked is not None:
+            lse = lse.masked_fill(piece.fully_masked, -torch.inf)
         return out, lse
     scores = _scores(q, k, piece.allowed, scale)
     lse = torch.logsumexp(scores, dim=-1)

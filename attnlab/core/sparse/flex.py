@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.patterns import FULL, Pattern, Spans
+from attnlab.core.patterns import FULL, Intervals, Pattern
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.blocked import by_pattern, without_padding
 from attnlab.core.sparse.layout import refuse_lengths
@@ -114,7 +114,7 @@ def _blocks(
     pattern: Pattern, n: int, m: int, padded: bool, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """How many mixed and full blocks each row of blocks has, and which (mixed first, then full)."""
-    rows, columns = Spans.blocks(m - n, m, BLOCK), Spans.blocks(0, m, BLOCK)
+    rows, columns = Intervals.blocks(m - n, m, BLOCK), Intervals.blocks(0, m, BLOCK)
     covered = pattern.covers(rows[:, None], columns)
     whole = (rows.last - rows.first + 1 == BLOCK)[:, None] & (columns.last % BLOCK == BLOCK - 1)
     full = covered.every & whole & (not padded)

@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnlab.core.patterns import FULL, Order, Pattern, Spans
-from attnlab.core.whole import whole
+from attnlab.core.integers import check_integer
+from attnlab.core.patterns import FULL, Intervals, Order, Pattern
 
 BLOCKS = (32, 64, 128)  # queries in a block
 GATHERED = 24  # what fetching a key for a block costs, in pairs
@@ -160,15 +160,15 @@ class Layout:
         return seen.view(*front, self.n, self.m) > 0
 
     @functools.cached_property
-    def blind(self) -> tuple[int, ...]:
+    def fully_masked(self) -> tuple[int, ...]:
         """The queries that see nothing (in no sequence)."""
-        sighted = torch.zeros(self.n, dtype=torch.bool)
+        sees_some_key = torch.zeros(self.n, dtype=torch.bool)
         for batch in (batch for part in self.parts for batch in part):
             sees = torch.ones((), dtype=torch.bool) if batch.mask is None else batch.mask.any(-1)
             sees = sees.expand(*sees.shape[:-2], *batch.queries.shape).cpu()
             seen = sees.reshape(-1, *batch.queries.shape).any(0)
-            sighted[batch.queries.cpu()[seen]] = True
-        return tuple((~sighted).nonzero().flatten().tolist())
+            sees_some_key[batch.queries.cpu()[seen]] = True
+        return tuple((~sees_some_key).nonzero().flatten().tolist())
 
     def to(self, device: torch.device) -> "Layout":
         parts = tuple(tuple(batch.to(device) for batch in part) for part in self.parts)
@@ -180,7 +180,7 @@ def layout(
 ) -> Layout:
     """The cheapest layout found for a pattern; ``block`` fixes the number of queries in a block.
 
-    Remembered: the same pattern at the same lengths is laid out once.
+    Cached: the same pattern at the same lengths is laid out once.
     """
     return _remembered(pattern, n, m, block, device)
 
@@ -191,7 +191,7 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
         return layout(pattern, n, m, block).to(torch.device(device))
     refuse_lengths(n, m)
     if block is not None:
-        whole("block", block, at_least=1)
+        check_integer("block", block, at_least=1)
     pattern.refuse_misfit(m)
     pattern = pattern.sized(m)
     natural = Order("natural", (torch.arange(m),))
@@ -246,7 +246,7 @@ def _block_cost(pattern: Pattern, order: Order, n: int, m: int, size: int) -> in
     total = 0
     for queries in _row_blocks(order, n, m, size):
         for some in queries.split(max(1, LOOKED_AT // 8 // len(columns.widths))):
-            covered = pattern.covers(Spans.hull(some)[:, None], columns.spans).some
+            covered = pattern.covers(Intervals.hull(some)[:, None], columns.intervals).some
             total += int((covered * columns.widths).sum()) * (queries.shape[1] + GATHERED)
     return total
 
@@ -273,7 +273,7 @@ class _Columns:
 
     keys: Tensor
     widths: Tensor
-    spans: Spans
+    intervals: Intervals
 
     @classmethod
     @functools.lru_cache(maxsize=8)
@@ -287,7 +287,7 @@ class _Columns:
         last = widths.cumsum(0) - 1
         places = (last - widths + 1)[:, None] + torch.arange(width)
         keys = flat[places.minimum(last[:, None])]
-        return cls(keys, widths, Spans.hull(keys))
+        return cls(keys, widths, Intervals.hull(keys))
 
 
 def _lay_out(
@@ -361,8 +361,8 @@ def _batches(pattern: Pattern, blocks: list[_Block], past: int) -> Iterator[Batc
 
 def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tuple[Tensor, Tensor]:
     """For each block of queries, (blocks, m): the keys that some of them see, and that all do."""
-    rows = Spans.hull(positions)
-    coverage = pattern.covers(rows[:, None], columns.spans)
+    rows = Intervals.hull(positions)
+    coverage = pattern.covers(rows[:, None], columns.intervals)
     seen = torch.zeros(len(positions), m, dtype=torch.bool)
     block, column = coverage.every.nonzero(as_tuple=True)
     seen[block[:, None], columns.keys[column]] = True
@@ -373,7 +373,7 @@ def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tup
     # What is mixed as a block may be known column by column …
     key = columns.keys[column].flatten()
     block = block.repeat_interleave(columns.keys.shape[1])
-    one = pattern.covers(rows[block], Spans.singles(key))
+    one = pattern.covers(rows[block], Intervals.singles(key))
     seen[block, key] = by_all[block, key] = one.every
     # … and what is still mixed is looked at.
     mixed = one.some & ~one.every

@@ -55,7 +55,7 @@ from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 # ---- naive
 

@@ -59,9 +59,9 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.blocked import blocked as over_blocks
-from attnlab.core.sparse.stepping import Remembered
-from attnlab.core.sparse.stepping import step as step_under
-from attnlab.core.words import choose
+from attnlab.core.sparse.decoding import DecodingState
+from attnlab.core.sparse.decoding import step as step_under
+from attnlab.core.suggest import choose
 
 # ---- who sees whom
 
@@ -174,8 +174,8 @@ class AxialAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: Remembered | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], Remembered]:
+        self, x: Float[Tensor, "b t dim"], state: DecodingState | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], DecodingState]:
         """The next t cells given the state of all before them (None at the beginning)."""
         if not self.causal:
             raise ValueError("step decodes from left to right; build the module with causal=True")
@@ -191,9 +191,9 @@ class Unfinished(NamedTuple):
     """The state of a generator of lines: what the inner layer remembers, the cells of the line
     that is being made, the outer columns' past, and what they say about this line."""
 
-    inner: Remembered | None
+    inner: DecodingState | None
     line: Float[Tensor, "b t dim"]
-    columns: Remembered | None
+    columns: DecodingState | None
     context: Float[Tensor, "b w dim"]
 
 

@@ -58,7 +58,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as sparse
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 # ---- helpers
 

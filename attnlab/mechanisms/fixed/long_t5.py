@@ -58,7 +58,7 @@ from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 # ---- distances and blocks
 

@@ -65,9 +65,9 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.sparse import stepping
+from attnlab.core.sparse import decoding
 from attnlab.core.sparse.blocked import blocked as over_blocks
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 KINDS = ("strided", "fixed")
 WINDOWS = {"paper": 1, "code": 0}  # positions seen besides the stride's number of them
@@ -235,7 +235,9 @@ def blocked(
 
 
 def _over_blocks(q: Tensor, k: Tensor, v: Tensor, seen: Pattern) -> Tensor:
-    return over_blocks(q, k, v, seen, blind=True)  # before the first summary there is none to see
+    return over_blocks(
+        q, k, v, seen, allow_fully_masked=True
+    )  # before the first summary there is none to see
 
 
 FORMS = {"naive": naive, "blocked": blocked}
@@ -297,10 +299,10 @@ class SparseTransformerAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: stepping.Remembered | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], stepping.Remembered]:
+        self, x: Float[Tensor, "b t dim"], state: decoding.DecodingState | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], decoding.DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        out, state = stepping.step(*self.heads.project(x), self.pattern, state)
+        out, state = decoding.step(*self.heads.project(x), self.pattern, state)
         return self.heads.merge(out), state
 
     def extra_repr(self) -> str:

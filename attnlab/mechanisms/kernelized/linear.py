@@ -60,14 +60,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core import patterns, running
+from attnlab.core import linear_recurrence, patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
+from attnlab.core.linear_recurrence import Sums
 from attnlab.core.precision import widened
 from attnlab.core.probe import note
-from attnlab.core.running import Sums
 from attnlab.core.shapes import checked
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 # ---- feature maps
 
@@ -156,7 +156,7 @@ def naive(
 ) -> Float[Tensor, "b h n e"]:
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
     phi = feature_map(feature, nu=nu, degree=degree)
-    return running.quadratic(*_featured(q, k, padding, phi), v, causal=causal)
+    return linear_recurrence.quadratic(*_featured(q, k, padding, phi), v, causal=causal)
 
 
 # ---- chunked
@@ -180,7 +180,7 @@ def chunked(
     The causal backward pass computes the states again (section 3.3.1); first derivatives only.
     """
     phi = feature_map(feature, nu=nu, degree=degree)
-    return running.chunked(*_featured(q, k, padding, phi), v, causal=causal, chunk=chunk)
+    return linear_recurrence.chunked(*_featured(q, k, padding, phi), v, causal=causal, chunk=chunk)
 
 
 # ---- recurrent
@@ -200,7 +200,7 @@ def recurrent(
 ) -> Float[Tensor, "b h n e"]:
     """The RNN (eq. 16 to 20). To train through it keeps a state per token: it is for reading."""
     phi = feature_map(feature, nu=nu, degree=degree)
-    return running.recurrent(*_featured(q, k, padding, phi), v, causal=causal)
+    return linear_recurrence.recurrent(*_featured(q, k, padding, phi), v, causal=causal)
 
 
 FORMS = {"naive": naive, "chunked": chunked, "recurrent": recurrent}
@@ -229,7 +229,7 @@ class LinearAttention(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        running.refuse_chunk(chunk)
+        linear_recurrence.refuse_chunk(chunk)
         self.heads = Heads(dim, heads, bias=bias)
         self.causal, self.form, self.feature, self.chunk = causal, form, feature, chunk
         self.features = feature_map(feature, nu=nu, degree=degree)
@@ -255,7 +255,7 @@ class LinearAttention(nn.Module):
             raise ValueError("step decodes from left to right; build the module with causal=True")
         q, k, v = self.heads.project(x)
         features = _featured(q, k, None, self.features)
-        out, state = running.advance(*features, v, state, chunk=self.chunk)
+        out, state = linear_recurrence.advance(*features, v, state, chunk=self.chunk)
         return self.heads.merge(out), note("state", state)
 
     def extra_repr(self) -> str:

@@ -55,16 +55,16 @@ def test_pairs_of_a_grid() -> None:
 def test_a_line_and_then_a_column_reach_everybody() -> None:
     line, column = pattern(width=7), pattern(width=7, axis=0)
     for stack in ([line, column], [column, line]):
-        reached = patterns.reach(stack, 35, 2, residual=False)
+        reached = patterns.receptive_field(stack, 35, 2, residual=False)
         assert reached.after[1].all()
         assert not reached.after[0].all()
-    assert not patterns.reach([line, line], 35, 2).complete
+    assert not patterns.receptive_field([line, line], 35, 2).complete
 
 
 def test_masked_axes_do_not_reach_the_whole_past() -> None:
     """Which is why the generator has an outer stack and a shift."""
     stack = [pattern(width=7, axis=axis, causal=True) for axis in (1, 0)]
-    reached = patterns.reach(stack, 35, 4)
+    reached = patterns.receptive_field(stack, 35, 4)
     assert not reached.complete_past
     assert not reached.after[-1][8, 3]  # above to the right
 

@@ -210,8 +210,8 @@ def test_separate_projections_with_equal_weights_are_the_shared_ones() -> None:
 
 def test_information_travels_by_the_global_token() -> None:
     """Two layers reach everything; with the neighbourhood alone they do not."""
-    assert pattern(global_tokens=1, radius=1).reach(31, 2).complete
-    assert not pattern(global_tokens=0, radius=1).reach(31, 2).complete
+    assert pattern(global_tokens=1, radius=1).receptive_field(31, 2).complete
+    assert not pattern(global_tokens=0, radius=1).receptive_field(31, 2).complete
 
 
 def test_whole_under_compile_with_sentences() -> None:

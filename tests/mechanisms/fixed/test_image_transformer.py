@@ -8,7 +8,7 @@ from torch import Tensor
 
 import attnlab
 from attnlab.core import patterns
-from attnlab.core.patterns import Pattern, Spans
+from attnlab.core.patterns import Intervals, Pattern
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
@@ -71,12 +71,12 @@ def test_generation_goes_block_by_block() -> None:
 
 @pytest.mark.parametrize("seen", PATTERNS, ids=str)
 def test_covers_never_lie(seen: Pattern) -> None:
-    """Of spans of every kind: steps, singles, whole blocks, against the pairs themselves."""
+    """Of intervals of every kind: steps, singles, whole blocks, against the pairs themselves."""
     dense = seen.dense(61)
     for rows_ in (range(0, 61, 5), range(3, 4), range(10, 20), range(14, 28), range(5, 47, 6)):
         for columns in [range(0, 61), *(range(j, j + 1) for j in range(61)), range(7, 14)]:
             block = dense[list(rows_)][:, list(columns)]
-            coverage = seen.covers(Spans.of(rows_), Spans.of(columns))
+            coverage = seen.covers(Intervals.of(rows_), Intervals.of(columns))
             assert not coverage.every or block.all()
             assert coverage.some or not block.any()
 

@@ -100,11 +100,11 @@ def test_pairs_of_heads_that_differ() -> None:
 @pytest.mark.parametrize("step", [1, 2])
 def test_layers_carry_it_further(step: int) -> None:
     seen, n = pattern(window=6, dilation=step), 41
-    reached = patterns.reach(seen, n, 3, residual=False).after[-1]
+    reached = patterns.receptive_field(seen, n, 3, residual=False).after[-1]
     assert torch.equal(reached, pattern(window=3 * 6, dilation=step).dense(n))
     far = 3 * 3 * step  # L·w/2 steps to either side
     assert reached[20].nonzero().squeeze(-1).tolist() == [*range(20 - far, 21 + far, step)]
-    through = patterns.reach(pattern(window=6, global_positions=(0,)), n, 2)
+    through = patterns.receptive_field(pattern(window=6, global_positions=(0,)), n, 2)
     assert through.complete
     assert through.layers == 2
 

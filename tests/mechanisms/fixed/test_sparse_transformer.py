@@ -91,17 +91,17 @@ def test_pairs_of_a_layer_of_enwik8() -> None:
 @pytest.mark.parametrize("stride", [1, 2, 5, 23])
 def test_strided_reaches_the_whole_past_in_two_layers(stride: int, window: str) -> None:
     near, far = factors(stride, "strided", window=window)
-    reached = patterns.reach([near, far], 23, 2, residual=False)
+    reached = patterns.receptive_field([near, far], 23, 2, residual=False)
     assert torch.equal(reached.after[1], patterns.causal().dense(23))
 
 
 def test_fixed_reaches_the_whole_past_only_with_what_was_known() -> None:
     near, far = factors(5, "fixed", 2)
-    two = patterns.reach([near, far], 23, 2, residual=False).after[1]
+    two = patterns.receptive_field([near, far], 23, 2, residual=False).after[1]
     past = patterns.causal().dense(23)
     assert torch.equal(near.dense(23) | two, past)
     assert not two[7, 6]  # its own block, before the summaries: not through the second factor
-    assert patterns.reach([near, far], 23, 2).complete_past
+    assert patterns.receptive_field([near, far], 23, 2).complete_past
 
 
 def test_blocked_pays_for_its_pairs() -> None:

@@ -59,7 +59,7 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.mechanisms.fixed.etc.blocks import blocked
 from attnlab.mechanisms.fixed.etc.labels import CROSS, label_of_pairs, validate_labels
 from attnlab.mechanisms.fixed.etc.structure import members, pattern, validate

@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.patterns import Coverage, Pattern, Spans
+from attnlab.core.patterns import Coverage, Intervals, Pattern
 
 
 def pattern(
@@ -45,7 +45,7 @@ class Segments(Pattern):
     size: int
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         return f"each run of {self.size} positions sees its own of the first {self.tokens}"
 
     @property
@@ -55,7 +55,7 @@ class Segments(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return (i >= self.tokens) & (j == _own(i, self.tokens, self.size))
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         low, high = (_own(i, self.tokens, self.size) for i in (rows.first, rows.last))
         one = (rows.first >= self.tokens) & (low == high) & columns.single
         some = (rows.last >= self.tokens) & (columns.first <= high) & (columns.last >= low)

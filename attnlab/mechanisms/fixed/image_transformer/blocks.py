@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.patterns import Coverage, Pattern, Spans
+from attnlab.core.patterns import Coverage, Intervals, Pattern
 
 
 @patterns.readable
@@ -24,7 +24,7 @@ class Lines(Pattern):
         _at_least(0, memory=self.memory)
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         return f"each position sees its block of {self.length} and the {self.memory} before it"
 
     @property
@@ -38,7 +38,7 @@ class Lines(Pattern):
         first = self._first(i)
         return (j >= first - self.memory) & (j < first + self.length)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """Both ends of what is seen move on with i: the first and the last row decide."""
         first, last = self._first(rows.first), self._first(rows.last)
         every = (columns.first >= last - self.memory) & (columns.last < first + self.length)
@@ -93,7 +93,7 @@ class Rectangles(Pattern):
             )
 
     @property
-    def words(self) -> str:  # type: ignore[override]
+    def description(self) -> str:  # type: ignore[override]
         return (
             f"each pixel of lines of {self.width} sees its rectangle of {self.rows} × "
             f"{self.columns}, {self.above} lines above it and {self.beside} columns to either side"
@@ -120,7 +120,7 @@ class Rectangles(Pattern):
         right = query.left + self.columns + self.beside
         return lines & (key.column >= query.left - self.beside) & (key.column < right)
 
-    def covers(self, rows: Spans, columns: Spans) -> Coverage:
+    def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """Between the rectangle around the keys and what all, or any, of the queries see."""
         keys = self._around(columns)
         first, last = self.place(rows.first), self.place(rows.last)
@@ -140,8 +140,8 @@ class Rectangles(Pattern):
         )
         return Coverage(one_band & all_see.holds(keys), any_sees.meets(keys))
 
-    def _around(self, spans: Spans) -> _Box:
-        first, last = self.place(spans.first), self.place(spans.last)
+    def _around(self, intervals: Intervals) -> _Box:
+        first, last = self.place(intervals.first), self.place(intervals.last)
         one_band = first.top == last.top
         one_block = one_band & (first.left == last.left)
         one_line = one_block & (first.row == last.row)

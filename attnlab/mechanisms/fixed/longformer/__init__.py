@@ -64,8 +64,8 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as over_blocks
-from attnlab.core.sparse import stepping
-from attnlab.core.words import choose
+from attnlab.core.sparse import decoding
+from attnlab.core.suggest import choose
 from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDecoder
 from attnlab.mechanisms.fixed.longformer.windows import pairs, pattern, refuse_heads
 
@@ -249,12 +249,12 @@ class LongformerAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: stepping.Remembered | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], stepping.Remembered]:
+        self, x: Float[Tensor, "b t dim"], state: decoding.DecodingState | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], decoding.DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         if not self.causal:
             raise ValueError("step decodes from left to right; build the module with causal=True")
-        out, state = stepping.step(*self.heads.project(x), self.pattern, state)
+        out, state = decoding.step(*self.heads.project(x), self.pattern, state)
         return self.heads.merge(out), state
 
     def extra_repr(self) -> str:

@@ -60,9 +60,9 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.blocked import blocked as over_blocks
-from attnlab.core.sparse.stepping import Remembered
-from attnlab.core.sparse.stepping import step as step_under
-from attnlab.core.words import choose
+from attnlab.core.sparse.decoding import DecodingState
+from attnlab.core.sparse.decoding import step as step_under
+from attnlab.core.suggest import choose
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
     unfolded,
     visible_slots,
@@ -253,15 +253,15 @@ class MemoryCompressedAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: Compressed | Remembered | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], Compressed | Remembered]:
+        self, x: Float[Tensor, "b t dim"], state: Compressed | DecodingState | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], Compressed | DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         if not self.causal:
             raise ValueError("step decodes from left to right; build the module with causal=True")
         q, k, v = self.heads.project(x)
-        new: Compressed | Remembered
+        new: Compressed | DecodingState
         if self.kind == "local":
-            assert state is None or isinstance(state, Remembered)
+            assert state is None or isinstance(state, DecodingState)
             out, new = step_under(q, k, v, self.pattern, state)
         else:
             assert state is None or isinstance(state, Compressed)

@@ -67,7 +67,7 @@ from attnlab.core.heads import Heads
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.mechanisms.kernelized.performer.random_features import (
     KERNELS,
     NORMS,

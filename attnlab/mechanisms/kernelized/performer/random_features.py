@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.shapes import checked
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 
 
 def gaussian_rows(features: int, width: int, generator: torch.Generator) -> Float[Tensor, "r d"]:

@@ -80,7 +80,7 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.words import choose
+from attnlab.core.suggest import choose
 from attnlab.mechanisms.lowrank.synthesizer.logits import (
     Dense,
     FactorizedDense,

@@ -1,7 +1,7 @@
 // What the studio's panels share: the pattern, its mask and what follows from it; and what was done.
 import { asBytes, blindRows, exampleScore, MOST, overlaid, painted, paintedCode, pairsOf, reach, SHARPNESS, softmaxRow } from "../../lib/mask.js";
 import { dense, read, remarks, words } from "../../lib/patterns.js";
-import { asBuffer } from "../../lib/codes.js";
+import { asBuffer } from "../../lib/quantization.js";
 
 const SOON = 700; // milliseconds in which the moves of one slider, or the keys of one word, are one deed
 const REMEMBERED = 200;

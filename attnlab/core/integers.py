@@ -1,0 +1,16 @@
+"""Integers: what a size, a count or a position has to be."""
+
+import numbers
+
+
+def check_integer(name: str, value: object, *, at_least: int | None = None) -> int:
+    """``value`` as an ``int``; integers of numpy are welcome.
+
+    Raises TypeError where it is no integer (a float, a bool, a string), and ValueError where it is
+    smaller than ``at_least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} should be a whole number, got {value!r}")
+    if at_least is not None and value < at_least:
+        raise ValueError(f"{name} should be at least {at_least}, got {value}")
+    return int(value)

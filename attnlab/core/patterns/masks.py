@@ -1,0 +1,57 @@
+"""The masks of layers: from what a module is called with, and for forms that want it dense."""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnlab.core.patterns import primitives
+from attnlab.core.patterns.algebra import FULL, Causal, Full, Pattern, both
+
+
+def visible(
+    causal: bool,
+    padding: Tensor | None = None,
+    context: Tensor | None = None,
+    context_padding: Tensor | None = None,
+) -> Pattern:
+    """What the queries of a layer may see: its own keys or, if there is one, its context's."""
+    if context is None:
+        if context_padding is not None:
+            raise ValueError("context_padding was given without a context")
+        # Not by `&`: torch.compile follows that operator between objects only from PyTorch 2.7 on.
+        return both(Causal() if causal else FULL, primitives.padding(padding))
+    if causal:
+        raise ValueError("a causal layer cannot look at a context: build it with causal=False")
+    if padding is not None:
+        raise ValueError(
+            "with a context its keys are masked, not the input's: give context_padding"
+        )
+    return primitives.padding(context_padding)
+
+
+def is_causal(pattern: object) -> bool:
+    """Whether ``pattern`` is exactly ``causal()``, for forms with a faster way to compute it."""
+    return isinstance(pattern, Causal)
+
+
+def as_mask(
+    mask: Bool[Tensor, "... n m"] | Pattern | None,
+    n: int,
+    m: int,
+    device: torch.device,
+    b: int | None = None,
+) -> Bool[Tensor, "... n m"] | None:
+    """The dense mask of a mask, a pattern or None; None where everything is allowed.
+
+    A pattern for other than m keys or b sequences is refused.
+    """
+    if not isinstance(mask, Pattern):
+        return mask
+    mask.refuse_misfit(m, b)
+    if isinstance(mask, Full):
+        return None
+    # Whether a pattern allows every pair depends on its values: not asked while compiling.
+    allows_all = not torch.compiler.is_compiling() and mask.sized(m).cover(
+        range(m - n, m), range(m)
+    )
+    return None if allows_all else mask.dense(n, m, device)

@@ -1,0 +1,123 @@
+"""Summaries: what is far away seen token by token, in summary, or not at all, on one task.
+
+Not a figure of speed: each row is one training of a tiny model from scratch, the same steps, width
+and learning rate for all. The task (`attnlab.tasks.gist`) asks two things of the same far stretch:
+what it was on the whole, and what stood at one place. Lesson 13 draws what
+
+    python -m attnlab.experiments summaries --threads 1 --json notebooks/assets/13_summaries.json
+
+has written. ``conv s`` is memory-compressed attention with kernel and stride s after a local layer,
+``mean s`` the same with its kernels held at the mean of their window, ``global c`` LongT5's
+transient global attention with blocks of c. What is ``long`` is trained for three times the steps.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
+from attnlab.mechanisms.dense.full import FullAttention
+from attnlab.mechanisms.fixed.long_t5 import LongT5Attention
+from attnlab.mechanisms.fixed.longformer import LongformerAttention
+from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.gist import Gist
+from attnlab.train import fit
+
+STEPS, LONGER, SEEDS = 1000, 3, (0, 1, 2)
+TASK: Mapping[str, int] = {"length": 48, "stretch": 15, "questions": 16}
+MODEL: Mapping[str, Any] = {"dim": 32, "hidden": 64, "heads": 4, "layers": 2}
+TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
+RADIUS = 8  # two layers of it reach 16 positions; the nearest question is 17 from the stretch
+ARMS = (
+    *("all", "window", "conv 2", "conv 4", "conv 8", "mean 4"),
+    *("global 4", "global 8", "global 16", "conv 4 long", "mean 4 long"),
+)
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """Two rows per training, in per cent."""
+    with thread_count(threads):
+        for arm in ARMS:
+            for seed in (0,) if quick else SEEDS:
+                model, _ = train(arm, seed, steps=2 if quick else None)
+                for what, share in score(model, problem()).items():
+                    yield Row(f"{arm}, {what}, seed {seed}", share, "%")
+
+
+def problem(**changes: int) -> Any:
+    """The task, in small."""
+    return Gist(**{**TASK, **changes})
+
+
+def build(arm: str, seed: int) -> TinyTransformer:
+    """The untrained model."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return TinyTransformer(
+            **problem().model_options(),
+            **MODEL,
+            attention=[partial(_two_sided, layer) for layer in layers(arm)],
+        )
+
+
+def layers(arm: str) -> list[Any]:
+    """Two layers, each made by (dim, heads)."""
+    kind, size, *_ = [*arm.split(), ""]
+    if kind == "all":
+        return [FullAttention] * 2
+    if kind == "window":
+        return [partial(LongformerAttention, window=2 * RADIUS, form="naive")] * 2
+    if kind == "global":
+        return [partial(LongT5Attention, radius=RADIUS, block=int(size), form="naive")] * 2
+    local = partial(MemoryCompressedAttention, kind="local", block=2 * RADIUS, form="naive")
+    return [local, partial(_compressed, size=int(size), learned=kind == "conv")]
+
+
+def _compressed(dim: int, heads: int, *, size: int, learned: bool) -> MemoryCompressedAttention:
+    layer = MemoryCompressedAttention(dim, heads, kernel=size, stride=size)
+    return layer if learned else averaging(layer)
+
+
+def averaging(layer: MemoryCompressedAttention) -> MemoryCompressedAttention:
+    """The layer, its kernels held at the mean of their window."""
+    for kernel in (layer.key_kernel, layer.value_kernel):
+        kernel.requires_grad_(False)
+        kernel.copy_(torch.eye(kernel.shape[-1], dtype=kernel.dtype).expand_as(kernel))
+        kernel.div_(layer.width)
+    return layer
+
+
+def _two_sided(build_layer: Any, dim: int, heads: int, causal: bool) -> nn.Module:
+    """No answer stands in what the model reads, so nothing has to be hidden."""
+    layer: nn.Module = build_layer(dim, heads)
+    return layer
+
+
+def train(
+    arm: str, seed: int, *, steps: int | None = None, **more: Any
+) -> tuple[TinyTransformer, Any]:
+    """The model and the history of its training."""
+    if steps is None:
+        steps = STEPS * (LONGER if arm.endswith(" long") else 1)
+    model = build(arm, seed)
+    history = fit(
+        model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING, **more
+    )
+    return model, history
+
+
+@torch.no_grad()
+def score(model: nn.Module, task: Any, texts: int = 512) -> dict[str, float]:
+    """Per cent of right answers about the whole stretch, and about its places."""
+    batch = task.batch("validation", texts, seed=0)
+    right = (model(batch.inputs).argmax(-1) == batch.targets)[:, -task.questions :]
+    return {"gist": _percent(right[:, 0]), "places": _percent(right[:, 1:])}
+
+
+def _percent(truths: torch.Tensor) -> float:
+    return round(100 * truths.double().mean().item(), 2)

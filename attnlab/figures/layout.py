@@ -1,0 +1,184 @@
+"""The frame that all figures share: paper, title, font, axes; everything explicit.
+
+Nothing is left to plotly's defaults, which differ between versions: neither template, nor size,
+nor range. So the still picture and the tests see the same figure as the browser.
+"""
+
+from collections.abc import Sequence
+from html import unescape
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.figures.labels import escaped
+from attnlab.figures.theme import FONT, HATCHING, Theme
+
+
+def layout(
+    look: Theme, title: str, *, width: float, height: float, margin: dict[str, float], **more: Any
+) -> dict[str, Any]:
+    """A plotly layout with this title (one message, the caller's words)."""
+    return {
+        "template": "none",
+        "width": round(width),
+        "height": round(height),
+        "margin": {**{side: round(size) for side, size in margin.items()}, "pad": 0},
+        "paper_bgcolor": look.paper,
+        "plot_bgcolor": look.panel,
+        "font": {"family": FONT, "size": 12, "color": look.ink},
+        "title": {
+            "text": f"<b>{escaped(title)}</b>",
+            "font": {"size": 15, "color": look.ink},
+            "x": 0.01,
+            "xanchor": "left",
+            "y": 1 - 18 / height,
+            "yanchor": "middle",
+        },
+        "hoverlabel": {
+            "bgcolor": look.panel,
+            "bordercolor": look.quiet,
+            "font": {"color": look.ink, "family": FONT},
+        },
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": HATCHING["light"][1]},
+        "showlegend": False,
+        **more,
+    }
+
+
+def axis(look: Theme, title: str = "", **more: Any) -> dict[str, Any]:
+    """An axis with a visible line, quiet ticks and no zero line."""
+    return {
+        "title": {"text": escaped(title), "font": {"size": 12, "color": look.ink}, "standoff": 6},
+        "tickfont": {"size": 11, "color": look.quiet, **more.pop("tickfont", {})},
+        "gridcolor": look.grid,
+        "linecolor": look.quiet,
+        "tickcolor": look.quiet,
+        "zeroline": False,
+        "showline": True,
+        "mirror": True,
+        "automargin": False,
+        **more,
+    }
+
+
+def bare_axis(look: Theme, **more: Any) -> dict[str, Any]:
+    """An axis without labels: a frame around a small picture, or nothing at all."""
+    return axis(look, showgrid=False, showticklabels=False, ticks="", mirror="all", **more)
+
+
+def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, Any]:
+    """A line of text at a place of the paper, (0, 0) being the lower left of the plot area."""
+    return {
+        "text": text,
+        "x": x,
+        "y": y,
+        "xref": "paper",
+        "yref": "paper",
+        "showarrow": False,
+        "font": {"size": 11, "color": look.quiet},
+        **more,
+    }
+
+
+def hatching(
+    hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str, *, lines: int = 26
+) -> dict[str, Any]:
+    """A cover of diagonal lines over the hidden cells (n, m) of a map, ``lines`` along its side.
+
+    It is one small drawing, whatever the number of cells: notebooks stay light.
+    """
+    n, m = hidden.shape
+    pitch = max(n, m) / lines
+    ground, line = HATCHING[theme]
+    drawing = (
+        '<svg id="hatching" xmlns="http://www.w3.org/2000/svg" '
+        f'viewBox="0 0 {m} {n}" width="{m * 40}" '
+        f'height="{n * 40}" preserveAspectRatio="none"><defs><pattern id="h" width="{pitch:.3f}" '
+        f'height="{pitch:.3f}" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<path d="M0 0H{pitch:.3f}V{pitch:.3f}H0z" fill="{ground}"/><path d="M0 0V{pitch:.3f}" '
+        f'stroke="{line}" stroke-width="{pitch * 0.6:.3f}"/></pattern></defs>'
+        f'<path d="{_outline(hidden)}" fill="url(#h)"/></svg>'
+    )
+    return {
+        "source": "data:image/svg+xml," + quote(drawing, safe=" =:/'()"),
+        "xref": x_axis,
+        "yref": y_axis,
+        "x": -0.5,
+        "y": -0.5,
+        "sizex": m,
+        "sizey": n,
+        "sizing": "stretch",
+        "layer": "above",
+    }
+
+
+def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: str) -> None:
+    """Slider and play button below a map, with a stop for each frame of the figure."""
+    quick = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
+    inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
+    below = page["margin"]["b"] + 84
+    page["height"] += 84
+    page["title"]["y"] = 1 - 18 / page["height"]
+    page["margin"]["b"] = below
+    top = -(below - 84) / inner
+    stops = [
+        {"method": "animate", "label": str(step), "args": [[str(step)], quick]} for step in steps
+    ]
+    page["sliders"] = [
+        {
+            "steps": stops,
+            "active": len(steps) - 1,
+            "x": 0.14,
+            "len": 0.86,
+            "y": top,
+            "yanchor": "top",
+            "pad": {"t": 8, "b": 0},
+            "currentvalue": {
+                "prefix": f"{escaped(along)} ",
+                "font": {"size": 13, "color": look.ink},
+            },
+            "font": {"size": 10, "color": look.quiet},
+            "bgcolor": look.grid,
+            "bordercolor": look.quiet,
+            "tickcolor": look.quiet,
+        }
+    ]
+    play = {"frame": {"duration": 350, "redraw": True}, "fromcurrent": False}
+    page["updatemenus"] = [
+        {
+            "type": "buttons",
+            "showactive": False,
+            "direction": "left",
+            "x": 0,
+            "xanchor": "left",
+            "y": top,
+            "yanchor": "top",
+            "pad": {"t": 34, "r": 8},
+            "bgcolor": look.panel,
+            "bordercolor": look.quiet,
+            "font": {"color": look.ink, "size": 12},
+            "buttons": [{"label": "▶", "method": "animate", "args": [None, play]}],
+        }
+    ]
+
+
+def _outline(hidden: NDArray[np.bool_]) -> str:
+    """The hidden cells as rectangles of an SVG path, one per run of cells in a row."""
+    pieces = []
+    for i, row in enumerate(hidden):
+        edges = np.flatnonzero(np.diff(np.r_[0, row.astype(np.int8), 0]))
+        for start, end in edges.reshape(-1, 2).tolist():
+            pieces.append(f"M{start} {i}h{end - start}v1h{start - end}z")
+    return "".join(pieces)
+
+
+def text_width(text: str, size: float = 12) -> float:
+    """Roughly how many pixels a plain text takes, rather too many than too few."""
+    return len(text) * size * 0.6
+
+
+def label_width(label: str, size: float = 12) -> float:
+    """The same for a escaped label, in which an entity shows as one character."""
+    return text_width(unescape(label), size)

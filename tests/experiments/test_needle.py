@@ -1,0 +1,62 @@
+"""The experiment `needle`, small: one budget for all patterns, and scores that tell reach apart."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.core.patterns import full, local
+from attnlab.experiments import needle
+from attnlab.experiments.needle import (
+    ARMS,
+    RUNS,
+    SEEDS,
+    build,
+    connected,
+    patterns_of,
+    problem,
+    score,
+)
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/11_needle.json"
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_pattern_has_the_same_price(arm: str) -> None:
+    """About eight keys for each position, ends and the hub's own row apart."""
+    for pattern in patterns_of(build(arm, 0)):
+        assert 7 <= pattern.dense(64).sum(1).median() <= 9
+
+
+def test_who_is_connected() -> None:
+    task = problem(length=17)
+    inputs = task.batch("train", 5, seed=0).inputs
+    place = (inputs < task.keys).int().argmax(1, keepdim=True)
+    near = (torch.arange(17) - place).abs() <= 4
+    assert torch.equal(connected([local(2), local(2)], inputs, task), near)
+    assert connected([full()], inputs, task).all()
+
+
+def test_scores_leave_out_what_does_not_occur() -> None:
+    found = score(build("window + global", 0), problem(), texts=3)
+    assert set(found) == {"right", "connected", "share connected"}
+    assert found["share connected"] == 100
+    assert set(score(build("window", 0), problem(), texts=3)) > {"not connected"}
+
+
+def test_rows_of_the_quick_run() -> None:
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    rows = list(needle.rows(quick=True, threads=torch.get_num_threads()))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len([row for row in rows if "share connected" in row.figure]) == len(RUNS)
+
+
+def test_what_the_lesson_draws_is_whole() -> None:
+    rows = json.loads(STORED.read_text())["experiments"]["needle"]
+    found = {row["figure"]: row["measured"] for row in rows}
+    for arm in RUNS:
+        for seed in SEEDS:
+            assert f"{arm}, right, seed {seed}" in found
+            assert found.get(f"{arm}, not connected, seed {seed}", 0) < 20  # one in eight

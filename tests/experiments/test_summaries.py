@@ -1,0 +1,102 @@
+"""The experiment `summaries`, small: what the arms are, how they are scored, and what is stored."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.experiments import summaries
+from attnlab.experiments.summaries import ARMS, RADIUS, SEEDS, build, layers, problem, score
+from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/13_summaries.json"
+
+
+def hears(arm: str) -> torch.Tensor:
+    """(n, n): which inputs change which outputs of the whole model, before its output layer."""
+    model, n = build(arm, 0).double(), problem().length
+    x = torch.randn(1, n, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def run(rows: torch.Tensor) -> torch.Tensor:
+        for block in model.decoder.blocks:  # type: ignore[union-attr]
+            rows = block(rows)
+        return rows[0]
+
+    with torch.no_grad():
+        plain, heard = run(x), torch.zeros(n, n, dtype=torch.bool)
+        for j in range(n):
+            changed = x.clone()
+            changed[0, j] = -x[0, j]
+            heard[:, j] = ((run(changed) - plain).abs() > 1e-9).any(-1)
+    return heard
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_all_but_the_window_connect_the_stretch_with_the_questions(arm: str) -> None:
+    task = problem()
+    first = 1 + task.stretch
+    heard = hears(arm)[-task.questions :, 1:first]
+    assert not heard.any() if arm == "window" else heard.all()
+
+
+def test_the_window_falls_short_by_one() -> None:
+    task = problem()
+    assert task.gap == 2 * RADIUS
+
+
+def test_the_mean_is_held() -> None:
+    torch.manual_seed(0)
+    layer = layers("mean 4")[1](12, 3)
+    assert isinstance(layer, MemoryCompressedAttention)
+    x = torch.randn(2, 3, 8, 4)
+    made = torch.einsum("bhtui,huio->bhto", x.unflatten(2, (2, 4)), layer.value_kernel)
+    torch.testing.assert_close(made, x.unflatten(2, (2, 4)).mean(3))
+    assert not layer.key_kernel.requires_grad
+    assert layers("conv 4")[1](12, 3).key_kernel.requires_grad
+
+
+@pytest.mark.parametrize(("arm", "steps"), [("conv 4", 2), ("conv 4 long", 6)])
+def test_what_is_long_is_trained_longer(
+    arm: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries, "STEPS", 2)
+    assert len(summaries.train(arm, 0)[1].rows) == steps
+
+
+def test_scores_are_of_the_whole_and_of_places() -> None:
+    task = problem()
+
+    class Always(torch.nn.Module):
+        """Says ● everywhere, except to the first question, where it looks."""
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            said = torch.zeros(*inputs.shape, 2)
+            said[..., 0] = 1
+            said[:, -task.questions, 1] = 2.0 * (inputs[:, 1:16].sum(1) > 7)
+            return said
+
+    found = score(Always(), task, texts=211)
+    assert found["gist"] == 100
+    assert 45 < found["places"] < 55
+
+
+def test_rows_of_the_quick_run() -> None:
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    rows = list(summaries.rows(quick=True, threads=torch.get_num_threads()))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [row.figure for row in rows] == [
+        f"{arm}, {what}, seed 0" for arm in ARMS for what in ("gist", "places")
+    ]
+
+
+def test_what_the_lesson_draws_is_whole() -> None:
+    rows = json.loads(STORED.read_text())["experiments"]["summaries"]
+    found = {row["figure"]: row["measured"] for row in rows}
+    for seed in SEEDS:
+        assert all(
+            f"{arm}, {what}, seed {seed}" in found for arm in ARMS for what in ("gist", "places")
+        )
+        assert 45 < found[f"window, gist, seed {seed}"] < 55  # no path: a coin
+        assert found[f"all, places, seed {seed}"] > 99

@@ -1,0 +1,163 @@
+"""One model to look at: a mechanism, its weights at every recorded step, its maps on any text.
+
+What is kept of a training are the weights, not the maps, so that a text typed afterwards can be
+followed through the whole training.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab import pretrained
+from attnlab.catalog import cards
+from attnlab.core.card import Card
+from attnlab.lens.mixing import Mixing, mixing_matrix
+from attnlab.lens.record import Seen
+from attnlab.lens.watch import watch
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.documentation import Documentation
+
+Weights = Mapping[str, Tensor]
+
+MOST_SNAPSHOTS = 32  # 3.5 MB each for a model of the default size
+REFERENCE = (
+    "documentation"  # the shipped model whose vocabulary, size and text every other one takes
+)
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Who listens to whom, as `AttentionView` takes it, and what to say about it."""
+
+    source: Seen | list[Mixing]
+    words: str = ""
+
+
+@dataclass(eq=False)
+class RecordedModel:
+    """A model of mechanism `name`; `snapshots` holds its weights by training step, 0 first."""
+
+    name: str
+    trained: bool
+    model: TinyTransformer
+    snapshots: dict[int, Weights] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.keep(0, self.model)
+
+    @property
+    def newest(self) -> int:
+        return max(tuple(self.snapshots))
+
+    def keep(self, step: int, model: nn.Module) -> None:
+        """Record the weights of `step`; of too many, every second one in between is let go."""
+        weights = {k: v.detach().to("cpu", copy=True) for k, v in model.state_dict().items()}
+        snapshots = {**self.snapshots, step: weights}
+        if len(snapshots) > MOST_SNAPSHOTS:
+            first, *between, last = sorted(snapshots)
+            snapshots = {at: snapshots[at] for at in (first, *between[1::2], last)}
+        self.snapshots = snapshots  # one assignment: another thread sees the old or the new
+
+    def learner(self) -> TinyTransformer:
+        """A model of its own with the newest weights, to be trained elsewhere."""
+        learner = new_model(self.name, self.model.config)
+        learner.load_state_dict(self.snapshots[self.newest])
+        return learner
+
+    def nearest(self, step: int) -> int:
+        """The last recorded step that is not after `step`."""
+        return max(at for at in tuple(self.snapshots) if at <= step)
+
+    def look(self, tokens: Tensor, step: int) -> Maps:
+        """The maps of recorded `step` on tokens (n,). For one thread at a time."""
+        self.model.load_state_dict(self.snapshots[step])
+        return maps(self.model, tokens)
+
+
+def causal_cards() -> tuple[Card, ...]:
+    """The cards that a causal language model can be built from."""
+    return tuple(c for c in cards() if c.causal != "never" and c.role in ("attend", "mix"))
+
+
+def shipped() -> dict[str, str]:
+    """Mechanism → the pretrained text model that has it."""
+    return {model.config["attention"]: name for name, (model, _) in _shipped_text().items()}
+
+
+@functools.cache
+def _shipped_text() -> dict[str, tuple[TinyTransformer, Documentation]]:
+    loaded = {name: pretrained.load(name) for name in pretrained.names()}
+    return {
+        name: (model, task)
+        for name, (model, task) in loaded.items()
+        if isinstance(task, Documentation)
+    }
+
+
+def reference_model() -> tuple[TinyTransformer, Documentation]:
+    """The shipped model after which all others are made, and its task; not to be changed."""
+    return _shipped_text()[REFERENCE]
+
+
+def recorded_model(
+    name: str, trained: bool, options: Mapping[str, Any], seed: int = 0
+) -> RecordedModel:
+    """The shipped weights, or a new model: as large as the shipped one, but for `options`."""
+    if trained:
+        model, _ = _shipped_text()[shipped()[name]]
+        copy = new_model(name, model.config)
+        copy.load_state_dict(model.state_dict())
+        return RecordedModel(name, True, copy)
+    return RecordedModel(
+        name, False, new_model(name, {**reference_model()[0].config, **options}, seed)
+    )
+
+
+def new_model(name: str, config: Mapping[str, Any], seed: int = 0) -> TinyTransformer:
+    """A model with random weights. Without dropout, so that a race between two is about them."""
+    own = {"attention": name, "attention_options": None, "dropout": 0.0}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return TinyTransformer(**{**config, **own}).eval()
+
+
+@torch.no_grad()
+def maps(model: TinyTransformer, tokens: Tensor) -> Maps:
+    """Softmax weights where each layer has one n × n set of them, mixing matrices elsewhere."""
+    inputs: dict[int, Tensor] = {}
+    mixers = _mixers(model)
+    handles = [
+        mixer.register_forward_pre_hook(lambda _, args, i=i: inputs.update({i: args[0]}))
+        for i, mixer in enumerate(mixers)
+    ]
+    try:
+        with watch(model) as seen:
+            model(tokens[None])
+    finally:
+        for handle in handles:
+            handle.remove()
+    if _one_square_each(seen, len(mixers), len(tokens)):
+        return Maps(seen)
+    found = [mixing_matrix(mixer, inputs[i]) for i, mixer in enumerate(mixers)]
+    return Maps(
+        found, f"No softmax weights here: what you see are mixing matrices ({found[0].how})."
+    )
+
+
+def _mixers(model: TinyTransformer) -> list[nn.Module]:
+    assert model.decoder is not None  # a language model
+    blocks: Any = model.decoder.blocks
+    return [block.attention for block in blocks]
+
+
+def _one_square_each(seen: Seen, layers: int, n: int) -> bool:
+    if len(seen) != layers or any(record.shape[2:] != (n, n) for record in seen):
+        return False
+    try:
+        return all(record.weights is not None for record in seen)
+    except ValueError:  # noted queries and keys, but has no weights
+        return False
