@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnlab.core.words import nearest
+from attnlab.core.suggest import suggestion
 from attnlab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from attnlab.train.checks import as_folder, check_flag, check_model
 from attnlab.train.devices import chosen_device, make_accelerator
@@ -136,7 +136,7 @@ def _check_names(options: dict[str, Any]) -> None:
     known = [*inspect.signature(fit).parameters]
     for name in options:
         if name not in {field.name for field in fields(Settings)}:
-            raise TypeError(f"fit has no option {name!r}{nearest(name, known)}")
+            raise TypeError(f"fit has no option {name!r}{suggestion(name, known)}")
 
 
 def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path | None:

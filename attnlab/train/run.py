@@ -41,15 +41,23 @@ class Run:
         self.processes, self.saves, self.callbacks = processes, saves, callbacks
         self.device, self.history, self.done = processes.device, History(), 0
         self.stepper = Stepper(model, task, settings, processes)
-        torch.manual_seed(derived_seed(settings.seed, "generators", 0, processes.rank))
+        self._seed_generators()
+
+    def _seed_generators(self) -> None:
+        rank = self.processes.rank
+        torch.manual_seed(derived_seed(self.settings.seed, "generators", self.done, rank))
 
     def resume(self) -> None:
         """Goes on from the folder's checkpoint, if there is one and it belongs to this call."""
-        checkpoint = self.saves.resume(self.model, self.stepper.optimizer)
-        if checkpoint is not None:
-            self.done = checkpoint.step
-            self.history.rows = checkpoint.state["rows"]
-            self.stepper.tokens = checkpoint.state["tokens"]
+        found = self.saves.resume(self.model, self.stepper.optimizer)
+        if found is None:
+            return
+        checkpoint, exact = found
+        self.done = checkpoint.step
+        self.history.rows = checkpoint.state["rows"]
+        self.stepper.tokens = checkpoint.state["tokens"]
+        if not exact:
+            self._seed_generators()
 
     def train(self, progress: bool) -> None:
         accelerator = self.processes.accelerator

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnlab.train.checkpoint import Checkpoint, load_checkpoint, write_checkpoint
 from attnlab.train.errors import CheckpointError
 from attnlab.train.folder import check_pointer, exists, pointer, sweep
-from attnlab.train.generators import derived_seed, generator_states, set_generator_states
+from attnlab.train.generators import generator_states, set_generator_states
 from attnlab.train.identity import (
     describe_config,
     describe_modules,
@@ -56,23 +56,24 @@ class Saves:
 
     # --- going on ------------------------------------------------------------------------------
 
-    def resume(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Checkpoint | None:
-        """Restores the folder's checkpoint, if there is one and it belongs to this run.
-
-        Everything is checked before the model is touched.
+    def resume(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[Checkpoint, bool] | None:
+        """Restores the folder's checkpoint, if there is one and it belongs to this run, and says
+        whether the random generators go on exactly. All is checked before the model is touched.
         """
         if self.folder is None or not exists(self.folder):
             return None
         self.pointer = pointer(self.folder)
         checkpoint = load_checkpoint(self.folder)
         self._check_belongs(checkpoint, model)
-        self._restore_generators(checkpoint)
+        exact = self._restore_generators(checkpoint)
         checkpoint.restore(model, optimizer)
         self.step = checkpoint.step
         if self.processes.is_first:  # a kill between two acts of saving leaves something behind
             with suppress(OSError, CheckpointError):  # the folder may be one that can only be read
                 sweep(self.folder)
-        return checkpoint
+        return checkpoint, exact
 
     def _check_belongs(self, checkpoint: Checkpoint, model: nn.Module) -> None:
         where, state = f"The checkpoint in '{self.folder}'", checkpoint.state
@@ -103,13 +104,12 @@ class Saves:
         if found := differences(state.get(what), self.identity[what]):
             raise CheckpointError(f"{trouble}: {found}. {advice}")
 
-    def _restore_generators(self, checkpoint: Checkpoint) -> None:
-        """Exactly, for equal processes and kind of device; else from the seed and the step."""
+    def _restore_generators(self, checkpoint: Checkpoint) -> bool:
+        """Whether they could be, which takes as many processes and the same kind of device."""
         device, rank = self.processes.device, self.processes.rank
         stored, here = checkpoint.generators, generator_states(device)
         if stored.keys() != here.keys() or len(stored["cpu"]) != self.processes.count:
-            torch.manual_seed(derived_seed(self.settings.seed, "generators", checkpoint.step, rank))
-            return
+            return False
         for name, state in here.items():
             wanted = described(state.expand(self.processes.count, *state.shape))
             if described(stored[name]) != wanted:
@@ -125,6 +125,7 @@ class Saves:
                 f"The generator states in '{self.folder}' cannot be restored ({error}). Give "
                 "another folder, or resume=False to begin anew."
             ) from error
+        return True
 
     # --- saving --------------------------------------------------------------------------------
 
