@@ -10,18 +10,20 @@ the decoder, which starts from the separator, writes it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import Batch, Example, Task, one_of, whole_number
+from attnlab.core.suggest import check_choice
+from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.sequences import (
     SEPARATOR,
+    display_names,
     draw_contents,
     enough_contents,
     letters,
-    named,
     shifted,
 )
 
@@ -40,11 +42,10 @@ class Copying(Task):
     order: ClassVar[str] = "in the same order"
 
     def __post_init__(self) -> None:
-        whole_number("items", self.items, least=2)
-        whole_number("symbols", self.symbols, least=2)
-        one_of("kind", self.kind, ("language_model", "encoder_decoder"))
+        self._check_sizes(items=2, symbols=2)
+        check_choice("kind", self.kind, ("language_model", "encoder_decoder"))
         options = f"items={self.items} and symbols={self.symbols}"
-        enough_contents(int(self.symbols) ** int(self.items), options)
+        enough_contents(repeat(self.symbols, self.items), options)
 
     @property
     def vocab(self) -> int:
@@ -56,7 +57,7 @@ class Copying(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token."""
-        return named(ids, [*letters(self.symbols), SEPARATOR])
+        return display_names(ids, [*letters(self.symbols), SEPARATOR])
 
     @staticmethod
     def answer(contents: np.ndarray) -> np.ndarray:

@@ -22,8 +22,9 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import Batch, Example, Task, one_of, whole_number
-from attnlab.tasks.sequences import named, shifted
+from attnlab.core.suggest import check_choice
+from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks.sequences import display_names, shifted
 
 SIDE = 8
 LEVELS = 17
@@ -48,8 +49,8 @@ class Digits(Task):
     name: ClassVar[str] = "digits"
 
     def __post_init__(self) -> None:
-        one_of("unit", self.unit, ("pixels", "patches"))
-        one_of("kind", self.kind, ("classifier", "language_model"))
+        check_choice("unit", self.unit, ("pixels", "patches"))
+        check_choice("kind", self.kind, ("classifier", "language_model"))
         if self.unit == "patches" and self.kind == "language_model":
             raise ValueError(
                 "Patches are vectors, and a language model predicts tokens: use unit='pixels' with "
@@ -63,8 +64,8 @@ class Digits(Task):
         if self.unit == "patches" and self.patch is None:
             object.__setattr__(self, "patch", 2)  # completed once, as the class is frozen
         if self.unit == "patches":
-            whole_number("patch", self.patch, least=1, most=SIDE // 2)
-            if SIDE % self._patch:
+            self._check_sizes(patch=1)
+            if self._patch not in (1, 2, 4):
                 raise ValueError(f"patch must divide {SIDE}: 1, 2 or 4; got {self.patch}.")
 
     @property
@@ -91,7 +92,7 @@ class Digits(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token: its level, or "start"."""
-        return named(ids, [*map(str, range(LEVELS)), "start"])
+        return display_names(ids, [*map(str, range(LEVELS)), "start"])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         images, labels = images_of_split(split)

@@ -30,7 +30,10 @@ import numpy as np
 import torch
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import Batch, Example, Task, one_of, whole_number
+from attnlab.core.integers import check_integer
+from attnlab.core.suggest import check_choice
+from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks.sequences import token_numbers
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -39,6 +42,7 @@ SHARED_WORDS = 12  # topics with this many consecutive words in common stay on o
 _VALIDATION_SHARE = 0.1
 _BYTES = 256
 _BPE_SIZE = 1024
+_LARGEST_BPE = 16384
 _BETWEEN_TOPICS = "\n\n"
 
 
@@ -63,8 +67,13 @@ class Documentation(Task):
     name: ClassVar[str] = "documentation"
 
     def __post_init__(self) -> None:
-        one_of("unit", self.unit, ("bytes", "bpe"))
-        whole_number("length", self.length, least=2)
+        check_choice("unit", self.unit, ("bytes", "bpe"))
+        self._check_sizes(length=2)
+        if not isinstance(self.vocabulary, str):
+            raise TypeError(
+                "vocabulary is the JSON text of another task's .vocabulary; "
+                f"got a {type(self.vocabulary).__name__}."
+            )
         if self.unit == "bytes" and self.bpe_size is not None:
             raise ValueError(
                 f"bpe_size={self.bpe_size!r} means nothing with unit='bytes', which always has 256 "
@@ -75,7 +84,9 @@ class Documentation(Task):
             carried = self.vocabulary and _read_vocabulary(self.vocabulary)["size"]
             object.__setattr__(self, "bpe_size", carried or _BPE_SIZE)
         if self.unit == "bpe":
-            whole_number("bpe_size", self.bpe_size, least=_BYTES + 1, most=16384)
+            self._check_sizes(bpe_size=_BYTES + 1)
+            if self.vocab > _LARGEST_BPE:
+                raise ValueError(f"bpe_size should be at most {_LARGEST_BPE}, got {self.bpe_size}")
         if not self.vocabulary:
             fresh = _trained_bpe(self.bpe_size) if self.bpe_size else _BYTE_VOCABULARY
             object.__setattr__(self, "vocabulary", fresh)
@@ -122,7 +133,7 @@ class Documentation(Task):
 
     def _pieces(self, ids: Tensor | Sequence[int]) -> list[bytes]:
         pieces = _pieces_of(self.vocabulary)
-        numbers = [int(token) for token in torch.as_tensor(ids).reshape(-1)]
+        numbers = token_numbers(ids)
         for token in numbers:
             if not 0 <= token < len(pieces):
                 raise ValueError(f"Tokens are numbers from 0 to {len(pieces) - 1}; got {token}.")
@@ -240,9 +251,9 @@ def _trained_bpe(size: int) -> str:
 def _read_vocabulary(vocabulary: str) -> dict[str, Any]:
     try:
         carried = json.loads(vocabulary)
-        one_of("unit", carried["unit"], ("bytes", "bpe"))
-        whole_number("size", carried["size"], least=_BYTES)
-    except (TypeError, KeyError, ValueError) as error:
+        check_choice("unit", carried["unit"], ("bytes", "bpe"))
+        check_integer("size", carried["size"], at_least=_BYTES)
+    except (TypeError, KeyError, ValueError, RecursionError) as error:
         raise _foreign(vocabulary) from error
     return carried
 

@@ -12,14 +12,15 @@ little more often (``by_gist``).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import comb
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import UNSCORED, Batch, Example, Task, whole_number
-from attnlab.tasks.sequences import draw_contents, enough_contents, named, without_repeats
+from attnlab.tasks import UNSCORED, Batch, Example, Task
+from attnlab.tasks.sequences import display_names, draw_contents, enough_contents, without_repeats
 
 START, MOST, SYMBOLS = "<s>", "most?", ("●", "○")
 _WORDS = ("the", "and", "of", "a", "in", "to", "river", "stone", "old", "bird", "over", "under")
@@ -41,10 +42,7 @@ class Gist(Task):
     name: ClassVar[str] = "gist"
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, least=16)
-        whole_number("stretch", self.stretch, least=3)
-        whole_number("questions", self.questions, least=2)
-        whole_number("words", self.words, least=1)
+        self._check_sizes(length=16, stretch=3, questions=2, words=1)
         if self.stretch % 2 == 0:
             raise ValueError(
                 f"stretch should be odd, so that one symbol is in the majority; got {self.stretch}."
@@ -59,7 +57,7 @@ class Gist(Task):
                 f"A start, {self.stretch} symbols and {self.questions} questions do not fit into "
                 f"length={self.length}."
             )
-        enough_contents(2**self.stretch, f"stretch={self.stretch}")
+        enough_contents(repeat(2, self.stretch), f"stretch={self.stretch}")
 
     @property
     def gap(self) -> int:
@@ -80,7 +78,7 @@ class Gist(Task):
         """The display name of each token: `7?` asks for the seventh symbol."""
         places = (f"{place}?" for place in range(1, self.stretch + 1))
         spare = (f"w{place}" for place in range(len(_WORDS), self.words))
-        return named(ids, [*SYMBOLS, START, MOST, *places, *_WORDS[: self.words], *spare])
+        return display_names(ids, [*SYMBOLS, START, MOST, *places, *_WORDS[: self.words], *spare])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         stretch = draw_contents(split, size, generator, self._sample)

@@ -17,18 +17,17 @@ arXiv:2209.11895.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import perm
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from attnlab.tasks import Batch, Example, Task, whole_number
+from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.sequences import (
+    display_names,
     draw_contents,
     enough_contents,
     letters,
-    named,
     shifted,
     without_repeats,
 )
@@ -48,8 +47,7 @@ class Induction(Task):
     name: ClassVar[str] = "induction"
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, least=8)
-        whole_number("symbols", self.symbols, least=2)
+        self._check_sizes(length=8, symbols=2)
         if self.symbols < self._longest:
             raise ValueError(
                 "The repeated run has up to length // 2 symbols, all different, so "
@@ -57,7 +55,7 @@ class Induction(Task):
                 f"got symbols={self.symbols}."
             )
         options = f"length={self.length} and symbols={self.symbols}"
-        enough_contents(perm(self.symbols, self._shortest), options)
+        enough_contents(range(self.symbols, self.symbols - self._shortest, -1), options)
 
     @property
     def vocab(self) -> int:
@@ -73,7 +71,7 @@ class Induction(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token."""
-        return named(ids, letters(self.symbols))
+        return display_names(ids, letters(self.symbols))
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         sequence = draw_contents(split, size, generator, self._sample)

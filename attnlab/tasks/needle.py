@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import UNSCORED, Batch, Example, Task, whole_number
-from attnlab.tasks.sequences import draw_contents, named
+from attnlab.tasks import UNSCORED, Batch, Example, Task
+from attnlab.tasks.sequences import display_names, draw_contents
 
 START, ASK = "<s>", "?"
 _WORDS = [
@@ -45,10 +45,7 @@ class Needle(Task):
     name: ClassVar[str] = "needle"
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, least=16)
-        whole_number("keys", self.keys, least=2)
-        whole_number("words", self.words, least=2)
-        whole_number("every", self.every, least=2)
+        self._check_sizes(length=16, keys=2, words=2, every=2)
 
     @property
     def vocab(self) -> int:
@@ -58,7 +55,7 @@ class Needle(Task):
         """The display name of each token: numbers for keys, words for the rest."""
         spare = (f"w{place}" for place in range(len(_WORDS), self.words))
         words = [*_WORDS[: self.words], *spare]
-        return named(ids, [*map(str, range(self.keys)), *words, START, ASK])
+        return display_names(ids, [*map(str, range(self.keys)), *words, START, ASK])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         text = draw_contents(split, size, generator, self._sample)

@@ -13,19 +13,19 @@ multi-query form of S. Arora and others, "Zoology", ICLR 2024, arXiv:2312.04927.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import perm
+from itertools import repeat
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from attnlab.tasks import Batch, Example, Task, whole_number
+from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.sequences import (
     SEPARATOR,
+    display_names,
     draw_contents,
     enough_contents,
     letters,
-    named,
     shifted,
     without_repeats,
 )
@@ -47,10 +47,7 @@ class Recall(Task):
     name: ClassVar[str] = "recall"
 
     def __post_init__(self) -> None:
-        whole_number("keys", self.keys, least=2)
-        whole_number("values", self.values, least=2)
-        whole_number("pairs", self.pairs, least=2)
-        whole_number("queries", self.queries, least=1)
+        self._check_sizes(keys=2, values=2, pairs=2, queries=1)
         if self.pairs > self.keys:
             raise ValueError(
                 f"The keys of a list are all different, so pairs={self.pairs} needs keys of at "
@@ -62,7 +59,8 @@ class Recall(Task):
                 f"got queries={self.queries} and pairs={self.pairs}."
             )
         options = f"pairs={self.pairs}, keys={self.keys} and values={self.values}"
-        enough_contents(perm(self.keys, self.pairs) * int(self.values) ** int(self.pairs), options)
+        keys = range(self.keys, self.keys - self.pairs, -1)
+        enough_contents([*keys, *repeat(self.values, self.pairs)], options)
 
     @property
     def vocab(self) -> int:
@@ -75,7 +73,7 @@ class Recall(Task):
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token: letters for keys, numbers for values."""
         values = [str(value) for value in range(self.values)]
-        return named(ids, [*letters(self.keys, "k"), *values, SEPARATOR])
+        return display_names(ids, [*letters(self.keys, "k"), *values, SEPARATOR])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         pairs = draw_contents(split, size, generator, self._sample).reshape(size, self.pairs, 2)

@@ -79,7 +79,7 @@ def test_options_that_make_no_task_are_refused():
         Digits(patch=2)
     with pytest.raises(ValueError, match="patch must divide 8: 1, 2 or 4; got 3"):
         Digits(unit="patches", patch=3)
-    with pytest.raises(ValueError, match="at most 4; got 8"):
+    with pytest.raises(ValueError, match="patch must divide 8: 1, 2 or 4; got 8"):
         Digits(unit="patches", patch=8)
     with pytest.raises(ValueError, match="no unit 'patch'; did you mean 'patches'"):
         Digits(unit="patch")

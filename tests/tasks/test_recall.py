@@ -49,7 +49,7 @@ def test_options_that_make_no_task_are_refused():
         Recall(pairs=17)
     with pytest.raises(ValueError, match="queries=4 and pairs=3"):
         Recall(pairs=3, queries=4)
-    with pytest.raises(ValueError, match=r"queries must be .* at least 1; got 0"):
+    with pytest.raises(ValueError, match=r"queries should be at least 1, got 0"):
         Recall(queries=0)
     with pytest.raises(ValueError, match="only 24 different sequences"):
         Recall(pairs=2, keys=3, values=2)
