@@ -1,11 +1,11 @@
 """Tiny data sets and problems, one per file, all offline.
 
 `tasks()` lists them by walking this folder and `task(name, **options)` builds one. A task has no
-state: `batch(split, size, seed)` is a function of its three arguments alone, so a run that
-resumes, or that is shared between processes, sees exactly the data of an unbroken one. Nothing
-here touches a global random number generator.
+state: `batch(split, size, seed)` is a function of its three arguments alone, so a run that is
+resumed or divided among processes sees exactly the data of an uninterrupted one. No global random
+number generator is used.
 
-A file joins by defining a concrete subclass of `Task` with a `name`.
+To add a task, define a concrete subclass of `Task` with a `name` in a file of this folder.
 """
 
 import importlib
@@ -26,7 +26,7 @@ from attnlab.core.suggest import check_choice, choose, suggestion
 SPLITS = ("train", "validation")
 LARGEST_SIZE = 2**20
 MOST_POSITIONS = 2**25  # of one batch: a quarter of a gigabyte
-UNSCORED = -100  # torch's cross_entropy skips targets of this value
+UNSCORED = -100  # cross_entropy of torch ignores targets of this value
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Example:
 
     Attributes:
         title: a short heading.
-        words: what a reader who cannot see the picture should know.
+        description: what a reader who cannot see the picture should know.
         tokens: what stands at each input position, ready for display; empty for feature vectors.
         labels: what is to be predicted at each position, `""` where nothing is scored; for a
             classifier, one label.
@@ -98,7 +98,7 @@ class Example:
     """
 
     title: str
-    words: str
+    description: str
     tokens: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     source: list[str] = field(default_factory=list)

@@ -1,11 +1,11 @@
-"""Copying: say again, in order, what was shown.
+"""Copying: write a list of symbols again, in the same order.
 
     a c b | a c b
 
-A model without a way to look back a fixed distance cannot do it; one attention head that attends
-`items` positions back can. As a language model the list, the separator and the list again are one
-sequence, and only the second list is scored. As an encoder-decoder the encoder reads the list and
-the decoder, which starts from the separator, writes it.
+One attention head that attends to a fixed distance back is enough. As a language model the list,
+the separator and the list again are one sequence, and only the second list is scored. As an
+encoder-decoder the encoder reads the list and the decoder, which starts from the separator, writes
+it.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from attnlab.tasks.sequences import (
 class Copying(Task):
     """Repeat `items` random symbols out of `symbols`; the separator is one token more.
 
-    The list decides the split (see `sequences.in_split`): no list of the one is in the other.
+    The list decides the split (see `sequences.in_split`): no list occurs in both splits.
     """
 
     items: int = 16
@@ -82,7 +82,7 @@ class Copying(Task):
         answer = " ".join(label for label in labels if label)
         return Example(
             title=f"{self.name.capitalize()} {self.items} symbols",
-            words=f"After the separator the model is to write the list {self.order}: {answer}.",
+            description=f"After the separator the list is to be written {self.order}: {answer}.",
             tokens=self.tokens(batch.inputs[0]),
             labels=labels,
             source=[] if batch.source is None else self.tokens(batch.source[0]),

@@ -1,22 +1,21 @@
 """Real text: the Python documentation that comes with every CPython.
 
-`pydoc_data.topics` holds what `help("for")` and its like print: some eighty topics, nearly half a
-million characters of English with code in it, on every machine and without a network. It differs a
-little from one Python version to the next, and with it what is sampled, which BPE pieces there are
-and every loss. So weights that are shipped carry their own vocabulary (`vocabulary`,
-`from_vocabulary`).
+`pydoc_data.topics` holds what `help("for")` prints: some eighty topics, nearly half a million
+characters of English with code in it, on every machine and without a network. The text differs a
+little from one Python version to the next, and so do the samples, the BPE pieces and every loss.
+Therefore weights that are shipped carry their own vocabulary (`vocabulary`, `from_vocabulary`).
 
 **The split is by family of topics.** Many topics repeat others word for word ("specialnames"
 contains all of "customization" and "attribute-access", "compound" all of "for", "if" and "try"),
-so that a split by topic alone would show the model its exam. Topics that share any run of twelve
-words form a family, and a family stays together: no run of twelve words of the validation text
-occurs in the training text. Families are taken for validation in the order of a hash of their
-first topic's name, as long as they fit into a tenth of the text.
+so that with a split by topic the model would be trained on validation text. Topics that share any
+run of twelve words form a family, and a family is never divided: no run of twelve words of the
+validation text occurs in the training text. Families are taken for validation in the order of a
+hash of their first topic's name, as long as they fit into a tenth of the text.
 
 Bytes are 256 tokens, one per byte of UTF-8. BPE is byte-level byte-pair encoding (R. Sennrich,
 B. Haddow and A. Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016,
-arXiv:1508.07909) with all 256 bytes in its alphabet. Either way **no symbol is unseen**: any text
-can be encoded, and decoding gives it back unchanged.
+arXiv:1508.07909) with all 256 bytes in its alphabet. In both cases any text can be encoded, and
+decoding gives it back unchanged.
 """
 
 import json
@@ -38,7 +37,7 @@ from attnlab.tasks.sequences import token_numbers
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SHARED_WORDS = 12  # topics with this many consecutive words in common stay on one side of the split
+SHARED_WORDS = 12  # topics with this many consecutive words in common are in the same split
 _VALIDATION_SHARE = 0.1
 _BYTES = 256
 _BPE_SIZE = 1024
@@ -53,7 +52,7 @@ class Documentation(Task):
     Args:
         unit: "bytes" or "bpe".
         length: positions per window.
-        bpe_size: how many BPE pieces, the 256 bytes included; 1024 unless told. Only with "bpe".
+        bpe_size: how many BPE pieces, the 256 bytes included; 1024 by default. Only with "bpe".
         vocabulary: a vocabulary made elsewhere, as JSON; `from_vocabulary` is the easy way to give
             it. Without it, BPE is trained on the training topics of this Python in well under a
             second.
@@ -76,10 +75,10 @@ class Documentation(Task):
             )
         if self.unit == "bytes" and self.bpe_size is not None:
             raise ValueError(
-                f"bpe_size={self.bpe_size!r} means nothing with unit='bytes', which always has 256 "
+                f"bpe_size={self.bpe_size!r} has no effect with unit='bytes', which always has 256 "
                 "tokens: leave it out, or ask for unit='bpe'."
             )
-        # A frozen dataclass is completed here, once, and never changed again.
+        # The class is frozen, so defaults that depend on other options are set this way.
         if self.unit == "bpe" and self.bpe_size is None:
             carried = self.vocabulary and _read_vocabulary(self.vocabulary)["size"]
             object.__setattr__(self, "bpe_size", carried or _BPE_SIZE)
@@ -149,7 +148,7 @@ class Documentation(Task):
         kind = "bytes" if self.unit == "bytes" else "BPE pieces"
         return Example(
             title=f"{self.length} {kind} of the Python documentation",
-            words=f"At every position the model is asked for the next token. The text: "
+            description=f"At every position the model is asked for the next token. The text: "
             f"{self.decode(batch.inputs[0])}",
             tokens=self.tokens(batch.inputs[0]),
             labels=self.tokens(batch.targets[0]),

@@ -2,14 +2,14 @@
 
     c a d b  c a d b  c a d b
 
-Random symbols, then the same symbols again and again. Whoever meets A for the second time can find
-its first occurrence, look at what followed, and say B. A transformer learns this with two heads in
-two layers (one attends to the previous token, the other to "the token after the last token like
-me"); one layer is not enough.
+Random symbols, then the same symbols again and again. When A comes for the second time, its first
+occurrence shows that B follows. A transformer learns this with two heads in two layers (one attends
+to the previous token, the other to the token after the last occurrence of the current token); one
+layer is not enough.
 
-The length of the repeated part differs from row to row, so that a fixed distance to look back is
-no answer, and its symbols are all different, so that B is certain. Only certain positions are
-scored. There is no separator: the repetition itself marks where the first part ends.
+The length of the repeated part differs from row to row, so that looking back a fixed distance does
+not help, and its symbols are all different, so that B is certain. Only positions whose answer is
+certain are scored. There is no separator: the repetition itself marks the end of the first part.
 
 C. Olsson and others, "In-context Learning and Induction Heads", Transformer Circuits Thread 2022,
 arXiv:2209.11895.
@@ -37,8 +37,8 @@ from attnlab.tasks.sequences import (
 class Induction(Task):
     """`length` positions of a repeated run of different symbols.
 
-    The run is a quarter to a half of `length` long. The whole sequence decides the split: none of
-    the one is in the other.
+    The run is a quarter to a half of `length` long. The whole sequence decides the split: none
+    occurs in both splits.
     """
 
     length: int = 64
@@ -91,7 +91,7 @@ class Induction(Task):
         run = labels.index(next(label for label in labels if label))
         return Example(
             title=f"A run of {run} symbols, repeated",
-            words=(
+            description=(
                 f"The first {run} symbols are random and all different; then they repeat. From the "
                 "first repeated symbol on, what followed it the first time is the answer."
             ),

@@ -1,10 +1,10 @@
-"""Associative recall: what was the value that stood beside this key?
+"""Associative recall: find the value that stood beside a key.
 
     c 7 a 2 b 7 | a 2
 
 A list of key-value pairs, a separator, then a key again: its value is the answer, and only answers
-are scored. The keys of one list are all different, so that the answer is certain. Recurrences of
-small state forget; attention does not, which is why this task separates them.
+are scored. The keys of one list are all different, so that the answer is certain. A recurrence
+with a small state forgets pairs; attention does not, so this task shows the difference.
 
 The task goes back to J. Ba, G. Hinton, V. Mnih, J. Leibo and C. Ionescu, "Using Fast Weights to
 Attend to the Recent Past", NeurIPS 2016, arXiv:1610.06258; with several queries it is the
@@ -36,7 +36,7 @@ class Recall(Task):
     """`pairs` keys (out of `keys`) with their values (out of `values`), then `queries` of the keys.
 
     Tokens are the keys, then the values, then the separator. A key is asked for at most once. The
-    list of pairs decides the split: no list of the one is in the other, whatever is asked about it.
+    list of pairs decides the split: no list occurs in both splits, whatever is asked about it.
     """
 
     pairs: int = 8
@@ -96,7 +96,7 @@ class Recall(Task):
         answers = ", ".join(f"beside {key} stood {value}" for key, value in asked)
         return Example(
             title=f"Recalling {self.queries} of {self.pairs} pairs",
-            words=f"Values are numbers. After the separator a key is asked for: {answers}.",
+            description=f"Values are numbers. After the separator a key is asked for: {answers}.",
             tokens=tokens,
             labels=labels,
         )

@@ -1,4 +1,4 @@
-"""What the synthetic tasks share: keeping the splits apart, and shifting by one."""
+"""What the synthetic tasks share: separate splits, targets shifted by one, display names."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -17,8 +17,7 @@ def in_split(contents: np.ndarray, split: str) -> np.ndarray:
     """Which rows of `contents (rows, width)` belong to `split`.
 
     A row's own symbols decide: they are hashed (a polynomial modulo 2^64) and one eighth of all
-    hash values are validation. So no content can ever occur in both splits, however many are
-    drawn.
+    hash values are validation. So no content can occur in both splits, however many are drawn.
     """
     powers = [pow(0x9E3779B97F4A7C15, place + 1, 2**64) for place in range(contents.shape[1])]
     mixed = contents.astype(np.uint64) @ np.array(powers, dtype=np.uint64)
@@ -78,7 +77,7 @@ def without_repeats(
 
 
 def letters(symbols: int, prefix: str = "s") -> list[str]:
-    """Display names: the alphabet while it lasts, numbered names beyond."""
+    """Display names: the alphabet if it is long enough, else numbered names."""
     if symbols <= 26:
         return [chr(ord("a") + symbol) for symbol in range(symbols)]
     return [f"{prefix}{symbol}" for symbol in range(symbols)]

@@ -16,7 +16,7 @@ def test_a_row_by_hand(monkeypatch):
     assert batch.targets.tolist() == [[-100] * 7 + [8, -100, 11]]
     shown = ["c", "6", "a", "0", "e", "3", "|", "e", "3", "c"]
     assert task.tokens(batch.inputs[0]) == shown
-    assert "beside e stood 3, beside c stood 6" in task.example().words
+    assert "beside e stood 3, beside c stood 6" in task.example().description
 
 
 def test_keys_are_different_and_answers_are_in_the_list():

@@ -123,7 +123,7 @@ def test_no_row_is_in_both_splits(any_task):
 def test_examples_say_what_a_picture_needs(any_task):
     example = any_task.example(3)
     assert example.title
-    assert example.words.endswith((".", "?")) or any_task.name == "documentation"
+    assert example.description.endswith((".", "?")) or any_task.name == "documentation"
     assert len(example.tokens) == (0 if any_task.features else any_task.length)
     assert len(example.labels) == (1 if any_task.kind == "classifier" else any_task.length)
     assert all(isinstance(token, str) and token for token in example.tokens)
@@ -133,7 +133,7 @@ def test_examples_say_what_a_picture_needs(any_task):
     again, other = any_task.example(3), any_task.example(4, split="train")
     assert again.labels == example.labels
     assert again.tokens == example.tokens
-    assert other.words != example.words or other.tokens != example.tokens
+    assert other.description != example.description or other.tokens != example.tokens
 
 
 def test_tasks_are_values(any_task):
