@@ -50,6 +50,11 @@ def labels(tokens: Sequence[Any]) -> list[str]:
     return [escaped(visible(token)) for token in tokens]
 
 
+def sentence(title: str) -> str:
+    """The title with a full stop, where it does not end a sentence already."""
+    return title if title.endswith((".", "!", "?")) else f"{title}."
+
+
 def tick_step(count: int) -> int:
     """Every how many tokens a label is shown, so that there are at most ``MOST_TICKS``."""
     step = 1

@@ -6,13 +6,10 @@ import pytest
 import sympy
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.figures.curves import (
-    claimed_costs,
-    cost_curves,
-    loss_curves,
-    spectrum_curves,
-    trade_off,
-)
+from attnlab.figures.claims import claimed_costs
+from attnlab.figures.costs import cost_curves, trade_off
+from attnlab.figures.losses import loss_curves
+from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
 
 

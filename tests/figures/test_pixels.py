@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.figures.receptive_field import LATE, SOON, pixel_receptive_field
+from attnlab.figures.pixels import LATE, SOON, pixel_receptive_field
 from attnlab.figures.theme import QUERY
 
 BESIDE = np.zeros((3, 5), bool)
