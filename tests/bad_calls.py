@@ -28,8 +28,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlab.core.shapes import letters_of
-
 LIBRARY = str(Path(__file__).parents[1] / "attnlab")
 SECONDS = 2.0  # of the processor
 MEMORY = 2 << 30  # bytes that a call may ask for, beyond what the process holds
