@@ -87,7 +87,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
 
 @functools.cache
 def _first_dispatch() -> None:
-    """A first dispatch on small tensors: PyTorch keeps alive what its first one in a process uses."""
+    """PyTorch keeps alive what the first dispatch of a process uses: make it a small one."""
     with _Ledger():
         torch.zeros(1) @ torch.zeros(1)
 
