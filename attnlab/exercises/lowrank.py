@@ -175,7 +175,7 @@ def _whole(function: Function, given: Arguments) -> int:
         raise Mistake(f"{answer.call} gave None: is the `return` missing?")
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
-    if isinstance(value, numbers.Real) and abs(value) > LARGEST_COUNT:
+    if isinstance(value, int | float) and abs(value) > LARGEST_COUNT:
         raise Mistake(f"{answer.call} gave a number that is far too large.")
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or float(value) % 1:
         raise Mistake(f"{answer.call} gave {type_name(value)}; it should give a whole number.")
