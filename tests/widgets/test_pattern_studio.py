@@ -18,7 +18,9 @@ from attnlab_widgets.ground import standalone
 from attnlab_widgets.pattern_studio import PatternStudio
 
 from attnlab.core import patterns
-from attnlab.core.patterns import Pattern, read
+from attnlab.core.patterns import Pattern, primitives, read
+from attnlab.core.patterns.primitives import for_page
+from attnlab.core.patterns.reading import METHODS
 from attnlab.core.sparse.blocked import blocked
 from attnlab.mechanisms.dense.full import naive
 
@@ -87,7 +89,7 @@ def cases() -> list[tuple[str, int, str]]:
     return [(text, n, "") for text, n in BY_HAND + by_chance] + painted
 
 
-def told(expression: str, n: int, painted: str) -> dict[str, Any]:
+def described(expression: str, n: int, painted: str) -> dict[str, Any]:
     pattern, cells = read(expression), bytes.fromhex(painted)
     mask = pattern_studio._overlaid(expression, n, cells)
     case = {
@@ -95,14 +97,14 @@ def told(expression: str, n: int, painted: str) -> dict[str, Any]:
         "n": n,
         "painted": painted,
         "code": pattern.code,
-        "words": pattern.description,
+        "description": pattern.description,
         "paintedCode": pattern_studio._code(expression, n, cells),
         "mask": np.packbits(mask).tobytes().hex(),
-        "blind": pattern_studio._blind_words(mask),
-        "remarks": list(dict.fromkeys(pattern_studio._remarks(pattern, n))),
+        "masked": pattern_studio._fully_masked(mask),
+        "remarks": list(dict.fromkeys(pattern.remarks(n))),
     }
     if n <= 31:
-        case["reach"] = [reached(mask, n, residual) for residual in (True, False)]
+        case["receptiveField"] = [reached(mask, n, residual) for residual in (True, False)]
     return case
 
 
@@ -111,16 +113,16 @@ def reached(mask: np.ndarray, n: int, residual: bool) -> list[Any]:
     table = torch.full((n, max(1, max(map(len, keys)))), -1)
     for i, found in enumerate(keys):
         table[i, : len(found)] = torch.from_numpy(found)
-    reach = patterns.listed(table).receptive_field(n, 64, residual=residual)
-    shown = reach.after[: reach.layers]
-    pairs = [int(frame.sum()) for frame in shown]
-    return [reach.layers, reach.complete, reach.complete_past, pairs]
+    field = patterns.listed(table).receptive_field(n, 64, residual=residual)
+    pairs = [int(frame.sum()) for frame in field.after[: field.layers]]
+    return [field.layers, field.complete, field.complete_past, pairs]
 
 
 def written() -> str:
-    lines = ",\n".join(json.dumps(told(*case), ensure_ascii=False) for case in cases())
+    lines = ",\n".join(json.dumps(described(*case), ensure_ascii=False) for case in cases())
     scores = [round(x, 12) for x in pattern_studio.example_scores(5).flatten().tolist()]
-    return f'{{"scores": {scores},\n"cases": [\n{lines}\n]}}\n'
+    primitives = ",\n".join(json.dumps(one, ensure_ascii=False) for one in for_page())
+    return f'{{"scores": {scores},\n"primitives": [\n{primitives}\n],\n"cases": [\n{lines}\n]}}\n'
 
 
 def test_what_javascript_is_compared_with_is_what_python_says_today() -> None:
@@ -129,11 +131,9 @@ def test_what_javascript_is_compared_with_is_what_python_says_today() -> None:
 
 
 def test_the_expressions_name_every_primitive_that_can_be_read() -> None:
-    from attnlab.core.patterns.reading import METHODS, PRIMITIVES
-
     text = " ".join(expression for expression, *_ in cases())
     used = set(re.findall(r"\w+(?=\()", text))
-    assert set(PRIMITIVES) - {"per_head"} <= used
+    assert set(primitives()) <= used
     assert set(METHODS) <= set(re.findall(r"\.(\w+)\(", text))
 
 
