@@ -50,9 +50,9 @@ class PatternStudio(Ground):
 
     What is chosen can be read and set from Python: ``expression``, ``n``, ``row`` (whose weights
     are shown), ``layer`` (after which the receptive field is shown), ``residual``, ``block``,
-    ``head_dim``, ``scores``; ``painted`` holds three bytes (row, key, allowed) for each painted cell, which
-    ``paint`` writes. ``pattern`` is what a form or a module takes, ``code`` its text, ``mask`` and
-    ``weights`` are tensors, ``remarks`` says in sentences what may surprise.
+    ``head_dim``, ``scores``; ``painted`` holds three bytes (row, key, allowed) for each painted
+    cell, which ``paint`` writes. ``pattern`` is what a form or a module takes, ``code`` its text,
+    ``mask`` and ``weights`` are tensors, ``remarks`` says in sentences what may surprise.
     """
 
     _esm = STATIC / "pattern_studio.js"

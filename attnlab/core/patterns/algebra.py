@@ -14,10 +14,13 @@ from torch import Tensor
 from attnlab.core.integers import check_integer
 from attnlab.core.patterns.arguments import REQUIRED, Argument, size
 from attnlab.core.patterns.formulas import Cases, method, refuse, said
-from attnlab.core.patterns.intervals import Coverage, Intervals
+from attnlab.core.patterns.intervals import Coverage, Intervals, check_range
 from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
 P = ParamSpec("P")
+
+LARGEST_MASK = 2**34
+"""How many pairs a dense mask may have: 16 GiB."""
 
 Cover = bool | None
 """True: all pairs of a block are allowed. False: none. None: mixed, or not known without looking
@@ -114,6 +117,13 @@ class Pattern(ABC):
         self, rows: range, columns: range, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... n m"]:
         """The mask of the pairs ``rows`` × ``columns``, both given as positions."""
+        check_range("rows", rows)
+        check_range("columns", columns)
+        if len(rows) * len(columns) > LARGEST_MASK:
+            raise ValueError(
+                f"a mask of {len(rows):,} × {len(columns):,} is too large to be written down; "
+                "`count`, `cover` and the sparse forms need no mask"
+            )
         i = torch.arange(rows.start, rows.stop, rows.step, device=device)
         j = torch.arange(columns.start, columns.stop, columns.step, device=device)
         allowed = self.allows(i[:, None], j[None, :])
@@ -156,17 +166,25 @@ class Pattern(ABC):
         return receptive_field(self, n, layers, residual=residual)
 
     def __and__(self, other: "Pattern") -> "Pattern":
-        if not isinstance(other, Pattern):
-            return NotImplemented
         return both(self, other)
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        if not isinstance(other, Pattern):
-            return NotImplemented
         return either(self, other)
+
+    def __rand__(self, other: object) -> "Pattern":
+        return both(other, self)  # type: ignore[arg-type]
+
+    def __ror__(self, other: object) -> "Pattern":
+        return either(other, self)  # type: ignore[arg-type]
 
     def __invert__(self) -> "Pattern":
         return Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a pattern is neither true nor false: join patterns with & | ~, not with "
+            "`and`, `or`, `not`"
+        )
 
     def __repr__(self) -> str:
         return self.code
@@ -183,6 +201,7 @@ def _lengths(n: int, m: int | None) -> tuple[int, int]:
 
 def both(left: Pattern, right: Pattern) -> Pattern:
     """``left & right``; what sees everything adds nothing. Several are joined from the left."""
+    _refuse_stranger(left, right)
     if isinstance(right, Full):
         return left
     if isinstance(right, And):
@@ -192,11 +211,21 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 
 def either(left: Pattern, right: Pattern) -> Pattern:
     """``left | right``; beside what sees everything nothing counts. Joined from the left."""
+    _refuse_stranger(left, right)
     if isinstance(left, Full) or isinstance(right, Full):
         return FULL
     if isinstance(right, Or):
         return either(either(left, right.left), right.right)
     return Or(left, right)
+
+
+def _refuse_stranger(*patterns: object) -> None:
+    for pattern in patterns:
+        if not isinstance(pattern, Pattern):
+            raise TypeError(
+                f"a pattern is joined with patterns, got {type(pattern).__name__}; `listed` makes "
+                "a pattern of a table of keys"
+            )
 
 
 def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:

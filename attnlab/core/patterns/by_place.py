@@ -12,6 +12,9 @@ from attnlab.core.patterns.algebra import FULL, Order, Pattern, Primitive, makes
 from attnlab.core.patterns.arguments import Argument
 from attnlab.core.patterns.intervals import Coverage, Intervals
 
+LARGEST_TABLE = 2**28
+"""The largest position that is looked up without knowing how long the sequence is."""
+
 
 @dataclass(frozen=True, repr=False)
 class Summaries(Primitive):
@@ -134,6 +137,8 @@ class Places(Primitive):
         """True at the chosen positions; one more after the last, for all that come later."""
         if min(self.positions, default=0) < 0:
             raise ValueError("where a sequence ends depends on its length: ask pattern.sized(n)")
+        if max(self.positions, default=0) > LARGEST_TABLE:
+            raise ValueError(f"position {max(self.positions)} is too large: ask pattern.sized(n)")
         table = torch.zeros(max(self.positions, default=-1) + 2, dtype=torch.bool)
         table[list(self.positions)] = True
         return table
