@@ -40,6 +40,7 @@ FLOORS = {
 NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name
 NEIGHBOURS_IN_FUNCTIONS = {("measure", room) for room in ("lens", "tasks", "train", "exercises")}
 ONLY = {"figures": {"core"}}  # pictures are drawn from arrays and cards, never from models
+NEVER = {("widgets", "measure")}  # a widget shows what is; benchmarks are another matter
 
 # `import attnlab` must work, and be quick, on a machine that has torch and little else.
 PACKAGES = {"torch", "numpy", "jaxtyping", "sympy"}
@@ -174,6 +175,8 @@ def imports_point_down(root: Path) -> list[str]:
 def may_import(room: str, target: str, in_function: bool) -> bool:
     if room in ONLY:
         return target in ONLY[room]
+    if (room, target) in NEVER:
+        return False
     if (room, target) in NEIGHBOURS or (in_function and (room, target) in NEIGHBOURS_IN_FUNCTIONS):
         return True
     return FLOORS.get(target, 99) < FLOORS[room]
@@ -571,6 +574,8 @@ PLANTED = [
     (imports_point_down, "attnlab/figures/a.py", "from attnlab.models import x", "figures must"),
     (imports_point_down, "attnlab/figures/a.py", "import attnlab.lens", "figures must"),
     (imports_point_down, "attnlab/measure/a.py", "import attnlab.train", "measure must"),
+    (imports_point_down, "attnlab/train/a.py", "import attnlab.experiments", "train must"),
+    (imports_point_down, "widgets/attnlab_widgets/a.py", "import attnlab.measure.a", "widgets"),
     (imports_point_down, "attnlab/catalog.py", "import attnlab.models", "catalog must"),
     (imports_point_down, "attnlab/train.py", "import attnlab_widgets", "train must"),
     (imports_point_down, "attnlab/attic/a.py", "", "'attic' has no floor"),
@@ -718,6 +723,7 @@ KEPT = [
     (imports_point_down, "attnlab/models/a.py", "from attnlab import catalog"),
     (imports_point_down, "attnlab/measure/a.py", "def f():\n    from attnlab.train import fit"),
     (imports_point_down, "attnlab/measure/a.py", "from attnlab import measure\nfrom . import b"),
+    (imports_point_down, "attnlab/experiments/a.py", "from attnlab.train import fit"),
     (imports_point_down, "attnlab/__init__.py", "from attnlab.lens.watch import watch"),
     (imports_point_down, "widgets/attnlab_widgets/a.py", "import attnlab.figures, attnlab.lens"),
     (imports_point_down, "attnlab/figures/a.py", "from attnlab.core.card import Card"),

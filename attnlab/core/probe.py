@@ -1,10 +1,9 @@
 """Seeing inside without leaving anything behind.
 
-A form says what a reader may want to see, ``weights = note("weights", weights)``, without knowing
-who looks. ``note`` is the identity: it hands its value back. Only inside ``with record() as
-notes:`` is the value kept, in ``notes`` and nowhere else; modules stay as they were. A value that
-costs something is given as a callable, ``note("weights", lambda: ...)``, and is computed only when
-somebody records.
+A form notes what a reader may want to see, ``weights = note("weights", weights)``. ``note`` is the
+identity: it returns its value. Only inside ``with record() as notes:`` is the value kept, in
+``notes`` and nowhere else; modules stay as they were. A value that is expensive is given as a
+callable, ``note("weights", lambda: ...)``, and is computed only when somebody records.
 """
 
 from collections.abc import Iterator
@@ -37,8 +36,8 @@ class Notes:
     def __getitem__(self, name: str) -> list[Any]:
         found = [value for key, value in self._items if key == name]
         if not found:
-            heard = ", ".join(self.names()) or "nothing"
-            raise KeyError(f"no note is called {name!r}; noted were: {heard}")
+            known = ", ".join(self.names()) or "nothing"
+            raise KeyError(f"no note is called {name!r}; noted were: {known}")
         return found
 
     def __contains__(self, name: str) -> bool:
@@ -51,12 +50,30 @@ class Notes:
         return len(self._items)
 
 
-_listeners: ContextVar[tuple[Notes, ...]] = ContextVar("attnlab_listeners", default=())
+class _Block:
+    """One ``record()`` block; it has no notes any more once it has ended, wherever it ended."""
+
+    __slots__ = ("notes",)
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes: Notes | None = notes
+
+
+_blocks: ContextVar[tuple[_Block, ...]] = ContextVar("attnlab_recordings", default=())
+
+
+def _open_notes() -> list[Notes]:
+    return [notes for block in _blocks.get() if (notes := block.notes) is not None]
 
 
 def listening() -> bool:
-    """Whether somebody records now. Never while ``torch.compile`` traces: graphs tell nothing."""
-    return not torch.compiler.is_compiling() and bool(_listeners.get())
+    """Whether somebody records now; never while ``torch.compile`` traces a graph."""
+    return not torch.compiler.is_compiling() and bool(_blocks.get()) and bool(_open_notes())
+
+
+def recording(notes: Notes) -> bool:
+    """Whether ``notes`` keeps what is noted here, in this thread and asyncio task."""
+    return any(each is notes for each in _open_notes())
 
 
 def note(name: str, value: T) -> T:
@@ -66,20 +83,27 @@ def note(name: str, value: T) -> T:
     """
     if listening():
         kept = value() if callable(value) else value
-        for notes in _listeners.get():
+        for notes in _open_notes():
             notes.add(name, kept)
     return value
 
 
 @contextmanager
 def record(notes: Notes | None = None) -> Iterator[Notes]:
-    """Keep what is noted inside the block. Blocks nest; each hears everything said inside it.
+    """Keep what is noted inside the block: in its thread, its asyncio task and the tasks that it
+    starts.
 
-    ``notes`` may be one's own ``Notes``, for who wants to act on a note when it is made.
+    Blocks may nest or overlap, and may be closed in any order and in any thread; each keeps all
+    that is noted while it is open. ``notes`` may be one's own ``Notes``, to act on a note when it
+    is made.
     """
+    if notes is not None and not isinstance(notes, Notes):
+        raise TypeError(f"record keeps notes in a Notes, got {type(notes).__name__}")
     notes = Notes() if notes is None else notes
-    token = _listeners.set((*_listeners.get(), notes))
+    block = _Block(notes)
+    _blocks.set((*(each for each in _blocks.get() if each.notes is not None), block))
     try:
         yield notes
     finally:
-        _listeners.reset(token)
+        block.notes = None
+        _blocks.set(tuple(each for each in _blocks.get() if each.notes is not None))

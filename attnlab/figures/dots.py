@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.frame import axis, label_width, layout, note, text_width
-from attnlab.figures.labels import harmless
+from attnlab.figures.labels import escaped
+from attnlab.figures.layout import axis, label_width, layout, note, text_width
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, colours, theme_name
 
@@ -46,10 +46,10 @@ def score_dots(
         raise ValueError(f"{sorted(unknown)} stand in no row of the first panel: {names}")
     theme = theme_name(theme)
     look = colours(theme)
-    left = 24 + round(max(label_width(harmless(name)) for name in names))
+    left = 24 + round(max(label_width(escaped(name)) for name in names))
     panel_width = _panel_width(len(panels), left)
     wide = len(panels) * panel_width + (len(panels) - 1) * GAP
-    full = max(left + wide + 24, text_width(harmless(title), 16.5) + 16)
+    full = max(left + wide + 24, text_width(escaped(title), 16.5) + 16)
     page = layout(
         look,
         title,
@@ -75,16 +75,18 @@ def score_dots(
             range=[len(names) - 0.5, -0.5],
             tickmode="array",
             tickvals=list(range(len(names))),
-            ticktext=[harmless(name) for name in names] if place == 0 else [""] * len(names),
+            ticktext=[escaped(name) for name in names] if place == 0 else [""] * len(names),
             anchor=f"x{number}",
             ticks="",
         )
         page["annotations"].append(
-            note(look, f"<b>{harmless(panel)}</b>", start, 1, xanchor="left", yanchor="bottom")
+            note(look, f"<b>{escaped(panel)}</b>", start, 1, xanchor="left", yanchor="bottom")
         )
         traces += _panel(rows, names, f"x{number}", f"y{number}")
     table = _rows(panels)
-    return Picture(traces, page, twin=_twin(title, quantity, table), rows=table, theme=theme)
+    return Picture(
+        traces, page, description=_description(title, quantity, table), rows=table, theme=theme
+    )
 
 
 def _panel_width(count: int, left: int) -> float:
@@ -166,7 +168,7 @@ def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
     ]
 
 
-def _twin(title: str, quantity: str, table: list[Row]) -> str:
+def _description(title: str, quantity: str, table: list[Row]) -> str:
     words = [f"{title}. {quantity}: a panel per task, mean and standard deviation over seeds."]
     for panel in dict.fromkeys(row["task"] for row in table):
         rows = sorted((r for r in table if r["task"] == panel), key=lambda r: -r["mean"])

@@ -7,8 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
-from attnlab.figures.frame import axis, bare_axis, layout, note, text_width
 from attnlab.figures.labels import labels, visible
+from attnlab.figures.layout import axis, bare_axis, layout, note, text_width
 from attnlab.figures.picture import Picture
 from attnlab.figures.theme import MONO, SERIES, Theme, colours, theme_name
 
@@ -76,7 +76,7 @@ def token_strip(
     return Picture(
         [trace for trace in traces if trace is not None],
         page,
-        twin=_strip_twin(title, tokens, counts, answers, scored is not None),
+        description=_strip_description(title, tokens, counts, answers, scored is not None),
         rows=rows,
         theme=theme,
     )
@@ -109,8 +109,8 @@ def image_sequence(image: Any, *, title: str, patch: int = 1, theme: str | None 
     return Picture(
         traces,
         _image_layout(look, title, image.shape, strip.shape, patch, f"{count} {what}"),
-        twin=f"{title}. An image of {height} by {width} pixels, from {image.min():g} (light) to "
-        f"{image.max():g} (dark), read row by row as a sequence of {count} {what}.",
+        description=f"{title}. An image of {height} by {width} pixels, from {image.min():g} "
+        f"(light) to {image.max():g} (dark), read row by row as a sequence of {count} {what}.",
         rows=rows,
         theme=theme,
     )
@@ -201,7 +201,7 @@ def _strip_note(look: Theme, scored: bool, targets: bool) -> dict[str, Any]:
     return note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-12)
 
 
-def _strip_twin(
+def _strip_description(
     title: str, tokens: Sequence[Any], counts: Array, answers: Sequence[Any], scored: bool
 ) -> str:
     shown = " ".join(visible(token) for token in tokens[:40])

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.examples import GREYS
-from attnlab.figures.frame import bare_axis, label_width, layout, note, text_width
-from attnlab.figures.labels import harmless
+from attnlab.figures.labels import escaped
+from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width
 from attnlab.figures.picture import Picture
 from attnlab.figures.theme import Theme, colours, theme_name
 
@@ -49,7 +49,7 @@ def image_grid(
     return Picture(
         [trace],
         _page(look, title, images.shape, rows, columns, high),
-        twin=f"{title}. {size}, from 0 (light) to {high:.4g} (dark){named}.",
+        description=f"{title}. {size}, from 0 (light) to {high:.4g} (dark){named}.",
         rows=_table(images, rows, columns),
         theme=theme,
     )
@@ -83,7 +83,7 @@ def _page(
     down, across, height, width = shape
     tall, wide = down * (height + GAP) - GAP, across * (width + GAP) - GAP
     pixel = max(2.0, min(12.0, 640 / wide, 420 / tall))
-    left = 20 + max((round(label_width(harmless(row))) for row in rows), default=0)
+    left = 20 + max((round(label_width(escaped(row))) for row in rows), default=0)
     full = max(left + wide * pixel + 20, text_width(title, 16.5) + 16)
     edges: dict[str, Any] = {"fixedrange": True, "showline": False}
     page = layout(
@@ -103,11 +103,11 @@ def _page(
     )
     page["plot_bgcolor"] = look.paper
     page["annotations"] = [
-        note(look, harmless(row), 0, 1 - (at * (height + GAP) + height / 2) / tall)
+        note(look, escaped(row), 0, 1 - (at * (height + GAP) + height / 2) / tall)
         | {"xanchor": "right", "yanchor": "middle", "xshift": -8}
         for at, row in enumerate(rows)
     ] + [
-        note(look, harmless(column), (at * (width + GAP) + width / 2) / wide, 1)
+        note(look, escaped(column), (at * (width + GAP) + width / 2) / wide, 1)
         | {"xanchor": "center", "yanchor": "bottom", "yshift": 2}
         for at, column in enumerate(columns)
     ]

@@ -1,4 +1,4 @@
-"""Tokens made visible and harmless.
+"""Tokens made visible and escaped.
 
 A token may be a newline, a lone space, a zero-width mark, a right-to-left override or a piece of
 HTML. In a label each must be seen for what it is and must do nothing: plotly reads a subset of HTML
@@ -38,7 +38,7 @@ def visible(token: Any) -> str:
     return _isolated("".join(parts))
 
 
-def harmless(text: str) -> str:
+def escaped(text: str) -> str:
     """Text for a plotly label: no tag, no entity and no TeX is left to be read as one."""
     for character, entity in (("&", "&#38;"), ("<", "&#60;"), (">", "&#62;"), ("$", "&#36;")):
         text = text.replace(character, entity)
@@ -46,8 +46,13 @@ def harmless(text: str) -> str:
 
 
 def labels(tokens: Sequence[Any]) -> list[str]:
-    """The visible, harmless labels of tokens."""
-    return [harmless(visible(token)) for token in tokens]
+    """The visible, escaped labels of tokens."""
+    return [escaped(visible(token)) for token in tokens]
+
+
+def sentence(title: str) -> str:
+    """The title with a full stop, where it does not end a sentence already."""
+    return title if title.endswith((".", "!", "?")) else f"{title}."
 
 
 def tick_step(count: int) -> int:

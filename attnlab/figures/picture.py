@@ -1,10 +1,10 @@
-"""A figure and its twin in words.
+"""A figure with a description in words.
 
-A ``Picture`` is a plotly figure that also says what it shows: ``.twin`` in sentences, ``.rows`` as
-a table. A notebook shows the figure and, folded beneath it, the twin. Nothing is ever fetched from
-elsewhere: JupyterLab and VS Code have plotly's renderer installed; pages that have none
-(nbconvert, print) get a still picture in SVG. Only Colab, whose cells are separate web pages, has
-plotly loaded by its own renderer.
+A ``Picture`` is a plotly figure that also says what it shows: ``.description`` in sentences,
+``.rows`` as a table. A notebook shows the figure and, folded beneath it, both of these. Nothing is
+loaded from a network: JupyterLab and VS Code have plotly's renderer installed; pages that have none
+(nbconvert, print) get a static SVG. Only in Colab, whose cells are separate web pages, plotly is
+loaded by Colab's own renderer.
 """
 
 import sys
@@ -16,7 +16,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from attnlab.figures import still
+from attnlab.figures import static
 from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
 
 Row = Mapping[str, Any]
@@ -27,14 +27,14 @@ CONFIG = {"displaylogo": False, "showSendToCloud": False}
 
 
 class Picture(go.Figure):
-    """A plotly figure with a twin in words and rows; every function of this package returns one.
+    """A plotly figure with a description; every function of this package returns one.
 
-    ``twin``   what is seen, in sentences
-    ``rows``   the same as a table: dicts with the same keys
-    ``theme``  "light", "dark" or "auto"
+    ``description``  what is seen, in sentences (also the alternative text of the SVG)
+    ``rows``         the same as a table: dicts with the same keys
+    ``theme``        "light", "dark" or "auto"
     """
 
-    _twin = ""
+    _description = ""
     _rows: tuple[Row, ...] = ()
     _theme = "auto"
 
@@ -45,16 +45,16 @@ class Picture(go.Figure):
         frames: Any = None,
         skip_invalid: bool = False,
         *,
-        twin: str = "",
+        description: str = "",
         rows: Sequence[Row] = (),
         theme: str = "auto",
     ) -> None:
         super().__init__(data, layout, frames, skip_invalid)
-        self._twin, self._rows, self._theme = twin, tuple(rows), theme
+        self._description, self._rows, self._theme = description, tuple(rows), theme
 
     @property
-    def twin(self) -> str:
-        return self._twin
+    def description(self) -> str:
+        return self._description
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -75,26 +75,26 @@ class Picture(go.Figure):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def folded(self) -> str:
-        """The twin as HTML, folded until it is asked for; dollars in tokens are no TeX."""
+        """Description and table as folded HTML, in which dollars in tokens are not read as TeX."""
         style = f"<style>{auto_css()}</style>" if self._theme == "auto" else ""
         return (
             f'{style}<details class="tex2jax_ignore mathjax_ignore">'
             "<summary>This figure in words</summary>"
-            f"<p>{escape(self._twin)}</p>{self.table()}</details>"
+            f"<p>{escape(self._description)}</p>{self.table()}</details>"
         )
 
     def svg(self) -> str:
-        """The figure as a still SVG picture, drawn without a browser."""
-        return still.draw(self, self._twin)
+        """The figure as static SVG, drawn without a browser."""
+        return static.draw(self, self._description)
 
     def save_svg(self, path: str | Path) -> Path:
-        """Write the still picture, for papers and slides."""
+        """Write the static SVG, for papers and slides."""
         path = Path(path)
         path.write_text(self.svg(), encoding="utf-8")
         return path
 
     def save_html(self, path: str | Path) -> Path:
-        """Write a page of its own: interactive, twin included, nothing fetched from elsewhere."""
+        """Write a standalone interactive HTML page, description included; it loads nothing."""
         path = Path(path)
         figure = self.to_html(
             full_html=False, include_plotlyjs=True, div_id="figure", config=CONFIG
@@ -102,11 +102,11 @@ class Picture(go.Figure):
         look = colours(self._theme)
         css = f"body{{background:{look.paper};color:{look.ink};font-family:sans-serif}}"
         css += auto_css_of_browser() if self._theme == "auto" else ""
-        title = escape(still.plain(self.layout.title.text or "Figure"))
+        title = escape(static.plain(self.layout.title.text or "Figure"))
         path.write_text(
             f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f"<style>{css}</style></head><body>"
-            f'<div role="figure" aria-label="{escape(self._twin)}">{figure}</div>'
+            f'<div role="figure" aria-label="{escape(self._description)}">{figure}</div>'
             f"{self.folded()}</body></html>",
             encoding="utf-8",
         )
@@ -124,11 +124,11 @@ class Picture(go.Figure):
     ) -> dict[str, Any]:
         if "google.colab" in sys.modules:
             html = self.to_html(full_html=False, include_plotlyjs="cdn", config=CONFIG)
-            return {"text/html": html, "text/plain": self._twin}
+            return {"text/html": html, "text/plain": self._description}
         return {
             PLOTLY: loads(self.to_json(validate=validate)) | {"config": CONFIG},
-            "text/html": still.page(self, self._twin),
-            "text/plain": self._twin,
+            "text/html": static.page(self, self._description),
+            "text/plain": self._description,
         }
 
     def _ipython_display_(self) -> None:
@@ -138,14 +138,16 @@ class Picture(go.Figure):
         display({"text/html": self.folded(), "text/plain": self._as_text()}, raw=True)
 
     def _as_text(self) -> str:
-        return f"{len(self._rows)} rows in words: see .twin and .rows"
+        return f"{len(self._rows)} rows in words: see .description and .rows"
 
     def __reduce__(self) -> Any:
-        return _rebuilt, (self.to_dict(), self._twin, self._rows, self._theme)
+        return _rebuilt, (self.to_dict(), self._description, self._rows, self._theme)
 
 
-def _rebuilt(figure: dict[str, Any], twin: str, rows: tuple[Row, ...], theme: str) -> Picture:
-    return Picture(figure, twin=twin, rows=rows, theme=theme)
+def _rebuilt(
+    figure: dict[str, Any], description: str, rows: tuple[Row, ...], theme: str
+) -> Picture:
+    return Picture(figure, description=description, rows=rows, theme=theme)
 
 
 def _table_row(row: Row) -> str:

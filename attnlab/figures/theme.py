@@ -5,8 +5,8 @@ signed amounts, four Okabe–Ito colours for categories. Those four are the ones
 of 3:1 on both papers, so a run has the same colour in every theme; the other Okabe–Ito colours fail
 on white. Categories always differ in marker and dash too.
 
-``auto`` draws with the light colours and carries a few CSS rules that swap each of them for its
-dark twin where the page is dark. Where a page drops the rules, a light card remains, readable.
+``auto`` draws with the light colours and carries a few CSS rules that replace each of them by its
+dark counterpart where the page is dark. Where a page drops the rules, the figure stays light.
 """
 
 from dataclasses import dataclass, fields

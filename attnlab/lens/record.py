@@ -18,6 +18,12 @@ BLOCKED = -1e4
 """An additive entry at or below this counts as "may not attend" in ``Attention.mask``: its weight
 is exactly zero in every float format, unless the whole row is blocked in the same way."""
 
+RECOGNISED = (
+    "What attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
+    "modules that use it, and a softmax over the products of queries and keys that then weighs "
+    "values. For anything else attnlab.lens.mixing.mixing_matrix(module, x) gives a map."
+)
+
 Keep = Literal["copy", "cpu"] | None
 
 
@@ -301,6 +307,7 @@ class Seen(Sequence[Attention]):
     def __init__(self, model: str = "the model") -> None:
         self._records: list[Attention] = []
         self._model = model
+        self._called_elsewhere = False
 
     @property
     def names(self) -> list[str]:
@@ -328,10 +335,12 @@ class Seen(Sequence[Attention]):
 
     def __repr__(self) -> str:
         if not self._records:
+            elsewhere = (
+                " It was called in another thread or asyncio task, which a watch does not follow."
+            )
             return (
-                f"<Seen: no attention call in {self._model}. Either it was not called inside the "
-                "block, or it mixes without a softmax over scores (then see "
-                "attnlab.lens.mixing.mixing_matrix)>"
+                f"<Seen: no attention was recognised in {self._model}. {RECOGNISED}"
+                f"{elsewhere if self._called_elsewhere else ''}>"
             )
         lines = "\n".join(f"  {record!r}" for record in self._records)
         return f"<Seen: {len(self)} attention calls in {self._model}\n{lines}\n>"

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from attnlab.core.modes import mode
 from attnlab.train.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from attnlab.train.devices import chosen_device, make_accelerator
 from attnlab.train.diagnose import TrainingError
@@ -37,7 +38,6 @@ from attnlab.train.objective import (
     check_precision,
     evaluate,
     logits_of,
-    mode,
 )
 from attnlab.train.run import Callback, History, Run, State
 from attnlab.train.settings import Settings

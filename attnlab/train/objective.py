@@ -7,13 +7,13 @@ whole batch.
 """
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.core.modes import mode
 from attnlab.train.diagnose import TrainingError, first_fault
 from attnlab.train.generators import derived_seed, preserved_generators
 
@@ -102,18 +102,6 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     if precision == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
-
-
-@contextlib.contextmanager
-def mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """`model.train(training)` inside; afterwards every submodule is in the mode it was found in."""
-    found = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, was in found:
-            module.training = was
 
 
 def evaluate(

@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from attnlab.core.modes import mode
 from attnlab.train.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -38,7 +39,6 @@ from attnlab.train.objective import (
     autocast,
     evaluation,
     logits_of,
-    mode,
     scored,
     summed_loss,
     summed_scores,

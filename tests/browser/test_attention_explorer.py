@@ -1,7 +1,7 @@
 """The explorer as its reader meets it: typing, and training from the keyboard alone."""
 
 import pytest
-from attnlab_widgets.specimen import home
+from attnlab_widgets.recorded_model import reference_model
 
 pytestmark = pytest.mark.browser
 
@@ -21,7 +21,7 @@ def test_typing_reaches_both_views(book, expect):
     text = "<b>while</b> & 🙂"
     field.fill(text)
     field.press("Tab")
-    count = f"{len(home()[1].encode(text))} tokens"
+    count = f"{len(reference_model()[1].encode(text))} tokens"
     views = book.output(0).locator(".attnlab-view")
     views.first.get_by_text(count).first.wait_for()
     expect(views).to_have_count(2)

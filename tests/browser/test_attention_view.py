@@ -222,17 +222,17 @@ def test_hiding_the_first_token_says_so_and_renormalises(view, maps, expect):
     said.wait_for(state="hidden")
 
 
-def test_the_table_twin_names_the_strongest_key_of_each_query(view, maps):
+def test_the_tables_name_the_strongest_key_of_each_query(view, maps):
     view.get_by_test_id("head-2-3").click()
-    twin = view.get_by_test_id("table-twin")
-    twin.locator("summary").click()
-    twin.get_by_text("looks most, layer 2 · head 3").wait_for()
-    rows = twin.get_by_test_id("weights-table").evaluate(ROWS)
+    tables = view.get_by_test_id("as-tables")
+    tables.locator("summary").click()
+    tables.get_by_text("looks most, layer 2 · head 3").wait_for()
+    rows = tables.get_by_test_id("weights-table").evaluate(ROWS)
     for i, (row, told) in enumerate(zip(maps["first"][2, 3], rows, strict=True)):
         query, token, key, _, weight = told
         assert (int(query), token, int(key)) == (i, "abcdefg"[i], int(row.argmax()))
         assert abs(float(weight.split(" ")[0]) - row.max()) < 0.006
-    twin.locator("summary").click()
+    tables.locator("summary").click()
 
 
 ROWS = "table => [...table.tBodies[0].rows].map(row => [...row.cells].map(one => one.innerText))"
@@ -274,7 +274,7 @@ def test_what_is_pinned_in_a_longer_layer_does_not_break_a_shorter_one(notebook)
     view.get_by_text("Matrix of layer 1 · head 1").wait_for()
     view.get_by_test_id("query-2").hover()
     view.get_by_text("query 2 “2”").first.wait_for()
-    view.get_by_test_id("table-twin").locator("summary").click()
+    view.get_by_test_id("as-tables").locator("summary").click()
     view.get_by_text("Where each query looks most, layer 1 · head 1").wait_for()
 
 
@@ -306,7 +306,7 @@ def test_from_the_keyboard_alone(notebook, view, expect):
     notebook.select(0)
     keys = view.page.keyboard
     stops = ["threshold", "top-k", "hide-first", "sort", "heads", "queries", "keys", "matrix"]
-    for stop in [*stops, "table-twin"]:
+    for stop in [*stops, "as-tables"]:
         notebook.tab_into(view.get_by_test_id(stop))
         assert focus_can_be_seen(view.page), stop
         if stop == "threshold":
@@ -317,12 +317,12 @@ def test_from_the_keyboard_alone(notebook, view, expect):
         if stop == "queries":
             for key in ("Home", "ArrowDown", "ArrowDown", "Enter"):
                 keys.press(key)
-        if stop == "table-twin":
+        if stop == "as-tables":
             keys.press("Space")
     expect(view.get_by_test_id("weights-table")).to_be_visible()
     expect(view.get_by_test_id("query-2")).to_have_attribute("aria-selected", "true")
     notebook.prints(3, "1 2 2 None [[1, 2]] 0.06 3")
-    view.get_by_test_id("table-twin").locator("summary").click()
+    view.get_by_test_id("as-tables").locator("summary").click()
 
 
 RING = """() => {

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 MAKE = """
 import numpy as np
-from attnlab.figures.curves import loss_curves
+from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, heat_map
 weights = np.random.default_rng(5).dirichlet(np.ones(7), size=5)
 queries, keys = list("abcde"), ["<b>", "&", "ש", "🙂", "$x$", "\\n", "k" * 10_000]

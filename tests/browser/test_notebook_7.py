@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnlab_widgets.specimen import home
+from attnlab_widgets.recorded_model import reference_model
 
 pytestmark = pytest.mark.browser
 
@@ -84,7 +84,7 @@ def test_the_explorer_reads_and_trains(book, expect):
     field.fill("while True: pass")
     field.press("Tab")
     views = shown.locator(".attnlab-view")
-    count = f"{len(home()[1].encode('while True: pass'))} tokens"
+    count = f"{len(reference_model()[1].encode('while True: pass'))} tokens"
     views.first.get_by_text(count).first.wait_for()
     views.last.get_by_text(count).first.wait_for()
     shown.get_by_role("button", name="Train").click()

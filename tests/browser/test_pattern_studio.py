@@ -97,22 +97,22 @@ def asked(soon: Any, notebook: Any) -> Any:
 @pytest.fixture
 def tells(soon: Any) -> Any:
     def tells(studio: Any, wanted: Any) -> None:
-        """The table twin comes to tell this mask; each look at it is one look, at one drawing."""
-        twin = studio.get_by_test_id("table-twin")
-        if twin.get_attribute("open") is None:
-            twin.locator("summary").click()
-        soon(lambda: told_by(twin.evaluate(CELLS)), np.asarray(wanted, int).tolist())
-        twin.locator("summary").click()
+        """The tables come to show this mask; each look at it is one look, at one drawing."""
+        tables = studio.get_by_test_id("as-tables")
+        if tables.get_attribute("open") is None:
+            tables.locator("summary").click()
+        soon(lambda: told_by(tables.evaluate(CELLS)), np.asarray(wanted, int).tolist())
+        tables.locator("summary").click()
 
     return tells
 
 
-CELLS = """twin => [...twin.querySelectorAll('[data-testid=mask-table] tbody tr')].map(
+CELLS = """tables => [...tables.querySelectorAll('[data-testid=mask-table] tbody tr')].map(
   row => [...row.cells].map(cell => cell.textContent))"""
 
 
 def told_by(rows: list[list[str]]) -> list[list[int]]:
-    """The mask that the rows of the table twin tell: query, how many keys, which, …"""
+    """The mask that the rows of the tables show: query, how many keys, which, …"""
     mask = np.zeros((len(rows), len(rows)), int)
     for i, (_, seen, which, *_) in enumerate(rows):
         for run in which.split(", ") if seen != "0" else []:
@@ -318,7 +318,7 @@ def focus_can_be_seen(page: Any) -> bool:
 def test_everything_is_reached_from_the_keyboard(notebook, studio, asked):
     notebook.select(0)
     stops = ("n", "causal", "not-0", "kind-0", "radius-0", "blocks-0", "add", "expression", "copy")
-    later = ("mask", "block", "row", "scores", "head-dim", "layer", "residual", "table-twin")
+    later = ("mask", "block", "row", "scores", "head-dim", "layer", "residual", "as-tables")
     for stop in (*stops, *later):
         notebook.tab_into(studio.get_by_test_id(stop), most=16)
         assert focus_can_be_seen(studio.page), stop

@@ -6,13 +6,10 @@ import pytest
 import sympy
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.figures.curves import (
-    claimed_costs,
-    cost_curves,
-    loss_curves,
-    spectrum_curves,
-    trade_off,
-)
+from attnlab.figures.claims import claimed_costs
+from attnlab.figures.costs import cost_curves, trade_off
+from attnlab.figures.losses import loss_curves
+from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
 
 
@@ -34,7 +31,7 @@ def test_training_and_validation_are_told_apart(drawn):
     low, high = picture.layout.yaxis.range
     assert low < 2
     assert high > 5
-    assert "full, training: from 5 to 2." in picture.twin
+    assert "full, training: from 5 to 2." in picture.description
 
 
 def test_seeds_become_a_mean_and_a_band(drawn):
@@ -44,7 +41,7 @@ def test_seeds_become_a_mean_and_a_band(drawn):
     np.testing.assert_allclose(band["y"], [9, 3, 1, 4])
     assert band["fill"] == "toself"
     assert line["name"] == "full, training, 3 seeds"
-    assert "from 1 to 3 across seeds" in picture.twin
+    assert "from 1 to 3 across seeds" in picture.description
     assert picture.rows[-1] == {
         "curve": "full, training, 3 seeds",
         "step": 1,
@@ -66,8 +63,8 @@ def test_long_runs_are_drawn_as_means_and_say_so(drawn):
     picture = loss_curves({"long": run(*range(1, 1001))}, title="Long")
     assert len(drawn(picture)["y"]) == 250
     assert drawn(picture)["y"][0] == pytest.approx(2.5)
-    assert "drawn as means of 4 steps" in picture.twin
-    assert "from 1 to 1e+03" in picture.twin
+    assert "drawn as means of 4 steps" in picture.description
+    assert "from 1 to 1e+03" in picture.description
 
 
 def test_a_log_axis_has_its_range_in_powers_and_enough_ticks():
@@ -90,8 +87,8 @@ def test_costs_are_log_log_with_their_slopes(drawn):
     ]
     np.testing.assert_allclose(drawn(picture)["x"], lengths)
     assert picture.data[0].marker.symbol != picture.data[1].marker.symbol
-    assert "naive: 0.0306 at n = 101" in picture.twin
-    assert "to the power 2.00" in picture.twin
+    assert "naive: 0.0306 at n = 101" in picture.description
+    assert "to the power 2.00" in picture.description
     assert picture.rows[0] == {"series": "naive", "n": 101, "time (ms)": pytest.approx(0.030603)}
 
 
@@ -109,8 +106,8 @@ def test_costs_may_grow_with_another_letter():
     assert picture.layout.xaxis.title.text == "head width d"
     assert picture.data[0].name == "a  ∝ d<sup>2.00</sup>"
     assert picture.data[0].hovertemplate.startswith("d = ")
-    assert "s against d, both axes logarithmic. a: 9 at d = 3, 25 at d = 5" in picture.twin
-    assert "growing like d to the power 2.00" in picture.twin
+    assert "s against d, both axes logarithmic. a: 9 at d = 3, 25 at d = 5" in picture.description
+    assert "growing like d to the power 2.00" in picture.description
     assert [row["d"] for row in picture.rows] == [3, 5]
 
 
@@ -126,7 +123,7 @@ def test_a_spectrum_says_how_many_directions_reach_the_share(drawn):
     ]
     assert list(picture.data[2].y) == [0.9, 0.9]
     assert picture.data[0].line.dash != picture.data[1].line.dash
-    assert "layer 0: the largest alone holds 0.5; 2 reach 0.9." in picture.twin
+    assert "layer 0: the largest alone holds 0.5; 2 reach 0.9." in picture.description
     assert [row["rank for 0.9"] for row in picture.rows] == [2, None]
     low, high = picture.layout.yaxis.range
     assert low <= 0
@@ -159,7 +156,7 @@ def test_claims_are_counted_from_the_cards_largest_first(cards, drawn):
     assert picture.layout.yaxis.ticktext[0].startswith("Full  O(")
     assert picture.layout.yaxis.ticktext[0].endswith("n²)")
     assert [row["mechanism"] for row in picture.rows] == ["Full", "Window"]
-    assert "Most: Full" in picture.twin
+    assert "Most: Full" in picture.description
 
 
 def test_claims_ask_for_the_letters_they_need(cards):
@@ -223,7 +220,7 @@ def test_a_trade_off_has_a_point_and_a_bar_for_each_name():
     assert dense.marker.symbol != strided.marker.symbol
     low, high = picture.layout.yaxis.range
     assert low < 1.25 < 1.7 <= high
-    assert "dense: 1.6 at 2,080; strided: 1.25 at 708." in picture.twin
+    assert "dense: 1.6 at 2,080; strided: 1.25 at 708." in picture.description
     assert picture.rows[1] == {
         "name": "strided",
         "pairs": 708,
@@ -256,4 +253,4 @@ def test_sizes_of_one_thing_are_joined_in_a_trade_off():
     assert list(window.y) == pytest.approx([2.6, 1.75])
     assert list(window.error_y.array) == pytest.approx([0.2 / 2**0.5, 0])
     assert [row["seeds"] for row in picture.rows] == [1, 2, 1]
-    assert "window: 2.6 at 127; window: 1.75 at 702." in picture.twin
+    assert "window: 2.6 at 127; window: 1.75 at 702." in picture.description

@@ -1,4 +1,4 @@
-"""Dots of scores: where they stand, what the twin says, what is refused."""
+"""Dots of scores: where they stand, what the description says, what is refused."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_a_long_title_has_room_and_panels_keep_their_width():
 
 def test_the_twin_and_the_table_say_the_same():
     picture = score_dots(SCORES, title="Two tasks")
-    assert "copying: from random with 93 to vanilla with 98." in picture.twin
+    assert "copying: from random with 93 to vanilla with 98." in picture.description
     first = {"task": "copying", "model": "vanilla", "mean": 98.0}
     assert picture.rows[0] == first | {"standard deviation": 1.0, "seeds": 3}
     assert picture.rows[2]["standard deviation"] == 0.0

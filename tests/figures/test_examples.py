@@ -17,7 +17,7 @@ def test_scored_positions_are_framed_marked_and_told(drawn):
     assert len(marks["x"]) == 2
     assert words["text"] == ["a", "b", "↵", "&#60;b&#62;", "c"]
     assert answers["text"] == ["x", "z"]
-    assert "counts at 2 positions: 2, 4." in picture.twin
+    assert "counts at 2 positions: 2, 4." in picture.description
     assert picture.rows[2] == {"position": 2, "token": "↵", "scored": "yes", "target": "x"}
     assert picture.rows[1]["target"] == ""
 
@@ -42,7 +42,7 @@ def test_an_image_is_read_row_by_row(drawn):
     np.testing.assert_array_equal(drawn(picture, 1)["z"], np.arange(15.0)[None])
     assert picture.layout.yaxis.ticktext == ("0 →", "5 →", "10 →")
     assert picture.layout.yaxis.range == (2.5, -0.5)
-    assert "sequence of 15 pixels" in picture.twin
+    assert "sequence of 15 pixels" in picture.description
 
 
 def test_patches_are_read_in_the_same_order_with_gaps(drawn):

@@ -1,4 +1,4 @@
-"""Images side by side: where each stands, what the twin says, what is refused."""
+"""Images side by side: where each stands, what the description says, what is refused."""
 
 import numpy as np
 import pytest
@@ -30,14 +30,16 @@ def test_names_stand_beside_their_images():
     assert picture.layout.coloraxis.cmax == 3
 
 
-def test_the_twin_and_the_table_say_what_there_is():
+def test_the_description_and_the_table_say_what_there_is():
     picture = image_grid(IMAGES, title="Six", rows=["a", "b"])
-    assert "6 images of 5 × 7 pixels, from 0 (light) to 209 (dark), rows: a, b." in picture.twin
+    assert (
+        "6 images of 5 × 7 pixels, from 0 (light) to 209 (dark), rows: a, b." in picture.description
+    )
     assert picture.rows[0] == {"row": "a", "column": 0, "mean": 17.0, "pixels above zero": 34}
     assert picture.rows[5]["row"] == "b"
     assert "<svg" in picture.svg()
     third = image_grid(IMAGES / 3e5, title="Six")
-    assert "from 0 (light) to 0.0006967 (dark)" in third.twin
+    assert "from 0 (light) to 0.0006967 (dark)" in third.description
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.figures.labels import LONGEST, MOST_TICKS, harmless, labels, tick_step, visible
+from attnlab.figures.labels import LONGEST, MOST_TICKS, escaped, labels, tick_step, visible
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_any_text_is_short_printable_and_harmless(text):
     shown = visible(text)
     assert 0 < len(shown) <= LONGEST + 2
     assert all(c.isprintable() or c in "\u2068\u2069" for c in shown)
-    escaped = harmless(shown)
-    assert not set("<>$") & set(escaped)
-    assert html.unescape(escaped) == shown
+    label = escaped(shown)
+    assert not set("<>$") & set(label)
+    assert html.unescape(label) == shown
 
 
 @pytest.mark.parametrize(("count", "step"), [(1, 1), (40, 1), (41, 2), (81, 5), (201, 10)])

@@ -60,7 +60,7 @@ def test_hatching_covers_what_the_mask_forbids_and_nothing_else(attention):
     assert image.layer == "above"
     path = unquote(image.source).split('<path d="M1 0')[1]
     assert path.startswith("h6v1h-6zM2 1h5v1h-5z")
-    assert "21 of 49 pairs are hatched" in picture.twin
+    assert "21 of 49 pairs are hatched" in picture.description
     assert not heat_map(attention(7, 7), title="No mask").layout.images
 
 
@@ -68,14 +68,14 @@ def test_a_leak_is_drawn_as_weight_not_hidden(attention):
     weights = attention(7, 7, causal=True)
     weights[2, 5] = 0.25
     picture = heat_map(weights, title="A leak", mask=TRIANGLE)
-    assert "20 of 49 pairs are hatched" in picture.twin
+    assert "20 of 49 pairs are hatched" in picture.description
 
 
 def test_signed_values_get_a_scale_around_zero():
     picture = heat_map([[-2.0, 1.0], [0.5, 0.0]], title="Scores", quantity="score")
     assert (picture.layout.coloraxis.cmin, picture.layout.coloraxis.cmax) == (-2, 2)
     assert picture.layout.coloraxis.colorscale[0][1] == "#0072b2"
-    assert "Smallest: -2" in picture.twin
+    assert "Smallest: -2" in picture.description
 
 
 def test_hostile_tokens_do_nothing_in_any_output(attention):
@@ -99,7 +99,7 @@ def test_more_than_forty_tokens_thin_the_ticks_and_keep_all_names(attention):
 def test_the_twin_says_what_is_largest_and_the_table_what_is_strongest():
     weights = [[0.1, 0.6, 0.3], [0.9, 0.05, 0.05]]
     picture = heat_map(weights, ["il", "est"], ["he", "is", "\n"], title="Alignment")
-    assert picture.twin == (
+    assert picture.description == (
         "Alignment. Heat map of attention weight: 2 queries (rows) by 3 keys (columns). "
         "Largest: 0.9, from query est (position 1) to key he (position 0)."
     )
@@ -148,7 +148,7 @@ def test_values_above_the_end_of_the_scale_are_not_changed(drawn):
     picture = head_grid(np.full((1, 1, 2, 3), 0.9), title="Cut", largest=0.5)
     np.testing.assert_array_equal(drawn(picture)["z"], 90)
     assert picture.layout.coloraxis.cmax == 50
-    assert "on one colour scale up to 0.5." in picture.twin
+    assert "on one colour scale up to 0.5." in picture.description
 
 
 def test_the_grid_says_how_far_each_head_looks_back():
@@ -196,11 +196,11 @@ def test_a_film_may_run_along_something_else(attention):
     weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
     picture = film(weights, [0, 0.5], title="Cooler", along="scale <c>")
     assert picture.layout.sliders[0].currentvalue.prefix == "scale &#60;c&#62; "
-    assert "from scale <c> 0 to scale <c> 0.5" in picture.twin
+    assert "from scale <c> 0 to scale <c> 0.5" in picture.description
     assert [row["scale <c>"] for row in picture.rows] == [0, 0.5]
     still = picture._repr_mimebundle_()["text/html"]
     assert "<label>scale &#60;c&#62; <input" in still
-    assert "training" not in picture.to_json() + picture.twin + still
+    assert "training" not in picture.to_json() + picture.description + still
 
 
 def test_a_film_may_show_something_else_than_weights(attention):

@@ -11,9 +11,10 @@ import torch
 
 from attnlab.core import patterns
 from attnlab.core.patterns import causal, full, global_, local, per_head, random, strided
-from attnlab.figures.patterns import density_curves, head_patterns, pattern_map, reach_film, runs
+from attnlab.figures.patterns import density_curves, head_patterns, pattern_map, runs
 from attnlab.figures.picture import PLOTLY, Picture
-from attnlab.figures.still import png
+from attnlab.figures.receptive_field import receptive_field_film
+from attnlab.figures.svg import png
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -36,7 +37,7 @@ def four():
     return {
         "map": pattern_map(local(2).causal(), 13, title="A"),
         "heads": head_patterns(per_head(local(1), strided(3)), 11, title="B"),
-        "reach": reach_film(local(2), 13, layers=3, title="C"),
+        "reach": receptive_field_film(local(2), 13, layers=3, title="C"),
         "density": density_curves({"window": local(3)}, [17, 97], title="D"),
     }
 
@@ -48,7 +49,7 @@ NAMES = list(four())
 def test_every_figure_is_a_picture_with_a_twin_and_a_still(name):
     picture = four()[name]
     assert isinstance(picture, Picture)
-    assert picture.twin.startswith("ABCD"[NAMES.index(name)] + ". ")
+    assert picture.description.startswith("ABCD"[NAMES.index(name)] + ". ")
     assert picture.rows
     root = ElementTree.fromstring(picture.svg())
     texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
@@ -73,7 +74,7 @@ def test_blocks_are_hatched_where_empty_and_framed_where_full():
     assert hatched.startswith("M4 0h8v1h-8zM4 1h8v1h-8z")
     frames = re.findall(r"M([\d.]+) ([\d.]+)h", overlay(picture))
     assert [(round(float(x)), round(float(y))) for x, y in frames] == [(0, 4), (0, 8), (4, 8)]
-    assert "Of 9 blocks of 4 positions 3 are full, 3 mixed and 3 empty." in picture.twin
+    assert "Of 9 blocks of 4 positions 3 are full, 3 mixed and 3 empty." in picture.description
     assert "M4 0V12M0 4H12" in overlay(picture)
     assert "hatched: empty block" in picture.layout.annotations[0].text
     # plotly drops an image at the place of another
@@ -82,7 +83,7 @@ def test_blocks_are_hatched_where_empty_and_framed_where_full():
 
 def test_a_last_block_may_be_shorter(drawn):
     picture = pattern_map(full(), 13, block=5, title="Rest")
-    assert "9 are full" in picture.twin
+    assert "9 are full" in picture.description
     numbers = drawn(picture)["customdata"]
     assert numbers[-1].tolist() == [10, 12, 10, 12, 9, 9]
     assert drawn(picture)["name"] == "full"
@@ -99,11 +100,13 @@ def test_pointing_at_a_block_says_what_it_is(drawn):
 
 def test_the_twin_says_who_sees_nothing_and_the_rows_who_sees_whom():
     picture = pattern_map(causal() & ~local(1), 5, title="Far past")
-    assert "6 of 25 pairs may be seen (24 %)" in picture.twin
-    assert "Positions 0–1 see nothing." in picture.twin
+    assert "6 of 25 pairs may be seen (24 %)" in picture.description
+    assert "Positions 0–1 see nothing." in picture.description
     assert picture.rows[4] == {"query": 4, "keys seen": 3, "which": "0–2"}
     assert picture.rows[0] == {"query": 0, "keys seen": 0, "which": "none"}
-    assert "In words: (each position sees itself and those before it) and (not" in picture.twin
+    assert (
+        "In words: (each position sees itself and those before it) and (not" in picture.description
+    )
 
 
 def test_runs_of_places_are_short():
@@ -126,7 +129,7 @@ def test_heads_have_a_panel_each_with_name_and_share():
 
 
 def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
-    picture = reach_film(local(1), 7, layers=3, title="It spreads")
+    picture = receptive_field_film(local(1), 7, layers=3, title="It spreads")
     assert [frame.name for frame in picture.frames] == ["1", "2", "3"]
     distance = np.abs(np.arange(7)[:, None] - np.arange(7))
     arrives = np.maximum(distance, 1)
@@ -160,18 +163,21 @@ def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
     ],
 )
 def test_the_reach_says_how_it_ends(pattern, layers, words):
-    assert reach_film(pattern, 7, layers=layers, title="End").twin.endswith(words)
+    assert receptive_field_film(pattern, 7, layers=layers, title="End").description.endswith(words)
 
 
 def test_layers_take_their_patterns_in_turn():
     axes = [patterns.axial((3, 5), 0), patterns.axial((3, 5), 1)]
-    assert "connected after 2 layers" in reach_film(axes, 15, layers=3, title="Axes").twin
-    alone = reach_film(axes[0], 15, layers=3, title="One axis").twin
+    assert (
+        "connected after 2 layers"
+        in receptive_field_film(axes, 15, layers=3, title="Axes").description
+    )
+    alone = receptive_field_film(axes[0], 15, layers=3, title="One axis").description
     assert "some never meet" in alone
 
 
 def test_without_the_residual_a_position_may_forget_itself():
-    picture = reach_film(~local(0), 3, layers=1, residual=False, title="Others")
+    picture = receptive_field_film(~local(0), 3, layers=1, residual=False, title="Others")
     assert picture.rows[0]["pairs connected"] == 6
 
 
@@ -195,7 +201,7 @@ def test_patterns_stay_light():
     assert size(pattern_map(strided(8), 512, title="Light")) < 90_000
     heads = head_patterns(per_head(*(random(3, seed) for seed in range(8))), 64, title="Light")
     assert size(heads) < 160_000
-    film = reach_film((local(7) | strided(8)).causal(), 64, layers=4, title="Light")
+    film = receptive_field_film((local(7) | strided(8)).causal(), 64, layers=4, title="Light")
     assert len(json.dumps(film._repr_mimebundle_()[PLOTLY], indent=1)) < 60_000
 
 
@@ -211,8 +217,14 @@ def test_patterns_stay_light():
         (lambda: head_patterns([], 7, title=""), "one to 16 patterns have room, got 0"),
         (lambda: head_patterns([full()] * 17, 7, title=""), "have room, got 17"),
         (lambda: head_patterns(full(), 7, names=["a", "b"], title=""), "2 names for 1 patterns"),
-        (lambda: reach_film(full(), 129, layers=2, title=""), "1 to 128 positions, got n=129"),
-        (lambda: reach_film(full(), 7, layers=33, title=""), "1 to 32 layers, got layers=33"),
+        (
+            lambda: receptive_field_film(full(), 129, layers=2, title=""),
+            "1 to 128 positions, got n=129",
+        ),
+        (
+            lambda: receptive_field_film(full(), 7, layers=33, title=""),
+            "1 to 32 layers, got layers=33",
+        ),
         (lambda: density_curves({}, [7], title=""), "`patterns` is empty"),
         (lambda: density_curves({"no": ~full()}, [7], title=""), "'no' allows no pair at n = 7"),
     ],

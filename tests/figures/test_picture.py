@@ -7,11 +7,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from attnlab.figures.curves import cost_curves, loss_curves
+from attnlab.figures.costs import cost_curves
 from attnlab.figures.examples import image_sequence, token_strip
+from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, head_grid, heat_map
 from attnlab.figures.picture import PLOTLY, Picture
-from attnlab.figures.still import png
+from attnlab.figures.svg import png
 from attnlab.figures.theme import CIVIDIS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -40,12 +41,12 @@ NAMES = list(pictures())
 def test_every_picture_has_a_twin_a_table_and_three_forms(name, theme):
     picture = pictures(theme)[name]
     assert isinstance(picture, Picture)
-    assert picture.twin.startswith(f"{'ABCDEFG'[NAMES.index(name)]}. ")
+    assert picture.description.startswith(f"{'ABCDEFG'[NAMES.index(name)]}. ")
     assert picture.rows
     assert picture.table().count("<tr>") == len(picture.rows) + 1
     bundle = picture._repr_mimebundle_()
     assert list(bundle) == [PLOTLY, "text/html", "text/plain"]
-    assert bundle["text/plain"] == picture.twin
+    assert bundle["text/plain"] == picture.description
     assert 'class="tex2jax_ignore mathjax_ignore"' in picture.folded()
     assert "<summary>This figure in words</summary>" in picture.folded()
 
@@ -69,7 +70,7 @@ def test_the_still_is_well_formed_and_named(name, tmp_path):
     picture = pictures()[name]
     root = ElementTree.fromstring(picture.save_svg(tmp_path / "a.svg").read_text("utf-8"))
     assert root.get("role") == "img"
-    assert root.get("aria-label") == picture.twin
+    assert root.get("aria-label") == picture.description
     texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
     assert "ABCDEFG"[NAMES.index(name)] in texts
 
@@ -149,10 +150,10 @@ def test_long_tables_say_what_they_leave_out():
 
 def test_copies_keep_the_twin():
     picture = pictures()["heat_map"]
-    for twin in (copy.deepcopy(picture), copy.copy(picture)):
-        assert twin.twin == picture.twin
-        assert twin.rows == picture.rows
-        assert twin.theme == "light"
+    for other in (copy.deepcopy(picture), copy.copy(picture)):
+        assert other.description == picture.description
+        assert other.rows == picture.rows
+        assert other.theme == "light"
 
 
 def test_the_same_input_gives_the_same_bytes():

@@ -511,7 +511,9 @@ def test_no_attention_is_said_kindly():
     with watch(model) as seen:
         model(torch.randn(2, 3))
     assert len(seen) == 0
-    assert "no attention call in Sequential" in repr(seen)
+    assert "no attention was recognised in Sequential" in repr(seen)
+    assert "What attnlab recognises: " in repr(seen)
+    assert "another thread" not in repr(seen)
 
 
 def test_lookup_by_number_and_name():

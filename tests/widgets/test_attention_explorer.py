@@ -12,7 +12,13 @@ from torch import nn
 pytest.importorskip("ipywidgets")
 pytest.importorskip("anywidget")
 
-from attnlab_widgets import attention_explorer, background, explorer_side, live_training, specimen
+from attnlab_widgets import (
+    attention_explorer,
+    background,
+    explorer_side,
+    live_training,
+    recorded_model,
+)
 from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.loss_curve import loss_curve
 from ipywidgets import HTML
@@ -62,7 +68,7 @@ def shelf(monkeypatch):
             for name, changes in mechanisms.items()
         ]
         catalog = Catalog([*cards(), *new])
-        for module in (attnlab.catalog, specimen, attention_explorer):
+        for module in (attnlab.catalog, recorded_model, attention_explorer):
             monkeypatch.setattr(module, "cards", lambda: catalog)
 
     return put
@@ -102,8 +108,8 @@ def held(monkeypatch):
 
 
 def weights(side, step=None):
-    frames = side.specimen.frames
-    return frames[max(frames) if step is None else step]
+    snapshots = side.recorded.snapshots
+    return snapshots[max(snapshots) if step is None else step]
 
 
 def equal(one, other):
@@ -127,7 +133,7 @@ def test_it_opens_on_the_trained_model_and_an_untrained_one():
     assert not torch.equal(explorer.second._maps[0].source[0].weights, seen[0].weights)
     assert (explorer.first.learns.value, explorer.second.learns.value) == (False, True)
     assert explorer.state == "idle"
-    assert [side.specimen.learner().dropout for side in explorer.sides] == [0, 0]
+    assert [side.recorded.learner().dropout for side in explorer.sides] == [0, 0]
     assert 'role="alert"' not in words(explorer)
     assert f"{len(ids)} tokens." in words(explorer)
     explorer.close()
@@ -306,7 +312,7 @@ def test_training_changes_the_maps_step_by_step(make):
     explorer.button.click()
     assert explorer.wait(WAIT)
     assert explorer.state == "idle"
-    assert sorted(explorer.first.specimen.frames) == [0, 1, 2, 3, 4]
+    assert sorted(explorer.first.recorded.snapshots) == [0, 1, 2, 3, 4]
     assert equal(weights(explorer.first, 0), before[0])
     assert not equal(weights(explorer.first), before[0])
     assert equal(weights(explorer.second), before[1])
@@ -372,16 +378,16 @@ def test_stop_keeps_what_was_learned_and_training_goes_on_from_there(make, held,
     explorer.stopper.click()
     held.set()
     assert explorer.wait(WAIT)
-    stopped = explorer.first.specimen.newest
+    stopped = explorer.first.recorded.newest
     assert 2 <= stopped < 400
     assert f"Stopped after step {stopped}; what was learned is kept" in words(explorer)
     assert len(explorer.first.losses) == stopped
-    assert explorer.second.specimen.newest == stopped, "both end after the same step"
+    assert explorer.second.recorded.newest == stopped, "both end after the same step"
     kept = weights(explorer.first)
     explorer.steps.value = 3
     explorer.train()
     assert explorer.wait(WAIT)
-    assert explorer.first.specimen.newest == stopped + 3
+    assert explorer.first.recorded.newest == stopped + 3
     assert equal(weights(explorer.first, stopped), kept)
     assert [step for step, _ in explorer.first.losses] == [*range(1, stopped + 4)]
 
@@ -393,7 +399,7 @@ def test_start_over_goes_back_to_the_first_weights(make):
     explorer.restorer.click()
     assert explorer.state == "idle"
     explorer.wait(WAIT)
-    assert [*explorer.first.specimen.frames] == [0]
+    assert [*explorer.first.recorded.snapshots] == [0]
     assert equal(weights(explorer.first), before)
     assert "as they were before training" in words(explorer)
     assert explorer.first.view._recording["steps"] == [""]
@@ -453,19 +459,19 @@ def test_an_error_of_training_is_told_in_the_widget(make, monkeypatch):
     assert "RuntimeError: out of &lt;memory&gt;" in told
     assert "<details>" in told
     assert "Traceback" in told
-    assert explorer.first.specimen.newest == 4, "the other one goes on"
-    assert explorer.second.specimen.newest == 0
+    assert explorer.first.recorded.newest == 4, "the other one goes on"
+    assert explorer.second.recorded.newest == 0
     monkeypatch.setattr(live_training.train, "fit", fit)
     explorer.train()
     assert explorer.wait(WAIT)
     assert explorer.second._alert.value == ""
-    assert explorer.second.specimen.newest == 4
+    assert explorer.second.recorded.newest == 4
 
 
 def test_a_loss_that_is_not_finite_is_told_in_fits_own_words(make):
     explorer = make(mechanisms=["full"])
     broken = {name: value * float("nan") for name, value in weights(explorer.first).items()}
-    explorer.first.specimen.frames = {0: broken}
+    explorer.first.recorded.snapshots = {0: broken}
     explorer.train()
     assert explorer.wait(WAIT)
     assert "Training stopped at step 1 of 4: the loss is nan" in words(explorer)
@@ -475,17 +481,17 @@ def test_a_loss_that_is_not_finite_is_told_in_fits_own_words(make):
 
 def test_an_error_while_drawing_is_told_and_goes_with_its_cause(make, monkeypatch):
     explorer = make()
-    look = specimen.maps
+    look = recorded_model.maps
 
     def failing(model, ids):
         raise KeyError("no <such> map")
 
-    monkeypatch.setattr(specimen, "maps", failing)
+    monkeypatch.setattr(recorded_model, "maps", failing)
     explorer.typed.value = "other"
     explorer.wait(WAIT)
     assert "The maps could not be drawn." in words(explorer)
     assert "&lt;such&gt;" in words(explorer)
-    monkeypatch.setattr(specimen, "maps", look)
+    monkeypatch.setattr(recorded_model, "maps", look)
     explorer.typed.value = "another"
     explorer.wait(WAIT)
     assert "could not be drawn" not in words(explorer)
@@ -543,7 +549,7 @@ def test_running_the_cell_again_ends_what_it_had_started(make, monkeypatch, iden
     cell(monkeypatch, identity, "run 1")
     older, beside = make(steps=5000), make()
     for step in range(1, 9):
-        older.first.specimen.keep(step, older.first.specimen.model)
+        older.first.recorded.keep(step, older.first.recorded.model)
     for explorer in (elsewhere, older):
         explorer.train()
     training = older._training
@@ -553,7 +559,7 @@ def test_running_the_cell_again_ends_what_it_had_started(make, monkeypatch, iden
     make()
     assert training.join(WAIT)
     assert training.stopped
-    assert len(older.first.specimen.frames) <= 3, "what takes room is let go"
+    assert len(older.first.recorded.snapshots) <= 3, "what takes room is let go"
     assert elsewhere.state == "training"
     assert beside._training is None
 
@@ -584,12 +590,12 @@ def test_views_of_different_size_stay_where_they_can(make):
 
 
 def test_recorded_steps_are_few_and_the_ends_stay(make):
-    one = make().first.specimen
+    one = make().first.recorded
     for step in range(1, 100):
         one.keep(step, one.model)
-    assert len(one.frames) <= specimen.MOST_FRAMES
-    assert min(one.frames) == 0
-    assert max(one.frames) == 99
+    assert len(one.snapshots) <= recorded_model.MOST_SNAPSHOTS
+    assert min(one.snapshots) == 0
+    assert max(one.snapshots) == 99
 
 
 def test_while_it_trains_little_is_sent(make, monkeypatch):
@@ -598,8 +604,8 @@ def test_while_it_trains_little_is_sent(make, monkeypatch):
     assert explorer.wait(WAIT)
     side, n = explorer.first, len(explorer._reading.ids)
     monkeypatch.setattr(explorer_side, "LIVE_BYTES", 2 * n**2 * 2 + 1)
-    assert side._wanted(side.specimen, n, training=True) == [4, 3]
-    assert side._wanted(side.specimen, n, training=False) == [4, 3, 2, 1, 0]
+    assert side._wanted(side.recorded, n, training=True) == [4, 3]
+    assert side._wanted(side.recorded, n, training=False) == [4, 3, 2, 1, 0]
 
 
 def test_requests_that_come_at_once_are_answered_together():

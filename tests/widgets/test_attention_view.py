@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets import attention_view, codes, sources
+from attnlab_widgets import attention_view, layers, quantization
 from attnlab_widgets.attention_view import AttentionView
 from torch import nn
 
@@ -32,7 +32,7 @@ def read(view: AttentionView, layer: int = 0, step: int = 0, which: int = 0) -> 
     first = np.frombuffer(view._data, "<f4", h * n, at).reshape(h, n)
     scales = np.frombuffer(view._data, "<f4", h * n, at + 4 * h * n).reshape(h, n)
     found = np.frombuffer(view._data, np.uint8, h * n * m, at + 8 * h * n).reshape(h, n, m)
-    maps = codes.decode(found, scales, header["signed"])
+    maps = quantization.decode(found, scales, header["signed"])
     maps[..., 0] = first
     return maps
 
@@ -54,7 +54,7 @@ def test_an_array_comes_back_within_the_bound() -> None:
     for layer in range(LAYERS):
         wanted = maps[layer].numpy()
         error = np.abs(read(view, layer) - wanted)
-        bound = codes.error_bound(wanted, wanted[..., 1:].max(-1, keepdims=True))
+        bound = quantization.error_bound(wanted, wanted[..., 1:].max(-1, keepdims=True))
         assert (error <= bound).all()
         assert error.max() > 0
     assert [x["name"] for x in view._recording["layers"]] == ["layer.0", "layer.1"]
@@ -65,7 +65,9 @@ def test_signed_maps_come_back_within_the_bound() -> None:
     view = AttentionView(maps)
     assert view._recording["signed"]
     wanted = maps[0].numpy()
-    bound = codes.error_bound(wanted, np.abs(wanted[..., 1:]).max(-1, keepdims=True), signed=True)
+    bound = quantization.error_bound(
+        wanted, np.abs(wanted[..., 1:]).max(-1, keepdims=True), signed=True
+    )
     assert (np.abs(read(view) - wanted) <= bound).all()
 
 
@@ -100,7 +102,7 @@ def test_statistics_are_those_of_the_lens() -> None:
     maps = weights(1, HEADS, N, N)
     found = AttentionView(maps)._recording["statistics"][0][0][0]
     wanted = head_statistics(maps)
-    for name in sources.STATISTICS:
+    for name in layers.STATISTICS:
         np.testing.assert_allclose(found[name], getattr(wanted, name), atol=1e-5)
 
 
@@ -111,9 +113,9 @@ def test_sampled_statistics_are_those_of_the_lens(
     mask = torch.ones(N, N, dtype=torch.bool).tril()[None, None] if masked else None
     maps = torch.randn(HEADS, N, N)
     maps = maps.masked_fill(~mask[0], -torch.inf) if mask is not None else maps
-    layer = sources.Layer("layer", maps.softmax(-1).numpy(), mask=mask)
+    layer = layers.Layer("layer", maps.softmax(-1).numpy(), mask=mask)
     whole = layer.statistics()
-    monkeypatch.setattr(sources, "MANY", N - 1)
+    monkeypatch.setattr(layers, "MANY", N - 1)
     monkeypatch.setattr(layer, "_sampled", lambda _: type(layer)._sampled(layer, np.arange(N)))
     for name, values in layer.statistics().items():
         np.testing.assert_allclose(values, whole[name], atol=2e-5)
@@ -173,9 +175,9 @@ def test_mixing_matrices() -> None:
 
 def test_decoding_steps_name_the_last_positions() -> None:
     seen = [weights(1, HEADS, 1, m) for m in (4, 5)]
-    layers = [sources.Layer(f"attention#{m}", x[0].numpy()) for m, x in enumerate(seen, 2)]
-    tokens = sources.Tokens(["a", "b", "c", "d", "e"], None)
-    assert [tokens.place(layer)["q"]["start"] for layer in layers] == [3, 4]
+    parts = [layers.Layer(f"attention#{m}", x[0].numpy()) for m, x in enumerate(seen, 2)]
+    tokens = layers.Tokens(["a", "b", "c", "d", "e"], None)
+    assert [tokens.place(part)["q"]["start"] for part in parts] == [3, 4]
 
 
 def test_batch_rows() -> None:
@@ -244,8 +246,8 @@ def test_tokens_must_fit() -> None:
 
 def test_long_inputs_keep_the_largest_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_view, "WHOLE", HEADS * N * N - 1)
-    monkeypatch.setattr(codes, "KEPT", 2)
-    monkeypatch.setattr(codes, "TILES", 4)
+    monkeypatch.setattr(quantization, "KEPT", 2)
+    monkeypatch.setattr(quantization, "TILES", 4)
     maps = weights(1, HEADS, N, N)
     view = AttentionView(maps)
     header = view._recording["blocks"][0][0][0]
@@ -264,7 +266,7 @@ def test_long_inputs_keep_the_largest_of_each_row(monkeypatch: pytest.MonkeyPatc
 
 def test_tiles_hold_the_weight_of_largest_size() -> None:
     rows = np.array([[1, -5, 2], [3, 4, 0], [0, 0, -7]], np.float32)
-    assert codes._tiled(rows, 2).tolist() == [[-5, 2], [0, -7]]
+    assert quantization._tiled(rows, 2).tolist() == [[-5, 2], [0, -7]]
 
 
 # What may be set
@@ -363,7 +365,7 @@ def test_twelve_by_twelve_by_128_fits_in_three_megabytes(tmp_path) -> None:
 
 
 def test_the_bundle_must_end_with_its_face() -> None:
-    from attnlab_widgets.ground import standalone
+    from attnlab_widgets.base import standalone
 
     assert standalone("var a=1;export{a as default};").endswith("a.page(document);")
     with pytest.raises(ValueError, match="npm run build"):
@@ -411,10 +413,10 @@ def test_of_two_texts_of_one_length_the_keys_are_the_source() -> None:
 
 
 def test_a_name_that_says_nothing_leaves_it_to_the_lengths() -> None:
-    layer = sources.Layer("blocks.0.mixer", weights(HEADS, N, M).numpy())
-    tokens = sources.Tokens(QUERIES, KEYS)
+    layer = layers.Layer("blocks.0.mixer", weights(HEADS, N, M).numpy())
+    tokens = layers.Tokens(QUERIES, KEYS)
     assert tokens.sets[tokens.place(layer)["k"]["set"]] == KEYS
-    step = sources.Layer("blocks.0.mixer#3", weights(HEADS, 1, M).numpy())
+    step = layers.Layer("blocks.0.mixer#3", weights(HEADS, 1, M).numpy())
     tokens.settle(step)
     assert step.kind == "self"
 

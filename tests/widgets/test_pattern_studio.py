@@ -14,7 +14,7 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets import pattern_studio
-from attnlab_widgets.ground import standalone
+from attnlab_widgets.base import standalone
 from attnlab_widgets.pattern_studio import PatternStudio
 
 from attnlab.core import patterns

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from attnlab_widgets import attention_view, codes
+from attnlab_widgets import attention_view, quantization
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.picture import Maps, _pooled, _strongest
 
@@ -29,7 +29,7 @@ def test_hidden_first_token_and_value_norms(
 ) -> None:
     if not whole:
         monkeypatch.setattr(attention_view, "WHOLE", 0)
-        monkeypatch.setattr(codes, "TILES", 4)
+        monkeypatch.setattr(quantization, "TILES", 4)
     view = AttentionView(seen)
     view.hide_first = view.value_weighted = True
     weights = seen[1].weights[0, 2].detach().numpy()

@@ -13,7 +13,7 @@ from attnlab_widgets import synthesizer_lab
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 
 import attnlab
-from attnlab.measure.topics.synthesizer import TASKS, build
+from attnlab.experiments.synthesizer import TASKS, build
 from attnlab.tasks import task
 
 WAIT = 300

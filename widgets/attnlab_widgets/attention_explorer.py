@@ -25,8 +25,8 @@ from attnlab_widgets.background import Latest
 from attnlab_widgets.explorer_side import LABEL, Side
 from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
-from attnlab_widgets.said import Line, alert, aside, news, printable
-from attnlab_widgets.specimen import causal_cards, home, shipped
+from attnlab_widgets.messages import Line, alert, aside, news, printable
+from attnlab_widgets.recorded_model import causal_cards, reference_model, shipped
 
 TEXT = (
     "The for statement is used to iterate over the elements of a sequence. "
@@ -136,7 +136,7 @@ class AttentionExplorer(widgets.VBox):
         if self.state != "idle":
             self.resume()
             return
-        self._learning = [side for side in self.sides if side.specimen and side.learns.value]
+        self._learning = [side for side in self.sides if side.recorded and side.learns.value]
         if not self._learning:
             self._tell("Nothing to train: tick “Train the first” or “Train the second”.")
             return
@@ -144,8 +144,8 @@ class AttentionExplorer(widgets.VBox):
             side.begin()
         self._trainings += 1
         self._training = Training(
-            [side.specimen for side in self._learning if side.specimen is not None],
-            home()[1],
+            [side.recorded for side in self._learning if side.recorded is not None],
+            reference_model()[1],
             self.steps.value,
             self._ask,
             batch_size=BATCH,
@@ -351,7 +351,7 @@ class AttentionExplorer(widgets.VBox):
 def _reading(text: str) -> Reading:
     if not text:
         raise ValueError("There is no text. Type a few words; the maps still show the last ones.")
-    task = home()[1]
+    task = reference_model()[1]
     whole = task.encode(text[:LONGEST])
     ids = whole[: task.length]
     words = f"{len(ids)} tokens." if len(ids) > 1 else "1 token."

@@ -15,10 +15,10 @@ import numpy as np
 import traitlets
 
 from attnlab.figures.labels import visible
-from attnlab_widgets.codes import block
-from attnlab_widgets.ground import STATIC, Ground
+from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of
 from attnlab_widgets.picture import draw
-from attnlab_widgets.sources import STATISTICS, Tokens, cells, has_attentions, layers_of
+from attnlab_widgets.quantization import block
 
 WHOLE = 24_000_000
 """So many weights are sent one by one; of more, tiles and each row's largest."""
@@ -26,7 +26,7 @@ _FULL = 160
 _ORDERS = ("layer", *STATISTICS)
 
 
-class AttentionView(Ground):
+class AttentionView(BaseWidget):
     """All heads of one input, or of two to compare.
 
     ``source``         a recording of ``attnlab.watch``, outputs of a Hugging Face model, mixing
@@ -312,7 +312,7 @@ def _named(names: tuple[str, str]) -> list[str]:
 
 
 def _spoken(token: Any) -> list[str]:
-    """A token for the eye, and more of it for whoever asks: short, printable, harmless."""
+    """A token for the eye, and more of it for whoever asks: short, printable, escaped."""
     text = token if isinstance(token, str) else visible(token)
     short = visible(token)
     if text == short:

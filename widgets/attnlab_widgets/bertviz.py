@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlab.lens.record import Attention
-from attnlab_widgets.sources import layers_of
+from attnlab_widgets.layers import layers_of
 
 View = Literal["head", "model", "neuron"]
 

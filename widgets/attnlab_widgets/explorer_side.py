@@ -10,8 +10,14 @@ from torch import Tensor
 
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.live_training import Learner
-from attnlab_widgets.said import Line, alert, aside
-from attnlab_widgets.specimen import Maps, Specimen, causal_cards, shipped, specimen
+from attnlab_widgets.messages import Line, alert, aside
+from attnlab_widgets.recorded_model import (
+    Maps,
+    RecordedModel,
+    causal_cards,
+    recorded_model,
+    shipped,
+)
 
 LABEL = 52  # pixels for the label before a field
 NOTHING = "nothing"
@@ -26,7 +32,7 @@ LINKED = ("layer", "head", "query", "key", "threshold", "top_k", "hide_first", "
 class Side:
     """The controls of one model and the place where its view stands.
 
-    ``specimen`` is None while nothing is chosen, or when what was chosen cannot be built.
+    ``recorded`` is None while nothing is chosen, or when what was chosen cannot be built.
     """
 
     def __init__(
@@ -40,7 +46,7 @@ class Side:
         optional: bool,
     ) -> None:
         self.name, self._options, self._changed = name, dict(options), changed
-        self.specimen: Specimen | None = None
+        self.recorded: RecordedModel | None = None
         self.losses: list[tuple[int, float]] = []
         self.steps: list[int] = []
         self.view: AttentionView | None = None
@@ -117,20 +123,20 @@ class Side:
         self._changed()
 
     def _build(self) -> None:
-        self.specimen, self.losses, self._pinned = None, [], None
+        self.recorded, self.losses, self._pinned = None, [], None
         self._alert.value = ""
         if not self.chosen:
             return
         try:
             trained = self.weights.value == TRAINED
-            self.specimen = specimen(self.mechanism.value, trained, self._options)
+            self.recorded = recorded_model(self.mechanism.value, trained, self._options)
         except Exception as error:  # a mechanism may refuse in any way; it is told
             self._alert.value = alert(f"{self.called} cannot be built here.", error)
 
     def start_over(self) -> None:
         """Back to the weights before any training."""
-        if self.specimen is not None:
-            self.specimen.frames = {0: self.specimen.frames[0]}
+        if self.recorded is not None:
+            self.recorded.snapshots = {0: self.recorded.snapshots[0]}
         self._alert.value, self._pinned, self.losses = "", None, []
 
     def begin(self) -> None:
@@ -155,53 +161,55 @@ class Side:
 
     def draw(self, ids: Tensor, tokens: list[str], training: bool) -> bool:
         """Bring the view up to date; False if some recorded steps are still to be looked at."""
-        specimen = self.specimen
-        if specimen is None:
+        recorded = self.recorded
+        if recorded is None:
             self._place.children = ()
             self._hide_column(not self.chosen)
             self._title.value = self._words.value = ""
             self._seen, self.steps = (), []
             return True
         self._hide_column(False)
-        of = (id(specimen), tuple(ids.tolist()))
-        patience = 0.0 if of != self._of and len(specimen.frames) > 2 else PATIENCE
+        of = (id(recorded), tuple(ids.tolist()))
+        patience = 0.0 if of != self._of and len(recorded.snapshots) > 2 else PATIENCE
         if of != self._of:
             self._of, self._maps = of, {}
-        wanted = self._wanted(specimen, len(ids), training)
-        self._look(specimen, ids, wanted, patience)
-        self._show(specimen, tokens, (of, tuple(self._maps)))
+        wanted = self._wanted(recorded, len(ids), training)
+        self._look(recorded, ids, wanted, patience)
+        self._show(recorded, tokens, (of, tuple(self._maps)))
         return all(step in self._maps for step in wanted)
 
     def _hide_column(self, hidden: bool) -> None:
         """Without a second model the first has the whole width."""
         self.column.layout.display = "none" if hidden else "flex"
 
-    def _wanted(self, specimen: Specimen, n: int, training: bool) -> list[int]:
+    def _wanted(self, recorded: RecordedModel, n: int, training: bool) -> list[int]:
         """The recorded steps: the one on view first, then newest first."""
         pinned = self._pinned
-        steps = sorted(specimen.frames, key=lambda step: (step == pinned, step), reverse=True)
-        config = specimen.model.config
+        steps = sorted(recorded.snapshots, key=lambda step: (step == pinned, step), reverse=True)
+        config = recorded.model.config
         each = config["layers"] * config["heads"] * n**2
         return steps[: max(1, LIVE_BYTES // each)] if training else steps
 
-    def _look(self, specimen: Specimen, ids: Tensor, wanted: list[int], patience: float) -> None:
+    def _look(
+        self, recorded: RecordedModel, ids: Tensor, wanted: list[int], patience: float
+    ) -> None:
         started = time.monotonic()
         ready = {step: found for step, found in self._maps.items() if step in wanted}
         for step in wanted:
             if step not in ready:
-                ready[step] = specimen.look(ids, step)
+                ready[step] = recorded.look(ids, step)
                 if time.monotonic() - started >= patience:
                     break
         self._maps = dict(sorted(ready.items()))
 
-    def _show(self, specimen: Specimen, tokens: list[str], seen: tuple[Any, ...]) -> None:
+    def _show(self, recorded: RecordedModel, tokens: list[str], seen: tuple[Any, ...]) -> None:
         if seen == self._seen:
             return
         source: Any = {f"step {step}": found.source for step, found in self._maps.items()}
         if list(self._maps) == [0]:
             source = self._maps[0].source
         self._bring(source, tokens)
-        self._title.value = f"<h3>{self._headline(specimen)}</h3>"
+        self._title.value = f"<h3>{self._headline(recorded)}</h3>"
         self._words.value = aside(next(iter(self._maps.values())).words)
         self._seen = seen
 
@@ -220,9 +228,9 @@ class Side:
             self._showing = False
         self._place.children = (self.view,)
 
-    def _headline(self, specimen: Specimen) -> str:
-        start = "trained" if specimen.trained else "untrained"
-        trained = specimen.newest
+    def _headline(self, recorded: RecordedModel) -> str:
+        start = "trained" if recorded.trained else "untrained"
+        trained = recorded.newest
         after = f", then {trained} steps of training" if trained else ""
         return f"{self.called} <small>{start}{after}</small>"
 
@@ -249,7 +257,7 @@ class Side:
 
     def forget(self) -> None:
         """Let go of what takes room."""
-        if self.specimen is not None:
-            frames = self.specimen.frames
-            self.specimen.frames = {step: frames[step] for step in (0, self.specimen.newest)}
+        if self.recorded is not None:
+            snapshots = self.recorded.snapshots
+            self.recorded.snapshots = {step: snapshots[step] for step in (0, self.recorded.newest)}
         self._maps = {}

@@ -21,7 +21,7 @@ from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
 from attnlab_widgets.background import Latest
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.kernel_maps import HEADS, KINDS, Choice, Found, Speed, found, speed
-from attnlab_widgets.said import Line, alert, news
+from attnlab_widgets.messages import Line, alert, news
 
 Heads = Mapping[str, tuple[Tensor, Tensor]]
 NUMBERS = [2**i for i in range(2, 13)]  # of features
@@ -179,8 +179,8 @@ class KernelLab(widgets.VBox):
     def _picture(self, seen: Found, choice: Choice) -> str:
         names = self._tokens[self.head.value]
         drawing = _draw(seen, KINDS[choice.feature], names, self._causal)
-        twin = _twin(seen, names)
-        return f"<style>{auto_css()}</style>{drawing.svg(self.words)}{news(self.words)}{twin}"
+        table = _row_table(seen, names)
+        return f"<style>{auto_css()}</style>{drawing.svg(self.words)}{news(self.words)}{table}"
 
     def _remember(self, choice: Choice, seen: Found) -> None:
         q, _ = self._heads[self.head.value]
@@ -354,7 +354,7 @@ def _timed(measured: Speed, n: int, width: int, causal: bool) -> str:
     )
 
 
-def _twin(seen: Found, names: Sequence[str]) -> str:
+def _row_table(seen: Found, names: Sequence[str]) -> str:
     """Each row in words, folded: where it looks most, exactly and by the features."""
     offset = seen.exact.shape[1] - len(names)
     cells = []

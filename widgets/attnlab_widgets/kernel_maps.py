@@ -1,7 +1,9 @@
 """What feature maps make of queries and keys: the implied map, its error, and its speed."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -11,7 +13,6 @@ from attnlab.core import linear_recurrence, patterns
 from attnlab.core.probe import record
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import choose
-from attnlab.measure.timing import compare
 from attnlab.mechanisms.kernelized import linear, performer
 
 KINDS = {
@@ -133,8 +134,8 @@ def _trigonometric(q: Tensor, k: Tensor, rows: Tensor, seen: Tensor) -> tuple[Te
     """Weights by cosines and sines. What all of a row's products share is left out: it cancels."""
     x, y = (z * z.shape[-1] ** -0.25 for z in (q, k))
     waves = [torch.cat((a.cos(), a.sin()), dim=-1) for a in (x @ rows.mT, y @ rows.mT)]
-    grown = y.square().sum(dim=-1) / 2
-    scores = waves[0] @ waves[1].mT / len(rows) * torch.exp(grown - grown.amax())
+    half_norms = y.square().sum(dim=-1) / 2
+    scores = waves[0] @ waves[1].mT / len(rows) * torch.exp(half_norms - half_norms.amax())
     scores = scores.masked_fill(~seen, 0)
     totals = scores.sum(dim=-1)
     return scores * linear_recurrence.reciprocal(totals[:, None]), totals
@@ -158,8 +159,21 @@ def speed(choice: Choice, width: int, n: int, *, causal: bool, runs: int = 5) ->
         "own": _form(choice, q, k, v, causal),
     }
     with torch.no_grad():
-        exact, own = compare(calls, repeats=runs, warmup=1, threads=None)
-    return Speed(own.median, exact.median, own.ratio)
+        _rounds(calls, 1)  # the first calls are slower
+        exact, own = zip(*_rounds(calls, runs), strict=True)
+    ratio = median(b / a for a, b in zip(exact, own, strict=True))
+    return Speed(median(own), median(exact), ratio)
+
+
+def _rounds(calls: Mapping[str, Callable[[], Tensor]], count: int) -> list[list[float]]:
+    """Seconds of each call, `count` times in turn, so that a slow moment slows all alike."""
+    return [[_seconds(call) for call in calls.values()] for _ in range(count)]
+
+
+def _seconds(call: Callable[[], Tensor]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def _form(choice: Choice, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Callable[[], Tensor]:

@@ -20,9 +20,9 @@ import torch
 from attnlab import train
 from attnlab.tasks import Task
 from attnlab.train import State
-from attnlab_widgets.specimen import Specimen
+from attnlab_widgets.recorded_model import RecordedModel
 
-FRAMES = 20  # recorded in one training, apart from its start
+SNAPSHOTS = 20  # recorded in one training, apart from its start
 
 _alive: "weakref.WeakSet[Training]" = weakref.WeakSet()
 
@@ -35,7 +35,7 @@ class Turns:
         self._waiting = deque(range(count))
         self.paused = self.stopped = False
 
-    def told(self, *, paused: bool | None = None, stopped: bool | None = None) -> None:
+    def set(self, *, paused: bool | None = None, stopped: bool | None = None) -> None:
         with self._condition:
             self.paused = self.paused if paused is None else paused
             self.stopped = self.stopped if stopped is None else stopped
@@ -70,12 +70,12 @@ class Turns:
 class Learner:
     """One model in training. Only its thread writes here; everyone may read.
 
-    `step` counts all trainings of the specimen, `done` only this one.
+    `step` counts all trainings of the model, `done` only this one.
     """
 
-    def __init__(self, specimen: Specimen) -> None:
-        self.specimen = specimen
-        self.start = self.step = specimen.newest
+    def __init__(self, recorded: RecordedModel) -> None:
+        self.recorded = recorded
+        self.start = self.step = recorded.newest
         self.losses: list[tuple[int, float]] = []
         self.error: Exception | None = None
 
@@ -91,28 +91,28 @@ class Learner:
 
 
 class Training:
-    """Trains `specimens` on `task`; calls `changed()` in its threads when there is news.
+    """Trains `models` on `task`; calls `changed()` in its threads when there is news.
 
     `changed` must be quick. `options` go to `attnlab.train.fit`.
     """
 
     def __init__(
         self,
-        specimens: Sequence[Specimen],
+        models: Sequence[RecordedModel],
         task: Task,
         steps: int,
         changed: Callable[[], None],
         **options: Any,
     ) -> None:
-        self.steps, self.every = steps, max(1, steps // FRAMES)
-        self.learners = [Learner(specimen) for specimen in specimens]
+        self.steps, self.every = steps, max(1, steps // SNAPSHOTS)
+        self.learners = [Learner(recorded) for recorded in models]
         self._task, self._changed, self._options = task, changed, options
-        self._turns = Turns(len(specimens))
+        self._turns = Turns(len(models))
         self._ended = threading.Event()
         self._before = torch.get_rng_state()
         self._threads = [
             threading.Thread(target=self._train, args=(who,), daemon=True, name=f"attnlab-{who}")
-            for who in range(len(specimens))
+            for who in range(len(models))
         ]
 
     def begin(self) -> None:
@@ -121,14 +121,14 @@ class Training:
             thread.start()
 
     def pause(self) -> None:
-        self._turns.told(paused=True)
+        self._turns.set(paused=True)
 
     def resume(self) -> None:
-        self._turns.told(paused=False)
+        self._turns.set(paused=False)
 
     def stop(self) -> None:
         """Ends after the step that runs; what was learned is kept. `join` waits for it."""
-        self._turns.told(stopped=True)
+        self._turns.set(stopped=True)
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end; whether it has come."""
@@ -175,13 +175,13 @@ class Training:
         self._changed()
 
     def _fit(self, who: int, learner: Learner) -> None:
-        model = learner.specimen.learner()
+        model = learner.recorded.learner()
 
         def after(state: State) -> bool:
             learner.step = learner.start + state.step
             learner.losses.append((learner.step, state.loss))
             if state.step % self.every == 0:
-                learner.specimen.keep(learner.step, state.model)
+                learner.recorded.keep(learner.step, state.model)
             self._changed()
             if state.step == self.steps:
                 return True
@@ -189,8 +189,8 @@ class Training:
             return self._turns.take(who)
 
         train.fit(model, self._task, self.steps, callbacks=[after], progress=False, **self._options)
-        if learner.step not in learner.specimen.frames:
-            learner.specimen.keep(learner.step, model)
+        if learner.step not in learner.recorded.snapshots:
+            learner.recorded.keep(learner.step, model)
 
 
 @atexit.register

@@ -28,7 +28,7 @@ from attnlab.core.patterns.reading import names
 from attnlab.core.softmax import masked_softmax
 from attnlab.figures.arrays import numbers
 from attnlab.figures.patterns import runs
-from attnlab_widgets.ground import STATIC, Ground
+from attnlab_widgets.base import STATIC, BaseWidget
 
 MOST = 128
 SHARPNESS = {"sharp": 3.0, "flat": 0.7, "equal": 0.0}
@@ -37,7 +37,7 @@ _EMPTY = "~full()"
 Mask = NDArray[np.bool_]
 
 
-class PatternStudio(Ground):
+class PatternStudio(BaseWidget):
     """A pattern of n positions (at most 128), to compose, to paint and to read.
 
     ``pattern``   its expression, or a Pattern; one that holds a tensor (documents, a table) cannot
@@ -68,7 +68,7 @@ class PatternStudio(Ground):
     scores = traitlets.Enum((*SHARPNESS, "given"), "sharp").tag(sync=True)
     _scores = traitlets.Bytes(b"").tag(sync=True)
     _side = traitlets.Int(0).tag(sync=True)
-    _primitives = traitlets.List().tag(sync=True)
+    _primitives: Any = traitlets.List().tag(sync=True)
 
     def __init__(
         self,

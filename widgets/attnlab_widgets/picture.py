@@ -12,8 +12,8 @@ import torch
 from torch.nn.functional import max_pool2d
 
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
-from attnlab_widgets.codes import decode
 from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.quantization import decode
 
 _MARGIN, _GAP, _TOP = 24, 48, 96
 _LABEL = 104  # pixels for a token

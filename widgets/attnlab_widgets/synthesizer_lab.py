@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from attnlab import tasks as problems
 from attnlab.core.suggest import choose
+from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
 from attnlab.lens.watch import watch
-from attnlab.measure.topics.synthesizer import NAMES, TASKS, TRAINING, build
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
 from attnlab.train import evaluate
@@ -30,8 +30,8 @@ from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.background import Latest
 from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
-from attnlab_widgets.said import Line, alert, aside, news
-from attnlab_widgets.specimen import MOST_FRAMES
+from attnlab_widgets.messages import Line, alert, aside, news
+from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
 
 EVERY = 0.3  # seconds between two updates of the page
 NOTHING = "nothing"
@@ -61,12 +61,12 @@ _STYLE = """<style>
 
 
 class Student:
-    """One model: its weights at every recorded step, and its view. A specimen of `Training`."""
+    """One model: its weights at every recorded step, and its view. A recorded of `Training`."""
 
     def __init__(self, variant: str, task: Task, seed: int) -> None:
         self.variant, self._task = variant, task
         self.model = build(task, variant, seed).eval()
-        self.frames: dict[int, dict[str, Tensor]] = {}
+        self.snapshots: dict[int, dict[str, Tensor]] = {}
         self.keep(0, self.model)
         row = task.batch("validation", 1, seed=0)
         self._shown, self.tokens = row.inputs, task.example(0).tokens
@@ -78,29 +78,29 @@ class Student:
 
     @property
     def newest(self) -> int:
-        return max(tuple(self.frames))
+        return max(tuple(self.snapshots))
 
     def keep(self, step: int, model: nn.Module) -> None:
         """Record the weights of `step`; of too many, every second one in between is let go."""
         weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
-        frames = {**self.frames, step: weights}
-        if len(frames) > MOST_FRAMES:
-            first, *between, last = sorted(frames)
-            frames = {at: frames[at] for at in (first, *between[1::2], last)}
-        self.frames = frames  # one assignment: another thread sees the old or the new
+        snapshots = {**self.snapshots, step: weights}
+        if len(snapshots) > MOST_SNAPSHOTS:
+            first, *between, last = sorted(snapshots)
+            snapshots = {at: snapshots[at] for at in (first, *between[1::2], last)}
+        self.snapshots = snapshots  # one assignment: another thread sees the old or the new
 
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""
         learner = copy.deepcopy(self.model)
-        learner.load_state_dict(self.frames[self.newest])
+        learner.load_state_dict(self.snapshots[self.newest])
         return learner
 
     def look(self) -> None:
         """The maps of all recorded steps, and the view brought up to date."""
-        known, frames = self.maps, self.frames
+        known, snapshots = self.maps, self.snapshots
         self.maps = {
-            step: known[step] if step in known else self._maps(frames[step])
-            for step in sorted(frames)
+            step: known[step] if step in known else self._maps(snapshots[step])
+            for step in sorted(snapshots)
         }
         if self.view is None or list(self.maps) != list(known):
             self._show(list(known))
@@ -130,7 +130,7 @@ class Student:
 
     def score(self) -> str:
         """How good the newest weights are, in words."""
-        self.model.load_state_dict(self.frames[self.newest])
+        self.model.load_state_dict(self.snapshots[self.newest])
         found = evaluate(self.model, self._task, batches=4)
         return f"{found.accuracy:.0%} right, loss {found.loss:.2f}, on sequences it has not seen."
 
@@ -199,8 +199,8 @@ class SynthesizerLab(widgets.VBox):
             return
         self._rounds += 1
         options = {**TRAINING, "seed": self._seed + self._rounds - 1, "device": "cpu"}
-        specimens: list[Any] = list(self.students)
-        self._training = Training(specimens, self._task, self.steps.value, self._ask, **options)
+        models: list[Any] = list(self.students)
+        self._training = Training(models, self._task, self.steps.value, self._ask, **options)
         for student in self.students:
             student.words.value = student.alert.value = ""
         self._training.begin()

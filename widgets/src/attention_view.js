@@ -9,7 +9,7 @@ import { linesPanel } from "./parts/lines.js";
 import { matrixPanel } from "./parts/matrix.js";
 import { mountPage } from "./parts/page.js";
 import { Store } from "./parts/store.js";
-import { tableTwin } from "./parts/table.js";
+import { asTables } from "./parts/table.js";
 import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = [
@@ -47,14 +47,14 @@ function render({ model, el: host }) {
   const heads = headsPanel(store, view);
   const lines = linesPanel(store, view);
   const matrix = matrixPanel(store, view);
-  const twin = tableTwin(store);
-  const parts = [bar, heads, lines, matrix, twin];
+  const tables = asTables(store);
+  const parts = [bar, heads, lines, matrix, tables];
   const summary = el("p", { class: "av-summary", "data-testid": "summary" });
   root.append(
     el("style", { text: style }),
     el("header", { class: "av-top" }, summary, bar.node, bar.status),
     el("div", { class: "av-panels" }, heads.node, lines.node, matrix.node),
-    twin.node,
+    tables.node,
     live,
   );
   host.replaceChildren(root);

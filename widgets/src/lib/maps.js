@@ -1,7 +1,7 @@
 // One head's map under the present settings, asked by row, by cell and by picture.
 // A map has: n, m, signed, largest, row(i) -> [{j, w}] of what is known, value(i, j) -> {w, error} or
 // {below}, and picture(i0, i1, j0, j1, rows, columns): the weight of largest size per pixel.
-import { errorBound, table } from "./codes.js";
+import { errorBound, table } from "./quantization.js";
 
 /** Settings are {hideFirst, weighted}. Rows are renormalised after either. */
 export function mapOf(layer, head, settings) {

@@ -1,5 +1,5 @@
 // What the panels share: the recording, what is chosen, and one head's map under it.
-import { asBuffer, openLayer } from "../lib/codes.js";
+import { asBuffer, openLayer } from "../lib/quantization.js";
 import { difference, mapOf } from "../lib/maps.js";
 
 const REMEMBERED = 48_000_000; // weights of decoded maps kept for reuse

@@ -1,13 +1,13 @@
-// The table twin: the same numbers as text. It is filled when it is opened.
+// The same numbers as tables of text. They are filled when they are opened.
 import { el } from "./dom.js";
 import { listed, STATISTICS } from "../lib/heads.js";
 import { exactly, headName, weight } from "../lib/words.js";
 
 const MOST = 200;
 
-export function tableTwin(store) {
+export function asTables(store) {
   const body = el("div", { class: "av-tables" });
-  const node = el("details", { class: "av-twin", "data-testid": "table-twin" }, el("summary", { text: "As tables" }), body);
+  const node = el("details", { class: "av-as-tables", "data-testid": "as-tables" }, el("summary", { text: "As tables" }), body);
   node.addEventListener("toggle", draw);
 
   function draw() {

@@ -2,7 +2,7 @@
 import { asBytes, exampleScore, maskedRows, MOST, overlaid, painted, paintedCode, pairsOf, receptiveField, SHARPNESS, softmaxRow } from "../../lib/mask.js";
 import { lists } from "../../lib/parts.js";
 import { algebra } from "../../lib/patterns.js";
-import { asBuffer } from "../../lib/codes.js";
+import { asBuffer } from "../../lib/quantization.js";
 
 const SOON = 700; // milliseconds in which the moves of one slider, or the keys of one word, are one deed
 const REMEMBERED = 200;

@@ -5,7 +5,7 @@ import { el } from "../dom.js";
 
 export function tablesPanel(study) {
   const body = el("div", { class: "av-tables" });
-  const node = el("details", { class: "av-twin", "data-testid": "table-twin" }, el("summary", { text: "As tables" }), body);
+  const node = el("details", { class: "av-as-tables", "data-testid": "as-tables" }, el("summary", { text: "As tables" }), body);
   node.addEventListener("toggle", draw);
 
   function draw() {

@@ -1,4 +1,4 @@
-"""The topic `summaries`, small: what the arms are, how they are scored, and what is stored."""
+"""The experiment `summaries`, small: what the arms are, how they are scored, and what is stored."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.measure.topics import summaries
-from attnlab.measure.topics.summaries import ARMS, RADIUS, SEEDS, build, layers, problem, score
+from attnlab.experiments import summaries
+from attnlab.experiments.summaries import ARMS, RADIUS, SEEDS, build, layers, problem, score
 from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/13_summaries.json"
@@ -92,7 +92,7 @@ def test_rows_of_the_quick_run() -> None:
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["topics"]["summaries"]
+    rows = json.loads(STORED.read_text())["experiments"]["summaries"]
     found = {row["figure"]: row["measured"] for row in rows}
     for seed in SEEDS:
         assert all(

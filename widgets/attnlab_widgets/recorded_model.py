@@ -23,8 +23,10 @@ from attnlab.tasks.documentation import Documentation
 
 Weights = Mapping[str, Tensor]
 
-MOST_FRAMES = 32  # 3.5 MB each for a model of the default size
-HOME = "documentation"  # the shipped model whose vocabulary, size and text every other one takes
+MOST_SNAPSHOTS = 32  # 3.5 MB each for a model of the default size
+REFERENCE = (
+    "documentation"  # the shipped model whose vocabulary, size and text every other one takes
+)
 
 
 @dataclass(frozen=True)
@@ -36,43 +38,43 @@ class Maps:
 
 
 @dataclass(eq=False)
-class Specimen:
-    """A model of mechanism `name`; `frames` holds its weights by training step, 0 first."""
+class RecordedModel:
+    """A model of mechanism `name`; `snapshots` holds its weights by training step, 0 first."""
 
     name: str
     trained: bool
     model: TinyTransformer
-    frames: dict[int, Weights] = field(default_factory=dict)
+    snapshots: dict[int, Weights] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.keep(0, self.model)
 
     @property
     def newest(self) -> int:
-        return max(tuple(self.frames))
+        return max(tuple(self.snapshots))
 
     def keep(self, step: int, model: nn.Module) -> None:
         """Record the weights of `step`; of too many, every second one in between is let go."""
         weights = {k: v.detach().to("cpu", copy=True) for k, v in model.state_dict().items()}
-        frames = {**self.frames, step: weights}
-        if len(frames) > MOST_FRAMES:
-            first, *between, last = sorted(frames)
-            frames = {at: frames[at] for at in (first, *between[1::2], last)}
-        self.frames = frames  # one assignment: another thread sees the old or the new
+        snapshots = {**self.snapshots, step: weights}
+        if len(snapshots) > MOST_SNAPSHOTS:
+            first, *between, last = sorted(snapshots)
+            snapshots = {at: snapshots[at] for at in (first, *between[1::2], last)}
+        self.snapshots = snapshots  # one assignment: another thread sees the old or the new
 
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""
-        learner = blank(self.name, self.model.config)
-        learner.load_state_dict(self.frames[self.newest])
+        learner = new_model(self.name, self.model.config)
+        learner.load_state_dict(self.snapshots[self.newest])
         return learner
 
     def nearest(self, step: int) -> int:
         """The last recorded step that is not after `step`."""
-        return max(at for at in tuple(self.frames) if at <= step)
+        return max(at for at in tuple(self.snapshots) if at <= step)
 
     def look(self, tokens: Tensor, step: int) -> Maps:
         """The maps of recorded `step` on tokens (n,). For one thread at a time."""
-        self.model.load_state_dict(self.frames[step])
+        self.model.load_state_dict(self.snapshots[step])
         return maps(self.model, tokens)
 
 
@@ -96,22 +98,26 @@ def _shipped_text() -> dict[str, tuple[TinyTransformer, Documentation]]:
     }
 
 
-def home() -> tuple[TinyTransformer, Documentation]:
+def reference_model() -> tuple[TinyTransformer, Documentation]:
     """The shipped model after which all others are made, and its task; not to be changed."""
-    return _shipped_text()[HOME]
+    return _shipped_text()[REFERENCE]
 
 
-def specimen(name: str, trained: bool, options: Mapping[str, Any], seed: int = 0) -> Specimen:
+def recorded_model(
+    name: str, trained: bool, options: Mapping[str, Any], seed: int = 0
+) -> RecordedModel:
     """The shipped weights, or a new model: as large as the shipped one, but for `options`."""
     if trained:
         model, _ = _shipped_text()[shipped()[name]]
-        copy = blank(name, model.config)
+        copy = new_model(name, model.config)
         copy.load_state_dict(model.state_dict())
-        return Specimen(name, True, copy)
-    return Specimen(name, False, blank(name, {**home()[0].config, **options}, seed))
+        return RecordedModel(name, True, copy)
+    return RecordedModel(
+        name, False, new_model(name, {**reference_model()[0].config, **options}, seed)
+    )
 
 
-def blank(name: str, config: Mapping[str, Any], seed: int = 0) -> TinyTransformer:
+def new_model(name: str, config: Mapping[str, Any], seed: int = 0) -> TinyTransformer:
     """A model with random weights. Without dropout, so that a race between two is about them."""
     own = {"attention": name, "attention_options": None, "dropout": 0.0}
     with torch.random.fork_rng(devices=[]):

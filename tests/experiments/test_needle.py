@@ -1,4 +1,4 @@
-"""The topic `needle`, small: one budget for all patterns, and scores that tell reach apart."""
+"""The experiment `needle`, small: one budget for all patterns, and scores that tell reach apart."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from attnlab.core.patterns import full, local
-from attnlab.measure.topics import needle
-from attnlab.measure.topics.needle import (
+from attnlab.experiments import needle
+from attnlab.experiments.needle import (
     ARMS,
     RUNS,
     SEEDS,
@@ -54,7 +54,7 @@ def test_rows_of_the_quick_run() -> None:
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["topics"]["needle"]
+    rows = json.loads(STORED.read_text())["experiments"]["needle"]
     found = {row["figure"]: row["measured"] for row in rows}
     for arm in RUNS:
         for seed in SEEDS:

@@ -1,15 +1,12 @@
-"""Still SVG pictures of this package's figures, drawn in Python alone.
+"""Static pictures of plotly figures, as SVG, drawn in Python alone.
 
-For pages without plotly (nbconvert, print, papers): no browser, no kaleido. It draws what the other
-modules use (heat maps, lines, markers, text, bars, legend, colour bar), from the same plotly figure
-that the browser gets. A map is one small indexed PNG inside the SVG, so its size hardly grows.
+For pages without plotly (nbconvert, print, papers): no browser and no kaleido. It draws what the
+other modules use (heat maps, lines, markers, text, bars, legend, colour bar), from the same plotly
+figure that the browser gets.
 """
 
 import re
-import struct
-import zlib
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import Any
@@ -17,33 +14,31 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.theme import FONT, blend
+from attnlab.figures import svg
+from attnlab.figures.theme import blend
 
 _DASH = {"dash": "9 5", "dot": "2 4", "dashdot": "9 4 2 4", "longdash": "14 6"}
 
 
-def draw(figure: Any, words: str) -> str:
-    """The figure as one SVG element with ``words`` as its accessible name."""
+def draw(figure: Any, description: str) -> str:
+    """The figure as one SVG element with its description as alternative text."""
     layout = figure.layout
-    wide, high = layout.width, layout.height
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" '
-        f'height="{high}" style="max-width:100%;height:auto" role="img" '
-        f'aria-label="{escape(words)}" font-family="{escape(FONT)}" font-size="12">',
-        f'<rect width="{wide}" height="{high}" fill="{layout.paper_bgcolor}"/>',
-        *_body(figure),
-        "</svg>",
-    ]
-    return "".join(parts)
+    return svg.document(
+        _body(figure),
+        layout.width,
+        layout.height,
+        description=description,
+        paper=layout.paper_bgcolor,
+    )
 
 
-def page(figure: Any, words: str) -> str:
-    """The still picture as HTML; a film gets a slider that needs no kernel and no library."""
-    svg = draw(figure, words)
+def page(figure: Any, description: str) -> str:
+    """The static picture as HTML; frames get a slider that needs no kernel and no library."""
+    drawn = draw(figure, description)
     if not figure.frames:
-        return f"<div>{svg}</div>"
+        return f"<div>{drawn}</div>"
     last = len(figure.frames) - 1
-    along = figure.layout.sliders[0].currentvalue.prefix  # harmless already
+    along = figure.layout.sliders[0].currentvalue.prefix  # escaped already
     names = escape(str([frame.name for frame in figure.frames]))
     move = (
         "const v=this.value,r=this.closest('div');"
@@ -52,7 +47,7 @@ def page(figure: Any, words: str) -> str:
         f"r.querySelector('output').textContent={names}[v]"
     )
     return (
-        f'<div>{svg}<p><label>{along}<input type="range" min="0" max="{last}" '
+        f'<div>{drawn}<p><label>{along}<input type="range" min="0" max="{last}" '
         f'value="{last}" oninput="{move}"></label> '
         f"<output>{escape(figure.frames[last].name)}</output></p></div>"
     )
@@ -61,24 +56,6 @@ def page(figure: Any, words: str) -> str:
 def plain(text: str) -> str:
     """A plotly label as the text that it shows."""
     return unescape(re.sub(r"</?[a-z]+>", "", text))
-
-
-def png(levels: Any, palette: Sequence[str]) -> bytes:
-    """An indexed PNG: ``levels`` (n, m) are places in ``palette``; -1 is transparent."""
-    levels = np.asarray(levels)
-    height, width = levels.shape
-    rows = np.zeros((height, width + 1), np.uint8)
-    rows[:, 1:] = levels + 1
-    colours = b"\0\0\0" + b"".join(bytes.fromhex(colour[1:]) for colour in palette)
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"PLTE", colours), (b"tRNS", b"\0"))
-    data = (b"IDAT", zlib.compress(rows.tobytes(), 9))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*c) for c in (*chunks, data, (b"IEND", b"")))
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    check = zlib.crc32(kind + data)
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
 
 
 @dataclass(frozen=True)
@@ -165,10 +142,8 @@ def _hidden(axis: _Axis) -> bool:
 
 def _backdrop(layout: Any, x: str, y: str) -> Iterator[str]:
     across, down = _axis(layout, x), _axis(layout, y)
-    yield (
-        f'<rect x="{across.start:.1f}" y="{down.end:.1f}" width="{across.end - across.start:.1f}" '
-        f'height="{down.start - down.end:.1f}" fill="{layout.plot_bgcolor}"/>'
-    )
+    box = across.start, down.end, across.end - across.start, down.start - down.end
+    yield svg.rectangle(*box, fill=layout.plot_bgcolor)
 
 
 def _image(layout: Any, image: Any) -> str:
@@ -186,32 +161,23 @@ def _grid(x: _Axis, y: _Axis) -> Iterator[str]:
         for value, _ in axis.ticks():
             place = axis.at(value)
             ends = (place, other.start, place, other.end)
-            yield _line(
+            yield svg.line(
                 *(ends if upright else (other.start, place, other.end, place)), axis.spec.gridcolor
             )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1) -> str:
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-        f'stroke-width="{width}"/>'
-    )
 
 
 def _line_shape(layout: Any, shape: Any) -> str:
     x, y = _axis(layout, shape.xref), _axis(layout, shape.yref)
     ends = x.at(shape.x0), y.at(shape.y0), x.at(shape.x1), y.at(shape.y1)
-    return _line(*ends, shape.line.color, shape.line.width)
+    return svg.line(*ends, shape.line.color, shape.line.width)
 
 
 def _axes(layout: Any, x_name: str, y_name: str) -> Iterator[str]:
     x, y = _axis(layout, x_name), _axis(layout, y_name)
     if _hidden(x):
         return
-    yield (
-        f'<rect x="{x.start:.1f}" y="{y.end:.1f}" width="{x.end - x.start:.1f}" '
-        f'height="{y.start - y.end:.1f}" fill="none" stroke="{x.spec.linecolor}"/>'
-    )
+    box = x.start, y.end, x.end - x.start, y.start - y.end
+    yield svg.rectangle(*box, outline=x.spec.linecolor)
     if x.spec.showticklabels is not False:
         yield from _x_labels(x, y)
     if y.spec.showticklabels is not False:
@@ -256,28 +222,19 @@ def _note(layout: Any, note: Any) -> str:
     return _text(note.text, x, y, size=note.font.size, fill=note.font.color, anchor=anchor)
 
 
-def _text(
-    label: str | None,
-    x: float,
-    y: float,
-    *,
-    size: float = 12,
-    fill: str = "#000000",
-    anchor: str = "middle",
-    turn: float = 0,
-    bold: bool = False,
-) -> str:
+def _text(label: str | None, x: float, y: float, **look: Any) -> str:
+    """A plotly label; ``look`` goes to ``svg.text``."""
     if not label:
         return ""
     raised = re.sub(r"<sup>(.*?)</sup>", "\0\\1\1", label)
-    text = escape(plain(raised), quote=False)
-    text = text.replace("\0", '<tspan dy="-5" font-size="9">').replace("\1", "</tspan>")
-    turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{fill}" '
-        f'text-anchor="{anchor}"{weight}{turned}>{text}</text>'
-    )
+    content = escape(plain(raised), quote=False)
+    content = content.replace("\0", '<tspan dy="-5" font-size="9">').replace("\1", "</tspan>")
+    return svg.text(content, x, y, **look)
+
+
+def _stroke(points: list[svg.Point], line: Any, fill: str | None = None) -> str:
+    width = 2 if line.width is None else line.width
+    return svg.polyline(points, line.color, width, dash=_DASH.get(line.dash, ""), fill=fill or "")
 
 
 def _legend(figure: Any) -> Iterator[str]:
@@ -289,7 +246,7 @@ def _legend(figure: Any) -> Iterator[str]:
         if "lines" in (trace.mode or "lines"):
             yield _stroke([(left, y), (left + 34, y)], trace.line)
         if "markers" in (trace.mode or ""):
-            yield _marker(trace.marker.symbol, left + 17, y, trace.marker)
+            yield _marker(trace.marker, left + 17, y)
         yield _text(trace.name, left + 42, y + 4, fill=layout.legend.font.color, anchor="start")
 
 
@@ -299,8 +256,8 @@ def _colour_bar(layout: Any) -> Iterator[str]:
     x, length = left + wide + bar.xpad, bar.len
     y = top + (high - length) / 2
     scale = [colour for _, colour in axis.colorscale]
-    steps = png(np.arange(99, -1, -1)[:, None], [blend(tuple(scale), i / 99) for i in range(100)])
-    yield _bitmap(steps, x, y, bar.thickness, length)
+    palette = [blend(tuple(scale), i / 99) for i in range(100)]
+    yield svg.bitmap(np.arange(99, -1, -1)[:, None], palette, x, y, bar.thickness, length)
     for value, label in zip(bar.tickvals, bar.ticktext, strict=True):
         share = (value - axis.cmin) / (axis.cmax - axis.cmin)
         place = y + (1 - share) * length + 4
@@ -331,18 +288,10 @@ def _map(colours: Any, cells: Any, x: _Axis, y: _Axis) -> str:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
     share = np.clip((values - low) / ((high - low) or 1), 0, 1)
     levels = np.where(np.isnan(share), -1, np.round(np.nan_to_num(share) * 254)).astype(int)
-    picture = png(levels, [blend(scale, i / 254) for i in range(255)])
+    palette = [blend(scale, i / 254) for i in range(255)]
     left, right = x.at(-0.5), x.at(values.shape[1] - 0.5)
     top, bottom = y.at(-0.5), y.at(values.shape[0] - 0.5)
-    return _bitmap(picture, left, top, right - left, bottom - top)
-
-
-def _bitmap(picture: bytes, x: float, y: float, wide: float, high: float) -> str:
-    return (
-        f'<image href="data:image/png;base64,{b64encode(picture).decode()}" x="{x:.1f}" '
-        f'y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" preserveAspectRatio="none" '
-        'style="image-rendering:pixelated"/>'
-    )
+    return svg.bitmap(levels, palette, left, top, right - left, bottom - top)
 
 
 def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
@@ -355,7 +304,7 @@ def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
     yield from _deviations(trace, pairs, x, y)
     if "markers" in mode:
         for a, b in pairs:
-            yield _marker(trace.marker.symbol, x.at(a), y.at(b), trace.marker)
+            yield _marker(trace.marker, x.at(a), y.at(b))
     if "text" in mode:
         anchor = "end" if trace.textposition == "middle left" else "middle"
         look = {"size": trace.textfont.size, "fill": trace.textfont.color, "anchor": anchor}
@@ -373,6 +322,10 @@ def _deviations(trace: Any, pairs: Iterable[tuple[Any, Any]], x: _Axis, y: _Axis
             yield _stroke([(x.at(a), y.at(b - spread)), (x.at(a), y.at(b + spread))], line)
 
 
+def _marker(marker: Any, x: float, y: float) -> str:
+    return svg.marker(marker.symbol, x, y, marker.size, marker.color)
+
+
 def _pieces(pairs: Iterable[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
     piece: list[tuple[Any, Any]] = []
     for pair in pairs:
@@ -386,43 +339,12 @@ def _pieces(pairs: Iterable[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]
         yield piece
 
 
-def _stroke(places: list[tuple[float, float]], line: Any, fill: str | None = None) -> str:
-    path = "M" + "L".join(f"{a:g} {b:g}" for a, b in places) + ("Z" if fill else "")
-    dash = _DASH.get(line.dash or "", "")
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<path d="{path}" fill="{fill or "none"}" stroke="{line.color}" '
-        f'stroke-width="{2 if line.width is None else line.width:g}"{dashes}/>'
-    )
-
-
-def _marker(symbol: str, x: float, y: float, marker: Any) -> str:
-    r, fill = marker.size / 2, f'fill="{marker.color}"'
-    if symbol == "circle":
-        return f'<circle cx="{x:g}" cy="{y:g}" r="{r:g}" {fill}/>'
-    shapes: dict[str, list[tuple[float, float]]] = {
-        "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
-        "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
-        "triangle-up": [(0, -1.2), (1.15, 0.9), (-1.15, 0.9)],
-        "triangle-down": [(0, 1.2), (1.15, -0.9), (-1.15, -0.9)],
-        "x": [
-            *((0, -0.45), (0.7, -1.15), (1.15, -0.7), (0.45, 0), (1.15, 0.7), (0.7, 1.15)),
-            *((0, 0.45), (-0.7, 1.15), (-1.15, 0.7), (-0.45, 0), (-1.15, -0.7), (-0.7, -1.15)),
-        ],
-    }
-    path = " ".join(f"{x + r * a:.1f},{y + r * b:.1f}" for a, b in shapes[symbol])
-    return f'<polygon points="{path}" {fill}/>'
-
-
 def _bars(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
     half = trace.width / 2
     for value, row, label in zip(trace.x, trace.y, trace.text, strict=True):
         top, bottom = sorted((y.at(row - half), y.at(row + half)))
         start, end = x.at(0), x.at(value)
-        yield (
-            f'<rect x="{start:g}" y="{top:g}" width="{end - start:g}" height="{bottom - top:g}" '
-            f'fill="{trace.marker.color}"/>'
-        )
+        yield svg.rectangle(start, top, end - start, bottom - top, fill=trace.marker.color)
         middle = (top + bottom) / 2 + 4
         yield _text(label, end + 5, middle, size=11, fill=trace.textfont.color, anchor="start")
 

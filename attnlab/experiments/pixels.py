@@ -1,4 +1,4 @@
-"""Digits, pixel by pixel: who may see whom, trained under one budget, in bits per pixel.
+r"""Digits, pixel by pixel: who may see whom, trained under one budget, in bits per pixel.
 
 Not a figure of speed: each training of a tiny model is from scratch, the same steps, width and
 learning rate for all, scored on every image that it has not seen: in bits per pixel, and by its
@@ -19,14 +19,15 @@ and some of them once more in other sizes: how few pairs are enough?
 
 Lesson 10 draws what
 
-    python -m attnlab.measure pixels --threads 1 --json notebooks/assets/10_sparse_transformer.json
+    python -m attnlab.experiments pixels --threads 1 \
+        --json notebooks/assets/10_sparse_transformer.json
 
 has written.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,10 +36,12 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
 from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.fixed import sparse_transformer
-
-if TYPE_CHECKING:
-    from attnlab.models.tiny import TinyTransformer
+from attnlab.models.generate import generate
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import task
+from attnlab.train import fit
 
 SIDE = 8
 MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
@@ -89,9 +92,7 @@ class Cell(NamedTuple):
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """Two rows per training: bits per pixel, and digits that are completed."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with thread_count(threads):
         for found in grid(steps=2, seeds=(0,)) if quick else grid():
             pairs = PATTERNS[found.variant].count(SIDE**2)
             yield Row(
@@ -102,14 +103,10 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
             )
             share = round(100 * found.completed, 1)
             yield Row(f"{found.variant}, completed digits, seed {found.seed}", share, "%")
-    finally:
-        torch.set_num_threads(before)
 
 
 def problem() -> Any:
     """The task: a start token and 63 pixels go in, all 64 are asked for."""
-    from attnlab.tasks import task
-
     return task("digits", unit="pixels", kind="language_model")
 
 
@@ -125,7 +122,7 @@ def grid(
             yield cell(variant, seed, steps=steps)[0]
 
 
-def cell(variant: str, seed: int, *, steps: int = STEPS) -> tuple[Cell, "TinyTransformer"]:
+def cell(variant: str, seed: int, *, steps: int = STEPS) -> tuple[Cell, TinyTransformer]:
     """One training: its score, and the model."""
     model, history = train(variant, seed, steps=steps)
     last = [row["loss"] for row in history.rows[-20:]]
@@ -133,18 +130,15 @@ def cell(variant: str, seed: int, *, steps: int = STEPS) -> tuple[Cell, "TinyTra
     return Cell(variant, seed, bits_per_pixel(model), trained, recognised(complete(model))), model
 
 
-def train(variant: str, seed: int, *, steps: int = STEPS) -> tuple["TinyTransformer", Any]:
+def train(variant: str, seed: int, *, steps: int = STEPS) -> tuple[TinyTransformer, Any]:
     """The model and the history of its training, with losses in nats per pixel."""
-    from attnlab.train import fit
-
     model = build(PATTERNS[variant], seed)
     history = fit(model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING)
     return model.eval(), history
 
 
-def build(pattern: Pattern, seed: int) -> "TinyTransformer":
+def build(pattern: Pattern, seed: int) -> TinyTransformer:
     """The untrained model, whose every layer and head sees what ``pattern`` allows."""
-    from attnlab.models.tiny import TinyTransformer
 
     def seeing(dim: int, heads: int, causal: bool) -> nn.Module:
         layer = sparse_transformer.SparseTransformerAttention(
@@ -169,10 +163,8 @@ def bits_per_pixel(model: nn.Module) -> float:
     return F.cross_entropy(logits.flatten(0, 1), unseen.targets.flatten()).item() / math.log(2)
 
 
-def complete(model: "TinyTransformer", *, seed: int = 0) -> Tensor:
+def complete(model: TinyTransformer, *, seed: int = 0) -> Tensor:
     """Every unseen image (355, 64), its upper half given and its lower half drawn by the model."""
-    from attnlab.models.generate import generate
-
     given = problem().batch("validation", UNSEEN, seed=0).inputs[:, : SIDE**2 // 2 + 1]
     draws = torch.Generator().manual_seed(seed)
     drawn = generate(model, given, SIDE**2 // 2, generator=draws)
@@ -184,8 +176,6 @@ def recognised(images: Tensor) -> float:
 
     The reader names the nearest of the training images. It is right for nearly all real images.
     """
-    from attnlab.tasks import task
-
     named = task("digits", unit="pixels")
     known, asked = (
         named.batch(split, size, seed=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.figures.sight import LATE, SOON, pixel_sight
+from attnlab.figures.pixels import LATE, SOON, pixel_receptive_field
 from attnlab.figures.theme import QUERY
 
 BESIDE = np.zeros((3, 5), bool)
@@ -14,7 +14,7 @@ LAYERS = np.stack([BESIDE, BESIDE | COLUMN])
 
 
 def test_each_panel_is_the_image(drawn):
-    picture = pixel_sight({"line": BESIDE, "column": COLUMN}, (1, 2), title="Two")
+    picture = pixel_receptive_field({"line": BESIDE, "column": COLUMN}, (1, 2), title="Two")
     cells = np.array(drawn(picture)["z"], float)
     assert cells.shape[0] == 3
     np.testing.assert_array_equal(cells[:, :5] == 1, BESIDE)
@@ -30,7 +30,7 @@ def test_each_panel_is_the_image(drawn):
 
 
 def test_frames_add_what_each_layer_brings(drawn):
-    picture = pixel_sight({"both": LAYERS}, (1, 2), title="Frames")
+    picture = pixel_receptive_field({"both": LAYERS}, (1, 2), title="Frames")
     first, second = (np.array(frame.data[0].z, float) for frame in picture.frames)
     np.testing.assert_array_equal(np.nan_to_num(first), BESIDE)
     np.testing.assert_array_equal(np.nan_to_num(second), LAYERS[1] * 2 - BESIDE)
@@ -42,7 +42,7 @@ def test_frames_add_what_each_layer_brings(drawn):
 
 
 def test_more_than_four_panels_take_another_row():
-    picture = pixel_sight(dict.fromkeys("abcdefg", BESIDE), (1, 2), title="Seven")
+    picture = pixel_receptive_field(dict.fromkeys("abcdefg", BESIDE), (1, 2), title="Seven")
     names = {note.text: (note.x, note.y) for note in picture.layout.annotations}
     assert names["a · 3"] == (0, 1)
     assert names["e · 3"][0] == 0
@@ -53,21 +53,23 @@ def test_more_than_four_panels_take_another_row():
 def test_what_is_not_made_is_hatched_and_blocks_have_edges(drawn):
     halves = np.arange(5) // 3 * np.ones((3, 1), int)
     args = ({"a": BESIDE, "b": COLUMN}, (1, 2))
-    picture = pixel_sight(*args, title="Cut", unmade={"b": ~COLUMN}, blocks={"a": halves})
+    picture = pixel_receptive_field(*args, title="Cut", future={"b": ~COLUMN}, blocks={"a": halves})
     (cover,) = picture.layout.images
     assert "hatching" in cover.source
     assert drawn(picture, 2)["x"][:2].tolist() == [2.5, 2.5]
     assert len(drawn(picture, 2)["x"]) == 3 * 3  # an edge and a gap in each row, of panel a alone
     assert "hatched" in picture.layout.annotations[-1].text
-    whole = pixel_sight(*args, title="Whole")
+    whole = pixel_receptive_field(*args, title="Whole")
     assert not whole.layout.images
     assert "hatched" not in whole.layout.annotations[-1].text
 
 
-def test_the_twin_counts():
-    picture = pixel_sight({"both": LAYERS, "line": LAYERS & BESIDE}, (1, 2), title="Count")
-    assert "The pixel in row 1, column 2 of 3 × 5 hears of" in picture.twin
-    assert "both: 3, 4; line: 3, 3." in picture.twin
+def test_the_description_counts():
+    picture = pixel_receptive_field(
+        {"both": LAYERS, "line": LAYERS & BESIDE}, (1, 2), title="Count"
+    )
+    assert "The pixel in row 1, column 2 of 3 × 5 hears of" in picture.description
+    assert "both: 3, 4; line: 3, 3." in picture.description
     assert picture.rows[1] == {
         "panel": "both",
         "after layer": 2,
@@ -79,7 +81,9 @@ def test_the_twin_counts():
 
 def test_what_cannot_be_drawn_is_refused():
     def draw(panels=None, pixel=(1, 2), **more):
-        pixel_sight({"a": BESIDE} if panels is None else panels, pixel, title="No", **more)
+        pixel_receptive_field(
+            {"a": BESIDE} if panels is None else panels, pixel, title="No", **more
+        )
 
     with pytest.raises(ValueError, match=r"pixel \(3, 2\) is outside of an image of 3 × 5"):
         draw(pixel=(3, 2))
@@ -91,7 +95,7 @@ def test_what_cannot_be_drawn_is_refused():
         draw({"a": BESIDE, "b": LAYERS})
     with pytest.raises(ValueError, match="at most 6 layers and 64 × 64"):
         draw({"a": np.zeros((7, 3, 5), bool)})
-    with pytest.raises(ValueError, match=r"`unmade` names \['b'\]"):
-        draw(unmade={"b": BESIDE})
+    with pytest.raises(ValueError, match=r"`future` names \['b'\]"):
+        draw(future={"b": BESIDE})
     with pytest.raises(ValueError, match=r"`blocks: a` must have shape \(3, 5\), got \(5, 3\)"):
         draw(blocks={"a": np.zeros((5, 3), int)})

@@ -2,7 +2,7 @@
 
 Not a figure of speed: each row is one training of a tiny model from scratch. Two questions.
 
-**Digits**, written pixel by pixel as in the topic `pixels`, in bits per pixel on all unseen images.
+**Digits**, written pixel by pixel as in `pixels`, in bits per pixel on all unseen images.
 Pairs are those of one head in both layers:
 
     full           the whole past (4160 pairs)
@@ -22,7 +22,7 @@ Nothing is hidden, nothing is to be computed, the colour has to *arrive*. In per
 
 Lesson 12 draws what
 
-    python -m attnlab.measure grids --threads 1 --json notebooks/assets/12_grids.json
+    python -m attnlab.experiments grids --threads 1 --json notebooks/assets/12_grids.json
 
 has written.
 """
@@ -30,7 +30,7 @@ has written.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -40,10 +40,11 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
 from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.fixed import axial, image_transformer, sparse_transformer
-
-if TYPE_CHECKING:
-    from attnlab.models.tiny import TinyTransformer
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import SPLITS, UNSCORED, Batch, task
+from attnlab.train import fit
 
 SIDE = 8
 STEPS = 300
@@ -76,7 +77,7 @@ class Stack(NamedTuple):
             after = (_heard(),) * layers
         return torch.stack([self._image(frame[place]) for frame in after])
 
-    def unmade(self, pixel: tuple[int, int]) -> Bool[Tensor, "rows columns"]:
+    def future(self, pixel: tuple[int, int]) -> Bool[Tensor, "rows columns"]:
         """The pixels that are written after this one."""
         return self._image(torch.arange(SIDE**2) > self._place(pixel))
 
@@ -127,12 +128,10 @@ PATIENT = ("full", "1-D window", "2-D window", "axial + shift")
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """One row per training."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
     seeds = (0,) if quick else SEEDS
     digits = [(name, "", STEPS) for name in STACKS]
     digits += [(name, f"{LONGER} steps, ", LONGER) for name in PATIENT]
-    try:
+    with thread_count(threads):
         for name, words, steps in digits:
             for seed in seeds:
                 bits = write(name, seed, steps=2 if quick else steps)[0]
@@ -145,8 +144,6 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                     share = point(name, kind, seed, steps=2 if quick else ARROW_STEPS)[0]
                     note = f"the pattern allows {ceiling(name, kind):.1f}"
                     yield Row(f"{kind}, {name}, seed {seed}", round(share, 1), "%", note=note)
-    finally:
-        torch.set_num_threads(before)
 
 
 # ---- digits
@@ -162,29 +159,23 @@ class Written:
 
     def batch(self, split: Any, size: int, seed: int) -> Any:
         """A start token and 63 pixels go in, all 64 are asked for."""
-        from attnlab.tasks import Batch
-
         batch = _digits().batch(split, size, seed)
         pixels = batch.targets[:, list(self.order)]
         return Batch(torch.cat([batch.inputs[:, :1], pixels[:, :-1]], dim=1), pixels)
 
 
 def _digits() -> Any:
-    from attnlab.tasks import task
-
     return task("digits", unit="pixels", kind="language_model")
 
 
-def write(name: str, seed: int, *, steps: int = STEPS) -> tuple[float, "TinyTransformer"]:
+def write(name: str, seed: int, *, steps: int = STEPS) -> tuple[float, TinyTransformer]:
     """One training on digits: bits per pixel, and the model."""
-    from attnlab.train import fit
-
     model, task = writer(name, seed), Written(STACKS[name].order)
     fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING)
     return bits_per_pixel(model.eval(), task), model
 
 
-def writer(name: str, seed: int) -> "TinyTransformer":
+def writer(name: str, seed: int) -> TinyTransformer:
     """The untrained model."""
     layers = STACKS[name].layers
     build = [_seeing(layer) for layer in layers] or [_generator]
@@ -206,9 +197,7 @@ def _generator(dim: int, heads: int, causal: bool) -> nn.Module:
     return axial.LinesAndColumns(dim, heads, causal=causal, width=SIDE, form="naive")
 
 
-def _model(options: Mapping[str, Any], layers: Sequence[Layer], seed: int) -> "TinyTransformer":
-    from attnlab.models.tiny import TinyTransformer
-
+def _model(options: Mapping[str, Any], layers: Sequence[Layer], seed: int) -> TinyTransformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return TinyTransformer(**options, **MODEL, layers=len(layers), attention=list(layers))
@@ -258,8 +247,6 @@ class Arrows:
 
     def batch(self, split: Any, size: int, seed: int) -> Any:
         """Splits are told apart by the draw alone: no two of 4³⁶ grids are ever the same."""
-        from attnlab.tasks import SPLITS, UNSCORED, Batch
-
         generator = torch.Generator().manual_seed(2 * seed + SPLITS.index(split))
         colours = torch.randint(COLOURS, (size, FIELD**2), generator=generator)
         goals = self.goals()
@@ -268,10 +255,8 @@ class Arrows:
 
 def point(
     name: str, points: str, seed: int, *, steps: int = ARROW_STEPS
-) -> tuple[float, "TinyTransformer"]:
+) -> tuple[float, TinyTransformer]:
     """One training on arrows: the per cent of cells that are right, and the model."""
-    from attnlab.train import fit
-
     options = {"vocab": COLOURS, "kind": "language_model", "max_len": FIELD**2}
     model = _model(options, [_seeing(layer) for layer in REACHES[name]], seed)
     task = Arrows(points)

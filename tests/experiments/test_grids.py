@@ -1,4 +1,4 @@
-"""The topic `grids`, small: who is known, one price, two tasks; nothing else is disturbed."""
+"""The experiment `grids`, small: who is known, one price, two tasks; nothing else is disturbed."""
 
 import json
 import math
@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from attnlab.measure.topics import grids
-from attnlab.measure.topics.grids import (
+from attnlab.experiments import grids
+from attnlab.experiments.grids import (
     ARROWS,
     COLOURS,
     FIELD,
@@ -52,7 +52,7 @@ def test_nothing_unmade_is_known(name):
     stack = STACKS[name]
     assert sorted(stack.order) == list(range(SIDE**2))
     for pixel in ((0, 0), (4, 3), (7, 7)):
-        assert not (stack.known(pixel, 3)[-1] & stack.unmade(pixel)).any()
+        assert not (stack.known(pixel, 3)[-1] & stack.future(pixel)).any()
         assert stack.known(pixel, 1)[0][pixel]
 
 
@@ -138,7 +138,7 @@ def test_what_is_stored_for_the_lesson_is_a_whole_run():
     assert STORED.stat().st_size < MOST
     run = json.loads(STORED.read_text())
     assert run["quick"] is False
-    figures = [row["figure"] for row in run["topics"]["grids"]]
+    figures = [row["figure"] for row in run["experiments"]["grids"]]
     digits = [f"{name}, seed {seed}" for name in STACKS for seed in SEEDS]
     arrows = [f"{k}, {name}, seed {seed}" for k in ARROWS for name in REACHES for seed in SEEDS]
     longer = [f"{name}, 900 steps, seed {seed}" for name in PATIENT for seed in SEEDS]

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { asBuffer, errorBound, openLayer, table } from "../src/lib/codes.js";
+import { asBuffer, errorBound, openLayer, table } from "../src/lib/quantization.js";
 import { fromText } from "../src/lib/base85.js";
 
-// The very bytes that attnlab_widgets.codes.block writes for norms (1, 2) and maps (1, 3, 2).
+// The very bytes that attnlab_widgets.quantization.block writes for norms (1, 2) and maps (1, 3, 2).
 test("a layer is read where Python wrote it", () => {
   const buffer = new ArrayBuffer(4 + 8 + 12 + 12 + 8);
   new Float32Array(buffer, 4, 8).set([2, 3, 7, 8, 9, 0.5, 1, 0.25]);

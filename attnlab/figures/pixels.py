@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from attnlab.figures.arrays import Array, plain
-from attnlab.figures.frame import add_player, bare_axis, hatching, layout, note, text_width
-from attnlab.figures.labels import harmless
+from attnlab.figures.labels import escaped, sentence
+from attnlab.figures.layout import add_player, bare_axis, hatching, layout, note, text_width
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import QUERY, Theme, blend, colours, theme_name
 
@@ -28,12 +28,12 @@ _SIDE, _ABOVE, _BETWEEN = 136, 26, 17  # of a panel, the room for its name, besi
 Mask = NDArray[np.bool_]
 
 
-def pixel_sight(
+def pixel_receptive_field(
     panels: Mapping[str, Any],
     pixel: tuple[int, int],
     *,
     title: str,
-    unmade: Mapping[str, Any] | None = None,
+    future: Mapping[str, Any] | None = None,
     blocks: Mapping[str, Any] | None = None,
     theme: str | None = None,
 ) -> Picture:
@@ -41,19 +41,19 @@ def pixel_sight(
 
     ``panels`` maps a name to a mask (height, width), True = it is seen, or to several of them
     (layers, height, width), what is known after each layer: then a slider shows the layers.
-    ``unmade`` are masks of what does not exist yet, ``blocks`` whole numbers (height, width) that
+    ``future`` are masks of what does not exist yet, ``blocks`` whole numbers (height, width) that
     tell blocks apart; both by the names of panels, and a name may be missing.
     """
     sights = _sights(panels)
     layers, height, width = next(iter(sights.values())).shape
     _inside(pixel, height, width)
-    for name, given in (("unmade", unmade), ("blocks", blocks)):
+    for name, given in (("future", future), ("blocks", blocks)):
         _known_names(name, given or {}, sights)
     theme = theme_name(theme)
     look = colours(theme)
     where = _Places(len(sights), height, width)
     page = _page(look, title, where, sights, layers)
-    hidden = [_like(f"unmade: {n}", (unmade or {}).get(n), height, width) for n in sights]
+    hidden = [_like(f"future: {n}", (future or {}).get(n), height, width) for n in sights]
     if any(mask.any() for mask in hidden):
         cover = hatching(where.mosaic(hidden) > 0, "x", "y", theme, lines=26 * where.across)
         page["images"] = [cover | {"layer": "below"}]
@@ -75,7 +75,12 @@ def pixel_sight(
         ]
     rows = _rows(sights)
     return Picture(
-        traces, page, frames, twin=_twin(title, pixel, sights, rows), rows=rows, theme=theme
+        traces,
+        page,
+        frames,
+        description=_description(title, pixel, sights, rows),
+        rows=rows,
+        theme=theme,
     )
 
 
@@ -261,7 +266,7 @@ def _page(
     page["annotations"] = [
         note(
             look,
-            f"{harmless(name)} · {int(sight[-1].sum())}",
+            f"{escaped(name)} · {int(sight[-1].sum())}",
             (where.corner(at)[1]) / wide,
             1 - where.corner(at)[0] / tall,
         )
@@ -314,7 +319,7 @@ def _rows(sights: Mapping[str, Mask]) -> list[Row]:
     ]
 
 
-def _twin(
+def _description(
     title: str, pixel: tuple[int, int], sights: Mapping[str, Mask], rows: Sequence[Row]
 ) -> str:
     layers, height, width = next(iter(sights.values())).shape
@@ -323,8 +328,7 @@ def _twin(
         counts = [str(row["pixels"]) for row in rows if row["panel"] == name]
         said.append(f"{name}: {', '.join(counts)}")
     what = "sees" if layers == 1 else f"hears of, after 1 … {layers} layers,"
-    closed = title if title.endswith((".", "!", "?")) else f"{title}."
     return (
-        f"{closed} The pixel in row {pixel[0]}, column {pixel[1]} of {height} × {width} {what} so "
-        f"many pixels: {'; '.join(said)}."
+        f"{sentence(title)} The pixel in row {pixel[0]}, column {pixel[1]} of {height} × {width} "
+        f"{what} so many pixels: {'; '.join(said)}."
     )

@@ -4,7 +4,7 @@ Not a figure of speed: each row is one training of a tiny model from scratch, th
 and learning rate for all. The task (`attnlab.tasks.gist`) asks two things of the same far stretch:
 what it was on the whole, and what stood at one place. Lesson 13 draws what
 
-    python -m attnlab.measure summaries --threads 1 --json notebooks/assets/13_summaries.json
+    python -m attnlab.experiments summaries --threads 1 --json notebooks/assets/13_summaries.json
 
 has written. ``conv s`` is memory-compressed attention with kernel and stride s after a local layer,
 ``mean s`` the same with its kernels held at the mean of their window, ``global c`` LongT5's
@@ -13,19 +13,20 @@ transient global attention with blocks of c. What is ``long`` is trained for thr
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.fixed.long_t5 import LongT5Attention
 from attnlab.mechanisms.fixed.longformer import LongformerAttention
 from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
-
-if TYPE_CHECKING:
-    from attnlab.models.tiny import TinyTransformer
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.gist import Gist
+from attnlab.train import fit
 
 STEPS, LONGER, SEEDS = 1000, 3, (0, 1, 2)
 TASK: Mapping[str, int] = {"length": 48, "stretch": 15, "questions": 16}
@@ -40,29 +41,21 @@ ARMS = (
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """Two rows per training, in per cent."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with thread_count(threads):
         for arm in ARMS:
             for seed in (0,) if quick else SEEDS:
                 model, _ = train(arm, seed, steps=2 if quick else None)
                 for what, share in score(model, problem()).items():
                     yield Row(f"{arm}, {what}, seed {seed}", share, "%")
-    finally:
-        torch.set_num_threads(before)
 
 
 def problem(**changes: int) -> Any:
     """The task, in small."""
-    from attnlab.tasks.gist import Gist
-
     return Gist(**{**TASK, **changes})
 
 
-def build(arm: str, seed: int) -> "TinyTransformer":
+def build(arm: str, seed: int) -> TinyTransformer:
     """The untrained model."""
-    from attnlab.models.tiny import TinyTransformer
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return TinyTransformer(
@@ -107,10 +100,8 @@ def _two_sided(build_layer: Any, dim: int, heads: int, causal: bool) -> nn.Modul
 
 def train(
     arm: str, seed: int, *, steps: int | None = None, **more: Any
-) -> tuple["TinyTransformer", Any]:
+) -> tuple[TinyTransformer, Any]:
     """The model and the history of its training."""
-    from attnlab.train import fit
-
     if steps is None:
         steps = STEPS * (LONGER if arm.endswith(" long") else 1)
     model = build(arm, seed)

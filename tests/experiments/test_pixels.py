@@ -1,4 +1,4 @@
-"""The topic `pixels`, small: every pattern, one budget, nothing of the caller's disturbed."""
+"""The experiment `pixels`, small: every pattern, one budget, nothing of the caller's disturbed."""
 
 import json
 import math
@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from attnlab.measure.topics import pixels
-from attnlab.measure.topics.pixels import (
+from attnlab.experiments import pixels
+from attnlab.experiments.pixels import (
     PATTERNS,
     SEEDS,
     SIDE,
@@ -97,7 +97,7 @@ def test_what_is_stored_for_the_lesson_is_a_whole_run():
     assert STORED.stat().st_size < MOST
     run = json.loads(STORED.read_text())
     assert run["quick"] is False
-    rows = run["topics"]["pixels"]
+    rows = run["experiments"]["pixels"]
     assert [row["figure"] for row in rows] == [
         f"{name}, {what}seed {seed}"
         for name in PATTERNS

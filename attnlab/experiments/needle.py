@@ -7,25 +7,26 @@ layers) and for those that it does not: the latter can only be guessed. Position
 so that what was trained may be asked about longer texts. The window is trained once more for three
 times as long: does patience replace a path? Lesson 11 draws what
 
-    python -m attnlab.measure needle --threads 1 --json notebooks/assets/11_needle.json
+    python -m attnlab.experiments needle --threads 1 --json notebooks/assets/11_needle.json
 
 has written.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.core.patterns import Pattern, receptive_field
 from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.fixed.bigbird import BigBirdAttention
 from attnlab.mechanisms.fixed.longformer import LongformerAttention
-
-if TYPE_CHECKING:
-    from attnlab.models.tiny import TinyTransformer
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.needle import Needle
+from attnlab.train import fit
 
 LAYERS, STEPS, SEEDS = 3, 100, (0, 1, 2)
 TASK: Mapping[str, int] = {"length": 64, "keys": 8, "words": 8, "every": 4}
@@ -46,29 +47,21 @@ RUNS: Mapping[str, tuple[str, int]] = {
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """Four rows per training, in per cent."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with thread_count(threads):
         for name, (arm, steps) in RUNS.items():
             for seed in (0,) if quick else SEEDS:
                 model, _ = train(arm, seed, steps=2 if quick else steps)
                 for what, share in score(model, problem()).items():
                     yield Row(f"{name}, {what}, seed {seed}", share, "%")
-    finally:
-        torch.set_num_threads(before)
 
 
 def problem(**changes: int) -> Any:
     """The task, in small."""
-    from attnlab.tasks.needle import Needle
-
     return Needle(**{**TASK, **changes})
 
 
-def build(arm: str, seed: int, *, form: str = "naive") -> "TinyTransformer":
+def build(arm: str, seed: int, *, form: str = "naive") -> TinyTransformer:
     """The untrained model: every layer draws random blocks of its own."""
-    from attnlab.models.tiny import TinyTransformer
-
     kind, options = ARMS[arm]
     layers = [
         partial(kind, form=form, **({**options, "seed": layer} if "random" in options else options))
@@ -89,10 +82,8 @@ def _two_sided(build_layer: Any, dim: int, heads: int, causal: bool) -> nn.Modul
     return layer
 
 
-def train(arm: str, seed: int, *, steps: int = STEPS, **more: Any) -> tuple["TinyTransformer", Any]:
+def train(arm: str, seed: int, *, steps: int = STEPS, **more: Any) -> tuple[TinyTransformer, Any]:
     """The model and the history of its training."""
-    from attnlab.train import fit
-
     model = build(arm, seed)
     history = fit(
         model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING, **more

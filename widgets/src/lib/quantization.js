@@ -1,4 +1,4 @@
-// Bytes to weights: the mirror of attnlab_widgets/codes.py.
+// Bytes to weights: the mirror of attnlab_widgets/quantization.py.
 
 const PLAIN = Float32Array.from({ length: 256 }, (_, code) => (code / 255) ** 2);
 const SIGNED = Float32Array.from({ length: 256 }, (_, code) => {

@@ -5,21 +5,22 @@ width and learning rate for all, scored on sequences that it has not seen. Where
 small to tell (induction), some are trained once more, three times as long. `grid` gives the same
 as numbers; `problem` is a task as `attnlab.tasks` makes them. Lesson 20 draws what
 
-    python -m attnlab.measure synthesizer --json notebooks/assets/20_synthesizer.json
+    python -m attnlab.experiments synthesizer --json notebooks/assets/20_synthesizer.json
 
 has written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.lowrank.synthesizer import VARIANTS
-
-if TYPE_CHECKING:
-    from attnlab.models.tiny import TinyTransformer
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import task
+from attnlab.train import evaluate, fit
 
 NAMES = ("vanilla", *VARIANTS)
 TASKS: Mapping[str, Mapping[str, Any]] = {
@@ -50,15 +51,11 @@ class Cell(NamedTuple):
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """One row per training, in per cent of right answers (of next bytes, for the text)."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with thread_count(threads):
         yield from map(_row, grid(steps=2, seeds=(0,)) if quick else grid())
         seeds, steps = ((0,), 2) if quick else (SEEDS, LONG)
         for found in grid(("induction",), PATIENT, seeds, steps=steps):
             yield _row(found._replace(task=f"induction {LONG} steps"))
-    finally:
-        torch.set_num_threads(before)
 
 
 def _row(cell: Cell) -> Row:
@@ -78,8 +75,6 @@ def grid(
     steps: int = STEPS,
 ) -> Iterator[Cell]:
     """Every variant on every task with every seed; "vanilla" is softmax attention."""
-    from attnlab.tasks import task
-
     for name in tasks:
         problem = task(name, **TASKS[name])
         for variant in variants:
@@ -89,8 +84,6 @@ def grid(
 
 def cell(problem: Any, variant: str, seed: int, *, steps: int = STEPS) -> Cell:
     """One training and its score."""
-    from attnlab.train import evaluate, fit
-
     model = build(problem, variant, seed)
     fit(
         model,
@@ -106,10 +99,8 @@ def cell(problem: Any, variant: str, seed: int, *, steps: int = STEPS) -> Cell:
     return Cell(problem.name, variant, seed, score.accuracy, score.loss, parameters)
 
 
-def build(problem: Any, variant: str, seed: int, **changes: Any) -> "TinyTransformer":
+def build(problem: Any, variant: str, seed: int, **changes: Any) -> TinyTransformer:
     """The untrained model of one cell; `changes` are options of the model, or of the variant."""
-    from attnlab.models.tiny import TinyTransformer
-
     options = {**problem.model_options(), **MODEL, **changes}
     if variant != "vanilla":
         given = options.pop("attention_options", {})

@@ -1,4 +1,4 @@
-"""The topic `synthesizer`, small: every cell, one budget, nothing of the caller's disturbed."""
+"""The experiment `synthesizer`, small: every cell, one budget, no global state changed."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.measure.topics import synthesizer
-from attnlab.measure.topics.synthesizer import NAMES, PATIENT, SEEDS, TASKS, build, grid
+from attnlab.experiments import synthesizer
+from attnlab.experiments.synthesizer import NAMES, PATIENT, SEEDS, TASKS, build, grid
 from attnlab.tasks import task
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/20_synthesizer.json"
@@ -65,7 +65,7 @@ def test_what_is_stored_for_the_lesson_is_a_whole_run():
     assert STORED.stat().st_size < MOST
     run = json.loads(STORED.read_text())
     assert run["quick"] is False
-    figures = [row["figure"] for row in run["topics"]["synthesizer"]]
+    figures = [row["figure"] for row in run["experiments"]["synthesizer"]]
     cells = [(name, variant) for name in TASKS for variant in NAMES]
     cells += [("induction 1200 steps", variant) for variant in PATIENT]
     assert figures == [f"{name}, {variant}, seed {s}" for name, variant in cells for s in SEEDS]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.figures.labels import harmless
+from attnlab.figures.labels import escaped
 from attnlab.figures.theme import FONT, HATCHING, Theme
 
 
@@ -29,7 +29,7 @@ def layout(
         "plot_bgcolor": look.panel,
         "font": {"family": FONT, "size": 12, "color": look.ink},
         "title": {
-            "text": f"<b>{harmless(title)}</b>",
+            "text": f"<b>{escaped(title)}</b>",
             "font": {"size": 15, "color": look.ink},
             "x": 0.01,
             "xanchor": "left",
@@ -50,7 +50,7 @@ def layout(
 def axis(look: Theme, title: str = "", **more: Any) -> dict[str, Any]:
     """An axis with a visible line, quiet ticks and no zero line."""
     return {
-        "title": {"text": harmless(title), "font": {"size": 12, "color": look.ink}, "standoff": 6},
+        "title": {"text": escaped(title), "font": {"size": 12, "color": look.ink}, "standoff": 6},
         "tickfont": {"size": 11, "color": look.quiet, **more.pop("tickfont", {})},
         "gridcolor": look.grid,
         "linecolor": look.quiet,
@@ -136,7 +136,7 @@ def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: s
             "yanchor": "top",
             "pad": {"t": 8, "b": 0},
             "currentvalue": {
-                "prefix": f"{harmless(along)} ",
+                "prefix": f"{escaped(along)} ",
                 "font": {"size": 13, "color": look.ink},
             },
             "font": {"size": 10, "color": look.quiet},
@@ -180,5 +180,5 @@ def text_width(text: str, size: float = 12) -> float:
 
 
 def label_width(label: str, size: float = 12) -> float:
-    """The same for a harmless label, in which an entity shows as one character."""
+    """The same for a escaped label, in which an entity shows as one character."""
     return text_width(unescape(label), size)

@@ -20,7 +20,7 @@ STATIC = Path(__file__).parent / "static"
 _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 
 
-class Ground(anywidget.AnyWidget):
+class BaseWidget(anywidget.AnyWidget):
     """A widget that can be saved as one file, alive without kernel and without network.
 
     ``theme`` is "auto" (follows JupyterLab, VS Code, Colab or the reader's system), "light" or

@@ -1,0 +1,132 @@
+"""Which inputs can influence which outputs after several layers of patterns: a map per layer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from attnlab.core.patterns import Pattern, ReceptiveField, receptive_field
+from attnlab.figures.labels import sentence
+from attnlab.figures.layout import add_player
+from attnlab.figures.pattern_drawing import SIDE, one_panel
+from attnlab.figures.picture import Picture, Row
+from attnlab.figures.theme import CIVIDIS, Theme, colours, theme_name
+
+LARGEST = 128
+MOST_FRAMES = 32
+
+
+def receptive_field_film(
+    patterns: Pattern | Sequence[Pattern],
+    n: int,
+    *,
+    layers: int,
+    title: str,
+    residual: bool = True,
+    theme: str | None = None,
+) -> Picture:
+    """Which inputs can influence which outputs after one layer, two, … ``layers``: a slider.
+
+    The layers take their patterns in turn. A cell tells the first layer after which its input
+    arrives; the slider also works on a page without a kernel.
+    """
+    if not 1 <= n <= LARGEST:
+        raise ValueError(f"a receptive field is drawn for 1 to {LARGEST} positions, got n={n}")
+    if not 1 <= layers <= MOST_FRAMES:
+        raise ValueError(
+            f"a receptive field is drawn for 1 to {MOST_FRAMES} layers, got layers={layers}"
+        )
+    known = receptive_field(patterns, n, layers, residual=residual)
+    after = np.stack([frame.numpy() for frame in known.after])
+    first = np.where(after.any(0), after.argmax(0) + 1, 0)
+    theme = theme_name(theme)
+    look = colours(theme)
+    page = _page(look, title, n, layers)
+    stops = list(range(1, layers + 1))
+    add_player(page, look, stops, "after layer")
+    cells = [_arrived(np.where(frame, first, 0), layers) for frame in after]
+    frames = [
+        go.Frame(name=str(stop), data=[{"type": "heatmap", "z": z}])
+        for stop, z in zip(stops, cells, strict=True)
+    ]
+    trace = go.Heatmap(
+        z=cells[-1],
+        coloraxis="coloraxis",
+        hovertemplate="output %{y}<br>input %{x}<extra></extra>",
+    )
+    return Picture(
+        [trace],
+        page,
+        frames,
+        description=f"{sentence(title)} {_words(known, n, layers)}",
+        rows=_rows(after),
+        theme=theme,
+    )
+
+
+def _arrived(first: NDArray[Any], layers: int) -> NDArray[np.uint8]:
+    """The brighter the earlier; 0 is not there yet."""
+    return np.where(first > 0, layers + 1 - first, 0).astype(np.uint8)
+
+
+def _page(look: Theme, title: str, n: int, layers: int) -> dict[str, Any]:
+    page = one_panel(look, title, n)
+    page["xaxis"]["title"]["text"], page["yaxis"]["title"]["text"] = "inputs", "outputs"
+    page["margin"]["r"] = max(page["margin"]["r"], 130)
+    page["width"] = max(page["width"], SIDE + 72 + 130)
+    page["hovermode"] = "closest"
+    shown = sorted({round(x) for x in np.linspace(1, layers, min(layers, 8))})
+    page["coloraxis"] = {
+        "colorscale": [[i / (len(CIVIDIS) - 1), colour] for i, colour in enumerate(CIVIDIS)],
+        "cmin": 0,
+        "cmax": layers,
+        "colorbar": {
+            "title": {"text": "arrives after layer", "side": "right", "font": {"size": 12}},
+            "tickvals": [0, *(layers + 1 - layer for layer in reversed(shown))],
+            "ticktext": ["not yet", *(str(layer) for layer in reversed(shown))],
+            "tickfont": {"size": 11, "color": look.quiet},
+            "thickness": 12,
+            "lenmode": "pixels",
+            "len": 240,
+            "x": 1,
+            "xpad": 14,
+            "outlinewidth": 0,
+        },
+    }
+    return page
+
+
+def _words(known: ReceptiveField, n: int, layers: int) -> str:
+    if known.complete:
+        count = known.layers or next(
+            L for L, frame in enumerate(known.after, 1) if bool(frame.all())
+        )
+        end = f"Everything is connected after {_layers(count)}."
+    elif known.complete_past and known.layers is not None:
+        end = f"Every output knows its whole past after {_layers(known.layers)}."
+    elif known.layers is not None:
+        end = f"After {_layers(known.layers)} further layers add nothing: some never meet."
+    else:
+        end = f"After {_layers(layers)} there is more to come."
+    return (
+        f"Which of {n} inputs can influence each of {n} outputs after 1 to {layers} layers. {end}"
+    )
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
+
+
+def _rows(after: NDArray[np.bool_]) -> list[Row]:
+    return [
+        {
+            "after layer": layer,
+            "pairs connected": int(frame.sum()),
+            "share": round(float(frame.mean()), 4),
+            "fewest inputs of an output": int(frame.sum(1).min()),
+            "most": int(frame.sum(1).max()),
+        }
+        for layer, frame in enumerate(after, 1)
+    ]

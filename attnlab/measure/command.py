@@ -1,0 +1,82 @@
+"""The command line of a folder of modules that each yield rows: benchmarks or experiments.
+
+The folder's modules are found by walking it. The first line of a module's docstring is its title,
+and `rows(*, quick, threads)` does the work and yields the rows.
+"""
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from attnlab.core.suggest import suggestion
+from attnlab.measure.report import cells, machine, machine_line, plain, table
+
+
+def names(folder: ModuleType) -> list[str]:
+    """The modules of the folder that can be run, in alphabetical order."""
+    found = (module.name for module in pkgutil.iter_modules(folder.__path__))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def module(folder: ModuleType, name: str) -> ModuleType:
+    return importlib.import_module(f"{folder.__name__}.{name}")
+
+
+def title(of: ModuleType) -> str:
+    return (of.__doc__ or "").strip().splitlines()[0]
+
+
+def parser(folder: ModuleType, kind: str, description: str) -> argparse.ArgumentParser:
+    """`kind` is what one module is called, "topic" or "experiment"."""
+    program = f"python -m {folder.__name__.removesuffix('.topics')}"
+    made = argparse.ArgumentParser(prog=program, description=description)
+    made.add_argument("names", nargs="*", metavar=kind, help=f"default: all {kind}s")
+    made.add_argument("--list", action="store_true", help=f"show the {kind}s and stop")
+    made.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    made.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    made.add_argument("--threads", type=_at_least_one, default=2, help="default: 2")
+    return made
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
+    return int(text)
+
+
+def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
+    """List the modules, or run those that `options` name (all by default) and show their rows."""
+    if options.list:
+        for name in names(folder):
+            print(f"{name:12} {title(module(folder, name))}")
+        return 0
+    if unknown := sorted(set(options.names) - set(names(folder))):
+        for name in unknown:
+            print(f"there is no {kind} {name!r}{suggestion(name, names(folder))}", file=sys.stderr)
+        return 2
+    described = machine(options.threads)
+    tables: dict[str, object] = {}
+    print(machine_line(described))
+    if options.quick:
+        print("--quick: small sizes and few repeats; these are not the figures to report.")
+    for name in sorted(set(options.names)) or names(folder):
+        one, rows = module(folder, name), []
+        for row in one.rows(quick=options.quick, threads=options.threads):
+            rows.append(row)  # shown as it comes: the table waits for the last, maybe for minutes
+            print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
+        print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
+        print(table(rows, markdown=options.markdown), flush=True)
+        tables[name] = [plain(row) for row in rows]
+        write(options.json, {"machine": described, "quick": options.quick, f"{kind}s": tables})
+    return 0
+
+
+def write(path: Path | None, results: dict[str, object]) -> None:
+    """Written again after each module, so that a later failure loses nothing."""
+    if path is not None:
+        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,58 @@
+"""`python -m attnlab.experiments`, on an experiment planted for the occasion."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab import experiments
+from attnlab.experiments.__main__ import main
+from attnlab.measure import command
+
+ASSETS = Path(__file__).parents[2] / "notebooks/assets"
+TRIVIAL = '''"""Trivial: one plus one."""
+
+from attnlab.measure.report import Row
+
+def rows(*, quick, threads):
+    yield Row("one plus one, seed 0", 2.0, "%", note=f"quick={quick}, threads={threads}")
+'''
+
+
+@pytest.fixture
+def _trivial(tmp_path, monkeypatch):
+    (tmp_path / "trivial.py").write_text(TRIVIAL)
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    yield
+    sys.modules.pop("attnlab.experiments.trivial", None)
+
+
+@pytest.mark.usefixtures("_trivial")
+def test_list_shows_every_experiment_with_its_title(capsys):
+    assert main(["--list"]) == 0
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert listed["trivial"] == "Trivial: one plus one."
+    assert {"grids", "needle", "pixels", "summaries", "synthesizer"} <= set(listed)
+
+
+@pytest.mark.usefixtures("_trivial")
+def test_one_experiment_writes_its_rows(capsys, tmp_path):
+    file = tmp_path / "rows.json"
+    assert main(["trivial", "--quick", "--threads", "1", "--json", str(file)]) == 0
+    assert "quick=True, threads=1" in capsys.readouterr().out
+    written = json.loads(file.read_text())
+    assert written["experiments"]["trivial"][0]["measured"] == 2.0
+
+
+def test_an_unknown_experiment_is_refused_with_the_nearest_name(capsys):
+    assert main(["neddle"]) == 2
+    assert "no experiment 'neddle'; did you mean 'needle'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", command.names(experiments))
+def test_the_stored_rows_of_each_experiment_load_and_carry_no_threshold(name):
+    stored = [json.loads(path.read_text()) for path in ASSETS.glob("[0-9]*.json")]
+    rows = [row for one in stored for row in one.get("experiments", {}).get(name, ())]
+    assert len(rows) > 20
+    assert all(isinstance(row["measured"], float) and row["met"] is None for row in rows)
