@@ -6,7 +6,7 @@ import { lists, squarest, typed } from "../src/lib/parts.js";
 import { algebra } from "../src/lib/patterns.js";
 
 // Written by Python (tests/widgets/test_pattern_studio.py): what the algebra there says.
-const { cases, primitives, ring, scores } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));
+const { cases, new: fresher, primitives, scores } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));
 const { code, dense, description, read, remarks } = algebra(primitives);
 const { choices, fresh, partsOf, partsText } = lists(primitives);
 
@@ -31,6 +31,29 @@ test("every expression means here what it means in Python", () => {
     assert.deepEqual(remarks(pattern, n), known.remarks, expression);
     assert.deepEqual(dense(read(known.paintedCode), n), mask, known.paintedCode);
     assert.deepEqual(dense(read(known.code), n), base, known.code);
+  }
+});
+
+test("a primitive that is only in Python's data is read, drawn, described and offered", () => {
+  assert.throws(() => read("ring(6)"), /there is no pattern “ring”/);
+  const wider = algebra([...primitives, fresher.primitive]);
+  assert.equal(fresher.cases.length, 3);
+  for (const known of fresher.cases) {
+    const pattern = wider.read(known.expression);
+    assert.equal(hex(wider.dense(pattern, known.n)), known.mask, known.expression);
+    assert.equal(wider.code(pattern), known.code);
+    assert.equal(wider.description(pattern), known.description);
+    assert.deepEqual(wider.remarks(pattern, known.n), known.remarks);
+  }
+  assert.throws(() => wider.read("ring(6, 7)"), /a radius of 7 is more than the circle of 6/);
+  assert.throws(() => wider.dense(wider.read("ring(6)"), 7), /7 positions are no whole circles of 6/);
+  const menu = lists([...primitives, fresher.primitive]);
+  assert.equal(menu.partsText({ parts: [menu.fresh("ring", 12)], causal: true }), "ring(5, 1).causal()");
+});
+
+test("an expression with too many parts inside one another is refused in a sentence", () => {
+  for (const text of [Array(400).fill("hub()").join(" | "), `${"~".repeat(5000)}full()`, `${"(".repeat(20000)}full()`]) {
+    assert.throws(() => read(text), /parts of the expression stand inside one another/);
   }
 });
 
