@@ -16,12 +16,16 @@ from torch import Tensor
 
 
 class Axis:
-    """One axis of known size; ``parts`` once a view has split it in two."""
+    """One axis of known size; ``parts`` once a view has split it in two.
 
-    __slots__ = ("parts", "size")
+    ``heads``: a view of the result has shown that this axis is heads.
+    """
 
-    def __init__(self, size: int) -> None:
+    __slots__ = ("heads", "parts", "size")
+
+    def __init__(self, size: int, heads: bool = False) -> None:
         self.size = size
+        self.heads = heads
         self.parts: tuple[Axis, Axis] | None = None
 
     def leaves(self) -> tuple["Axis", ...]:
@@ -31,7 +35,7 @@ class Axis:
         return self.parts[0].leaves() + self.parts[1].leaves()
 
     def split(self, first: int) -> tuple["Axis", "Axis"]:
-        self.parts = (Axis(first), Axis(self.size // first))
+        self.parts = (Axis(first, self.heads), Axis(self.size // first, self.heads))
         return self.parts
 
 

@@ -3,121 +3,29 @@
 import difflib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import overload
 
 import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
-from attnlab.lens.axes import Axis, Layout, arrange, leaves, size
-
-BLOCKED = -1e4
-"""An additive entry at or below this counts as "may not attend" in ``Attention.mask``: its weight
-is exactly zero in every float format, unless the whole row is blocked in the same way."""
+from attnlab.lens.axes import Axis, leaves, size
+from attnlab.lens.held import BLOCKED, Held, History, Roles
 
 RECOGNISED = (
-    "What attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
+    "what attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
     "modules that use it, and a softmax over the products of queries and keys that then weighs "
     "values. For anything else attnlab.lens.mixing.mixing_matrix(module, x) gives a map."
 )
-
-Keep = Literal["copy", "cpu"] | None
-
-
-class Held:
-    """A tensor as it was when it was seen, with the meaning of its dimensions."""
-
-    def __init__(self, tensor: Tensor, layout: Layout) -> None:
-        self.tensor = tensor.detach()
-        self.layout = layout
-        self.version = version(self.tensor)
-
-    def kept(self, keep: Keep) -> "Held":
-        if keep is None:
-            return self
-        device = torch.device("cpu") if keep == "cpu" else self.tensor.device
-        return Held(self.tensor.to(device, copy=True), self.layout)
-
-    def arranged(self, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()) -> Tensor:
-        if version(self.tensor) != self.version:
-            raise RuntimeError(
-                "this tensor was changed in place after it was seen (a key/value cache, an "
-                'optimiser step?), so its old values are gone; watch(model, keep="copy") keeps them'
-            )
-        return arrange(self.tensor, self.layout, groups, whole)
-
-
-def version(tensor: Tensor) -> int:
-    """How often the tensor was changed in place (inference tensors do not count)."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which axes are batch, heads, queries, keys, width and value width."""
-
-    batch: tuple[Axis, ...]
-    heads: tuple[Axis, ...]
-    queries: tuple[Axis, ...]
-    keys: tuple[Axis, ...]
-    width: tuple[Axis, ...]
-    value_width: tuple[Axis, ...] = ()
-
-    def groups(self) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]]:
-        """Batch, heads, queries, keys. A merged batch·heads axis that some view has split since
-        gives both."""
-        batch, heads = leaves(self.batch), leaves(self.heads)
-        if not heads and len(batch) > 1:
-            batch, heads = batch[:-1], batch[-1:]
-        return batch, heads, leaves(self.queries), leaves(self.keys)
-
-
-@dataclass
-class History:
-    """What happened to the scores between the product and the softmax."""
-
-    factor: float = 1.0
-    factors: list[Held] = field(default_factory=list)
-    addends: list[tuple[Held, float]] = field(default_factory=list)
-    masks: list[tuple[Held, bool]] = field(default_factory=list)
-    """Bool tensors, with the value that means "may attend"."""
-    causal: bool = False
-    """PyTorch's ``is_causal``, aligned at the top left."""
-    pattern: Pattern | None = None
-    through: list[str] = field(default_factory=list)
-    """Functions on the way that are neither scale, bias nor mask (tanh, clamp, …)."""
-
-    def copy(self) -> "History":
-        return History(
-            self.factor,
-            [*self.factors],
-            [*self.addends],
-            [*self.masks],
-            self.causal,
-            self.pattern,
-            [*self.through],
-        )
-
-    def times(self, factor: float) -> None:
-        self.factor *= factor
-        self.addends = [(held, by * factor) for held, by in self.addends]
-
-    def kept(self, keep: Keep) -> "History":
-        new = self.copy()
-        new.factors = [held.kept(keep) for held in self.factors]
-        new.addends = [(held.kept(keep), by) for held, by in self.addends]
-        new.masks = [(held.kept(keep), meaning) for held, meaning in self.masks]
-        return new
 
 
 class Attention:
     """One attention call: its queries, keys, values, mask and weights, in one layout.
 
-    Nothing is copied while watching: tensors are detached views of what the model computed, and
-    what needs work (masks, weights that a fused kernel never formed) is computed when asked for.
+    Tensors are detached views of what the model computed; only those made under
+    ``torch.inference_mode`` are copied, because PyTorch does not count their changes. What needs
+    work (masks, weights that a fused kernel never formed) is computed when asked for.
 
     ``name``     the path of the module that attended, in ``model.named_modules()`` (the class for
                  the model itself); a second call of the same module is ``name#2``
@@ -125,6 +33,7 @@ class Attention:
                  (a softmax over a product of two tensors), "noted" (an attnlab form said so)
     ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
                  before dropout
+    ``doubt``    None, or a sentence that says why this may be no attention
     """
 
     def __init__(
@@ -141,10 +50,12 @@ class Attention:
         dropout: float = 0.0,
         log_sum_exp: Held | None = None,
         missing: str | None = None,
+        doubt: str | None = None,
     ) -> None:
         self.name = name
         self.form = form
         self.dropout = dropout
+        self.doubt = doubt
         self._roles = roles
         self._queries, self._keys, self._values = queries, keys, values
         self._history = history
@@ -207,11 +118,14 @@ class Attention:
 
     @property
     def bias(self) -> Tensor | None:
-        """The finite part of what was added to the scores, or None; 0 where blocked."""
+        """The finite part of what was added to the scores, or None; 0 where blocked. What is the
+        same for all keys is left out, for it changes no weight."""
         if self._history.through:
             return None
         total: Tensor | None = None
-        for value in self._additive():
+        for value, same in zip(self._additive(), self._same_for_all_keys(), strict=True):
+            if same:
+                continue
             finite = value.masked_fill(value <= BLOCKED, 0)
             if bool(finite.any()):
                 total = finite if total is None else total + finite
@@ -261,6 +175,10 @@ class Attention:
             value = held.arranged(groups)
             yield value if by == 1 else value * by
 
+    def _same_for_all_keys(self) -> list[bool]:
+        """Of each addend, whether it is one number per row, which a softmax does not feel."""
+        return [not held.has(self._roles.keys) for held, _ in self._history.addends]
+
     def _masks(self, additive: bool = True) -> Iterator[Tensor]:
         groups = self._roles.groups()
         n, m = self.shape[2:]
@@ -274,20 +192,28 @@ class Attention:
         if dense is not None:
             yield dense[(None,) * (4 - dense.dim())]
         if additive:
-            yield from (value > BLOCKED for value in self._additive())
+            for value, same in zip(self._additive(), self._same_for_all_keys(), strict=True):
+                yield value > (-math.inf if same else BLOCKED)
 
     def __repr__(self) -> str:
         b, h, n, m = self.shape
+        return (
+            f"<Attention {self.name!r}: batch {b}, {h} heads, {n} queries × {m} keys, "
+            f"width {size(self._roles.width)}, by {self._how()}>"
+        )
+
+    def _how(self) -> str:
         kinds = {
             "fused": "scaled_dot_product_attention",
             "softmax": "a softmax over scores",
             "noted": "an attnlab form",
         }
+        over = "a softmax over the queries of each key"
+        count = self._history.sinks
+        sinks = f", beside {count} {'sink' if count == 1 else 'sinks'}" if count else ""
         through = "".join(f", scores through {name}" for name in self._history.through)
-        return (
-            f"<Attention {self.name!r}: batch {b}, {h} heads, {n} queries × {m} keys, "
-            f"width {size(self._roles.width)}, by {kinds[self.form]}{through}>"
-        )
+        doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
+        return (over if self._history.over_queries else kinds[self.form]) + sinks + through + doubt
 
 
 def heads_of(held: Held, heads: Sequence[Axis]) -> list[Axis]:
@@ -339,8 +265,8 @@ class Seen(Sequence[Attention]):
                 " It was called in another thread or asyncio task, which a watch does not follow."
             )
             return (
-                f"<Seen: no attention was recognised in {self._model}. {RECOGNISED}"
+                f"<Seen: no attention was recognised in {self._model}; {RECOGNISED}"
                 f"{elsewhere if self._called_elsewhere else ''}>"
             )
         lines = "\n".join(f"  {record!r}" for record in self._records)
-        return f"<Seen: {len(self)} attention calls in {self._model}\n{lines}\n>"
+        return f"<Seen: {len(self)} attention calls recognised in {self._model}\n{lines}\n>"

@@ -34,7 +34,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
-from attnlab.lens.record import Keep, Seen
+from attnlab.lens.held import Keep
+from attnlab.lens.record import Seen
 from attnlab.lens.uncompiled import uncompiled
 from attnlab.lens.watcher import Watcher
 
