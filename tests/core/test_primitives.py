@@ -1,6 +1,7 @@
 """A primitive is defined in one place; names, code, help and the page's data follow from it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,11 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.core import patterns
+from attnlab.core import patterns, sparse
 from attnlab.core.patterns import Argument, Pattern, Primitive, by_distance, primitives, read
 from attnlab.core.patterns.formulas import value
 from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.shorthands import Shorthand
+from attnlab.mechanisms.dense import multi_query
+from attnlab.mechanisms.dense.full import fused, naive, tiled
 
 EXAMPLES = [
     *("full()", "causal()", "local(0)", "local(3)", "strided(4)", "summaries(5, 2)", "prefix(4)"),
@@ -177,6 +180,14 @@ def two() -> Pattern:
 def test_bad_input_is_answered_with_a_sentence(call: object, words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("form", [naive, fused, tiled, multi_query.naive, sparse.blocked])
+def test_a_pattern_for_other_heads_is_refused_by_every_form(form: Callable[..., Tensor]) -> None:
+    q, k, v = (torch.randn(2, 3, 7, 5) for _ in range(3))
+    for pattern in (two(), ~two() | patterns.causal(), two().blocks(2)):
+        with pytest.raises(ValueError, match="the pattern is for 2 heads, but there are 3"):
+            form(q, k, v, **{"pattern" if form is sparse.blocked else "mask": pattern})
 
 
 def test_a_long_expression_is_still_read() -> None:

@@ -83,8 +83,8 @@ class Pattern(ABC):
         """How many heads it is for; None where all heads see the same."""
         return None
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        """A ValueError if the pattern is made for other than m keys or b sequences."""
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        """A ValueError if it is made for another number of keys, sequences or heads."""
         return None
 
     def remarks(self, m: int) -> Iterator[str]:
@@ -286,9 +286,9 @@ class Composition(Pattern):
     def heads(self) -> int | None:
         return self.left.heads() or self.right.heads()
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        self.left.refuse_misfit(m, b)
-        self.right.refuse_misfit(m, b)
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        self.left.refuse_misfit(m, b, heads)
+        self.right.refuse_misfit(m, b, heads)
 
     def remarks(self, m: int) -> Iterator[str]:
         yield from self.left.remarks(m)
@@ -361,9 +361,9 @@ class Derived(Pattern):
     def heads(self) -> int | None:
         return self.of.heads()
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
         if self._inner(m) > 0:
-            self.of.refuse_misfit(self._inner(m), b)
+            self.of.refuse_misfit(self._inner(m), b, heads)
 
     def remarks(self, m: int) -> Iterator[str]:
         if self._inner(m) > 0:
@@ -474,7 +474,7 @@ class Primitive(Pattern):
                 parts.append(f"{name}={text}" if argument.named else text)
         return f"{self.name}({', '.join(parts)})"
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
         refuse(self.misfit, vars(self) | {"n": m})
 
     def remarks(self, m: int) -> Iterator[str]:

@@ -51,8 +51,8 @@ class Random(Primitive):
         if self.among.heads() is not None:
             raise ValueError("all heads draw alike: give each head a random pattern of its own")
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        self.among.refuse_misfit(m, b)
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        self.among.refuse_misfit(m, b, heads)
 
     def remarks(self, m: int) -> Iterator[str]:
         yield from super().remarks(m)
@@ -132,7 +132,7 @@ class Listed(Held):
     def _tile(self) -> int:
         return max(1, len(self.table) // 1024)
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
         if len(self.table) != m:
             raise ValueError(f"the table is for {len(self.table)} positions, but there are {m}")
 
@@ -246,7 +246,7 @@ class Documents(Held):
             largest.append(torch.maximum(largest[-1], largest[-1][:, ahead]))
         return torch.stack(smallest), torch.stack(largest)
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
         _fits("document ids are", self.ids, m, b)
 
 
@@ -266,7 +266,7 @@ class Padding(Pattern):
     ) -> Tensor:
         return super().dense(n, m, self.valid.device if device is None else device)
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
         _fits("padding is", self.valid, m, b)
 
 

@@ -40,14 +40,15 @@ def as_mask(
     m: int,
     device: torch.device,
     b: int | None = None,
+    heads: int | None = None,
 ) -> Bool[Tensor, "... n m"] | None:
     """The dense mask of a mask, a pattern or None; None where everything is allowed.
 
-    A pattern for other than m keys or b sequences is refused.
+    A pattern for another number of keys, sequences or heads is refused.
     """
     if not isinstance(mask, Pattern):
         return mask
-    mask.refuse_misfit(m, b)
+    mask.refuse_misfit(m, b, heads)
     if isinstance(mask, Full):
         return None
     # Whether a pattern allows every pair depends on its values: not asked while compiling.

@@ -64,7 +64,11 @@ class PerHead(Pattern):
     def heads(self) -> int | None:
         return len(self.patterns)
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        if heads is not None and heads != len(self.patterns):
+            raise ValueError(
+                f"the pattern is for {len(self.patterns)} heads, but there are {heads}"
+            )
         for pattern in self.patterns:
             pattern.refuse_misfit(m, b)
 
