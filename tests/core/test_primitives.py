@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.core import patterns, sparse
+from attnlab.core import patterns
 from attnlab.core.patterns import Argument, Pattern, Primitive, by_distance, primitives, read
 from attnlab.core.patterns.formulas import value
 from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.shorthands import Shorthand
+from attnlab.core.sparse.blocked import blocked
 from attnlab.mechanisms.dense import multi_query
 from attnlab.mechanisms.dense.full import fused, naive, tiled
 
@@ -115,10 +116,9 @@ def numbers() -> list[object]:
 def test_what_is_no_size_is_refused_in_a_sentence(name: str, wrong: object) -> None:
     """Each argument of each primitive in turn, the others as a menu begins with them."""
     made = primitives()[name]
-    arguments = made.arguments() if isinstance(made, type) else made.arguments
-    starts = {key: _start(argument) for key, argument in arguments.items()}
+    starts = {key: _start(argument) for key, argument in made.arguments.items()}
     assert isinstance(made(**starts), Pattern)
-    for key, argument in arguments.items():
+    for key, argument in made.arguments.items():
         if wrong == [2] and argument.kind in ("positions", "grid"):
             continue
         with pytest.raises((TypeError, ValueError), match=r"should be|are of a|has no axis"):
@@ -182,12 +182,12 @@ def test_bad_input_is_answered_with_a_sentence(call: object, words: str) -> None
         call()  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("form", [naive, fused, tiled, multi_query.naive, sparse.blocked])
+@pytest.mark.parametrize("form", [naive, fused, tiled, multi_query.naive, blocked])
 def test_a_pattern_for_other_heads_is_refused_by_every_form(form: Callable[..., Tensor]) -> None:
     q, k, v = (torch.randn(2, 3, 7, 5) for _ in range(3))
     for pattern in (two(), ~two() | patterns.causal(), two().blocks(2)):
         with pytest.raises(ValueError, match="the pattern is for 2 heads, but there are 3"):
-            form(q, k, v, **{"pattern" if form is sparse.blocked else "mask": pattern})
+            form(q, k, v, **{"pattern" if form is blocked else "mask": pattern})
 
 
 def test_a_long_expression_is_still_read() -> None:

@@ -1,10 +1,9 @@
 """The algebra: a pattern, and what ``&``, ``|`` and ``~`` make of patterns."""
 
-import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, replace
 from typing import Any, ClassVar, ParamSpec, Self, get_args, get_type_hints
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.patterns.arguments import REQUIRED, Argument, size
-from attnlab.core.patterns.formulas import Cases, method, refuse, said
+from attnlab.core.patterns.formulas import FUNCTIONS, Cases, filled, function, of_self, said
 from attnlab.core.patterns.intervals import Coverage, Intervals, check_range
 from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
@@ -410,6 +409,21 @@ def checked(argument: Argument, owner: str, name: str, given: Any) -> Any:
     return argument.checked(owner, name, given)
 
 
+def _arguments(primitive: type[Pattern]) -> dict[str, Argument]:
+    found = {}
+    for name, annotated in get_type_hints(primitive, include_extras=True).items():
+        described = [one for one in get_args(annotated) if isinstance(one, Argument)]
+        if described:
+            default = vars(primitive).get(name, REQUIRED)
+            required = isinstance(default, Field)
+            found[name] = replace(described[0], default=REQUIRED if required else default)
+    return found
+
+
+Conditions = tuple[tuple[Callable[..., bool], str], ...]
+"""Cases whose conditions are functions of a primitive and a length n."""
+
+
 @dataclass(frozen=True, repr=False)
 class Primitive(Pattern):
     """A pattern with a name and arguments, which states here all that others need to know of it.
@@ -427,25 +441,40 @@ class Primitive(Pattern):
     invalid: ClassVar[Cases] = ()
     misfit: ClassVar[Cases] = ()
     remark: ClassVar[Cases] = ()
+    _invalid: ClassVar[Conditions] = ()
+    _misfit: ClassVar[Conditions] = ()
+
+    arguments: ClassVar[dict[str, Argument]] = {}
+    """Its arguments by name, in order."""
 
     def __init_subclass__(cls) -> None:
         cls.name = re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", cls.__name__).lower()
+        cls.arguments = _arguments(cls)
+        # Conditions become functions here, once, since torch.compile cannot trace what reads texts.
+        cls._invalid, cls._misfit = cls._conditions(cls.invalid), cls._conditions(cls.misfit)
         if cls.rule is not None and "allows" not in vars(cls):
-            cls.allows = method(cls.rule, list(vars(cls).get("__annotations__", {})))  # type: ignore[method-assign]
+            rule = of_self(cls.rule, cls.arguments)
+            cls.allows = function("self, i, j", rule, {"abs": abs})  # type: ignore[method-assign]
+
+    @classmethod
+    def _conditions(cls, cases: Cases) -> Conditions:
+        whens = (of_self(when, cls.arguments) for when, _ in cases)
+        made = (function("self, n", when, FUNCTIONS) for when in whens)
+        return tuple(zip(made, (told for _, told in cases), strict=True))
 
     def __post_init__(self) -> None:
-        for name, argument in self.arguments().items():
+        for name, argument in self.arguments.items():
             given = checked(argument, self.name, name, getattr(self, name))
             object.__setattr__(self, name, given)
-        refuse(self.invalid, vars(self))
+        self._refuse(self._invalid)
+
+    def _refuse(self, conditions: Conditions, n: int = 0) -> None:
+        for holds, told in conditions:
+            if holds(self, n):
+                raise ValueError(filled(told, vars(self) | {"n": n}))
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has neither a rule nor `allows`")
-
-    @classmethod
-    def arguments(cls) -> dict[str, Argument]:
-        """Its arguments by name, in order."""
-        return _arguments(cls)
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -467,7 +496,7 @@ class Primitive(Pattern):
     def _written(self, *, key: bool = False) -> str:
         """The call that makes it."""
         parts = []
-        for name, argument in self.arguments().items():
+        for name, argument in self.arguments.items():
             given = getattr(self, name)
             if not (argument.optional and given == argument.default):
                 text = argument.written(given, key=key)
@@ -475,7 +504,7 @@ class Primitive(Pattern):
         return f"{self.name}({', '.join(parts)})"
 
     def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
-        refuse(self.misfit, vars(self) | {"n": m})
+        self._refuse(self._misfit, m)
 
     def remarks(self, m: int) -> Iterator[str]:
         if remark := said(self.remark, vars(self) | {"n": m}):
@@ -485,17 +514,6 @@ class Primitive(Pattern):
 def makes_pattern(primitive: Callable[P, Pattern]) -> Callable[P, Pattern]:
     """The primitive itself as a function, of which a type checker knows that it makes a pattern."""
     return primitive
-
-
-@functools.cache
-def _arguments(primitive: type[Primitive]) -> dict[str, Argument]:
-    annotated = get_type_hints(primitive, include_extras=True)
-    found = {}
-    for one in fields(primitive):
-        (argument,) = get_args(annotated[one.name])[1:]
-        default = REQUIRED if one.default is MISSING else one.default
-        found[one.name] = replace(argument, default=default)
-    return found
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,40 +10,41 @@ operators ``| & + - * // %``.
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
 Cases = tuple[tuple[str, str], ...]
 """Pairs of a condition, a formula, and what is said where it holds, a template."""
 
+Names = Mapping[str, Any]
 
-def value(formula: str, names: Mapping[str, Any]) -> Any:
+
+def value(formula: str, names: Names) -> Any:
     """The value of a formula of this package; texts of a caller are read by ``reading.read``."""
     return eval(_compiled(formula), {"__builtins__": {}}, {**FUNCTIONS, **names})
 
 
-def filled(template: str, names: Mapping[str, Any]) -> str:
+def filled(template: str, names: Names) -> str:
     """The template with the values of its formulas."""
     return re.sub(r"\{([^{}]*)\}", lambda found: str(value(found[1], names)), template)
 
 
-def said(cases: Cases, names: Mapping[str, Any]) -> str | None:
+def said(cases: Cases, names: Names) -> str | None:
     """The template of the first case that holds, filled; None where none does."""
     return next((filled(told, names) for when, told in cases if value(when, names)), None)
 
 
-def refuse(cases: Cases, names: Mapping[str, Any]) -> None:
-    """A ValueError where one of the cases holds."""
-    if reason := said(cases, names):
-        raise ValueError(reason)
-
-
-def method(rule: str, fields: Sequence[str]) -> Callable[..., Any]:
-    """``allows(self, i, j)`` from a formula of i, j and the fields; torch.compile can trace it."""
-    own = re.sub(rf"\b({'|'.join(fields)})\b", r"self.\1", rule) if fields else rule
-    made: Callable[..., Any] = eval(f"lambda self, i, j: {own}", {"abs": abs})
+def function(parameters: str, formula: str, names: Names) -> Callable[..., Any]:
+    """A formula as a function, which torch.compile can trace; ``names`` are what it may use."""
+    made: Callable[..., Any] = eval(f"lambda {parameters}: {formula}", dict(names))
     return made
+
+
+def of_self(formula: str, fields: Iterable[str]) -> str:
+    """The formula of an object: its fields are looked up on ``self``."""
+    fields = "|".join(fields)
+    return re.sub(rf"\b({fields})\b", r"self.\1", formula) if fields else formula
 
 
 @functools.cache

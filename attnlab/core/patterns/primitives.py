@@ -38,15 +38,12 @@ def _page_knows(one: Named) -> bool:
 
 
 def _described(one: Named) -> dict[str, Any]:
+    arguments = [_argument(name, argument) for name, argument in one.arguments.items()]
+    known = {"name": one.name, "arguments": arguments}
     if isinstance(one, Shorthand):
-        arguments = one.arguments
-        meaning: dict[str, Any] = {"stands_for": one.stands_for}
-    else:
-        arguments = one.arguments()
-        meaning = {"says": one.describing(), "rule": one.rule}
-        meaning |= {"invalid": one.invalid, "misfit": one.misfit, "remark": one.remark}
-    listed = [_argument(name, argument) for name, argument in arguments.items()]
-    return {"name": one.name, "arguments": listed, **meaning}
+        return {**known, "stands_for": one.stands_for}
+    cases = {"invalid": one.invalid, "misfit": one.misfit, "remark": one.remark}
+    return {**known, "says": one.describing(), "rule": one.rule, **cases}
 
 
 def _argument(name: str, argument: Argument) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from attnlab.core.patterns.algebra import Pattern, checked
 from attnlab.core.patterns.arguments import REQUIRED, Argument
 from attnlab.core.patterns.by_distance import Local, Strided
 from attnlab.core.patterns.by_place import Places, Summaries
-from attnlab.core.patterns.formulas import value
+from attnlab.core.patterns.formulas import function
 
 _PARTS = {part.name: part for part in (Local, Strided, Places, Summaries)}
 
@@ -26,27 +26,47 @@ class Shorthand:
     help: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "__doc__", self.help)
-        object.__setattr__(self, "__name__", self.name)
+        parameters = ", ".join(self.arguments)
+        made = function(parameters, self.stands_for, _PARTS)
+        for name, known in {"__doc__": self.help, "__name__": self.name, "_made": made}.items():
+            object.__setattr__(self, name, known)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        empty, kind = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = [
-            inspect.Parameter(name, kind, default=empty if one.default is REQUIRED else one.default)
+            inspect.Parameter(name, kind, default=_default(one))
             for name, one in self.arguments.items()
         ]
         return inspect.Signature(parameters, return_annotation=Pattern)
 
     def __call__(self, *args: Any, **named: Any) -> Pattern:
-        given = inspect.signature(self).bind(*args, **named)
-        given.apply_defaults()
-        values = {
-            name: checked(self.arguments[name], self.name, name, one)
-            for name, one in given.arguments.items()
-        }
-        pattern: Pattern = value(self.stands_for, _PARTS | values)
+        values = []
+        for name, given in self._bound(args, named).items():
+            values.append(checked(self.arguments[name], self.name, name, given))
+        pattern: Pattern = self._made(*values)  # type: ignore[attr-defined]
         return pattern
+
+    def _bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """Every argument's value, as Python binds them; torch.compile cannot trace a signature."""
+        names = list(self.arguments)
+        if len(args) > len(names):
+            raise TypeError(f"{self.name} takes {', '.join(names)}; got {len(args)} values")
+        given = dict(zip(names, args, strict=False))
+        for name in named:
+            if name not in self.arguments or name in given:
+                raise TypeError(f"{self.name} has no further argument {name!r}: {', '.join(names)}")
+        bound = {name: argument.default for name, argument in self.arguments.items()}
+        bound.update(given)
+        bound.update(named)
+        for name in names:
+            if bound[name] is REQUIRED:
+                raise TypeError(f"{self.name} needs its {name}")
+        return bound
+
+
+def _default(argument: Argument) -> Any:
+    return inspect.Parameter.empty if argument.default is REQUIRED else argument.default
 
 
 dilated = Shorthand(
