@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import patterns
+from attnlab.core.modes import mode
 from attnlab.core.patterns import Pattern
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
@@ -156,10 +157,8 @@ def build(pattern: Pattern, seed: int) -> TinyTransformer:
 def bits_per_pixel(model: nn.Module) -> float:
     """The mean of −log₂ p over every pixel of every image of the validation split."""
     unseen = problem().batch("validation", UNSEEN, seed=0)
-    was = model.training
-    model.eval()
-    logits = model(unseen.inputs)
-    model.train(was)
+    with mode(model, training=False):
+        logits = model(unseen.inputs)
     return F.cross_entropy(logits.flatten(0, 1), unseen.targets.flatten()).item() / math.log(2)
 
 

@@ -8,7 +8,9 @@ import plotly.graph_objects as go
 import sympy
 
 from attnlab.core.card import Card
+from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
+from attnlab.figures.arguments import check_list, check_mapping, check_positive, check_texts
 from attnlab.figures.curves import WIDTH
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis, label_width, layout
@@ -28,7 +30,7 @@ def claimed_costs(
     title: str,
     what: str = "time",
     form: str = "naive",
-    values: Mapping[str, int] | None = None,
+    values: Mapping[str, float] | None = None,
     theme: str | None = None,
 ) -> Picture:
     """What cards claim for one length: a bar per mechanism, with its order of growth.
@@ -36,10 +38,18 @@ def claimed_costs(
     ``what`` is "time" or "memory"; ``values`` gives the other letters that the claims need
     (default d = 64, h = 4, m = n), for example ``{"w": 32}`` for a window.
     """
+    check_texts(title=title)
+    cards = check_list("cards", cards)
     if not cards:
         raise ValueError("`cards` is empty: give at least one, for example attnlab.cards()")
+    if not all(isinstance(card, Card) for card in cards):
+        raise TypeError("`cards` must hold cards, for example attnlab.cards()")
+    n = check_integer("`n`", n, at_least=1)
+    if values is not None:
+        values = check_mapping("values", values, '{"w": 32}', may_be_empty=True)
+        values = {letter: check_positive(letter, value) for letter, value in values.items()}
     unit = choose("cost", what, COSTS)
-    known = {"n": n, "m": n, "d": 64, "e": 64, "h": 4, **(values or {})}
+    known: dict[str, float] = {"n": n, "m": n, "d": 64, "e": 64, "h": 4, **(values or {})}
     costs = sorted((_claim(card, what, form, known) for card in cards), key=lambda c: -c[1])
     theme = theme_name(theme)
     look = colours(theme)
@@ -87,7 +97,7 @@ def claimed_costs(
     return Picture([trace], page, description=description, rows=rows, theme=theme)
 
 
-def _claim(card: Card, what: str, form: str, known: Mapping[str, int]) -> tuple[Card, float, str]:
+def _claim(card: Card, what: str, form: str, known: Mapping[str, float]) -> tuple[Card, float, str]:
     choose(f"form of {card.name!r}", form, card.forms)
     claim = sympy.sympify(card.cost(what, form))
     missing = sorted(str(letter) for letter in claim.free_symbols if str(letter) not in known)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.figures.arguments import check_list, check_mapping, check_number, check_texts
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.curves import (
     curve_layout,
@@ -41,8 +42,11 @@ def cost_curves(
     that has at least two lengths ({} shows none). Costs of something else than the length, such as
     the head width, say so in ``length`` and ``letter``.
     """
-    if not series:
-        raise ValueError("`series` is empty: give at least one name with its (n, cost) pairs")
+    check_texts(quantity=quantity, title=title, length=length, letter=letter)
+    series = check_mapping("series", series, '{"full": [(64, 1.5), (128, 6.1)]}')
+    if exponents is not None:
+        exponents = check_mapping("exponents", exponents, '{"full": 2.0}', may_be_empty=True)
+        exponents = {name: check_number(name, slope) for name, slope in exponents.items()}
     points = {name: _pairs(name, pairs) for name, pairs in series.items()}
     if exponents is not None and set(exponents) - set(points):
         raise ValueError(f"`exponents` names {sorted(set(exponents) - set(points))}, not a series")
@@ -152,8 +156,8 @@ def trade_off(
     sizes of one thing, joined by a line. ``cost`` and ``score`` name the axes with their units. The
     standard deviation is that of a sample (n − 1); a single seed has none.
     """
-    if not points:
-        raise ValueError("`points` is empty: give at least one name with (cost, scores)")
+    check_texts(cost=cost, score=score, title=title)
+    points = check_mapping("points", points, '{"full": (128, [0.9, 0.8])}')
     sizes = {name: _sizes(name, given) for name, given in points.items()}
     theme = theme_name(theme)
     look = colours(theme)
@@ -187,9 +191,13 @@ def trade_off(
 
 def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, float, float, int]]:
     """Cost, mean, deviation and number of seeds of each size of what is called ``name``."""
-    several: Any = given if isinstance(given[0], Sequence) else [given]
+    several = check_list(name, given)
+    several = several if several and isinstance(several[0], Sequence) else [several]
     found = []
-    for spent, scores in several:
+    for pair in several:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise ValueError(f"{name!r} must hold (cost, scores) or several of these, got {pair!r}")
+        spent, scores = check_number(f"{name}: cost", pair[0]), pair[1]
         values = numbers(f"{name}: scores", scores, "seeds")
         spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
         found.append((float(spent), float(values.mean()), spread, len(values)))

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.integers import check_integer
+from attnlab.figures.arguments import check_list, check_texts
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import labels, visible
 from attnlab.figures.layout import axis, bare_axis, layout, note, text_width
@@ -30,6 +32,8 @@ def token_strip(
     ``scored`` (n,) bool: True where the loss counts. ``targets`` (n,): what the model is to answer
     there, written under the box (shown at scored positions only, where ``scored`` is given).
     """
+    check_texts(title=title)
+    tokens = check_list("tokens", tokens)
     count = len(tokens)
     tokens = tokens_for("tokens", tokens, count, "positions")
     if not tokens:
@@ -88,9 +92,11 @@ def image_sequence(image: Any, *, title: str, patch: int = 1, theme: str | None 
     ``patch`` = 1 reads pixel by pixel, row by row; larger patches are read in the same order, each
     as one vector. Numbers mark where the reading goes.
     """
+    check_texts(title=title)
     image = numbers("image", image, "height width")
     height, width = image.shape
-    if patch < 1 or height % patch or width % patch:
+    patch = check_integer("`patch`", patch, at_least=1)
+    if height % patch or width % patch:
         raise ValueError(
             f"`patch` must divide both sides of the image ({height} × {width}), got {patch}"
         )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.figures.arguments import check_flag, check_list, check_mapping, check_texts
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.curves import (
     curve_layout,
@@ -41,10 +42,9 @@ def loss_curves(
     band reaches from the smallest to the largest. Training loss is a thin line, validation loss has
     markers. Long runs are drawn as means of equally many steps; the description says of how many.
     """
-    if not isinstance(runs, Mapping):
-        raise TypeError('`runs` must map names to rows, such as {"full": history.rows}')
-    if not runs:
-        raise ValueError("`runs` is empty: give at least one name with its rows")
+    check_texts(title=title, unit=unit)
+    check_flag("log", log)
+    runs = check_mapping("runs", runs, '{"full": history.rows}')
     curves = [curve for name, run in runs.items() for curve in _loss_curves(name, run)]
     if log and min(curve["low"].min() for curve in curves) <= 0:
         raise ValueError("a loss of zero or below has no place on a log axis: use log=False")
@@ -74,9 +74,12 @@ def _loss_curves(name: str, run: Run | Sequence[Run]) -> list[dict[str, Any]]:
     """The training curve and, where there is one, the validation curve of a run or its seeds."""
     if hasattr(run, "rows"):
         raise TypeError(f"run {name!r} is a {type(run).__name__}: give its rows, as history.rows")
-    if not len(run):
+    rows = check_list(name, run)
+    if not rows:
         raise ValueError(f"run {name!r} is empty: it has no rows")
-    seeds: Any = [run] if isinstance(run[0], Mapping) else run
+    seeds = [rows] if isinstance(rows[0], Mapping) else [check_list(name, seed) for seed in rows]
+    if any(not isinstance(row, Mapping) for seed in seeds for row in seed):
+        raise TypeError(f"the rows of run {name!r} must be dicts with 'step' and 'loss'")
     found = [_one_curve(name, kind, seeds) for kind in ("loss", "validation_loss")]
     curves = [curve for curve in found if curve is not None]
     if not curves:

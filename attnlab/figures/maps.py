@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.figures.arguments import check_list, check_positive, check_texts
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import (
@@ -50,6 +51,7 @@ def heat_map(
     ``largest`` is the end of the colour scale (default: the largest weight); give the same to maps
     that are to be compared. Negative values get a two-sided scale around zero.
     """
+    check_texts(title=title, quantity=quantity)
     weights = _map("weights", weights, "n m")
     n, m = weights.shape
     keys = queries if keys is None and n == m else keys
@@ -85,6 +87,7 @@ def head_grid(
     Weights are rounded to the colour scale's own steps (one part in a hundred, or finer where all
     are small), which keeps a notebook light; ``heat_map`` shows one head exactly.
     """
+    check_texts(title=title)
     weights = _map("weights", weights, "layers heads n m")
     layers, heads, n, m = weights.shape
     queries = tokens_for("tokens", tokens, n, "queries")[:n]
@@ -130,8 +133,12 @@ def film(
     ``quantity`` what the cells are where they are not weights. The last map is shown first. The
     slider lives in the figure: it works on a page without a kernel.
     """
+    check_texts(title=title, along=along, quantity=quantity)
     weights = _map("weights", weights, "t n m")
+    steps = check_list("steps", steps)
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
+    if len({str(step) for step in steps}) < len(steps):
+        raise ValueError(f"`steps` must differ, got {steps}")
     shown = np.stack([_shown(moment, mask) for moment in weights])
     low, high = _range(weights, largest)
     top = high if low == 0 else None
@@ -187,8 +194,7 @@ def _shown(weights: Array, mask: Any) -> Array:
 
 
 def _range(weights: Array, largest: float | None) -> tuple[float, float]:
-    if largest is not None and not largest > 0:
-        raise ValueError(f"`largest`, the end of the colour scale, must be above 0, got {largest}")
+    largest = None if largest is None else check_positive("largest", largest)
     high = largest if largest is not None else float(np.abs(weights).max()) or 1.0
     return (-high if weights.min() < 0 else 0.0), high
 

@@ -12,7 +12,15 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns import Pattern
+from attnlab.figures.arguments import (
+    check_list,
+    check_mapping,
+    check_names,
+    check_size,
+    check_texts,
+)
 from attnlab.figures.arrays import booleans
 from attnlab.figures.costs import cost_curves
 from attnlab.figures.labels import sentence
@@ -50,6 +58,7 @@ def pattern_map(
     ``pattern`` may also be a mask (n, n), True = may attend. Blocks have a size of their own by
     default: the power of two that gives eight to sixteen of them.
     """
+    check_texts(title=title)
     mask, blocks = _drawable("pattern", pattern, n, block)
     theme = theme_name(theme)
     look = colours(theme)
@@ -78,8 +87,11 @@ def head_patterns(
 
     ``names`` say what the panels show; by default they are heads 0, 1, 2, …
     """
+    check_texts(title=title)
     several = _several(patterns)
-    said = [f"head {h}" for h in range(len(several))] if names is None else list(names)
+    said = (
+        [f"head {h}" for h in range(len(several))] if names is None else check_names("names", names)
+    )
     if len(said) != len(several):
         raise ValueError(f"`names` has {len(said)} names for {len(several)} patterns")
     panels = [_drawable(name, one, n, block) for name, one in zip(said, several, strict=True)]
@@ -110,8 +122,9 @@ def density_curves(
     local(isqrt(n))``. Slope −1 is a cost that grows with n, slope 0 one that grows with n². Pairs
     are counted block by block: lengths may be long.
     """
-    if not patterns:
-        raise ValueError('`patterns` is empty: give at least one, such as {"window": local(8)}')
+    check_texts(title=title)
+    patterns = check_mapping("patterns", patterns, '{"window": local(8)}')
+    lengths = [check_integer("a length", n, at_least=1) for n in check_list("lengths", lengths)]
     series = {
         name: [(n, _density(name, one, n)) for n in lengths] for name, one in patterns.items()
     }
@@ -123,13 +136,10 @@ def density_curves(
 
 
 def _drawable(name: str, pattern: Any, n: int, block: int | None) -> tuple[Mask, Blocks]:
-    if not isinstance(n, int) or not 1 <= n <= LARGEST:
-        raise ValueError(f"a pattern is drawn for 1 to {LARGEST} positions, got n={n}")
+    n = check_size("n", n, LARGEST, "positions")
     mask = _mask(name, pattern, n)
     size = max(1, 2 ** (n // 8).bit_length() // 2) if block is None else block
-    if not isinstance(size, int) or size < 1:
-        raise ValueError(f"`block` should be a whole number of at least 1, got {block!r}")
-    return mask, blocks_of(mask, size)
+    return mask, blocks_of(mask, check_size("block", size, LARGEST, "positions"))
 
 
 def _mask(name: str, pattern: Any, n: int) -> Mask:
@@ -148,13 +158,16 @@ def _several(patterns: Pattern | Sequence[Pattern]) -> list[Pattern]:
     if isinstance(patterns, Pattern):
         heads = patterns.heads()
         patterns = [patterns] if heads is None else [patterns.of_head(h) for h in range(heads)]
+    patterns = check_list("patterns", patterns)
     if not 1 <= len(patterns) <= MOST_PANELS:
         raise ValueError(f"one to {MOST_PANELS} patterns have room, got {len(patterns)}")
-    return list(patterns)
+    return patterns
 
 
 def _density(name: str, pattern: Pattern | Callable[[int], Pattern], n: int) -> float:
-    found = pattern if isinstance(pattern, Pattern) else pattern(n)
+    found = pattern(n) if callable(pattern) else pattern
+    if not isinstance(found, Pattern):
+        raise TypeError(f"{name!r} must be a pattern, or a function from n to one, got {found!r}")
     share = found.density(n)
     if share == 0:
         raise ValueError(f"{name!r} allows no pair at n = {n}, which no log axis can show")

@@ -13,6 +13,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from attnlab.core.integers import check_integer
+from attnlab.figures.arguments import check_list, check_mapping, check_texts
 from attnlab.figures.arrays import Array, plain
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import add_player, bare_axis, hatching, layout, note, text_width
@@ -44,11 +46,12 @@ def pixel_receptive_field(
     ``future`` are masks of what does not exist yet, ``blocks`` whole numbers (height, width) that
     tell blocks apart; both by the names of panels, and a name may be missing.
     """
-    sights = _sights(panels)
+    check_texts(title=title)
+    sights = _sights(check_mapping("panels", panels, '{"window": mask}'))
     layers, height, width = next(iter(sights.values())).shape
-    _inside(pixel, height, width)
+    pixel = _inside(pixel, height, width)
     for name, given in (("future", future), ("blocks", blocks)):
-        _known_names(name, given or {}, sights)
+        _known_names(name, given, sights)
     theme = theme_name(theme)
     look = colours(theme)
     where = _Places(len(sights), height, width)
@@ -109,13 +112,20 @@ def _sights(panels: Mapping[str, Any]) -> dict[str, Mask]:
     return sights
 
 
-def _inside(pixel: tuple[int, int], height: int, width: int) -> None:
-    row, column = pixel
+def _inside(pixel: tuple[int, int], height: int, width: int) -> tuple[int, int]:
+    place = check_list("pixel", pixel)
+    if len(place) != 2:
+        raise ValueError(f"`pixel` must be (row, column), got {pixel!r}")
+    row, column = (check_integer("a row or column of `pixel`", number) for number in place)
     if not (0 <= row < height and 0 <= column < width):
         raise ValueError(f"pixel {(row, column)} is outside of an image of {height} × {width}")
+    return row, column
 
 
-def _known_names(what: str, given: Mapping[str, Any], sights: Mapping[str, Mask]) -> None:
+def _known_names(what: str, given: object, sights: Mapping[str, Mask]) -> None:
+    if given is None:
+        return
+    given = check_mapping(what, given, '{"window": mask}')
     unknown = sorted(set(given) - set(sights))
     if unknown:
         raise ValueError(f"`{what}` names {unknown}, and the panels are {list(sights)}")

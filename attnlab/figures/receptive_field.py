@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from attnlab.core.patterns import Pattern, ReceptiveField, receptive_field
+from attnlab.figures.arguments import check_flag, check_size, check_texts
 from attnlab.figures.labels import sentence
 from attnlab.figures.layout import add_player
 from attnlab.figures.pattern_drawing import SIDE, one_panel
@@ -32,12 +33,12 @@ def receptive_field_film(
     The layers take their patterns in turn. A cell tells the first layer after which its input
     arrives; the slider also works on a page without a kernel.
     """
-    if not 1 <= n <= LARGEST:
-        raise ValueError(f"a receptive field is drawn for 1 to {LARGEST} positions, got n={n}")
-    if not 1 <= layers <= MOST_FRAMES:
-        raise ValueError(
-            f"a receptive field is drawn for 1 to {MOST_FRAMES} layers, got layers={layers}"
-        )
+    check_texts(title=title)
+    check_flag("residual", residual)
+    n, layers = (
+        check_size("n", n, LARGEST, "positions"),
+        check_size("layers", layers, MOST_FRAMES, "layers"),
+    )
     known = receptive_field(patterns, n, layers, residual=residual)
     after = np.stack([frame.numpy() for frame in known.after])
     first = np.where(after.any(0), after.argmax(0) + 1, 0)

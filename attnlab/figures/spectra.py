@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arrays import Array
+from attnlab.figures.arguments import check_list, check_mapping, check_number, check_texts
+from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.curves import curve_layout, packed, series_style, spread_band
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis
@@ -29,9 +30,9 @@ def spectrum_curves(
     and the band reaches from the smallest to the largest. A dotted line marks ``share``; the legend
     says how many directions reach it.
     """
-    if not series:
-        raise ValueError("`series` is empty: give at least one name with its cumulative shares")
-    if not 0 < share <= 1:
+    check_texts(title=title, quantity=quantity)
+    series = check_mapping("series", series, '{"layer 0": [0.6, 0.9, 1.0]}')
+    if not 0 < check_number("share", share) <= 1:
         raise ValueError(f"`share` is a part of the whole, 0 < share ≤ 1; got {share}")
     curves = [_spectrum_curve(name, values, share) for name, values in series.items()]
     theme = theme_name(theme)
@@ -59,12 +60,8 @@ def spectrum_curves(
 
 
 def _spectrum_curve(name: str, values: Sequence[float] | Array, share: float) -> dict[str, Any]:
-    array = np.asarray(values, dtype=float)
-    if array.ndim not in (1, 2) or not array.size:
-        raise ValueError(
-            f"series {name!r} must hold shares (rank,) or (maps, rank), got shape {array.shape}"
-        )
-    if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1 + 1e-9:
+    array = _shares(name, values)
+    if array.min() < 0 or array.max() > 1 + 1e-9:
         raise ValueError(f"series {name!r} must hold shares between 0 and 1")
     every = np.atleast_2d(array)
     if (np.diff(every, axis=1) < -1e-9).any():
@@ -82,6 +79,12 @@ def _spectrum_curve(name: str, values: Sequence[float] | Array, share: float) ->
         "several": len(every) > 1,
         "rank": rank,
     }
+
+
+def _shares(name: str, values: Sequence[float] | Array) -> Array:
+    """Shares as an array (rank,) or (maps, rank)."""
+    first: Any = next(iter(check_list(name, values)), None)
+    return numbers(f"series {name}", values, "rank" if np.ndim(first) == 0 else "maps rank")
 
 
 def _rank_words(rank: int | None, share: float) -> str:

@@ -9,6 +9,7 @@ on white. Categories always differ in marker and dash too.
 dark counterpart where the page is dark. Where a page drops the rules, the figure stays light.
 """
 
+import re
 from dataclasses import dataclass, fields
 
 from attnlab.core.suggest import choose
@@ -58,6 +59,7 @@ class Theme:
 LIGHT = Theme(paper="#fefefd", panel="#f6f7f9", ink="#1f2329", quiet="#57606b", grid="#d7dde3")
 DARK = Theme(paper="#16181d", panel="#20242b", ink="#e6edf2", quiet="#a3adb8", grid="#3a414b")
 THEMES = {"light": LIGHT, "dark": DARK, "auto": LIGHT}
+_HEX = re.compile("#[0-9a-fA-F]{6}")
 _chosen = "auto"
 
 
@@ -85,6 +87,8 @@ def contrast(first: str, second: str) -> float:
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
+    if not isinstance(colour, str) or not _HEX.fullmatch(colour):
+        raise ValueError(f"a colour must be text such as '#0072b2', got {colour!r}")
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 

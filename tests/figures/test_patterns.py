@@ -208,9 +208,12 @@ def test_patterns_stay_light():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: pattern_map(full(), 0, title=""), "1 to 512 positions, got n=0"),
-        (lambda: pattern_map(full(), 513, title=""), "1 to 512 positions, got n=513"),
-        (lambda: pattern_map(full(), 7, block=0, title=""), "`block` should be a whole number"),
+        (lambda: pattern_map(full(), 0, title=""), "1 to 512 positions, got 0"),
+        (lambda: pattern_map(full(), 513, title=""), "1 to 512 positions, got 513"),
+        (
+            lambda: pattern_map(full(), 7, block=0, title=""),
+            "`block` must be 1 to 512 positions, got 0",
+        ),
         (lambda: pattern_map(np.ones((3, 5), bool), 3, title=""), "shape \\(3, 3\\), got"),
         (lambda: pattern_map(per_head(full(), causal()), 3, title=""), "head_patterns, or one"),
         (lambda: pattern_map(global_([9]), 7, title=""), "position 9 is outside of a sequence"),
@@ -219,11 +222,11 @@ def test_patterns_stay_light():
         (lambda: head_patterns(full(), 7, names=["a", "b"], title=""), "2 names for 1 patterns"),
         (
             lambda: receptive_field_film(full(), 129, layers=2, title=""),
-            "1 to 128 positions, got n=129",
+            "1 to 128 positions, got 129",
         ),
         (
             lambda: receptive_field_film(full(), 7, layers=33, title=""),
-            "1 to 32 layers, got layers=33",
+            "1 to 32 layers, got 33",
         ),
         (lambda: density_curves({}, [7], title=""), "`patterns` is empty"),
         (lambda: density_curves({"no": ~full()}, [7], title=""), "'no' allows no pair at n = 7"),
