@@ -93,6 +93,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 def _kind(value: Any) -> Any:
     """All that a contract looks at: of a tensor shape, dtype and device, else the type."""
+    if isinstance(value, Tensor) and (value.is_nested or value.layout != torch.strided):
+        return object()  # to be looked at every time
     return (value.shape, value.dtype, value.device) if isinstance(value, Tensor) else type(value)
 
 
@@ -109,6 +111,7 @@ def check(
         value = arguments.get(name)
         if not isinstance(value, Tensor):
             continue
+        _refuse_not_dense(function, name, value)
         first = first or (name, value.device)
         if value.device != first[1]:
             raise ShapeError(
@@ -126,6 +129,16 @@ def check(
                     f"{name}.to({exact[0]}.dtype)."
                 )
     return always
+
+
+def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
+    if value.is_nested:
+        kind, advice = "nested", f"{name}.to_padded_tensor(0), with a padding,"
+    elif value.layout != torch.strided:
+        kind, advice = "sparse", f"{name}.to_dense()"
+    else:
+        return
+    raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead.")
 
 
 def autocasts(device: torch.device) -> bool:

@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import overload
 
 import torch
@@ -16,7 +17,7 @@ from attnlab.lens.held import BLOCKED, Held, History, Roles
 RECOGNISED = (
     "what attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
     "modules that use it, and a softmax over the products of queries and keys that then weighs "
-    "values. For anything else attnlab.lens.mixing.mixing_matrix(module, x) gives a map."
+    "values (for anything else attnlab.lens.mixing.mixing_matrix(module, x) gives a map)"
 )
 
 
@@ -250,23 +251,36 @@ class Seen(Sequence[Attention]):
     @overload
     def __getitem__(self, which: slice) -> list[Attention]: ...
     def __getitem__(self, which: int | str | slice) -> Attention | list[Attention]:
-        if not isinstance(which, str):
+        if isinstance(which, slice):
             return self._records[which]
+        if isinstance(which, str):
+            return self._named(which)
+        if isinstance(which, bool) or not isinstance(which, Integral):
+            raise TypeError(
+                f"records are found by a number, a slice or the name of a module, got {which!r}"
+            )
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"there is no seen[{which}]; {self._summary()}")
+        return self._records[which]
+
+    def _named(self, name: str) -> Attention:
         for record in self._records:
-            if record.name == which:
+            if record.name == name:
                 return record
-        near = difflib.get_close_matches(which, self.names, n=3, cutoff=0.3) or self.names[:3]
-        hint = f"nearest are {', '.join(map(repr, near))}" if near else "nothing was recorded"
-        raise KeyError(f"no attention call was recorded under {which!r}; {hint}")
+        near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.3) or self.names[:3]
+        hint = f"nearest are {', '.join(map(repr, near))}" if near else self._summary()
+        raise KeyError(f"no attention call was recorded under {name!r}; {hint}")
+
+    def _summary(self) -> str:
+        if self._records:
+            calls = "1 attention call" if len(self) == 1 else f"{len(self)} attention calls"
+            return f"{calls} recognised in {self._model}"
+        elsewhere = "; it was called in another thread or asyncio task, which a watch cannot follow"
+        return (
+            f"no attention was recognised in {self._model}; {RECOGNISED}"
+            f"{elsewhere if self._called_elsewhere else ''}"
+        )
 
     def __repr__(self) -> str:
-        if not self._records:
-            elsewhere = (
-                " It was called in another thread or asyncio task, which a watch does not follow."
-            )
-            return (
-                f"<Seen: no attention was recognised in {self._model}; {RECOGNISED}"
-                f"{elsewhere if self._called_elsewhere else ''}>"
-            )
-        lines = "\n".join(f"  {record!r}" for record in self._records)
-        return f"<Seen: {len(self)} attention calls recognised in {self._model}\n{lines}\n>"
+        lines = "".join(f"\n  {record!r}" for record in self._records)
+        return f"<Seen: {self._summary()}{lines}{chr(10) if lines else ''}>"

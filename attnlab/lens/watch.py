@@ -29,7 +29,7 @@ during ``backward`` are not recorded twice.
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import torch
 from torch import nn
@@ -40,10 +40,9 @@ from attnlab.lens.uncompiled import uncompiled
 from attnlab.lens.watcher import Watcher
 
 
-@contextmanager
 def watch(
     model: nn.Module, *, only: str | Sequence[str] | None = None, keep: Keep = None
-) -> Iterator[Seen]:
+) -> AbstractContextManager[Seen]:
     """Record every attention call of ``model`` inside the block.
 
     ``only`` keeps the modules whose path matches a pattern (``"encoder.layers.0*"``). ``keep`` is
@@ -52,19 +51,28 @@ def watch(
     """
     _refuse(model, keep)
     names = {module: _plain(name) for name, module in model.named_modules()}
-    seen = Seen(type(model).__name__)
-    watcher = Watcher(names, seen, _filter(names, only), keep)
+    return _watching(names, _filter(names, only), keep)
+
+
+@contextmanager
+def _watching(
+    names: dict[nn.Module, str], wanted: Callable[[str], bool], keep: Keep
+) -> Iterator[Seen]:
+    seen = Seen(type(next(iter(names))).__name__)
     with ExitStack() as stack:
         stack.enter_context(uncompiled())
+        watcher = Watcher(names, seen, wanted, keep)
         watcher.open(stack)
         yield seen
         watcher.settle_all()
 
 
 def _refuse(model: object, keep: object) -> None:
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__} itself; make an object of it")
     if not isinstance(model, nn.Module):
         raise TypeError(f"watch looks inside an nn.Module, got {type(model).__name__}")
-    if keep not in (None, "copy", "cpu"):
+    if not (keep is None or (isinstance(keep, str) and keep in ("copy", "cpu"))):
         raise ValueError(f'keep must be None, "copy" or "cpu", got {keep!r}')
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
@@ -82,9 +90,16 @@ def _plain(name: str) -> str:
 def _filter(names: dict[nn.Module, str], only: str | Sequence[str] | None) -> Callable[[str], bool]:
     if only is None:
         return lambda name: True
-    patterns = [only] if isinstance(only, str) else list(only)
+    patterns = [only] if isinstance(only, str) else only
+    if not isinstance(patterns, Sequence) or not all(isinstance(each, str) for each in patterns):
+        raise TypeError(f"only must be a pattern of module paths or several, got {only!r}")
+    if not patterns:
+        raise ValueError("only is empty, so nothing would be recorded; None records all modules")
     for pattern in patterns:
         if not fnmatch.filter(names.values(), pattern):
             some = ", ".join(repr(name) for name in list(names.values())[1:6])
-            raise ValueError(f"only={pattern!r} matches no module of this model; it has {some}, …")
+            raise ValueError(
+                f"only={pattern!r} matches no module of this model; it has "
+                f"{f'{some}, …' if some else 'no modules inside'}"
+            )
     return lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,10 +1,14 @@
 """What a tensor on the way to attention can be."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from attnlab.lens.axes import Axis, Layout, leaves, size
 from attnlab.lens.held import Held, History, Keep, Roles
 from attnlab.lens.record import Attention
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments of a call."""
 
 
 @dataclass

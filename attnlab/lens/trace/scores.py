@@ -9,36 +9,14 @@ from torch import Tensor
 
 from attnlab.lens.axes import Layout, aligned, size
 from attnlab.lens.held import BLOCKED, Held, History
+from attnlab.lens.trace.meanings import Arguments, Scores
 
 POINTWISE = {
     "tanh", "clamp", "clip", "clamp_min", "clamp_max", "sigmoid", "relu", "softplus", "nan_to_num",
     "exp", "log", "square", "pow", "abs", "neg", "maximum", "minimum", "max", "min", "setitem",
+    "dropout", "alpha_dropout",
 }  # fmt: skip
 """Functions of the scores that are no scaling, adding or masking, but keep their places."""
-
-AFFINE: dict[str, Callable[..., bool]] = {}
-"""What scaling, adding and masking do to a history: (history, layout, which argument the scores
-are, args, kwargs) → whether it is understood."""
-
-
-def _affine(*names: str) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
-    def enter(rule: Callable[..., bool]) -> Callable[..., bool]:
-        AFFINE.update(dict.fromkeys(names, rule))
-        return rule
-
-    return enter
-
-
-def rescored(
-    name: str,
-    first: int,
-    history: History,
-    layout: Layout,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> bool:
-    rule = AFFINE.get(name)
-    return rule is not None and rule(history, layout, first, args, kwargs)
 
 
 def _second(args: tuple[Any, ...], kwargs: dict[str, Any], first: int) -> Any:
@@ -71,12 +49,10 @@ def add(history: History, value: Any, by: float, layout: Layout) -> bool:
     return held is not None
 
 
-@_affine("mul")
 def _mul(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     return _multiply(history, layout, _second(args, kwargs, first), inverse=False)
 
 
-@_affine("div")
 def _div(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     if first == 1 or kwargs.get("rounding_mode"):
         return False
@@ -95,7 +71,6 @@ def _multiply(history: History, layout: Layout, other: Any, inverse: bool) -> bo
     return True
 
 
-@_affine("add")
 def _plus(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     alpha = kwargs.get("alpha", 1)
     if first == 1 and alpha != 1:
@@ -103,7 +78,6 @@ def _plus(history: History, layout: Layout, first: int, args: Any, kwargs: Any) 
     return add(history, _second(args, kwargs, first), alpha, layout)
 
 
-@_affine("sub")
 def _minus(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     alpha = kwargs.get("alpha", 1)
     if first == 0:
@@ -114,27 +88,23 @@ def _minus(history: History, layout: Layout, first: int, args: Any, kwargs: Any)
     return add(history, _second(args, kwargs, first), 1, layout)
 
 
-@_affine("rsub")
-def _from(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
+def _reversed_minus(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     history.times(-1)
     return add(history, _second(args, kwargs, first), 1, layout)
 
 
-@_affine("masked_fill")
 def _fill(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     mask = args[1] if len(args) > 1 else kwargs.get("mask")
     value = args[2] if len(args) > 2 else kwargs.get("value")
     return first == 0 and _block(history, mask, value, layout, allowed=False)
 
 
-@_affine("setitem")
 def _set(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     every = isinstance(args[1], Tensor) and args[1].dtype == torch.bool
     same = every and args[1].dim() == len(layout)
     return same and _block(history, args[1], args[2], layout, allowed=False)
 
 
-@_affine("where")
 def _where(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     """torch.where(condition, x, y) and x.where(condition, y)."""
     if len(args) < 3:
@@ -159,10 +129,40 @@ def _block(history: History, mask: Any, value: Any, layout: Layout, allowed: boo
     return True
 
 
-@_affine("max", "maximum", "clamp_min", "clamp", "clip")
 def _floor(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
     """A lower bound at which weights are zero anyway changes nothing."""
     low = args[1 - first] if len(args) > 1 else kwargs.get("other", kwargs.get("min"))
     high = args[2] if len(args) > 2 else kwargs.get("max")
     number = _number(low)
     return high is None and number is not None and number <= BLOCKED
+
+
+AFFINE: dict[str, Callable[..., bool]] = {
+    "mul": _mul,
+    "div": _div,
+    "add": _plus,
+    "sub": _minus,
+    "rsub": _reversed_minus,
+    "masked_fill": _fill,
+    "setitem": _set,
+    "where": _where,
+    **dict.fromkeys(("max", "maximum", "clamp_min", "clamp", "clip"), _floor),
+}
+"""What scaling, adding and masking do to a history: (history, layout, which argument the scores
+are, args, kwargs) → whether it is understood."""
+
+
+def rescored(name: str, first: int, scores: Scores, call: Arguments, out: Tensor) -> Scores | None:
+    """The scores after a function that keeps their places; None after any other."""
+    args, kwargs = call
+    in_place = out is args[first]
+    history = scores.history if in_place else scores.history.copy()
+    rule = AFFINE.get(name)
+    if rule is None or not rule(history, scores.layout, first, args, kwargs):
+        if not in_place and name not in POINTWISE and rule is None:
+            return None
+        history.through.append(name)
+    wide = scores.widened
+    if wide is not None and any(held.has([wide.axis]) for held in history.held()):
+        return None  # masks and biases of other columns than the keys
+    return Scores(scores.product, scores.layout, history, wide)

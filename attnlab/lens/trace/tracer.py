@@ -6,16 +6,17 @@ told of every torch function that is called and keeps, for as long as such a ten
 is: ``Scores``, ``Weights`` or the ``Mixed`` result. No model-specific code, no module names.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlab.lens.axes import Layout, leaves
+from attnlab.lens.axes import leaves
 from attnlab.lens.held import Held, History
+from attnlab.lens.trace.following import DROPOUT, followed, with_heads_mixed
 from attnlab.lens.trace.meanings import (
+    Arguments,
     Elementwise,
     Found,
     Mixed,
@@ -26,30 +27,11 @@ from attnlab.lens.trace.meanings import (
     Weights,
 )
 from attnlab.lens.trace.products import PRODUCTS, align, broadcast, operands, summed
-from attnlab.lens.trace.scores import AFFINE, POINTWISE, add, rescored
+from attnlab.lens.trace.scores import add
 from attnlab.lens.trace.sdpa import fused
-from attnlab.lens.trace.views import (
-    CASTS,
-    JOINS,
-    SPLITS,
-    Arguments,
-    joined,
-    moved,
-    narrowed,
-    parts,
-    widened,
-)
-from attnlab.lens.trace.weights import (
-    SOFTMAX,
-    across_heads,
-    heads_alone,
-    mix,
-    renamed,
-    same_axes,
-    softmax_of,
-)
+from attnlab.lens.trace.views import JOINS, SPLITS, joined, parts, widened
+from attnlab.lens.trace.weights import across_heads, mix, renamed, same_axes
 
-DROPOUT = {"dropout", "alpha_dropout"}
 ALIASES = {"multiply": "mul", "divide": "div", "true_divide": "div", "truediv": "div",
            "rtruediv": "rdiv", "subtract": "sub", "imul": "mul", "iadd": "add", "isub": "sub",
            "itruediv": "div", "radd": "add", "rmul": "mul"}  # fmt: skip
@@ -69,7 +51,13 @@ class Trace:
         return self._known.get(value) if isinstance(value, Tensor) else None
 
     def learn(self, tensor: Tensor, meaning: Any) -> None:
-        self._known[tensor] = meaning
+        """``tensor`` is this from now on; with None, nothing is known of it any more."""
+        if isinstance(meaning, Mixed):
+            meaning.roles.show_heads(meaning.layout)
+        if meaning is None:
+            self._known.pop(tensor, None)
+        else:
+            self._known[tensor] = meaning
 
     def clear(self) -> None:
         self._known = WeakTensorKeyDictionary()
@@ -88,7 +76,7 @@ class Trace:
         """Follow one call; what was found if it completed an attention."""
         if name == "scaled_dot_product_attention":
             found, layout = fused(*args, **kwargs)
-            self._learn_mixed(out, Mixed(layout, found.roles))
+            self.learn(out, Mixed(layout, found.roles))
             return found
         args, kwargs = _positional(args, kwargs)
         if name in JOINS and isinstance(out, Tensor):
@@ -112,7 +100,7 @@ class Trace:
         elif name == "sum" and isinstance(meaning, Elementwise):
             return self._sum(meaning, (args, kwargs), out)
         elif isinstance(out, Tensor):
-            self._follow(name, func, first, meaning, (args, kwargs), out)
+            self.learn(out, followed(name, func, first, meaning, (args, kwargs), out))
         return None
 
     def _subject(self, args: tuple[Any, ...]) -> tuple[int, Any]:
@@ -204,12 +192,8 @@ class Trace:
             self._across(weights, product, leads, out)
             return None
         found, mixed = made
-        self._learn_mixed(out, mixed)
-        return found
-
-    def _learn_mixed(self, out: Tensor, mixed: Mixed) -> None:
-        mixed.roles.show_heads(mixed.layout)
         self.learn(out, mixed)
+        return found
 
     # ---- heads mixed with one another
 
@@ -218,21 +202,8 @@ class Trace:
     ) -> bool:
         layout = across_heads(meaning, product, leads)
         if layout is not None:
-            self._talked(meaning, layout, out)
+            self.learn(out, with_heads_mixed(meaning, layout, out))
         return layout is not None
-
-    def _talked(self, meaning: Scores | Weights, layout: Layout, out: Tensor) -> None:
-        """Each head is now a mixture of heads. What blocked one of them is not known any more."""
-        new = copy.copy(meaning)
-        new.layout = layout
-        if isinstance(new, Weights):
-            new.used = Held(out, layout)
-        elif new.history.held():
-            return
-        else:
-            new.history = new.history.copy()
-            new.history.through.append("talking heads")
-        self.learn(out, new)
 
     # ---- concatenations
 
@@ -246,81 +217,11 @@ class Trace:
         if known and len(known) == len(meanings) and isinstance(known[0], Part):
             mixed = joined(name, known, out, call) if _all(known, Part) else None
             if mixed is not None:
-                self._learn_mixed(out, mixed)
+                self.learn(out, mixed)
         elif len(known) == 1 and isinstance(known[0], Scores) and name != "stack":
             scores = known[0]
             if scores.widened is None and len(tensors) > 1:
                 self.learn(out, widened(meanings.index(scores), scores, tensors, out, call))
-
-    # ---- everything else
-
-    def _follow(
-        self, name: str, func: Any, first: int, meaning: Any, call: Arguments, out: Tensor
-    ) -> None:
-        layout = moved(name, func, meaning.layout, call, out)
-        if layout is not None:
-            self._moved_to(layout, name, meaning, out)
-        elif isinstance(meaning, Scores):
-            self._follow_scores(name, first, meaning, call, out)
-        elif isinstance(meaning, Weights):
-            self._follow_weights(name, func, meaning, call, call[0][first], out)
-
-    def _moved_to(self, layout: Layout, name: str, meaning: Any, out: Tensor) -> None:
-        new = copy.copy(meaning)
-        new.layout = layout
-        if isinstance(new, Weights) and name in CASTS:
-            new.used = Held(out, layout)
-        if isinstance(new, Mixed):
-            self._learn_mixed(out, new)
-        else:
-            self.learn(out, new)
-
-    def _follow_weights(
-        self, name: str, func: Any, meaning: Weights, call: Arguments, given: Tensor, out: Tensor
-    ) -> None:
-        weights = copy.copy(meaning)
-        if name in ("getitem", "narrow"):
-            layout = narrowed(func, meaning, call, given)
-            if layout is None:
-                return
-            weights.layout, weights.widened = layout, None
-        elif tuple(out.shape) != tuple(given.shape):
-            return
-        if name in DROPOUT:
-            weights.dropout = _dropout(call)
-        else:
-            weights.used = Held(out, weights.layout)
-        weights.logarithm = weights.logarithm and name != "exp"
-        self.learn(out, weights)
-
-    def _follow_scores(
-        self, name: str, first: int, scores: Scores, call: Arguments, out: Tensor
-    ) -> None:
-        args, kwargs = call
-        if name in SOFTMAX:
-            weights = softmax_of(scores, _dim(args, kwargs, out), Held(out, scores.layout))
-            if weights is not None:
-                weights.logarithm = "log" in name
-                self.learn(out, weights)
-            return
-        if tuple(out.shape) != tuple(args[first].shape):
-            return
-        if name in CHANNELS:
-            if first == 0 and heads_alone(scores, scores.layout[CHANNELS[name]]):
-                self._talked(scores, scores.layout, out)
-            return
-        in_place = out is args[first]
-        history = scores.history if in_place else scores.history.copy()
-        if not rescored(name, first, history, scores.layout, args, kwargs):
-            if not in_place and name not in (*POINTWISE, *AFFINE, *DROPOUT):
-                return
-            history.through.append(name)
-        if scores.widened is None or not any(h.has([scores.widened.axis]) for h in history.held()):
-            self.learn(out, Scores(scores.product, scores.layout, history, scores.widened))
-
-
-CHANNELS = {"conv2d": 1, "linear": -1}
-"""Functions that mix one dimension of the same size, and which."""
 
 
 def _project(mixed: Mixed, product: Product, leads: bool) -> None:
@@ -342,15 +243,3 @@ def _positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
 
 def _all(values: Sequence[Any], kind: type) -> bool:
     return all(isinstance(value, kind) for value in values)
-
-
-def _dropout(call: Arguments) -> float:
-    args, kwargs = call
-    p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-    training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
-    return float(p) if training else 0.0
-
-
-def _dim(args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> int:
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    return (out.dim() - 1 if dim is None else int(dim)) % out.dim()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.lens.axes import Axis, Layout, permuted, size, viewed
-from attnlab.lens.trace.meanings import Mixed, Part, Scores, Weights, Widened
+from attnlab.lens.trace.meanings import Arguments, Mixed, Part, Scores, Weights, Widened
 
 VIEWS = {
     "view", "reshape", "flatten", "unflatten", "contiguous", "squeeze", "unsqueeze", "view_as",
@@ -20,8 +20,6 @@ PERMUTATIONS = {
 SPLITS = {"split", "chunk", "tensor_split", "unbind", "unsafe_split", "unsafe_chunk"}
 JOINS = {"cat", "concat", "concatenate", "stack"}
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
 
 def moved(name: str, func: Any, layout: Layout, call: Arguments, out: Tensor) -> Layout | None:
     """The layout after a call that only moves numbers about; None if it does more."""
@@ -30,12 +28,12 @@ def moved(name: str, func: Any, layout: Layout, call: Arguments, out: Tensor) ->
         return permuted(layout, lambda meta: func(meta, *args[1:], **kwargs))
     if name in CASTS:
         return layout
-    if name in VIEWS or (name == "getitem" and _only_new_axes(args[1])):
+    if name in VIEWS or (name == "getitem" and only_new_axes(args[1])):
         return viewed(layout, tuple(out.shape))
     return None
 
 
-def _only_new_axes(index: Any) -> bool:
+def only_new_axes(index: Any) -> bool:
     index = index if isinstance(index, tuple) else (index,)
     return all(
         part is None or part is Ellipsis or (isinstance(part, slice) and part == slice(None))
