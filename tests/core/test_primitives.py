@@ -68,6 +68,19 @@ def test_a_new_primitive_is_known_everywhere() -> None:
         pattern.dense(7)
 
 
+def test_a_name_that_is_defined_anew_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_distance, "Ring", Ring, raising=False)
+    assert read("ring(6)").dense(6).sum() == 18
+
+    @dataclass(frozen=True, repr=False)
+    class Other(Ring):
+        rule = "(i - j) % size == 0"
+
+    Other.name = "ring"
+    monkeypatch.setattr(by_distance, "Ring", Other)
+    assert read("ring(6)").dense(6).sum() == 6
+
+
 def test_every_primitive_is_a_function_of_the_package() -> None:
     for name, made in primitives().items():
         assert name in patterns.__all__, f"attnlab.core.patterns should export {name}"

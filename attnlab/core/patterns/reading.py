@@ -43,7 +43,7 @@ def read(text: str) -> Pattern:
     """
     if not isinstance(text, str):
         raise TypeError(f"read takes the code of a pattern, a text, got {text!r}")
-    return _read(text)
+    return _read(text, tuple(_makers().items()))
 
 
 def names(text: str) -> set[str]:
@@ -54,7 +54,8 @@ def names(text: str) -> set[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _read(text: str) -> Pattern:
+def _read(text: str, makers: tuple[tuple[str, Callable[..., Pattern]], ...]) -> Pattern:
+    """Remembered for as long as the names mean the same: a notebook may define one anew."""
     pattern = _value(_parsed(text))
     if not isinstance(pattern, Pattern):
         raise ValueError(f"{_short(text)} is not a pattern")
@@ -122,8 +123,12 @@ def _pattern(node: ast.expr) -> Pattern:
     return value
 
 
+def _makers() -> dict[str, Callable[..., Pattern]]:
+    return {**primitives(), "per_head": per_head, "held": held, **_PAGES}
+
+
 def _maker(name: str) -> Callable[..., Pattern]:
-    known = {**primitives(), "per_head": per_head, "held": held, **_PAGES}
+    known = _makers()
     if name not in known:
         offered = [one for one in known if one != "held"]
         raise ValueError(f"there is no pattern {name!r}{suggestion(name, offered)}")

@@ -13,7 +13,7 @@ from attnlab.core.patterns.formulas import function
 _PARTS = {part.name: part for part in (Local, Strided, Places, Summaries)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shorthand:
     """A function of ``arguments`` that makes the pattern which ``stands_for``, a formula, writes.
 
