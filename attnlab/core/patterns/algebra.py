@@ -474,7 +474,7 @@ class Primitive(Pattern):
                 raise ValueError(filled(told, vars(self) | {"n": n}))
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has neither a rule nor `allows`")
+        raise TypeError(f"{type(self).__name__} needs a rule, or a method `allows`")
 
     @property
     def description(self) -> str:  # type: ignore[override]
