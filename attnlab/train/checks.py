@@ -2,7 +2,6 @@
 
 import math
 import numbers
-import operator
 import os
 import reprlib
 from pathlib import Path
@@ -26,13 +25,13 @@ def shown(value: object) -> str:
 
 def as_integer(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """A whole number (NumPy's too), never True, a fraction or a string."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or (least is not None and operator.index(value) < least):
-        raise ValueError(f"{name} must be {_whole(least)}; {shown(value)} was given.")
-    number = operator.index(value)
-    if most is not None and number > most:
-        raise ValueError(f"{name} must be at most {most:,}; {shown(value)} was given.")
-    return number
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        number = int(value)
+        if most is not None and number > most:
+            raise ValueError(f"{name} must be at most {most:,}; {shown(value)} was given.")
+        if least is None or number >= least:
+            return number
+    raise ValueError(f"{name} must be {_whole(least)}; {shown(value)} was given.")
 
 
 def _whole(least: int | None) -> str:

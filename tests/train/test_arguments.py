@@ -54,7 +54,9 @@ def is_valid(name, value):
 def refusals():
     for name in NAMES:
         for index, value in enumerate(STRANGE):
-            if not is_valid(name, value) and not (name == "folder" and isinstance(value, str) and value):
+            if not is_valid(name, value) and not (
+                name == "folder" and isinstance(value, str) and value
+            ):
                 yield pytest.param(name, value, id=f"{name}-{index}")
 
 
