@@ -1,7 +1,16 @@
-"""What every test stands on: one seed, one thread (workers share the cores), the accelerator."""
+"""What every test stands on: one seed, one thread (workers share the cores), the accelerator.
+
+A run ends with the seconds of processor time that the claims of each mechanism and each lesson
+took: processor time, because a clock also counts what else the machine does.
+"""
 
 import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 import torch
 
@@ -22,3 +31,134 @@ def accelerator() -> torch.device:
     if device is None:
         pytest.skip("no accelerator on this machine")
     return device
+
+
+# ------------------------------------------------------------------------------------------ choice
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--pages", help="of test_claims.py, only these pages' claims: family/mechanism,…"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not (chosen := config.getoption("pages")):
+        return
+    pages = set(chosen.split(","))
+    left = [item for item in items if (card := card_of(item)) and page_of(card) not in pages]
+    if unknown := pages - {page_of(card) for item in items if (card := card_of(item))}:
+        raise pytest.UsageError(f"--pages: no claims of {', '.join(sorted(unknown))}")
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+def card_of(item: pytest.Item) -> Any:
+    """The card that a claim is about."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return parameters.get("card") if item.path.name == "test_claims.py" else None
+
+
+def page_of(card: Any) -> str:
+    """`family/mechanism`: the module of the shelf that holds the card."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("attnlab.mechanisms.") and getattr(module, "CARD", None) is card:
+            return "/".join(name.split(".")[2:4])
+    raise LookupError(f"no page of the shelf holds the card of {card.name}")
+
+
+# ----------------------------------------------------------------------------------------- budgets
+
+
+class Budget(NamedTuple):
+    """Seconds of processor time for all tests of a file that share the value of a parameter."""
+
+    what: str
+    file: str
+    parameter: str
+    seconds: float
+    children: bool = False
+    """Whether the work is done by other processes: browser, server, kernel."""
+
+
+BUDGETS = (
+    Budget("the claims of", "test_claims.py", "card", 12),
+    Budget("the lesson", "browser/test_lessons.py", "lesson", 75, children=True),
+)
+FAR_ABOVE = 4
+"""So many times a budget is a failure; what is between is reported."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Notes on the report which budget the test draws on, for what, and how much."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    for index, budget in enumerate(BUDGETS):
+        if budget.parameter in parameters and item.path.as_posix().endswith(f"/{budget.file}"):
+            owner, before = parameters[budget.parameter], processor_seconds(budget.children)
+            try:
+                return (yield)
+            finally:
+                spent = processor_seconds(budget.children) - before
+                item.user_properties.append(
+                    ("spent", [index, str(getattr(owner, "name", owner)), spent])
+                )
+    return (yield)
+
+
+def processor_seconds(children: bool) -> float:
+    """Of this process; of its children and theirs, too, if asked."""
+    total = time.process_time()
+    for process in psutil.Process().children(recursive=True) if children else ():
+        try:
+            total += sum(process.cpu_times()[:2])
+        except psutil.Error:  # it ended between the list and the look
+            continue
+    return total
+
+
+class Spending:
+    """Adds up what the tests report, whichever worker ran them, and compares with the budgets."""
+
+    def __init__(self) -> None:
+        self.spent: dict[Budget, dict[str, float]] = {budget: {} for budget in BUDGETS}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == "spent" and report.when == "call":
+                index, owner, seconds = value
+                spent = self.spent[BUDGETS[index]]
+                spent[owner] = spent.get(owner, 0) + seconds
+
+    def above(self, times: float) -> list[str]:
+        return [
+            f"{budget.what} {owner} took {seconds:.1f} s, more than {times * budget.seconds:g} s"
+            for budget, spent in self.spent.items()
+            for owner, seconds in spent.items()
+            if seconds > times * budget.seconds
+        ]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.above(FAR_ABOVE) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not any(self.spent.values()):
+            return
+        write = terminalreporter.write_line
+        terminalreporter.section("seconds of processor time")
+        for budget, spent in self.spent.items():
+            dearest = sorted(spent.items(), key=lambda each: -each[1])[:6]
+            if spent:
+                write(
+                    f"{budget.what} {len(spent)}: {sum(spent.values()):.1f} s in all; "
+                    + ", ".join(f"{owner} {seconds:.1f} s" for owner, seconds in dearest)
+                )
+        for sentence in self.above(1):
+            write(f"WARNING: {sentence}", yellow=True)
+        for sentence in self.above(FAR_ABOVE):
+            write(f"FAILED: {sentence}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Spending())

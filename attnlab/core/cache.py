@@ -20,15 +20,44 @@ class KeyValueCache(NamedTuple):
         """``past`` followed by the new keys and values; ``past`` itself is left as it was."""
         if past is None:
             return cls(keys, values)
+        _check_past(past)
         if past.keys.shape[0] != keys.shape[0]:
             raise ValueError(
                 f"the cache holds {past.keys.shape[0]} sequences, but {keys.shape[0]} came; "
                 "start a new batch with state=None"
             )
         for name, old, new in (("keys", past.keys, keys), ("values", past.values, values)):
-            if (old.shape[1], old.shape[3]) != (new.shape[1], new.shape[3]):
-                raise ValueError(
-                    f"the cache holds {name} of {old.shape[1]} heads of width {old.shape[3]}, but "
-                    f"{new.shape[1]} of width {new.shape[3]} came: it is another layer's state"
-                )
+            _check_same_layer(name, old, new)
         return cls(torch.cat((past.keys, keys), dim=2), torch.cat((past.values, values), dim=2))
+
+
+def _check_past(past: object) -> None:
+    """A cache of keys and values, one each per position."""
+    if not isinstance(past, KeyValueCache):
+        raise TypeError(
+            "state must be None at the start and then what step returned, a KeyValueCache; got a "
+            f"{type(past).__name__}: it may be the state of another mechanism"
+        )
+    for name, part in zip(past._fields, past, strict=True):
+        if not isinstance(part, Tensor) or part.ndim != 4 or part.layout != torch.strided:
+            found = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
+            raise TypeError(f"the cache's {name} must be a dense tensor (b, g, t, d); got {found}")
+    keys, values = past
+    if keys.shape[:3] != values.shape[:3]:
+        raise ValueError(
+            f"the cache holds keys of shape {tuple(keys.shape)} but values of shape "
+            f"{tuple(values.shape)}; batch, heads and positions must be equal"
+        )
+
+
+def _check_same_layer(name: str, old: Tensor, new: Tensor) -> None:
+    if (old.shape[1], old.shape[3]) != (new.shape[1], new.shape[3]):
+        raise ValueError(
+            f"the cache holds {name} of {old.shape[1]} heads of width {old.shape[3]}, but "
+            f"{new.shape[1]} of width {new.shape[3]} came: it is another layer's state"
+        )
+    if old.device != new.device:
+        raise ValueError(
+            f"the cache holds {name} on {old.device}, but {name} on {new.device} came; "
+            "start anew with state=None"
+        )

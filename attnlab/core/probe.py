@@ -7,7 +7,7 @@ callable, ``note("weights", lambda: ...)``, and is computed only when somebody r
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -88,8 +88,7 @@ def note(name: str, value: T) -> T:
     return value
 
 
-@contextmanager
-def record(notes: Notes | None = None) -> Iterator[Notes]:
+def record(notes: Notes | None = None) -> AbstractContextManager[Notes]:
     """Keep what is noted inside the block: in its thread, its asyncio task and the tasks that it
     starts.
 
@@ -99,7 +98,11 @@ def record(notes: Notes | None = None) -> Iterator[Notes]:
     """
     if notes is not None and not isinstance(notes, Notes):
         raise TypeError(f"record keeps notes in a Notes, got {type(notes).__name__}")
-    notes = Notes() if notes is None else notes
+    return _recording(Notes() if notes is None else notes)
+
+
+@contextmanager
+def _recording(notes: Notes) -> Iterator[Notes]:
     block = _Block(notes)
     _blocks.set((*(each for each in _blocks.get() if each.notes is not None), block))
     try:

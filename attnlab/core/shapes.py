@@ -99,6 +99,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 def _kind(value: Any) -> Any:
     """All that a check looks at: of a tensor shape, dtype and device; of a number its value."""
+    if isinstance(value, Tensor) and (value.is_nested or value.layout != torch.strided):
+        return object()  # to be looked at every time
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.device
     if isinstance(value, tuple):
@@ -124,6 +126,7 @@ def check(
         value = arguments.get(name)
         if not isinstance(value, Tensor):
             continue
+        _refuse_not_dense(function, name, value)
         first = first or (name, value.device)
         if value.device != first[1]:
             raise ShapeError(
@@ -141,6 +144,16 @@ def check(
                     f"{name}.to({exact[0]}.dtype)."
                 )
     return always
+
+
+def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
+    if value.is_nested:
+        kind, advice = "nested", f"{name}.to_padded_tensor(0), with a padding,"
+    elif value.layout != torch.strided:
+        kind, advice = "sparse", f"{name}.to_dense()"
+    else:
+        return
+    raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead.")
 
 
 def autocasts(device: torch.device) -> bool:

@@ -1,6 +1,7 @@
 """Suggestions for errors: the known names nearest to a mistyped one."""
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -16,8 +17,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}"
 
 
+def check_choice(what: str, name: object, known: Iterable[str]) -> None:
+    """A ValueError that names ``what`` was asked for and the names there are, unless known."""
+    known = list(known)
+    if not isinstance(name, str) or name not in known:
+        end = suggestion(str(name)[:100], known)
+        raise ValueError(f"there is no {what} {reprlib.repr(name)}{end}")
+
+
 def choose(what: str, name: str, table: Mapping[str, T]) -> T:
     """``table[name]``; a ValueError names ``what`` was asked for and the names there are."""
-    if not isinstance(name, str) or name not in table:
-        raise ValueError(f"there is no {what} {name!r}{suggestion(str(name), table)}")
+    check_choice(what, name, table)
     return table[name]

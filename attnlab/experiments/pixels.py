@@ -1,9 +1,9 @@
-r"""Digits, pixel by pixel: who may see whom, trained under one budget, in bits per pixel.
+r"""Digits, pixel by pixel: sparse patterns trained under one budget, in bits per pixel.
 
 Not a figure of speed: each training of a tiny model is from scratch, the same steps, width and
 learning rate for all, scored on every image that it has not seen: in bits per pixel, and by its
 lower halves of given upper halves, of which a nearest-neighbour reader says whether they make the
-right digit. The patterns differ alone:
+right digit. Only the patterns differ:
 
     dense      the whole past
     strided    the last 8 pixels and the column above (8 is the width of the images)
@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import patterns
+from attnlab.core.modes import mode
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternAttention
 from attnlab.measure.report import Row
@@ -152,10 +153,8 @@ def build(pattern: Pattern, seed: int) -> TinyTransformer:
 def bits_per_pixel(model: nn.Module) -> float:
     """The mean of −log₂ p over every pixel of every image of the validation split."""
     unseen = problem().batch("validation", UNSEEN, seed=0)
-    was = model.training
-    model.eval()
-    logits = model(unseen.inputs)
-    model.train(was)
+    with mode(model, training=False):
+        logits = model(unseen.inputs)
     return F.cross_entropy(logits.flatten(0, 1), unseen.targets.flatten()).item() / math.log(2)
 
 

@@ -1,9 +1,13 @@
-"""Pictures from plain arrays, rows and cards; never from models.
+"""Figures from plain arrays, rows and cards; never from models.
 
-``maps``      one attention map, every head at once, a map over training steps
-``curves``    loss curves, measured costs against n, costs claimed by cards
-``examples``  what a task looks like: tokens in a strip, an image as a sequence
-``receptive_field``  the pixels that one pixel of an image sees, for several mechanisms
-``picture``   what each of them returns: a plotly figure with a description in words
-``theme``     light, dark or auto, said once or per figure
+``maps``             one attention map, every head at once, a map over training steps
+``losses``, ``costs``, ``claims``, ``spectra``, ``dots``
+                     loss curves, measured costs, claimed costs, singular values, scores of seeds
+``patterns``, ``receptive_field``, ``pixels``
+                     masks, what reaches what after several layers, the same on an image
+``examples``, ``images``
+                     what a task looks like, samples of models
+``picture``          what each of them returns: a plotly figure with a description in words
+``static``, ``svg``  the figure as SVG, for pages without plotly
+``theme``            light, dark or auto, set once or per figure
 """

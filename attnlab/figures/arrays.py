@@ -1,4 +1,4 @@
-"""What callers hand in, turned into plain numpy arrays or refused with a sentence."""
+"""The arrays that callers give, as plain numpy arrays; what is no such array is refused."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.figures.arguments import check_list
+
 Array = NDArray[Any]
+LARGEST = 1e37  # figures are drawn in single precision
 
 
 def numbers(name: str, values: Any, axes: str) -> Array:
@@ -21,6 +24,8 @@ def numbers(name: str, values: Any, axes: str) -> Array:
         raise TypeError(f"`{name}` is complex; draw its absolute value or its real part")
     array = array.astype(np.float64)
     _refuse_not_finite(name, array)
+    if np.abs(array).max() > LARGEST:
+        raise ValueError(f"`{name}` has values beyond {LARGEST:g}, which no figure can show")
     return array
 
 
@@ -36,15 +41,18 @@ def booleans(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
 
 def plain(name: str, values: Any, axes: str) -> Array:
     """``values`` as a numpy array with as many axes as there are letters in ``axes``."""
-    if hasattr(values, "detach"):  # a torch tensor, told by its manners: torch is not imported
+    if hasattr(values, "detach"):  # a torch tensor, recognised without importing torch
+        _refuse_unreadable(name, values)
         values = values.detach().cpu()
         values = (values.double() if values.is_floating_point() else values).numpy()
     elif isinstance(values, Sequence) and any(hasattr(value, "detach") for value in values):
-        values = [plain(name, value, axes[2:]) for value in values]
+        values = [plain(name, value, " ".join(axes.split()[1:])) for value in values]
     try:
         array = np.asarray(values)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(f"`{name}` is ragged: its rows differ in length") from error
+    if array.dtype == object:
+        raise TypeError(f"`{name}` must be an array of numbers, got {_kind(values)}")
     letters = axes.split()
     if array.ndim != len(letters):
         shape = ", ".join(letters)
@@ -61,16 +69,26 @@ def tokens_for(name: str, tokens: Sequence[Any] | None, count: int, what: str) -
     """One token per position, or positions 0, 1, 2, … where none are given."""
     if tokens is None:
         return list(range(count))
-    if isinstance(tokens, str | bytes):
-        raise TypeError(f"`{name}` must be a list of tokens, got one {type(tokens).__name__}")
-    tokens = [_item(token) for token in tokens]
+    tokens = [_item(name, token) for token in check_list(name, tokens)]
     if len(tokens) != count:
         raise ValueError(f"`{name}` has {len(tokens)} labels for {count} {what}")
     return tokens
 
 
-def _item(token: Any) -> Any:
+def _item(name: str, token: Any) -> Any:
+    """Numbers of numpy and torch become Python's; other tokens stay as they are."""
+    if getattr(token, "ndim", 0):
+        raise ValueError(f"`{name}` must hold one token per position, got an array for one")
+    if getattr(token, "is_meta", False):
+        raise ValueError(f"`{name}` is on the meta device: it has no values to show")
     return token.item() if hasattr(token, "item") else token
+
+
+def _refuse_unreadable(name: str, tensor: Any) -> None:
+    if tensor.is_meta:
+        raise ValueError(f"`{name}` is on the meta device: it has a shape but no values to draw")
+    if "strided" not in str(tensor.layout):
+        raise TypeError(f"`{name}` has layout {tensor.layout}; give {name}.to_dense()")
 
 
 def _refuse_not_finite(name: str, array: Array) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.integers import check_integer
+from attnlab.figures.arguments import check_list, check_texts
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import labels, visible
 from attnlab.figures.layout import axis, bare_axis, layout, note, text_width
@@ -30,6 +32,8 @@ def token_strip(
     ``scored`` (n,) bool: True where the loss counts. ``targets`` (n,): what the model is to answer
     there, written under the box (shown at scored positions only, where ``scored`` is given).
     """
+    check_texts(title=title)
+    tokens = check_list("tokens", tokens)
     count = len(tokens)
     tokens = tokens_for("tokens", tokens, count, "positions")
     if not tokens:
@@ -86,11 +90,13 @@ def image_sequence(image: Any, *, title: str, patch: int = 1, theme: str | None 
     """A grey image (height, width) and, under it, the sequence that a model reads.
 
     ``patch`` = 1 reads pixel by pixel, row by row; larger patches are read in the same order, each
-    as one vector. Numbers mark where the reading goes.
+    as one vector. Numbers show the order of reading.
     """
+    check_texts(title=title)
     image = numbers("image", image, "height width")
     height, width = image.shape
-    if patch < 1 or height % patch or width % patch:
+    patch = check_integer("`patch`", patch, at_least=1)
+    if height % patch or width % patch:
         raise ValueError(
             f"`patch` must divide both sides of the image ({height} × {width}), got {patch}"
         )
@@ -135,7 +141,7 @@ def _boxes(tokens: Sequence[Any], answers: Sequence[Any], *, tall: bool) -> tupl
 
 
 def _outline(boxes: Array, colour: str, fill: str, width: float) -> go.Scatter | None:
-    """All boxes of one kind as one trace: rectangles apart."""
+    """All boxes of one kind as one trace of separate rectangles."""
     if not len(boxes):
         return None
     left, right, middle = boxes.T[..., None]
@@ -302,7 +308,7 @@ def _image_layout(
 
 
 def _reading(shape: tuple[int, ...], patch: int) -> dict[str, Any]:
-    """Beside each row of the image the number of its first token."""
+    """Ticks beside the image rows: the number of the first token of each."""
     rows = range(0, shape[0] // patch, max(1, shape[0] // patch // 16))
     return {
         "tickmode": "array",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.figures.arguments import check_names, check_positive, check_texts
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.examples import GREYS
 from attnlab.figures.labels import escaped
@@ -30,13 +31,15 @@ def image_grid(
 
     ``rows`` and ``columns`` name them, where given; ``largest`` is by default the largest value.
     """
+    check_texts(title=title)
     images = numbers("images", images, "rows columns height width")
+    rows, columns = check_names("rows", rows), check_names("columns", columns)
     down, across, height, width = images.shape
     _refuse(images, rows, columns)
     theme = theme_name(theme)
     look = colours(theme)
     cells = _mosaic(images)
-    high = float(images.max()) if largest is None else float(largest)
+    high = float(images.max()) if largest is None else check_positive("largest", largest)
     trace = go.Heatmap(
         z=cells.astype(np.float32),
         coloraxis="coloraxis",

@@ -1,8 +1,8 @@
 """Attention maps: one, all heads at once, one over training steps.
 
-Queries are rows, keys are columns, brighter means more attention. What the mask forbids has no cell
-but hatching, so that "may not look" and "does not look" differ. A forbidden pair that carries
-weight all the same is drawn as weight: a leak is there to be seen.
+Queries are rows, keys are columns, brighter means more attention. Masked pairs are
+hatched, so that "may not attend" and "does not attend" look different. A masked pair that carries
+weight is drawn with its weight, so that a leak is visible.
 """
 
 from collections.abc import Sequence
@@ -11,25 +11,27 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.figures.arguments import check_list, check_positive, check_texts
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
-from attnlab.figures.labels import escaped, labels, tick_step, visible
+from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import (
     add_player,
-    axis,
-    bare_axis,
-    hatching,
-    label_width,
-    layout,
-    note,
-    text_width,
+)
+from attnlab.figures.map_drawing import (
+    bar_length,
+    colour_axis,
+    grid_layout,
+    one_map_layout,
+    packed,
+    small_map,
+    trace,
 )
 from attnlab.figures.picture import Picture, Row
-from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours, theme_name
+from attnlab.figures.theme import colours, theme_name
 
 LARGEST_MAP = 512
 EXACT_CELLS = 64 * 64
 MOST_CELLS = 400_000
-HOVER = "query %{y}<br>key %{x}<br>"
 
 
 def heat_map(
@@ -49,6 +51,7 @@ def heat_map(
     ``largest`` is the end of the colour scale (default: the largest weight); give the same to maps
     that are to be compared. Negative values get a two-sided scale around zero.
     """
+    check_texts(title=title, quantity=quantity)
     weights = _map("weights", weights, "n m")
     n, m = weights.shape
     keys = queries if keys is None and n == m else keys
@@ -59,10 +62,10 @@ def heat_map(
     look = colours(theme)
     low, high = _range(weights, largest)
     cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown, high)
-    page = _one_map_layout(theme, title, queries, keys, np.isnan(shown))
-    page["coloraxis"] = _colour_axis(look, low, high, unit, quantity, _bar_length(page))
+    page = one_map_layout(theme, title, queries, keys, np.isnan(shown))
+    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
     return Picture(
-        [_trace(cells, quantity, unit)],
+        [trace(cells, quantity, unit)],
         page,
         description=_description(title, weights, shown, queries, keys, quantity),
         rows=_rows(shown, queries, keys),
@@ -84,6 +87,7 @@ def head_grid(
     Weights are rounded to the colour scale's own steps (one part in a hundred, or finer where all
     are small), which keeps a notebook light; ``heat_map`` shows one head exactly.
     """
+    check_texts(title=title)
     weights = _map("weights", weights, "layers heads n m")
     layers, heads, n, m = weights.shape
     queries = tokens_for("tokens", tokens, n, "queries")[:n]
@@ -93,12 +97,12 @@ def head_grid(
     low, high = _range(weights, largest)
     cells, unit = _quantised(shown, high)
     size = max(64, min(128, 600 / heads, 720 / layers))
-    page = _grid_layout(theme, title, queries, keys, size, np.isnan(shown))
-    page["coloraxis"] = _colour_axis(
-        colours(theme), low, high, unit, "attention weight", _bar_length(page)
+    page = grid_layout(theme, title, queries, keys, size, np.isnan(shown))
+    page["coloraxis"] = colour_axis(
+        colours(theme), low, high, unit, "attention weight", bar_length(page)
     )
     traces = [
-        _small_map(cells[layer, head], layer, head, unit)
+        small_map(cells[layer, head], layer, head, unit)
         for layer in range(layers)
         for head in range(heads)
     ]
@@ -129,8 +133,12 @@ def film(
     ``quantity`` what the cells are where they are not weights. The last map is shown first. The
     slider lives in the figure: it works on a page without a kernel.
     """
+    check_texts(title=title, along=along, quantity=quantity)
     weights = _map("weights", weights, "t n m")
+    steps = check_list("steps", steps)
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
+    if len({str(step) for step in steps}) < len(steps):
+        raise ValueError(f"`steps` must differ, got {steps}")
     shown = np.stack([_shown(moment, mask) for moment in weights])
     low, high = _range(weights, largest)
     top = high if low == 0 else None
@@ -140,19 +148,19 @@ def film(
     cells, unit = _quantised(shown, high)
     page = first.to_dict()["layout"]
     look = colours(first.theme)
-    page["coloraxis"] = _colour_axis(look, low, high, unit, quantity, _bar_length(page))
+    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
     add_player(page, look, steps, along)
     queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
     keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
     frames = [
-        go.Frame(name=str(step), data=[{"type": "heatmap", "z": _packed(moment)}])
+        go.Frame(name=str(step), data=[{"type": "heatmap", "z": packed(moment)}])
         for step, moment in zip(steps, cells, strict=True)
     ]
     return Picture(
-        [_trace(cells[-1], quantity, unit)],
+        [trace(cells[-1], quantity, unit)],
         page,
         frames,
-        description=f"{_closed(title)} {len(steps)} attention maps, from {along} {steps[0]} to "
+        description=f"{sentence(title)} {len(steps)} attention maps, from {along} {steps[0]} to "
         f"{along} {steps[-1]}. {_film_words(steps, along, shown)}",
         rows=_film_rows(steps, along, shown, queries, keys),
         theme=first.theme,
@@ -178,7 +186,7 @@ def _map(name: str, weights: Any, axes: str) -> Array:
 
 
 def _shown(weights: Array, mask: Any) -> Array:
-    """The weights with NaN where nothing is to be drawn: forbidden, and without weight."""
+    """The weights, with NaN for masked pairs without weight, which are not drawn."""
     if mask is None:
         return weights
     allowed = booleans("mask", mask, weights.shape)
@@ -186,8 +194,7 @@ def _shown(weights: Array, mask: Any) -> Array:
 
 
 def _range(weights: Array, largest: float | None) -> tuple[float, float]:
-    if largest is not None and not largest > 0:
-        raise ValueError(f"`largest`, the end of the colour scale, must be above 0, got {largest}")
+    largest = None if largest is None else check_positive("largest", largest)
     high = largest if largest is not None else float(np.abs(weights).max()) or 1.0
     return (-high if weights.min() < 0 else 0.0), high
 
@@ -202,249 +209,7 @@ def _quantised(shown: Array, high: float) -> tuple[Array, int]:
     return np.round(shown * unit), unit
 
 
-# how it is drawn
-
-
-def _packed(cells: Array) -> Array:
-    """A map in the fewest bytes: plotly writes numpy arrays as base64, unlike lists of numbers.
-
-    (Notebook files put every number of a list on a line of its own, indented.) What is hidden
-    becomes 0, under its hatching.
-    """
-    cells = np.nan_to_num(cells, nan=0.0)
-    whole = bool(np.all(cells == np.round(cells)))
-    for kind in (np.uint8, np.int8, np.int16) if whole else ():
-        if cells.min() >= np.iinfo(kind).min and cells.max() <= np.iinfo(kind).max:
-            return cells.astype(kind)
-    return cells.astype(np.float32)
-
-
-def _names(tokens: Sequence[Any]) -> list[str]:
-    """Category names: one per position, so that repeated tokens stay apart."""
-    if list(tokens) == list(range(len(tokens))):
-        return [str(place) for place in tokens]
-    return [f"{place}: {label}" for place, label in enumerate(labels(tokens))]
-
-
-def _trace(cells: Array, quantity: str, unit: int | None) -> go.Heatmap:
-    return go.Heatmap(
-        z=_packed(cells),
-        coloraxis="coloraxis",
-        xgap=_gap(cells),
-        ygap=_gap(cells),
-        hovertemplate=f"{HOVER}{escaped(quantity)} {_value(unit)}<extra></extra>",
-    )
-
-
-def _small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
-    return go.Heatmap(
-        z=_packed(cells),
-        xaxis=_numbered("x", head + 1),
-        yaxis=_numbered("y", layer + 1),
-        coloraxis="coloraxis",
-        name=f"layer {layer}, head {head}",
-        hovertemplate=f"layer {layer}, head {head}<br>{HOVER}weight {_value(unit)}<extra></extra>",
-    )
-
-
-def _value(unit: int | None) -> str:
-    """The hover text for a value that is exact, or a whole number of 1/unit."""
-    if unit is None:
-        return "%{z:.4~f}"
-    if unit == 1:
-        return "%{z}"
-    return "%{z}" + {100: " %", 1000: " ‰"}.get(unit, f" / {unit:,}")
-
-
-def _gap(cells: Array) -> int:
-    return 1 if max(cells.shape) <= 48 else 0
-
-
-def _cell(n: int, m: int) -> float:
-    return max(1.0, min(32.0, 430 / max(n, m)))
-
-
-def _one_map_layout(
-    theme: str, title: str, queries: Sequence[Any], keys: Sequence[Any], hidden: Array
-) -> dict[str, Any]:
-    look, hatched = colours(theme), bool(hidden.any())
-    n, m = hidden.shape
-    cell = _cell(n, m)
-    rows, columns = _ticks(queries), _ticks(keys)
-    turned = max(map(label_width, columns["ticktext"])) > cell * tick_step(m) - 3
-    columns["tickangle"] = -90 if turned else 0
-    top = 66 + (max(map(label_width, columns["ticktext"])) if turned else 14)
-    left = 44 + max(map(label_width, rows["ticktext"]))
-    margin: dict[str, float] = {"l": left, "r": 116, "t": top, "b": 34 if hatched else 14}
-    width = max(m * cell, 150) + left + margin["r"]
-    width = max(width, text_width(title, 16.5) + 16)
-    margin["r"] = width - left - max(m * cell, 150)
-    height = max(n * cell, 120) + top + margin["b"]
-    shared = {"type": "category", "showgrid": False, "ticks": ""}
-    legend = note(
-        look, "hatched: the mask does not allow it", 0, 0, yanchor="top", xanchor="left", yshift=-8
-    )
-    return layout(
-        look,
-        title,
-        width=width,
-        height=height,
-        margin=margin,
-        xaxis=axis(look, "keys", side="top", range=[-0.5, m - 0.5], **shared, **columns),
-        yaxis=axis(look, "queries", range=[n - 0.5, -0.5], **shared, **rows),
-        images=[hatching(hidden, "x", "y", theme)] if hatched else [],
-        annotations=[legend] if hatched else [],
-    )
-
-
-def _ticks(tokens: Sequence[Any]) -> dict[str, Any]:
-    step = tick_step(len(tokens))
-    names = labels(tokens) if step == 1 else _names(tokens)
-    return {
-        "tickmode": "array",
-        "tickvals": list(range(0, len(tokens), step)),
-        "ticktext": names[::step],
-        "tickfont": {"family": MONO, "size": 11},
-        "categoryorder": "array",
-        "categoryarray": _names(tokens),
-    }
-
-
-def _colour_axis(
-    look: Theme, low: float, high: float, unit: int | None, quantity: str, length: float
-) -> dict[str, Any]:
-    scale = CIVIDIS if low == 0 else SIGNED
-    factor = unit or 1
-    values = np.linspace(low, high, 5)
-    digits = max(0, 2 - int(np.floor(np.log10(high))))
-    bar = {
-        "title": {"text": escaped(quantity), "side": "right", "font": {"size": 12}},
-        "tickvals": [float(value) * factor for value in values],
-        "ticktext": [f"{value:.{digits}f}" for value in values],
-        "tickfont": {"size": 11, "color": look.quiet},
-        "thickness": 12,
-        "lenmode": "pixels",
-        "len": length,
-        "x": 1,
-        "xpad": 14,
-        "outlinewidth": 0,
-    }
-    return {
-        "colorscale": [[i / (len(scale) - 1), colour] for i, colour in enumerate(scale)],
-        "cmin": low * factor,
-        "cmax": high * factor,
-        "colorbar": bar,
-    }
-
-
-def _bar_length(page: dict[str, Any]) -> float:
-    inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
-    return round(max(90, min(inner, 240)))
-
-
-def _numbered(letter: str, number: int) -> str:
-    return letter if number == 1 else f"{letter}{number}"
-
-
-def _grid_layout(
-    theme: str,
-    title: str,
-    queries: Sequence[Any],
-    keys: Sequence[Any],
-    size: float,
-    hidden: Array,
-) -> dict[str, Any]:
-    look = colours(theme)
-    layers, heads, n, m = hidden.shape
-    gap = 8
-    wide, high = max(48, size * min(1, m / n)), max(24, size * min(1, n / m))
-    across, down = heads * (wide + gap) - gap, layers * (high + gap) - gap
-    margin: dict[str, float] = {"l": 66, "r": 116, "t": 62, "b": 34}
-    width = max(across + 182, text_width(title, 16.5) + 16)
-    margin["r"] = width - across - margin["l"]
-    page = layout(look, title, width=width, height=down + 96, margin=margin)
-    for head in range(heads):
-        left = head * (wide + gap) / across
-        page[f"xaxis{_count(head)}"] = _small_axis(
-            look, keys, [-0.5, m - 0.5], left, left + wide / across, head, "x"
-        )
-    for layer in range(layers):
-        top = 1 - layer * (high + gap) / down
-        page[f"yaxis{_count(layer)}"] = _small_axis(
-            look, queries, [n - 0.5, -0.5], top - high / down, top, layer, "y"
-        )
-    page["images"] = [
-        hatching(hidden[i, j], _numbered("x", j + 1), _numbered("y", i + 1), theme)
-        for i, j in np.ndindex(layers, heads)
-        if hidden[i, j].any()
-    ]
-    page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap, bool(page["images"]))
-    return page
-
-
-def _small_axis(
-    look: Theme,
-    tokens: Sequence[Any],
-    ends: list[float],
-    start: float,
-    end: float,
-    place: int,
-    letter: str,
-) -> dict[str, Any]:
-    """A side of one row or column of small maps; all zoom together."""
-    return bare_axis(
-        look,
-        type="category",
-        categoryorder="array",
-        categoryarray=_names(tokens),
-        range=ends,
-        domain=_domain(start, end),
-        anchor="y" if letter == "x" else "x",
-        **({"matches": letter} if place else {}),
-    )
-
-
-def _count(place: int) -> str:
-    return str(place + 1) if place else ""
-
-
-def _domain(start: float, end: float) -> list[float]:
-    return [round(max(0.0, start), 5), round(min(1.0, end), 5)]
-
-
-def _grid_notes(
-    look: Theme, layers: int, heads: int, wide: float, high: float, gap: float, hatched: bool
-) -> list[dict[str, Any]]:
-    inner = heads * (wide + gap) - gap, layers * (high + gap) - gap
-    columns = [
-        note(
-            look,
-            f"head {head}" if wide > 46 else str(head),
-            (head * (wide + gap) + wide / 2) / inner[0],
-            1,
-            xanchor="center",
-            yanchor="bottom",
-            yshift=3,
-        )
-        for head in range(heads)
-    ]
-    rows = [
-        note(
-            look,
-            f"layer {layer}",
-            0,
-            1 - (layer * (high + gap) + high / 2) / inner[1],
-            xanchor="right",
-            yanchor="middle",
-            xshift=-6,
-        )
-        for layer in range(layers)
-    ]
-    words = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
-    return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
-
-
-# how it is said
+# descriptions
 
 
 def _description(
@@ -459,7 +224,7 @@ def _description(
     seen = np.where(np.isnan(shown), -np.inf, shown)
     row, column = np.unravel_index(int(seen.argmax()), seen.shape)
     words = [
-        f"{_closed(title)} Heat map of {quantity}: {n} queries (rows) by {m} keys (columns).",
+        f"{sentence(title)} Heat map of {quantity}: {n} queries (rows) by {m} keys (columns).",
         f"Largest: {weights[row, column]:.3g}, from query {_named(queries, row)} to key "
         f"{_named(keys, column)}.",
     ]
@@ -493,7 +258,7 @@ def _named(tokens: Sequence[Any], place: int | np.intp) -> str:
 def _grid_description(title: str, shown: Array, high: float) -> str:
     layers, heads, n, m = shown.shape
     return (
-        f"{_closed(title)} {layers} layers (rows) by {heads} heads (columns) of attention maps, "
+        f"{sentence(title)} {layers} layers (rows) by {heads} heads (columns) of attention maps, "
         f"each {n} queries by {m} keys, on one colour scale up to {high:.3g}. "
         f"The table gives each head's mean largest weight and how far back it looks."
     )
@@ -509,7 +274,7 @@ def _grid_rows(shown: Array) -> list[Row]:
 
 
 def _head_words(weights: Array) -> Row:
-    """What a head's map looks like, in two numbers."""
+    """Two numbers that summarise a head's map."""
     n, m = weights.shape
     back = (np.arange(n) + m - n)[:, None] - np.arange(m)
     total = np.abs(weights).sum() or 1.0
@@ -543,7 +308,3 @@ def _film_rows(
             }
         )
     return rows
-
-
-def _closed(title: str) -> str:
-    return title if title.endswith((".", "!", "?")) else f"{title}."

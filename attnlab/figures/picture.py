@@ -16,7 +16,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from attnlab.figures import svg
+from attnlab.figures import static
 from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
 
 Row = Mapping[str, Any]
@@ -85,7 +85,7 @@ class Picture(go.Figure):
 
     def svg(self) -> str:
         """The figure as static SVG, drawn without a browser."""
-        return svg.draw(self, self._description)
+        return static.draw(self, self._description)
 
     def save_svg(self, path: str | Path) -> Path:
         """Write the static SVG, for papers and slides."""
@@ -102,7 +102,7 @@ class Picture(go.Figure):
         look = colours(self._theme)
         css = f"body{{background:{look.paper};color:{look.ink};font-family:sans-serif}}"
         css += auto_css_of_browser() if self._theme == "auto" else ""
-        title = escape(svg.plain(self.layout.title.text or "Figure"))
+        title = escape(static.plain(self.layout.title.text or "Figure"))
         path.write_text(
             f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f"<style>{css}</style></head><body>"
@@ -127,7 +127,7 @@ class Picture(go.Figure):
             return {"text/html": html, "text/plain": self._description}
         return {
             PLOTLY: loads(self.to_json(validate=validate)) | {"config": CONFIG},
-            "text/html": svg.page(self, self._description),
+            "text/html": static.page(self, self._description),
             "text/plain": self._description,
         }
 

@@ -1,335 +1,133 @@
-"""What one pixel may see, drawn on the image: for several mechanisms side by side.
+"""Which inputs can influence which outputs after several layers of patterns: a map per layer."""
 
-A mask (n, n) hides what it means for an image: a pixel's neighbour above stands a whole line away
-in it. Here each mechanism has a panel that *is* the image. The pixel that asks is a blue circle,
-what it hears of is orange, the darker the sooner; what is not made yet is hatched.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from attnlab.figures.arrays import Array, plain
-from attnlab.figures.labels import escaped
-from attnlab.figures.layout import add_player, bare_axis, hatching, layout, note, text_width
+from attnlab.core.patterns import Pattern, ReceptiveField, receptive_field
+from attnlab.figures.arguments import check_flag, check_size, check_texts
+from attnlab.figures.labels import sentence
+from attnlab.figures.layout import add_player
+from attnlab.figures.pattern_drawing import SIDE, one_panel
 from attnlab.figures.picture import Picture, Row
-from attnlab.figures.theme import QUERY, Theme, blend, colours, theme_name
+from attnlab.figures.theme import CIVIDIS, Theme, colours, theme_name
 
-MOST_PANELS = 12
-MOST_LAYERS = 6
-LARGEST = 64  # pixels on a side
-SOON, LATE = "#d55e00", "#f3d3bd"
-_SIDE, _ABOVE, _BETWEEN = 136, 26, 17  # of a panel, the room for its name, beside it
-
-Mask = NDArray[np.bool_]
+LARGEST = 128
+MOST_FRAMES = 32
 
 
-def pixel_receptive_field(
-    panels: Mapping[str, Any],
-    pixel: tuple[int, int],
+def receptive_field_film(
+    patterns: Pattern | Sequence[Pattern],
+    n: int,
     *,
+    layers: int,
     title: str,
-    future: Mapping[str, Any] | None = None,
-    blocks: Mapping[str, Any] | None = None,
+    residual: bool = True,
     theme: str | None = None,
 ) -> Picture:
-    """Which pixels the pixel (row, column) hears of, a panel for each name.
+    """Which inputs can influence which outputs after one layer, two, … ``layers``: a slider.
 
-    ``panels`` maps a name to a mask (height, width), True = it is seen, or to several of them
-    (layers, height, width), what is known after each layer: then a slider shows the layers.
-    ``future`` are masks of what does not exist yet, ``blocks`` whole numbers (height, width) that
-    tell blocks apart; both by the names of panels, and a name may be missing.
+    The layers take their patterns in turn. A cell tells the first layer after which its input
+    arrives; the slider also works on a page without a kernel.
     """
-    sights = _sights(panels)
-    layers, height, width = next(iter(sights.values())).shape
-    _inside(pixel, height, width)
-    for name, given in (("future", future), ("blocks", blocks)):
-        _known_names(name, given or {}, sights)
+    check_texts(title=title)
+    check_flag("residual", residual)
+    n, layers = (
+        check_size("n", n, LARGEST, "positions"),
+        check_size("layers", layers, MOST_FRAMES, "layers"),
+    )
+    known = receptive_field(patterns, n, layers, residual=residual)
+    after = np.stack([frame.numpy() for frame in known.after])
+    first = np.where(after.any(0), after.argmax(0) + 1, 0)
     theme = theme_name(theme)
     look = colours(theme)
-    where = _Places(len(sights), height, width)
-    page = _page(look, title, where, sights, layers)
-    hidden = [_like(f"future: {n}", (future or {}).get(n), height, width) for n in sights]
-    if any(mask.any() for mask in hidden):
-        cover = hatching(where.mosaic(hidden) > 0, "x", "y", theme, lines=26 * where.across)
-        page["images"] = [cover | {"layer": "below"}]
-        page["annotations"][-1]["text"] += " · hatched: not made yet"
-    first = [np.where(sight.any(0), sight.argmax(0) + 1, 0) for sight in sights.values()]
-    films = [
-        where.mosaic([np.where(one <= layer, one, 0) for one in first])
-        for layer in range(1, layers + 1)
+    page = _page(look, title, n, layers)
+    stops = list(range(1, layers + 1))
+    add_player(page, look, stops, "after layer")
+    cells = [_arrived(np.where(frame, first, 0), layers) for frame in after]
+    frames = [
+        go.Frame(name=str(stop), data=[{"type": "heatmap", "z": z}])
+        for stop, z in zip(stops, cells, strict=True)
     ]
-    labels = [_like(f"blocks: {n}", (blocks or {}).get(n), height, width) for n in sights]
-    traces = [_cells(films[-1], where), _lines(where, look), _edges(where, labels, look)]
-    traces.append(_askers(where, pixel))
-    frames = []
-    if layers > 1:
-        add_player(page, look, range(1, layers + 1), "after layer")
-        frames = [
-            go.Frame(name=str(layer), data=[{"type": "heatmap", "z": _drawn(cells)}], traces=[0])
-            for layer, cells in enumerate(films, 1)
-        ]
-    rows = _rows(sights)
+    trace = go.Heatmap(
+        z=cells[-1],
+        coloraxis="coloraxis",
+        hovertemplate="output %{y}<br>input %{x}<extra></extra>",
+    )
     return Picture(
-        traces,
+        [trace],
         page,
         frames,
-        description=_description(title, pixel, sights, rows),
-        rows=rows,
+        description=f"{sentence(title)} {_words(known, n, layers)}",
+        rows=_rows(after),
         theme=theme,
     )
 
 
-# what is given
+def _arrived(first: NDArray[Any], layers: int) -> NDArray[np.uint8]:
+    """Values for the colour scale: brighter for earlier layers, 0 for not yet."""
+    return np.where(first > 0, layers + 1 - first, 0).astype(np.uint8)
 
 
-def _sights(panels: Mapping[str, Any]) -> dict[str, Mask]:
-    if not 1 <= len(panels) <= MOST_PANELS:
-        raise ValueError(f"one to {MOST_PANELS} panels have room, got {len(panels)}")
-    sights = {}
-    for name, given in panels.items():
-        axes = len(getattr(given, "shape", np.shape(given)))
-        mask = plain(name, given, "layers height width" if axes == 3 else "height width")
-        if mask.dtype != bool:
-            raise TypeError(f"{name!r} must be bool (True = is seen), got {mask.dtype}")
-        sights[name] = mask.reshape(-1, *mask.shape[-2:])
-    shapes = {sight.shape for sight in sights.values()}
-    if len(shapes) > 1:
-        raise ValueError(f"panels show the same image after the same layers, got {sorted(shapes)}")
-    ((layers, height, width),) = shapes
-    if layers > MOST_LAYERS or max(height, width) > LARGEST:
-        raise ValueError(
-            f"at most {MOST_LAYERS} layers and {LARGEST} × {LARGEST} pixels have room, got "
-            f"{layers} layers and {height} × {width} pixels"
-        )
-    return sights
-
-
-def _inside(pixel: tuple[int, int], height: int, width: int) -> None:
-    row, column = pixel
-    if not (0 <= row < height and 0 <= column < width):
-        raise ValueError(f"pixel {(row, column)} is outside of an image of {height} × {width}")
-
-
-def _known_names(what: str, given: Mapping[str, Any], sights: Mapping[str, Mask]) -> None:
-    unknown = sorted(set(given) - set(sights))
-    if unknown:
-        raise ValueError(f"`{what}` names {unknown}, and the panels are {list(sights)}")
-
-
-def _like(name: str, given: Any, height: int, width: int) -> Array:
-    """An array of the image's size; zeros where nothing is given."""
-    if given is None:
-        return np.zeros((height, width), int)
-    array = plain(name, given, "height width")
-    if array.shape != (height, width):
-        raise ValueError(f"`{name}` must have shape {(height, width)}, got {array.shape}")
-    return array
-
-
-# where it stands
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Panels in rows of at most four, all in one grid of cells."""
-
-    count: int
-    height: int
-    width: int
-
-    @property
-    def across(self) -> int:
-        return self.count if self.count <= 4 else -(-self.count // -(-self.count // 4))
-
-    @property
-    def down(self) -> int:
-        return -(-self.count // self.across)
-
-    @property
-    def cell(self) -> int:
-        """Its side on the page."""
-        room = _SIDE * (1.35 if self.count <= 3 else 1)
-        return max(3, round(room / max(self.height, self.width)))
-
-    @property
-    def gaps(self) -> tuple[int, int]:
-        """Empty cells below a panel, for the next one's name, and beside it."""
-        return -(-_ABOVE // self.cell), -(-_BETWEEN // self.cell)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        below, beside = self.gaps
-        tall, wide = self.height + below, self.width + beside
-        return self.down * tall - below, self.across * wide - beside
-
-    def corner(self, at: int) -> tuple[int, int]:
-        below, beside = self.gaps
-        row, column = divmod(at, self.across)
-        return row * (self.height + below), column * (self.width + beside)
-
-    def mosaic(self, images: Sequence[Array]) -> Array:
-        """All panels in one array, zeros between them."""
-        whole = np.zeros(self.size, np.uint8)
-        for at, image in enumerate(images):
-            top, left = self.corner(at)
-            whole[top : top + self.height, left : left + self.width] = image
-        return whole
-
-
-# how it is drawn
-
-
-def _cells(cells: Array, where: _Places) -> go.Heatmap:
-    return go.Heatmap(z=_drawn(cells), coloraxis="coloraxis", hoverinfo="skip")
-
-
-def _drawn(cells: Array) -> NDArray[np.float32]:
-    """What is not known shows the paper."""
-    return np.where(cells > 0, cells, np.nan).astype(np.float32)
-
-
-def _lines(where: _Places, look: Theme) -> go.Scatter:
-    """The edges of all pixels."""
-    x: list[float] = []
-    y: list[float] = []
-    for at in range(where.count):
-        top, left = where.corner(at)
-        for row in range(where.height + 1):
-            x += [left - 0.5, left + where.width - 0.5, np.nan]
-            y += [top + row - 0.5] * 2 + [np.nan]
-        for column in range(where.width + 1):
-            x += [left + column - 0.5] * 2 + [np.nan]
-            y += [top - 0.5, top + where.height - 0.5, np.nan]
-    return _drawing(x, y, look.grid, 1)
-
-
-def _edges(where: _Places, labels: Sequence[Array], look: Theme) -> go.Scatter:
-    """The edges between pixels of different blocks."""
-    x: list[float] = []
-    y: list[float] = []
-    for at, label in enumerate(labels):
-        top, left = where.corner(at)
-        for row, column in np.argwhere(label[1:] != label[:-1]):
-            x += [left + column - 0.5, left + column + 0.5, np.nan]
-            y += [top + row + 0.5] * 2 + [np.nan]
-        for row, column in np.argwhere(label[:, 1:] != label[:, :-1]):
-            x += [left + column + 0.5] * 2 + [np.nan]
-            y += [top + row - 0.5, top + row + 0.5, np.nan]
-    return _drawing(x, y, look.ink, 1.5)
-
-
-def _drawing(x: list[float], y: list[float], colour: str, width: float) -> go.Scatter:
-    places = (np.array(values, np.float32) for values in (x, y))
-    return go.Scatter(
-        **dict(zip("xy", places, strict=True)),
-        mode="lines",
-        line={"color": colour, "width": width},
-        hoverinfo="skip",
-    )
-
-
-def _askers(where: _Places, pixel: tuple[int, int]) -> go.Scatter:
-    corners = [where.corner(at) for at in range(where.count)]
-    colour, symbol = QUERY
-    return go.Scatter(
-        x=[left + pixel[1] for _, left in corners],
-        y=[top + pixel[0] for top, _ in corners],
-        mode="markers",
-        marker={"color": colour, "symbol": symbol, "size": round(0.62 * where.cell)},
-        hoverinfo="skip",
-    )
-
-
-def _page(
-    look: Theme, title: str, where: _Places, sights: Mapping[str, Mask], layers: int
-) -> dict[str, Any]:
-    tall, wide = where.size
-    high, broad = tall * where.cell, wide * where.cell
-    full = max(broad + 40 + (110 if layers > 1 else 0), text_width(title, 16.5) + 16)
-    edges: dict[str, Any] = {"fixedrange": True, "visible": False}
-    page = layout(
-        look,
-        title,
-        width=full,
-        height=high + 76 + 34,
-        margin={"l": 20, "r": full - broad - 20, "t": 76, "b": 34},
-        xaxis=bare_axis(look, range=[-0.5, wide - 0.5]) | edges,
-        yaxis=bare_axis(look, range=[tall - 0.5, -0.5]) | edges,
-        coloraxis=_colours(look, layers),
-    )
-    page["plot_bgcolor"] = look.paper
-    page["annotations"] = [
-        note(
-            look,
-            f"{escaped(name)} · {int(sight[-1].sum())}",
-            (where.corner(at)[1]) / wide,
-            1 - where.corner(at)[0] / tall,
-        )
-        | {"xanchor": "left", "yanchor": "bottom", "font": {"size": 12, "color": look.ink}}
-        for at, (name, sight) in enumerate(sights.items())
-    ]
-    words = "● asks · orange: what it hears of, and how many"
-    page["annotations"].append(note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8))
-    return page
-
-
-def _colours(look: Theme, layers: int) -> dict[str, Any]:
-    """A colour for each layer, in steps."""
-    shades = [blend((SOON, LATE), at / max(1, layers - 1)) for at in range(layers)]
-    steps = [[end / layers, shade] for at, shade in enumerate(shades) for end in (at, at + 1)]
-    axis: dict[str, Any] = {"colorscale": steps, "cmin": 0.5, "cmax": layers + 0.5}
-    if layers == 1:
-        return axis | {"showscale": False}
-    names = [str(layer) for layer in range(1, layers + 1)]
-    return axis | {
+def _page(look: Theme, title: str, n: int, layers: int) -> dict[str, Any]:
+    page = one_panel(look, title, n)
+    page["xaxis"]["title"]["text"], page["yaxis"]["title"]["text"] = "inputs", "outputs"
+    page["margin"]["r"] = max(page["margin"]["r"], 130)
+    page["width"] = max(page["width"], SIDE + 72 + 130)
+    page["hovermode"] = "closest"
+    shown = sorted({round(x) for x in np.linspace(1, layers, min(layers, 8))})
+    page["coloraxis"] = {
+        "colorscale": [[i / (len(CIVIDIS) - 1), colour] for i, colour in enumerate(CIVIDIS)],
+        "cmin": 0,
+        "cmax": layers,
         "colorbar": {
             "title": {"text": "arrives after layer", "side": "right", "font": {"size": 12}},
-            "tickvals": list(range(1, layers + 1)),
-            "ticktext": names,
+            "tickvals": [0, *(layers + 1 - layer for layer in reversed(shown))],
+            "ticktext": ["not yet", *(str(layer) for layer in reversed(shown))],
             "tickfont": {"size": 11, "color": look.quiet},
             "thickness": 12,
             "lenmode": "pixels",
-            "len": 150,
+            "len": 240,
             "x": 1,
             "xpad": 14,
             "outlinewidth": 0,
-        }
+        },
     }
+    return page
 
 
-# how it is said
+def _words(known: ReceptiveField, n: int, layers: int) -> str:
+    if known.complete:
+        count = known.layers or next(
+            L for L, frame in enumerate(known.after, 1) if bool(frame.all())
+        )
+        end = f"Everything is connected after {_layers(count)}."
+    elif known.complete_past and known.layers is not None:
+        end = f"Every output knows its whole past after {_layers(known.layers)}."
+    elif known.layers is not None:
+        end = f"After {_layers(known.layers)} further layers add nothing: some never meet."
+    else:
+        end = f"After {_layers(layers)} there is more to come."
+    return (
+        f"Which of {n} inputs can influence each of {n} outputs after 1 to {layers} layers. {end}"
+    )
 
 
-def _rows(sights: Mapping[str, Mask]) -> list[Row]:
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
+
+
+def _rows(after: NDArray[np.bool_]) -> list[Row]:
     return [
         {
-            "panel": name,
             "after layer": layer,
-            "pixels": int(known.sum()),
-            "rows": int(known.any(1).sum()),
-            "columns": int(known.any(0).sum()),
+            "pairs connected": int(frame.sum()),
+            "share": round(float(frame.mean()), 4),
+            "fewest inputs of an output": int(frame.sum(1).min()),
+            "most": int(frame.sum(1).max()),
         }
-        for name, sight in sights.items()
-        for layer, known in enumerate(sight, 1)
+        for layer, frame in enumerate(after, 1)
     ]
-
-
-def _description(
-    title: str, pixel: tuple[int, int], sights: Mapping[str, Mask], rows: Sequence[Row]
-) -> str:
-    layers, height, width = next(iter(sights.values())).shape
-    said = []
-    for name in sights:
-        counts = [str(row["pixels"]) for row in rows if row["panel"] == name]
-        said.append(f"{name}: {', '.join(counts)}")
-    what = "sees" if layers == 1 else f"hears of, after 1 … {layers} layers,"
-    closed = title if title.endswith((".", "!", "?")) else f"{title}."
-    return (
-        f"{closed} The pixel in row {pixel[0]}, column {pixel[1]} of {height} × {width} {what} so "
-        f"many pixels: {'; '.join(said)}."
-    )

@@ -1,12 +1,13 @@
 """What a head does, in a few numbers.
 
-Trained heads fall into kinds: some look at the previous token, some at the next, some at
-themselves, at the first token or at delimiters, which serves as "nowhere" (Clark, Khandelwal,
-Levy, Manning. What Does BERT Look At? BlackboxNLP 2019, arXiv:1906.04341); some are broad, some
-sharp. ``head_statistics`` measures this for each head, averaged over rows and batch.
+Trained heads fall into kinds: some attend to the previous token, some to the next, some to the
+token itself, some to the first token or to delimiters, often when there is nothing to attend to
+(Clark, Khandelwal, Levy, Manning. What Does BERT Look At? BlackboxNLP 2019, arXiv:1906.04341);
+some are broad, some sharp. ``head_statistics`` measures this for each head, averaged over rows and
+batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,9 +72,10 @@ def head_statistics(
     """
     w = weights.detach().double()
     b, _, n, m = w.shape
-    counts = w.sum(dim=-1) > 0
     if padding is not None:
-        counts = counts & padding[:, None, :]
+        w = w.masked_fill(~padding[:, None, :, None], 0)
+    _check_weights(w)
+    counts = w.sum(dim=-1) > 0
     i = torch.arange(m - n, m, device=w.device)
     j = torch.arange(m, device=w.device)
     offset = j - i[:, None]
@@ -91,6 +93,19 @@ def head_statistics(
         if tokens is None
         else _mean(_share(w, _among(tokens, delimiters, b, m, w.device)), counts),
     )
+
+
+def _check_weights(w: Tensor) -> None:
+    if w.is_meta or not bool(w.isfinite().all()):
+        raise ValueError(
+            "`weights` hold NaN or infinity (a softmax gives NaN for rows that may attend to "
+            "nothing): take weights.nan_to_num(), or leave such rows out by padding="
+        )
+    if bool((w < 0).any()):
+        raise ValueError(
+            "`weights` are negative somewhere, and these are statistics of attention weights; of "
+            "another map take the absolute values"
+        )
 
 
 def _share(w: Tensor, columns: Tensor) -> Tensor:
@@ -135,20 +150,31 @@ def _first(real: Tensor | None, m: int, device: torch.device) -> Tensor:
 def _among(
     tokens: Tokens, delimiters: Sequence[str] | frozenset[str], b: int, m: int, device: torch.device
 ) -> Tensor:
-    if isinstance(delimiters, str):
-        raise TypeError(f"delimiters must be a collection of tokens, got the text {delimiters!r}")
+    known = _check_delimiters(delimiters)
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of tokens, got one text; split it first")
+    if not isinstance(tokens, Iterable) or isinstance(tokens, Tensor):
+        raise TypeError(f"tokens must be texts in a list, got {type(tokens).__name__}")
+    tokens = list(tokens)
     shared = all(isinstance(token, str) for token in tokens)
     if not shared and any(isinstance(row, str) or not isinstance(row, Sequence) for row in tokens):
         raise TypeError("tokens must be texts, one list for all or one list per row of the batch")
-    rows = [tokens] if shared else list(tokens)
+    rows = [tokens] if shared else tokens
     if len(rows) not in (1, b) or any(len(row) != m for row in rows):
         lengths = sorted({len(row) for row in rows})
         raise ValueError(
             f"tokens must be {m} keys' tokens, or {b} lists of them; got {len(rows)} "
             f"of lengths {lengths}"
         )
-    known = set(delimiters)
     hit = [[token in known for token in row] for row in rows]
     return torch.tensor(hit, device=device)[:, None, None, :]
+
+
+def _check_delimiters(delimiters: object) -> set[str]:
+    if isinstance(delimiters, str):
+        raise TypeError(f"delimiters must be a collection of tokens, got the text {delimiters!r}")
+    found = list(delimiters) if isinstance(delimiters, Iterable) else [delimiters]
+    texts = {each for each in found if isinstance(each, str)}
+    if not isinstance(delimiters, Iterable) or not all(isinstance(each, str) for each in found):
+        raise TypeError(f"delimiters must be a collection of tokens, got {delimiters!r}")
+    return texts

@@ -1,22 +1,21 @@
 r"""An n × n map for every mechanism, those without weights included.
 
-Attention weights are a map of who listens to whom. Many mechanisms never form them (kernels, low
-rank, hashing) and some have none (convolutions, Fourier transforms, recurrences). Two maps exist
-for all of them.
+Attention weights say how much each position takes from each other one. Many mechanisms never form
+them (kernels, low rank, hashing) and some have none (convolutions, Fourier transforms,
+recurrences). Two maps exist for all of them.
 
 Where the output is linear in the values, $o_i = \sum_j M_{ij} v_j$, the mixing matrix $M$ is exact:
 with one-hot values $v_j = e_j$ the output *is* $M$. For softmax attention it equals the weights.
-That the output is linear is not taken on trust: $M v$ is compared with what the mechanism gives
-for random values and for its own.
+Linearity is verified: $M v$ is compared with the output for random values and for the mechanism's
+own.
 
 Elsewhere $M_{ij} = \lVert \partial y_i / \partial x_j \rVert_F$: how strongly the output at i
-answers to a small change of the input at j. That is a summary (signs and directions are gone, what
-happens beside the mixing is in it), and ``exact`` is False.
+responds to a small change of the input at j. That is a summary: signs and directions are lost, and
+it includes what happens beside the mixing. ``exact`` is then False.
 """
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,9 +25,12 @@ from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
 from attnlab.core.shapes import checked
+from attnlab.lens.linear_map import linear_map, own_values, with_values
 
 EXACT = "exact: one-hot values; the output was verified to be linear in the values"
 JACOBIAN = "the Frobenius norm of ∂output_i/∂{of}_j, because {why}"
+NO_VALUES = "there are no values to replace"
+NOT_LINEAR = "its output is not linear in the values"
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,27 @@ def mixing_matrix(
     A module that owns one ``attnlab.core.heads.Heads`` gets one matrix per head, (b, h, n, n), if
     its output is linear in the values. Any other (b, n, dim) → (b, n, dim) callable gets one of
     Jacobian norms, (b, n, n); of a tuple (recurrent layers) the first is taken. Rows of the batch
-    must not talk to one another. Costs ⌈n/e⌉ calls, or n·dim backward passes.
+    must be independent. Costs ⌈n/e⌉ calls, or n·dim backward passes.
     """
-    _validate(module, x)
-    module = _late(module)
+    _check_callable("module", module)
+    _check_input(x, padding)
+    module = _project_first(module)
 
     def run(inputs: Tensor) -> Tensor:
-        out = module(inputs) if padding is None else module(inputs, padding)
-        return out[0] if isinstance(out, tuple) else out
+        return _first(module(inputs) if padding is None else module(inputs, padding))
 
-    _deterministic(run, x)
+    out = _output(run, x)
+    if len(out) != len(x):
+        raise ValueError(
+            f"the output should have the {len(x)} rows of a batch of x, got {len(out)}"
+        )
     heads = _heads(module)
     if heads is None:
-        return _jacobian(run, x, "input", "there are no values to probe with")
-    values, out = _own_values(heads, run, x)
-    matrix = _linear(lambda v: _with_values(heads, run, x, v), values, out)
+        return _jacobian(run, x, "input", NO_VALUES)
+    values, out = own_values(heads, run, x)
+    matrix = linear_map(lambda v: with_values(heads, run, x, v), values, out)
     if matrix is None:
-        return _jacobian(run, x, "input", "its output is not linear in the values")
+        return _jacobian(run, x, "input", NOT_LINEAR)
     return Mixing(matrix, True, EXACT)
 
 
@@ -83,52 +89,116 @@ def mixing_of(
 ) -> Mixing:
     """The map of a functional form ``(q, k, v) -> out``, per head: (b, h, n, m).
 
-    Options go in by ``functools.partial(form, mask=…)``. A form that is not linear in ``v`` gets
-    the Jacobian norms with respect to ``v`` at ``v``; with shared key/value heads (g < h) and such
-    a form the heads are not told apart, (b, n, m).
+    Options are bound by ``functools.partial(form, mask=…)``. A form that is not linear in ``v``
+    gets the Jacobian norms with respect to ``v`` at ``v``; with shared key/value heads (g < h) they
+    are those of all heads together, (b, n, m).
     """
+    _check_callable("form", form)
+    (b, h, n, _), g = q.shape, v.shape[1]
+    if h % g:
+        raise ValueError(f"{g} key/value heads do not divide {h} query heads")
 
     def run(values: Tensor) -> Tensor:
         return form(q, k, values)
 
-    own = _deterministic(run, v)
-    matrix = _linear(run, v, own)
+    own = _output(run, v)
+    if own.shape[:3] != (b, h, n):
+        raise ValueError(
+            f"form should give ({b}, {h}, {n}, …) for these q, k and v, got {tuple(own.shape)}"
+        )
+    matrix = linear_map(run, v, own) if own.shape[3] == v.shape[3] else None
     if matrix is not None:
         return Mixing(matrix, True, EXACT)
-    why = "its output is not linear in the values"
-    if q.shape[1] == v.shape[1]:
-        b, h = v.shape[:2]
-        flat = _jacobian(
-            lambda values: run(values.unflatten(0, (b, h))).flatten(0, 1),
-            v.flatten(0, 1), "value", why,
-        )  # fmt: skip
-        return Mixing(flat.matrix.unflatten(0, (b, h)), False, flat.how)
-    merged = v.transpose(1, 2).flatten(2)
-    return _jacobian(
-        lambda values: run(values.unflatten(2, (v.shape[1], -1)).transpose(1, 2))
-        .transpose(1, 2)
-        .flatten(2),
-        merged, "value", why,
+    return _jacobian_of_heads(run, v) if h == g else _jacobian_of_all(run, v)
+
+
+def _jacobian_of_heads(run: Callable[[Tensor], Tensor], v: Tensor) -> Mixing:
+    """Heads are independent, so they are rows of a batch."""
+    b, h = v.shape[:2]
+    flat = _jacobian(
+        lambda values: run(values.unflatten(0, (b, h))).flatten(0, 1),
+        v.flatten(0, 1), "value", NOT_LINEAR,
     )  # fmt: skip
+    return Mixing(flat.matrix.unflatten(0, (b, h)), False, flat.how)
 
 
-def _validate(module: object, x: Tensor) -> None:
-    if not callable(module):
-        raise TypeError(f"module must be callable, got {type(module).__name__}")
-    if x.dim() != 3 or not x.is_floating_point():
+def _jacobian_of_all(run: Callable[[Tensor], Tensor], v: Tensor) -> Mixing:
+    """All heads of a position side by side, as its width."""
+
+    def merged(values: Tensor) -> Tensor:
+        out = run(values.unflatten(2, (v.shape[1], -1)).transpose(1, 2))
+        return out.transpose(1, 2).flatten(2)
+
+    return _jacobian(merged, v.transpose(1, 2).flatten(2), "value", NOT_LINEAR)
+
+
+# ---- what may come in and out
+
+
+def _check_callable(name: str, function: object) -> None:
+    if isinstance(function, type):
+        raise TypeError(f"{name} is the class {function.__name__} itself; make an object of it")
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, got {type(function).__name__}")
+
+
+def _check_input(x: object, padding: object) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    if x.layout is not torch.strided or x.is_meta or x.is_nested:
+        raise TypeError(f"x must be a dense tensor with values, got {x.layout} on {x.device}")
+    if x.dim() != 3 or not x.is_floating_point() or not x.numel():
         raise ValueError(
-            f"x must be floating-point of shape (b, n, dim), got {x.dtype} of {tuple(x.shape)}"
+            f"x must be floating-point of shape (b, n, dim), none of them 0; got {x.dtype} of "
+            f"{tuple(x.shape)}"
+        )
+    if not bool(x.isfinite().all()):
+        raise ValueError("x holds NaN or infinity")
+    if padding is None:
+        return
+    if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
+        kind = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
+        raise TypeError(f"padding must be a bool tensor, True = a real token; got {kind}")
+    if padding.shape != x.shape[:2]:
+        raise ValueError(
+            f"padding must be of shape {tuple(x.shape[:2])} like x, got {tuple(padding.shape)}"
         )
 
 
-def _late(module: Callable[..., Any]) -> Callable[..., Any]:
-    """A layer that sums positions ``early``, before it makes values of them, is asked in the other
-    order: it is the same function, and only then is there a value per position to probe with."""
+def _first(out: Any) -> Any:
+    """The output itself, or the first of several (recurrent layers give their state as well)."""
+    if isinstance(out, tuple) and not out:
+        raise ValueError("the output should be a tensor, got an empty tuple")
+    return out[0] if isinstance(out, tuple) else out
+
+
+@torch.no_grad()
+def _output(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The output at ``x``, once it is known to be a map of real numbers without chance."""
+    first, second = run(x), run(x)
+    if not isinstance(first, Tensor) or first.dim() != x.dim():
+        got = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
+        raise ValueError(f"expected a tensor of {x.dim()} axes like the input, got {got}")
+    if first.is_complex():
+        raise ValueError("the output is complex; give its real part, its absolute value or both")
+    if not torch.equal(first.nan_to_num(), second.nan_to_num()):
+        raise ValueError(
+            "two calls with the same input differ (dropout? random projections?), so there is no "
+            "one map: call .eval() on the module, or fix its randomness"
+        )
+    if not bool(first.isfinite().all()):
+        raise ValueError("the output holds NaN or infinity, so there is no map to compute")
+    return first
+
+
+def _project_first(module: Callable[..., Any]) -> Callable[..., Any]:
+    """A layer may sum over positions before it projects them to values (``early``). Asked to
+    project first it is the same function, and there is then one value per position to replace."""
     if not getattr(module, "early", False):
         return module
-    twin: Any = copy.copy(module)  # shares every part and parameter
-    twin.early = False
-    return cast(Callable[..., Any], twin)
+    late: Any = copy.copy(module)  # shares every part and parameter
+    late.early = False
+    return cast(Callable[..., Any], late)
 
 
 def _heads(module: object) -> Heads | None:
@@ -139,88 +209,7 @@ def _heads(module: object) -> Heads | None:
     return found[0] if len(found) == 1 and getattr(module, "heads", None) is found[0] else None
 
 
-@torch.no_grad()
-def _deterministic(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    first, second = run(x), run(x)
-    if not isinstance(first, Tensor) or first.dim() != x.dim():
-        got = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
-        raise ValueError(f"expected a tensor of {x.dim()} axes like the input, got {got}")
-    if not torch.equal(first.nan_to_num(), second.nan_to_num()):
-        raise ValueError(
-            "two calls with the same input differ (dropout? random projections?), so there is no "
-            "one map: call .eval() on the module, or fix its randomness"
-        )
-    return first
-
-
-# ---- exact: one-hot values
-
-
-@torch.no_grad()
-def _linear(run: Callable[[Tensor], Tensor], v: Tensor, own: Tensor) -> Tensor | None:
-    """M with run(v) = M v, from one-hot values, as many at once as the values are wide; None if
-    there is no such M."""
-    m, e = v.shape[-2:]
-    eye = torch.eye(m, dtype=v.dtype, device=v.device)
-    columns = []
-    for start in range(0, m, e):
-        block = v.new_zeros(v.shape)
-        hot = eye[:, start : start + e]
-        block[..., : hot.shape[1]] = hot
-        columns.append(run(block)[..., : hot.shape[1]])
-    matrix = torch.cat(columns, dim=-1)
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
-    linear = _agree(matrix, noise, run(noise)) and _agree(matrix, v, own)
-    return matrix if linear else None
-
-
-def _agree(matrix: Tensor, v: Tensor, out: Tensor) -> bool:
-    whole = v.repeat_interleave(matrix.shape[1] // v.shape[1], dim=1)
-    tolerance = 50 * torch.finfo(v.dtype).eps
-    expected = matrix.double() @ whole.double()
-    size = max(float(whole.abs().max()), float(expected.abs().max()))
-    return bool((expected - out.double()).abs().max() <= tolerance * size)
-
-
-@contextmanager
-def _hooked(*handles: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@torch.no_grad()
-def _own_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """The values (b, g, m, e) that the module computes, and the output of its heads."""
-    said: dict[str, Tensor] = {}
-    with _hooked(
-        heads.value.register_forward_hook(lambda _, args, out: said.update(values=out)),
-        heads.output.register_forward_pre_hook(lambda _, args: said.update(out=args[0])),
-    ):
-        run(x)
-    values = said["values"].unflatten(-1, (heads.kv_heads, -1)).transpose(1, 2)
-    return values, said["out"].unflatten(-1, (heads.heads, -1)).transpose(1, 2)
-
-
-@torch.no_grad()
-def _with_values(
-    heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor, values: Tensor
-) -> Tensor:
-    """The output of the heads (b, h, n, e) when the values are ``values``, all else equal."""
-    said: list[Tensor] = []
-    flat = values.transpose(1, 2).flatten(2)
-    with _hooked(
-        heads.value.register_forward_hook(lambda _, args, out: flat),
-        heads.output.register_forward_pre_hook(lambda _, args: said.append(args[0])),
-    ):
-        run(x)
-    return said[-1].unflatten(-1, (heads.heads, -1)).transpose(1, 2)
-
-
-# ---- elsewhere: Jacobian norms
+# ---- Jacobian norms
 
 
 @torch.enable_grad()

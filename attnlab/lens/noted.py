@@ -8,8 +8,10 @@ from torch import Tensor
 from attnlab.core.patterns import Pattern
 from attnlab.core.probe import Notes
 from attnlab.lens.axes import Axis, Layout, aligned
-from attnlab.lens.record import Held, History, Roles
-from attnlab.lens.trace import Found, Scores, Trace, softmax_of
+from attnlab.lens.held import Held, History, Roles
+from attnlab.lens.trace.meanings import Found, Scores
+from attnlab.lens.trace.tracer import Trace
+from attnlab.lens.trace.weights import softmax_of
 
 NO_WEIGHTS = (
     "this mechanism noted no weights, perhaps because it has none; "

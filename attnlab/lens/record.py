@@ -1,130 +1,41 @@
 """What was seen: one record per attention call."""
 
 import difflib
+import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, overload
+from numbers import Integral
+from typing import overload
 
 import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
-from attnlab.lens.axes import Axis, Layout, arrange, leaves, size
-
-BLOCKED = -1e4
-"""An additive entry at or below this counts as "may not attend" in ``Attention.mask``: its weight
-is exactly zero in every float format, unless the whole row is blocked in the same way."""
+from attnlab.lens.axes import Axis, leaves, size
+from attnlab.lens.held import BLOCKED, Held, History, Roles
 
 RECOGNISED = (
-    "What attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
+    "what attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
     "modules that use it, and a softmax over the products of queries and keys that then weighs "
-    "values. For anything else attnlab.lens.mixing.mixing_matrix(module, x) gives a map."
+    "values (for anything else attnlab.lens.mixing.mixing_matrix(module, x) gives a map)"
 )
-
-Keep = Literal["copy", "cpu"] | None
-
-
-class Held:
-    """A tensor as it was when it was seen, with the meaning of its dimensions."""
-
-    def __init__(self, tensor: Tensor, layout: Layout) -> None:
-        self.tensor = tensor.detach()
-        self.layout = layout
-        self.version = version(self.tensor)
-
-    def kept(self, keep: Keep) -> "Held":
-        if keep is None:
-            return self
-        device = torch.device("cpu") if keep == "cpu" else self.tensor.device
-        return Held(self.tensor.to(device, copy=True), self.layout)
-
-    def arranged(self, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()) -> Tensor:
-        if version(self.tensor) != self.version:
-            raise RuntimeError(
-                "this tensor was changed in place after it was seen (a key/value cache, an "
-                'optimiser step?), so its old values are gone; watch(model, keep="copy") keeps them'
-            )
-        return arrange(self.tensor, self.layout, groups, whole)
-
-
-def version(tensor: Tensor) -> int:
-    """How often the tensor was changed in place (inference tensors do not count)."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which axes are batch, heads, queries, keys, width and value width."""
-
-    batch: tuple[Axis, ...]
-    heads: tuple[Axis, ...]
-    queries: tuple[Axis, ...]
-    keys: tuple[Axis, ...]
-    width: tuple[Axis, ...]
-    value_width: tuple[Axis, ...] = ()
-
-    def groups(self) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]]:
-        """Batch, heads, queries, keys. A merged batch·heads axis that some view has split since
-        gives both."""
-        batch, heads = leaves(self.batch), leaves(self.heads)
-        if not heads and len(batch) > 1:
-            batch, heads = batch[:-1], batch[-1:]
-        return batch, heads, leaves(self.queries), leaves(self.keys)
-
-
-@dataclass
-class History:
-    """What happened to the scores between the product and the softmax."""
-
-    factor: float = 1.0
-    factors: list[Held] = field(default_factory=list)
-    addends: list[tuple[Held, float]] = field(default_factory=list)
-    masks: list[tuple[Held, bool]] = field(default_factory=list)
-    """Bool tensors, with the value that means "may attend"."""
-    causal: bool = False
-    """PyTorch's ``is_causal``, aligned at the top left."""
-    pattern: Pattern | None = None
-    through: list[str] = field(default_factory=list)
-    """Functions on the way that are neither scale, bias nor mask (tanh, clamp, …)."""
-
-    def copy(self) -> "History":
-        return History(
-            self.factor,
-            [*self.factors],
-            [*self.addends],
-            [*self.masks],
-            self.causal,
-            self.pattern,
-            [*self.through],
-        )
-
-    def times(self, factor: float) -> None:
-        self.factor *= factor
-        self.addends = [(held, by * factor) for held, by in self.addends]
-
-    def kept(self, keep: Keep) -> "History":
-        new = self.copy()
-        new.factors = [held.kept(keep) for held in self.factors]
-        new.addends = [(held.kept(keep), by) for held, by in self.addends]
-        new.masks = [(held.kept(keep), meaning) for held, meaning in self.masks]
-        return new
 
 
 class Attention:
     """One attention call: its queries, keys, values, mask and weights, in one layout.
 
-    Nothing is copied while watching: tensors are detached views of what the model computed, and
-    what needs work (masks, weights that a fused kernel never formed) is computed when asked for.
+    Tensors are detached views of what the model computed; only those made under
+    ``torch.inference_mode`` are copied, because PyTorch does not count their changes. What needs
+    work (masks, weights that a fused kernel never formed) is computed when asked for.
 
     ``name``     the path of the module that attended, in ``model.named_modules()`` (the class for
                  the model itself); a second call of the same module is ``name#2``
     ``form``     how it was found: "fused" (PyTorch's ``scaled_dot_product_attention``), "softmax"
-                 (a softmax over a product of two tensors), "noted" (an attnlab form said so)
+                 (a softmax over a product of two tensors), "noted" (an attnlab form noted it)
     ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
                  before dropout
+    ``doubt``    None, or a sentence that says why this may be no attention
     """
 
     def __init__(
@@ -141,10 +52,12 @@ class Attention:
         dropout: float = 0.0,
         log_sum_exp: Held | None = None,
         missing: str | None = None,
+        doubt: str | None = None,
     ) -> None:
         self.name = name
         self.form = form
         self.dropout = dropout
+        self.doubt = doubt
         self._roles = roles
         self._queries, self._keys, self._values = queries, keys, values
         self._history = history
@@ -200,18 +113,18 @@ class Attention:
         found = [mask for mask in self._masks() if not bool(mask.all())]
         if not found:
             return None
-        whole = found[0]
-        for mask in found[1:]:
-            whole = whole & mask
-        return whole
+        return functools.reduce(torch.logical_and, found)
 
     @property
     def bias(self) -> Tensor | None:
-        """The finite part of what was added to the scores, or None; 0 where blocked."""
+        """The finite part of what was added to the scores, or None; 0 where blocked. What is
+        constant along the softmax is left out, for it changes no weight."""
         if self._history.through:
             return None
         total: Tensor | None = None
-        for value in self._additive():
+        for value, constant in zip(self._additive(), self._constant(), strict=True):
+            if constant:
+                continue
             finite = value.masked_fill(value <= BLOCKED, 0)
             if bool(finite.any()):
                 total = finite if total is None else total + finite
@@ -252,7 +165,7 @@ class Attention:
         if not torch.allclose(ours.to(noted), noted, rtol=1e-3, atol=1e-3):
             raise ValueError(
                 f"the log-sum-exp that {self.name} noted is not that of its queries, keys and "
-                "mask, so its weights cannot be told from them"
+                "mask, so its weights cannot be computed from them"
             )
 
     def _additive(self) -> Iterator[Tensor]:
@@ -260,6 +173,12 @@ class Attention:
         for held, by in self._history.addends:
             value = held.arranged(groups)
             yield value if by == 1 else value * by
+
+    def _constant(self) -> list[bool]:
+        """Of each addend, whether it is constant along the softmax, and so changes no weight."""
+        roles, history = self._roles, self._history
+        along = roles.queries if history.over_queries else roles.keys
+        return [not held.has(along) for held, _ in history.addends]
 
     def _masks(self, additive: bool = True) -> Iterator[Tensor]:
         groups = self._roles.groups()
@@ -274,20 +193,28 @@ class Attention:
         if dense is not None:
             yield dense[(None,) * (4 - dense.dim())]
         if additive:
-            yield from (value > BLOCKED for value in self._additive())
+            for value, constant in zip(self._additive(), self._constant(), strict=True):
+                yield value > (-math.inf if constant else BLOCKED)
 
     def __repr__(self) -> str:
         b, h, n, m = self.shape
+        return (
+            f"<Attention {self.name!r}: batch {b}, {h} heads, {n} queries × {m} keys, "
+            f"width {size(self._roles.width)}, by {self._how()}>"
+        )
+
+    def _how(self) -> str:
         kinds = {
             "fused": "scaled_dot_product_attention",
             "softmax": "a softmax over scores",
             "noted": "an attnlab form",
         }
+        over = "a softmax over the queries of each key"
+        count = self._history.sinks
+        sinks = f", beside {count} {'sink' if count == 1 else 'sinks'}" if count else ""
         through = "".join(f", scores through {name}" for name in self._history.through)
-        return (
-            f"<Attention {self.name!r}: batch {b}, {h} heads, {n} queries × {m} keys, "
-            f"width {size(self._roles.width)}, by {kinds[self.form]}{through}>"
-        )
+        doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
+        return (over if self._history.over_queries else kinds[self.form]) + sinks + through + doubt
 
 
 def heads_of(held: Held, heads: Sequence[Axis]) -> list[Axis]:
@@ -324,23 +251,36 @@ class Seen(Sequence[Attention]):
     @overload
     def __getitem__(self, which: slice) -> list[Attention]: ...
     def __getitem__(self, which: int | str | slice) -> Attention | list[Attention]:
-        if not isinstance(which, str):
+        if isinstance(which, slice):
             return self._records[which]
+        if isinstance(which, str):
+            return self._named(which)
+        if isinstance(which, bool) or not isinstance(which, Integral):
+            raise TypeError(
+                f"records are found by a number, a slice or the name of a module, got {which!r}"
+            )
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"there is no seen[{which}]; {self._summary()}")
+        return self._records[which]
+
+    def _named(self, name: str) -> Attention:
         for record in self._records:
-            if record.name == which:
+            if record.name == name:
                 return record
-        near = difflib.get_close_matches(which, self.names, n=3, cutoff=0.3) or self.names[:3]
-        hint = f"nearest are {', '.join(map(repr, near))}" if near else "nothing was recorded"
-        raise KeyError(f"no attention call was recorded under {which!r}; {hint}")
+        near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.3) or self.names[:3]
+        hint = f"nearest are {', '.join(map(repr, near))}" if near else self._summary()
+        raise KeyError(f"no attention call was recorded under {name!r}; {hint}")
+
+    def _summary(self) -> str:
+        if self._records:
+            calls = "1 attention call" if len(self) == 1 else f"{len(self)} attention calls"
+            return f"{calls} recognised in {self._model}"
+        elsewhere = "; it was called in another thread or asyncio task, which a watch cannot follow"
+        return (
+            f"no attention was recognised in {self._model}; {RECOGNISED}"
+            f"{elsewhere if self._called_elsewhere else ''}"
+        )
 
     def __repr__(self) -> str:
-        if not self._records:
-            elsewhere = (
-                " It was called in another thread or asyncio task, which a watch does not follow."
-            )
-            return (
-                f"<Seen: no attention was recognised in {self._model}. {RECOGNISED}"
-                f"{elsewhere if self._called_elsewhere else ''}>"
-            )
-        lines = "\n".join(f"  {record!r}" for record in self._records)
-        return f"<Seen: {len(self)} attention calls in {self._model}\n{lines}\n>"
+        lines = "".join(f"\n  {record!r}" for record in self._records)
+        return f"<Seen: {self._summary()}{lines}{chr(10) if lines else ''}>"

@@ -8,6 +8,7 @@ on (Wang et al. 2020, arXiv:2006.04768, Figure 1, which sums the singular values
 """
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import torch
@@ -25,8 +26,8 @@ OF = {"energy": 2, "values": 1}
 class Spectrum:
     """``singular_values`` (…, min(n, m)) in float64, largest first, one row per map.
 
-    ``size`` is (n, m) of the maps: rounding leaves singular values of about max(n, m) · ε · σ₁ that
-    are not there.
+    ``size`` is (n, m) of the maps. Rounding leaves singular values of about max(n, m) · ε · σ₁ that
+    would be 0 in exact arithmetic.
     """
 
     singular_values: np.ndarray
@@ -35,7 +36,7 @@ class Spectrum:
     def cumulative(self, of: str = "energy") -> np.ndarray:
         """(…, min(n, m)): the share that the first 1, 2, … directions carry, up to 1.
 
-        ``of`` is "energy" (squares) or "values". A map of zeros has nothing left to carry: 1.
+        ``of`` is "energy" (squares) or "values". For a map of zeros it is 1.
         """
         left = self._left(of)
         total = left[..., :1]
@@ -44,6 +45,8 @@ class Spectrum:
 
     def rank(self, share: float = 0.9, of: str = "energy") -> np.ndarray:
         """(…): how many directions carry at least ``share``; with 1, the numerical rank."""
+        if isinstance(share, bool) or not isinstance(share, Real):
+            raise TypeError(f"share must be a number, got {share!r}")
         if not 0 < share <= 1:
             raise ValueError(f"share is a part of the whole, 0 < share ≤ 1; got {share}")
         left = self._left(of)
@@ -69,7 +72,8 @@ def spectrum(
     """The singular values of every map: weights (b, h, n, m), a ``mixing_matrix``, one map alone.
 
     ``padding`` (True = a real token, (b, m) for maps (b, …, n, m)) takes out columns of padding,
-    and its rows where n = m, as if they had never been there. Computed in float64.
+    and its rows where n = m; the singular values are those of the rest, followed by zeros. Computed
+    in float64.
     """
     wide = maps.detach().double()
     if padding is not None:

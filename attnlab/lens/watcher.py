@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules import module as hooks
 from torch.overrides import (
@@ -21,9 +21,11 @@ from torch.overrides import (
 from attnlab.core import probe
 from attnlab.core.heads import Heads
 from attnlab.lens import fast_path
+from attnlab.lens.held import Keep
 from attnlab.lens.noted import Noted
-from attnlab.lens.record import Keep, Seen
-from attnlab.lens.trace import ALIASES, Found, Trace
+from attnlab.lens.record import Seen
+from attnlab.lens.trace.meanings import Found
+from attnlab.lens.trace.tracer import ALIASES, Trace
 
 
 class Listener(probe.Notes):
@@ -63,7 +65,7 @@ class Watcher(TorchFunctionMode):
         self._names, self._owners = names, owners(names)
         self._seen, self._wanted, self._keep = seen, wanted, keep
         self._root = next(iter(names))
-        self._trace = Trace()
+        self._trace = Trace(_parameters(self._root))
         self._calls: Counter[str] = Counter()
         self._frames = [Frame(None, "")]
         self._thread = threading.get_ident()
@@ -229,6 +231,18 @@ def owners(names: dict[nn.Module, str]) -> dict[nn.Module, str]:
     """
     heads = {module: name for module, name in names.items() if isinstance(module, Heads)}
     return {part: heads[each].rpartition(".")[0] for each in heads for part in each.children()}
+
+
+def _parameters(model: nn.Module) -> Callable[[Tensor], bool]:
+    """Whether a tensor is, or is a view of, a parameter of ``model``."""
+    stored = {_storage(parameter) for parameter in model.parameters()} - {0}
+    return lambda tensor: _storage(tensor) in stored
+
+
+def _storage(tensor: Tensor) -> int:
+    """Where the numbers are; 0 for tensors without memory of their own (sparse, sharded)."""
+    plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+    return tensor.untyped_storage().data_ptr() if plain else 0
 
 
 def _sweep() -> None:

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from attnlab.core.integers import check_integer
+from attnlab.core.modes import mode
 from attnlab.models.layers import Block
-from attnlab.models.tiny import TinyTransformer
+from attnlab.models.tiny import TinyTransformer, check_model
 
 
 class Row(NamedTuple):
@@ -32,7 +34,8 @@ def count(model: TinyTransformer, n: int) -> list[Row]:
     A matrix that serves twice (tied output) counts once, where it is first met. The model is left
     as it was; random mechanisms do not advance the global generators.
     """
-    flops = _flops(model, n)
+    check_model(model)
+    flops = _flops(model, check_integer("n", n, at_least=0))
     seen: set[int] = set()
     rows = [
         Row(name, _parameters(modules, seen), sum(flops.get(address, 0) for address in addresses))
@@ -82,14 +85,9 @@ def _parameters(modules: list[nn.Module | None], seen: set[int]) -> int:
 
 def _flops(model: TinyTransformer, n: int) -> dict[str, int]:
     """Operations below each module of one forward pass, by address; "" is the model."""
-    was_training = model.training
-    model.eval()
     counter = FlopCounterMode(display=False, custom_mapping=_cpu_attention())
-    try:
-        with torch.random.fork_rng(), torch.no_grad(), counter:
-            model(**_blank_input(model, n))
-    finally:
-        model.train(was_training)
+    with mode(model, training=False), torch.random.fork_rng(), torch.no_grad(), counter:
+        model(**_blank_input(model, n))
     root = type(model).__name__
     return {
         address.removeprefix(root).removeprefix("."): sum(by_operator.values())

@@ -13,7 +13,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.models.tiny import DecoderState, TinyTransformer
+from attnlab.core.integers import check_integer
+from attnlab.core.modes import mode
+from attnlab.models.inputs import check_input, check_tensor, in_vocabulary
+from attnlab.models.options import check_real, check_switch
+from attnlab.models.tiny import DecoderState, TinyTransformer, check_model
+
+MOST_STEPS = 100_000
 
 NextLogits = Callable[[Tensor], Tensor]
 
@@ -39,19 +45,17 @@ def generate(
     where every layer has it, True insists, False always re-runs. Dropout is off meanwhile, and
     nothing of the model changes.
     """
-    _check_call(model, tokens, steps, temperature, top_k)
+    _check_call(model, tokens, incremental)
+    steps = _check_steps(steps)
+    _check_draws(model.vocab or 0, tokens.device, temperature, top_k, generator)
     model.check_source(source, source_padding)
-    was_training = model.training
-    model.eval()
-    try:
+    with mode(model, training=False):
         memory = None if source is None else model.encode(source, source_padding)
         next_logits = _choose_path(model, memory, source_padding, incremental)
         for _ in range(steps):
             drawn = sample(next_logits(tokens), temperature, top_k, generator)
             tokens = torch.cat([tokens, drawn.to(tokens.dtype)], dim=1)
         return tokens
-    finally:
-        model.train(was_training)
 
 
 def sample(
@@ -61,10 +65,18 @@ def sample(
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "b 1"]:
     """One token per row from softmax(logits / temperature); at temperature 0 the most likely."""
+    _check_logits(logits)
+    top_k = _check_draws(logits.shape[1], logits.device, temperature, top_k, generator)
+    wide = logits.float()
+    best = wide.amax(-1, keepdim=True)
+    if not best.isfinite().all():
+        raise ValueError(
+            "the logits hold NaN or +∞, or a row of nothing but −∞, so no token can be drawn: are "
+            "all weights of the model finite?"
+        )
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
-    wide = logits.float()
-    scores = (wide - wide.amax(-1, keepdim=True)) / temperature  # no temperature is too low for it
+    scores = (wide - best) / max(temperature, torch.finfo(torch.float32).tiny)
     if top_k is None:
         return torch.multinomial(scores.softmax(-1), 1, generator=generator)
     best, index = scores.topk(top_k, dim=-1)  # exactly k candidates, also where scores tie
@@ -114,9 +126,8 @@ def _by_steps(
     return next_logits
 
 
-def _check_call(
-    model: TinyTransformer, tokens: Tensor, steps: int, temperature: float, top_k: int | None
-) -> None:
+def _check_call(model: TinyTransformer, tokens: Tensor, incremental: bool | None) -> None:
+    check_model(model)
     if model.decoder is None or model.vocab is None:
         raise ValueError(f"a model of kind={model.kind!r} does not write tokens.")
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
@@ -127,11 +138,57 @@ def _check_call(
         )
     if tokens.shape[1] == 0:
         raise ValueError("the prompt is empty (n = 0); give at least one token to start from.")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"steps must be a whole number of at least 0; got {steps!r}.")
-    if isinstance(temperature, str) or not 0 <= temperature < float("inf"):
-        raise ValueError(f"temperature must be 0 (greedy) or more; got {temperature!r}.")
-    if top_k is not None and not (isinstance(top_k, int) and 1 <= top_k <= model.vocab):
+    check_input(tokens[:, -model.max_len :], None, 0, model)
+    in_vocabulary(tokens, model.vocab)
+    if incremental is not None:
+        check_switch("incremental", incremental)
+
+
+def _check_steps(steps: int) -> int:
+    steps = check_integer("steps", steps, at_least=0)
+    if steps > MOST_STEPS:
         raise ValueError(
-            f"top_k must be a whole number in 1 … {model.vocab} (the vocabulary); got {top_k!r}."
+            f"steps should be at most {MOST_STEPS:,}, got {steps}. For more tokens, call generate "
+            "again with what it returned."
         )
+    return steps
+
+
+def _check_logits(logits: Tensor) -> None:
+    check_tensor("logits", logits)
+    if logits.is_meta:
+        raise ValueError("logits on the meta device hold no numbers, so no token can be drawn.")
+    if logits.ndim != 2 or logits.shape[1] == 0 or not logits.is_floating_point():
+        raise ValueError(
+            "logits must be floating-point numbers of shape (b, vocab), one row per sequence; "
+            f"got {logits.dtype} of shape {tuple(logits.shape)}."
+        )
+
+
+def _check_draws(
+    vocab: int,
+    device: torch.device,
+    temperature: float,
+    top_k: int | None,
+    generator: torch.Generator | None,
+) -> int | None:
+    """Refuse what cannot be drawn with; ``top_k`` as an ``int``."""
+    if not 0 <= check_real("temperature", temperature) < float("inf"):
+        raise ValueError(f"temperature must be 0 (greedy) or more; got {temperature!r}.")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator must be a torch.Generator or None; got a {type(generator).__name__}."
+        )
+    if generator is not None and generator.device.type != device.type:
+        raise ValueError(
+            f"generator is on {generator.device} but the tokens are on {device}; "
+            f"make it with torch.Generator({str(device)!r})."
+        )
+    if top_k is None:
+        return None
+    top_k = check_integer("top_k", top_k, at_least=1)
+    if top_k > vocab:
+        raise ValueError(
+            f"top_k should be at most {vocab}, the size of the vocabulary; got {top_k}"
+        )
+    return top_k

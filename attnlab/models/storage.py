@@ -1,6 +1,7 @@
 """A model as one safetensors file: weights, and the config as JSON in the file's metadata.
 
-safetensors holds plain numbers and strings, so opening a stranger's file runs none of its code.
+safetensors holds plain numbers and strings, so opening a stranger's file runs none of its code. A
+file is compared with the model that its config describes before memory is taken for that model.
 """
 
 import json
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 CONFIG = "config"
@@ -22,7 +24,9 @@ def save(
     """Write ``path`` whole or not at all: first beside it, then renamed."""
     from safetensors.torch import save_file
 
-    path = Path(path)
+    path = _as_path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
     metadata = _metadata(config, extra)
@@ -37,17 +41,43 @@ def save(
         raise
 
 
+def check_extra(extra: object) -> None:
+    """``extra`` maps strings to strings that a file can hold, and leaves "config" alone."""
+    if not isinstance(extra, Mapping):
+        raise TypeError(f"extra must be a dict of strings; got a {type(extra).__name__}.")
+    for key, value in extra.items():
+        if key == CONFIG or not isinstance(key, str) or not isinstance(value, str):
+            raise ValueError(
+                f"extra holds strings under names other than {CONFIG!r}; got {key!r}: "
+                f"{type(value).__name__}. Turn other things into JSON first."
+            )
+        try:
+            (key + value).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"extra[{key!r}] holds half a surrogate pair, which no file can hold: remove it."
+            ) from error
+
+
+def _as_path(path: object) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the name of a file; got {path!r}.")
+    return Path(path)
+
+
 def _first_names(model: nn.Module) -> dict[str, Tensor]:
     """Each tensor under its first name only: a shared one (tied weights) is stored once."""
     first: dict[tuple[Any, ...], str] = {}
-    state = model.state_dict()
+    state = model.state_dict(keep_vars=True)
     for name, tensor in state.items():
         first.setdefault(_identity(name, tensor), name)
     return {name: state[name].detach().cpu().contiguous().clone() for name in first.values()}
 
 
 def _identity(name: str, tensor: Tensor) -> tuple[Any, ...]:
-    """Equal for two names of one tensor; an empty tensor has no address and is only itself."""
+    """Equal for two names of one tensor. Empty tensors and those on meta have no address."""
+    if tensor.is_meta:
+        return (id(tensor),)
     if tensor.numel() == 0:
         return (name,)
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
@@ -60,15 +90,9 @@ def _umask() -> int:
 
 
 def _metadata(config: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]:
-    for key, value in extra.items():
-        if key == CONFIG or not isinstance(key, str) or not isinstance(value, str):
-            raise ValueError(
-                f"extra holds strings under names other than {CONFIG!r}; got {key!r}: "
-                f"{type(value).__name__}. Turn other things into JSON first."
-            )
     try:
         return {CONFIG: json.dumps(dict(config)), **extra}
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             "the model's config cannot be written as JSON, probably its attention_options: "
             f"{error}."
@@ -85,37 +109,65 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
     text = metadata.pop(CONFIG)
     try:
         config = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the config inside {path} is not JSON: {error}.") from error
     if not isinstance(config, dict):
         raise ValueError(f"the config inside {path} is not a JSON object; got {text[:40]!r}.")
     return config, metadata
 
 
-def rebuild(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
+def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
+    """``make(**config)`` with the weights of ``path``, if these are the weights it asks for.
+
+    Where the config is all names and numbers, the model is first built without memory, on the
+    meta device, so that a damaged config cannot ask for more memory than its file is large.
+    """
+    shapes = _open(path, _shapes)
+    layers = config.get("layers")
+    if isinstance(layers, int) and layers > len(shapes):
+        raise ValueError(
+            f"the config inside {path} asks for {layers} layers, but the file holds only "
+            f"{len(shapes)} tensors: it is damaged."
+        )
+    if _is_json(config):
+        with torch.device("meta"):
+            _check_fit(_rebuilt(make, config, path), shapes, path)
+    model = _rebuilt(make, config, path)
+    _check_fit(model, shapes, path)
+    model.load_state_dict(_open(path, _tensors), strict=False)  # second names may be missing
+    return model
+
+
+def _is_json(config: Mapping[str, Any]) -> bool:
+    try:
+        return bool(json.dumps(dict(config)))
+    except TypeError:
+        return False
+
+
+def _rebuilt(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
     try:
         return make(**config)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # any option of any mechanism may be what is wrong
         raise ValueError(
             f"the config inside {path} is not one that this version of attnlab builds: {error}."
         ) from error
-
-
-def load_weights(model: nn.Module, path: str | Path) -> None:
-    """Fill ``model`` from ``path``; a file whose names or shapes differ changes nothing."""
-    found = _open(path, _tensors)
-    _check_fit(model, found, path)
-    model.load_state_dict(found, strict=False)  # strict but for second names of a shared tensor
 
 
 def _tensors(file: Any) -> dict[str, Tensor]:
     return {name: file.get_tensor(name) for name in list(file.keys())}
 
 
+def _shapes(file: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of every tensor, from the file's header alone."""
+    slices = {name: file.get_slice(name) for name in list(file.keys())}
+    return {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+
+
 def _open(path: str | Path, read: Callable[[Any], Any]) -> Any:
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
+    path = _as_path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     try:
@@ -127,20 +179,34 @@ def _open(path: str | Path, read: Callable[[Any], Any]) -> Any:
         ) from error
 
 
-def _check_fit(model: nn.Module, found: Mapping[str, Tensor], path: str | Path) -> None:
-    state = model.state_dict()
+def _check_fit(
+    model: nn.Module, found: Mapping[str, tuple[tuple[int, ...], str]], path: str | Path
+) -> None:
+    state = model.state_dict(keep_vars=True)
     filled = {_identity(name, state[name]) for name in found if name in state}
     missing = [k for k, v in state.items() if k not in found and _identity(k, v) not in filled]
-    surplus = [k for k in found if k not in state]
-    unequal = [
-        f"{k} {tuple(found[k].shape)} for {tuple(state[k].shape)}"
-        for k in found
-        if k in state and found[k].shape != state[k].shape
-    ]
-    faults = {"lacks": missing, "has no place for": surplus, "differs in shape at": unequal}
-    said = [f"{fault} {_few(names)}" for fault, names in faults.items() if names]
-    if said:
-        raise ValueError(f"{path} does not fit the model: it {'; it '.join(said)}.")
+    common = [name for name in found if name in state]
+    faults = {
+        "lacks": missing,
+        "has no place for": [name for name in found if name not in state],
+        "differs in shape at": [
+            f"{name} {found[name][0]} for {tuple(state[name].shape)}"
+            for name in common
+            if found[name][0] != state[name].shape
+        ],
+        "holds another kind of number at": [
+            f"{name} ({found[name][1]})"
+            for name in common
+            if _is_float(found[name][1]) != state[name].is_floating_point()
+        ],
+    }
+    sentences = [f"{fault} {_few(names)}" for fault, names in faults.items() if names]
+    if sentences:
+        raise ValueError(f"{path} does not fit the model: it {'; it '.join(sentences)}.")
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("F", "BF"))
 
 
 def _few(names: list[str]) -> str:

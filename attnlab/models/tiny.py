@@ -21,20 +21,42 @@ are Unsupervised Multitask Learners, 2019); dropout on the residual branches and
 never on attention weights.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.core.suggest import suggestion
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.models import choices, storage
-from attnlab.models.choices import Attention
+from attnlab.models import inputs, storage
 from attnlab.models.layers import Block, Positions, Stack, embedding_std, shrink_residual_branches
+from attnlab.models.mixers import build_mixers
+from attnlab.models.options import Attention, Options, as_list, changed
 
-DecoderState = tuple[int, list[Any]]
+
+class DecoderState(NamedTuple):
+    """What ``step`` keeps: how many positions it has read, and what each layer keeps."""
+
+    position: int
+    layers: list[Any]
+
+
+def _signature() -> inspect.Signature:
+    """That of ``Options``, with ``vocab`` by position too: what ``help`` and editors show."""
+    vocab, *others = inspect.signature(Options).parameters.values()
+    return inspect.Signature([vocab.replace(kind=vocab.POSITIONAL_OR_KEYWORD), *others])
+
+
+def _options(vocab: int | None, options: Mapping[str, Any]) -> Options:
+    known = inspect.signature(Options).parameters
+    for name in options:
+        if name not in known:
+            raise TypeError(f"TinyTransformer has no option {name!r}{suggestion(name, known)}")
+    return Options(vocab=vocab, **options)
 
 
 class TinyTransformer(nn.Module):
@@ -42,77 +64,51 @@ class TinyTransformer(nn.Module):
 
     vocab: number of different tokens. Leave it out and give ``features=f`` to classify sequences of
         float vectors (b, n, f), such as image patches.
+    dim, layers, heads: width of the residual stream (128), number of layers (4; an encoder-decoder
+        has as many of each) and of attention heads (4), which must divide dim.
     attention: a catalogue name ("full"), or a callable ``(dim, heads, causal) -> nn.Module``
         (called by keyword for ``causal``), or a list with one name, callable or module per layer.
         An encoder-decoder builds it for the encoder (two-sided) and again for the decoder (causal).
     attention_options: more keyword arguments for the catalogue, as {"window": 8}; a list of them
         gives each layer its own.
-    max_len: the longest sequence, for every kind of position, so that a longer one is an error
-        whatever the model. Positions count real tokens only: a padded token is as if absent.
+    kind: "language_model", "classifier" (needs ``classes``) or "encoder_decoder".
+    max_len: the longest sequence (256), for every kind of position, so that a longer one is an
+        error whatever the model. Positions count real tokens only: padding takes no position.
+    positions: "learned", "sinusoidal" or "none".
+    norm: "pre" or "post", where the layer norm stands.
+    hidden: width of the feed-forward layers, 4·dim if not given.
     tie: use the token embedding as output matrix too (a classifier has no such matrix).
+    dropout: on the residual branches and the embedding, 0 if not given.
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
         switches it later.
 
+    Defaults and checks are those of ``attnlab.models.options.Options``.
     ``model.config`` rebuilds the model: ``TinyTransformer(**model.config)``, as long as
     ``attention`` is a name. ``model.extra`` holds strings that are saved and loaded with
     it (a tokeniser's vocabulary).
     """
 
-    def __init__(
-        self,
-        vocab: int | None = None,
-        *,
-        dim: int = 128,
-        layers: int = 4,
-        heads: int = 4,
-        attention: Attention | Sequence[Attention] | None = "full",
-        attention_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        kind: str = "language_model",
-        classes: int | None = None,
-        features: int | None = None,
-        max_len: int = 256,
-        positions: str = "learned",
-        norm: str = "pre",
-        hidden: int | None = None,
-        tie: bool = True,
-        dropout: float = 0.0,
-        checkpoint: bool = False,
-    ) -> None:
+    __signature__ = _signature()
+
+    def __init__(self, vocab: int | None = None, **options: Any) -> None:
         super().__init__()
-        config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        hidden = 4 * dim if hidden is None else hidden
-        choices.check_sizes(dim=dim, layers=layers, heads=heads, max_len=max_len, hidden=hidden)
-        choices.check_choices(kind, norm, positions, dropout)
-        choices.check_heads(dim, heads)
-        choices.check_options(attention_options)
-        choices.check_ends(kind, vocab, classes, features)
-        self.config: dict[str, Any] = config | choices.describe(attention, attention_options)
+        o = _options(vocab, options)
+        self.config: dict[str, Any] = o.config()
         self.extra: dict[str, str] = {}
-        self.kind, self.vocab, self.features, self.max_len = kind, vocab, features, max_len
-        self.dropout, self.checkpoint = dropout, checkpoint
-
-        def stack(causal: bool, cross: bool) -> Stack:
-            mixers = choices.build_layers(
-                attention, attention_options, layers, dim, heads, causal, kind
-            )
-            blocks = [
-                Block(
-                    dim, mixer, FullAttention(dim, heads) if cross else None, hidden, norm, dropout
-                )
-                for mixer in mixers
-            ]
-            return Stack(blocks, dim, norm)
-
-        self.embedding = _embedding(vocab, features, dim)
-        self.positions = _positions(positions, max_len, dim)
-        self.encoder = stack(False, cross=False) if kind != "language_model" else None
-        self.decoder = (
-            stack(True, cross=kind == "encoder_decoder") if kind != "classifier" else None
-        )
-        self.output = _output(kind, vocab, classes, dim, tie)
-        given = [a for a in choices.as_list(attention) if isinstance(a, nn.Module)]
+        self.kind, self.vocab, self.features = o.kind, o.vocab, o.features
+        self.dim, self.max_len = o.dim, o.max_len
+        self.dropout, self.checkpoint = o.dropout, o.checkpoint
+        self.embedding = _embedding(o)
+        self.positions = _positions(o)
+        self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
+        self.decoder = None if o.kind == "classifier" else _stack(o, causal=True)
+        self.output = _output(o)
+        given = [each for each in as_list(o.attention) if isinstance(each, nn.Module)]
         shrink_residual_branches(self, keep=given)
+
+    def extra_repr(self) -> str:
+        return changed(self.config)
 
     def forward(
         self,
@@ -152,13 +148,19 @@ class TinyTransformer(nn.Module):
         """The decoder's output at every position; ``memory`` is ``encode(source)``."""
         if self.decoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode().")
-        self._check_memory(memory)
         x = self._embed(tokens, padding)
+        self._check_memory(memory, memory_padding, tokens)
         return self.decoder(x, padding, memory, memory_padding, checkpoint=self.checkpoint)
 
     def logits(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... vocab"]:
         """From the stream's width to scores of tokens or classes."""
         weight = self.embedding.weight if self.output is None else self.output.weight
+        inputs.check_tensor("x", x)
+        if x.shape[-1:] != weight.shape[1:] or not x.is_floating_point():
+            raise ValueError(
+                f"x must be float vectors of width dim={weight.shape[1]} in its last axis; "
+                f"got {x.dtype} of shape {tuple(x.shape)}."
+            )
         bias = None if self.output is None else self.output.bias
         return F.linear(x, weight, bias)
 
@@ -186,23 +188,21 @@ class TinyTransformer(nn.Module):
                 "step() needs a decoder whose every attention module has .step(x, state); "
                 "generate(…) re-runs the prefix for others."
             )
-        self._check_memory(memory)
-        position, states = state or (0, [None] * len(self.decoder.blocks))
-        if len(states) != len(self.decoder.blocks):
-            raise ValueError(
-                f"state holds {len(states)} layers, but this model has {len(self.decoder.blocks)}: "
-                "give the state that this model's own step() returned."
-            )
+        position, layers = _checked_state(state, len(self.decoder.blocks))
         x = self._embed(tokens, None, start=position)
-        x, states = self.decoder.step(x, states, memory, memory_padding)
-        return self.logits(x[:, -1]), (position + tokens.shape[1], states)
+        self._check_memory(memory, memory_padding, tokens)
+        x, layers = self.decoder.step(x, layers, memory, memory_padding)
+        return self.logits(x[:, -1]), DecoderState(position + tokens.shape[1], layers)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
 
         What is in ``self.extra`` is written too, unless ``extra`` says otherwise.
         """
-        storage.save(self, path, self.config, self.extra | dict(extra or {}))
+        extra = {} if extra is None else extra
+        storage.check_extra(extra)
+        storage.check_extra(self.extra)
+        storage.save(self, path, self.config, {**self.extra, **extra})
 
     @classmethod
     def load(
@@ -226,8 +226,7 @@ class TinyTransformer(nn.Module):
                 f"{path} was saved from a model whose attention was a callable, which no file can "
                 "hold. Give it again: TinyTransformer.load(path, attention=…)."
             )
-        model = storage.rebuild(cls, config, path)
-        storage.load_weights(model, path)
+        model = storage.load(cls, config, path)
         model.extra = extra
         return model
 
@@ -242,13 +241,22 @@ class TinyTransformer(nn.Module):
                 f"source is for kind='encoder_decoder'; a {self.kind} has no cross-attention."
             )
 
-    def _check_memory(self, memory: Tensor | None) -> None:
+    def _check_memory(
+        self, memory: Tensor | None, memory_padding: Tensor | None, tokens: Tensor
+    ) -> None:
         if (memory is None) == (self.kind == "encoder_decoder"):
             raise ValueError(
                 "memory=model.encode(source) belongs to an encoder_decoder, and only to that; "
                 f"this model's kind is {self.kind!r} and memory is "
                 f"{'missing' if memory is None else 'given'}."
             )
+        if memory is not None:
+            inputs.check_memory(memory, tokens, self.dim)
+        if memory_padding is None:
+            return
+        if memory is None:
+            raise ValueError("memory_padding needs the memory that it belongs to.")
+        inputs.check_padding("memory_padding", memory_padding, memory)
 
     def _pooled(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
         x = self.encode(tokens, padding)
@@ -258,7 +266,7 @@ class TinyTransformer(nn.Module):
         return (x.masked_fill(~padding[..., None], 0)).sum(1) / real.sum(1).clamp(min=1)
 
     def _embed(self, tokens: Tensor, padding: Tensor | None, start: int = 0) -> Tensor:
-        choices.check_input(tokens, padding, start, self)
+        inputs.check_input(tokens, padding, start, self)
         if self.features is not None:
             if padding is not None:  # so that a NaN in a padded vector stays there
                 tokens = tokens.masked_fill(~padding[..., None], 0)
@@ -266,7 +274,7 @@ class TinyTransformer(nn.Module):
         else:
             if padding is not None:
                 tokens = tokens.masked_fill(~padding, 0)
-            x = self.embedding(choices.in_vocabulary(tokens, self.vocab))
+            x = self.embedding(inputs.in_vocabulary(tokens, self.vocab))
         return F.dropout(self._place(x, padding, start), self.dropout, self.training)
 
     def _place(self, x: Tensor, padding: Tensor | None, start: int) -> Tensor:
@@ -278,29 +286,68 @@ class TinyTransformer(nn.Module):
         return x + F.embedding((padding.cumsum(1) - 1).clamp(min=0), table)
 
 
-def _positions(positions: str, length: int, dim: int) -> Positions | None:
-    return None if positions == "none" else Positions(length, dim, positions == "learned")
+def check_model(model: object) -> None:
+    """A TypeError unless ``model`` is a TinyTransformer, perhaps compiled."""
+    if not isinstance(getattr(model, "_orig_mod", model), TinyTransformer):
+        raise TypeError(f"model must be a TinyTransformer; got a {type(model).__name__}.")
 
 
-def _embedding(vocab: int | None, features: int | None, dim: int) -> nn.Embedding | nn.Linear:
-    if vocab is None:
-        assert features is not None
-        return nn.Linear(features, dim)
-    embedding = nn.Embedding(vocab, dim)
-    nn.init.normal_(embedding.weight, std=embedding_std(dim))
+def _stack(o: Options, *, causal: bool) -> Stack:
+    """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
+    cross = causal and o.kind == "encoder_decoder"
+    blocks = [
+        Block(
+            o.dim,
+            mixer,
+            FullAttention(o.dim, o.heads) if cross else None,
+            o.hidden_width,
+            o.norm,
+            o.dropout,
+        )
+        for mixer in build_mixers(o, causal)
+    ]
+    return Stack(blocks, o.dim, o.norm)
+
+
+def _positions(o: Options) -> Positions | None:
+    learned = o.positions == "learned"
+    return None if o.positions == "none" else Positions(o.max_len, o.dim, learned)
+
+
+def _embedding(o: Options) -> nn.Embedding | nn.Linear:
+    if o.vocab is None:
+        assert o.features is not None
+        return nn.Linear(o.features, o.dim)
+    embedding = nn.Embedding(o.vocab, o.dim)
+    nn.init.normal_(embedding.weight, std=embedding_std(o.dim))
     return embedding
 
 
-def _output(
-    kind: str, vocab: int | None, classes: int | None, dim: int, tie: bool
-) -> nn.Linear | None:
+def _output(o: Options) -> nn.Linear | None:
     """The output matrix; None where the token embedding serves."""
-    if kind != "classifier" and tie:
+    classifies = o.kind == "classifier"
+    if not classifies and o.tie:
         return None
-    width = classes if kind == "classifier" else vocab
+    width = o.classes if classifies else o.vocab
     assert width is not None
-    output = nn.Linear(dim, width, bias=kind == "classifier")
-    nn.init.normal_(output.weight, std=embedding_std(dim))
+    output = nn.Linear(o.dim, width, bias=classifies)
+    nn.init.normal_(output.weight, std=embedding_std(o.dim))
     if output.bias is not None:
         nn.init.zeros_(output.bias)
     return output
+
+
+def _checked_state(state: DecoderState | None, layers: int) -> DecoderState:
+    if state is None:
+        return DecoderState(0, [None] * layers)
+    if not isinstance(state, DecoderState):
+        raise TypeError(
+            "state must be what this model's own step() returned, or None at the start; "
+            f"got a {type(state).__name__}."
+        )
+    if len(state.layers) != layers:
+        raise ValueError(
+            f"state holds {len(state.layers)} layers, but this model has {layers}: "
+            "give the state that this model's own step() returned."
+        )
+    return state

@@ -1,19 +1,18 @@
 """Tiny data sets and problems, one per file, all offline.
 
 `tasks()` lists them by walking this folder and `task(name, **options)` builds one. A task has no
-state: `batch(split, size, seed)` is a function of its three arguments alone, so a run that
-resumes, or that is shared between processes, sees exactly the data of an unbroken one. Nothing
-here touches a global random number generator.
+state: `batch(split, size, seed)` is a function of its three arguments alone, so a run that is
+resumed or divided among processes sees exactly the data of an uninterrupted one. No global random
+number generator is used.
 
-A file joins by defining a concrete subclass of `Task` with a `name`.
+To add a task, define a concrete subclass of `Task` with a `name` in a file of this folder.
 """
 
 import importlib
 import inspect
-import operator
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -21,10 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.core.suggest import choose, suggestion
+from attnlab.core.integers import check_integer
+from attnlab.core.suggest import check_choice, choose, suggestion
 
 SPLITS = ("train", "validation")
-UNSCORED = -100  # torch's cross_entropy skips targets of this value
+LARGEST_SIZE = 2**20
+MOST_POSITIONS = 2**25  # of one batch: a quarter of a gigabyte
+UNSCORED = -100  # cross_entropy of torch ignores targets of this value
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +48,32 @@ class Batch:
     source: Tensor | None = None
     source_padding: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        for name, part in vars(self).items():
+            if not isinstance(part, Tensor) and (part is not None or name in ("inputs", "targets")):
+                raise TypeError(f"{name} of a batch must be a tensor; got a {type(part).__name__}.")
+
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, rows: slice) -> "Batch":
-        if not isinstance(rows, slice):
+        if not isinstance(rows, slice) or not _whole_slice(rows):
             raise TypeError(
-                f"A batch is cut with a slice, for example batch[0:8]; got batch[{rows!r}]. "
-                "For a single row write batch[3:4]."
+                f"A batch is cut with a slice of whole numbers, for example batch[0:8]; got "
+                f"batch[{rows!r}]. For a single row write batch[3:4]."
             )
+        if rows.step is not None and rows.step < 1:
+            raise ValueError(f"A batch is cut forwards; got a step of {rows.step}.")
         return self._each(lambda part: part[rows])
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
+        try:
+            device = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"device must name one, for example 'cpu' or 'cuda'; got {device!r}."
+            ) from error
         return self._each(lambda part: part.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -74,7 +89,7 @@ class Example:
 
     Attributes:
         title: a short heading.
-        words: what a reader who cannot see the picture should know.
+        description: what a reader who cannot see the picture should know.
         tokens: what stands at each input position, ready for display; empty for feature vectors.
         labels: what is to be predicted at each position, `""` where nothing is scored; for a
             classifier, one label.
@@ -83,7 +98,7 @@ class Example:
     """
 
     title: str
-    words: str
+    description: str
     tokens: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     source: list[str] = field(default_factory=list)
@@ -128,15 +143,20 @@ class Task(ABC):
 
         Equal arguments give equal batches, whatever was drawn before and in whatever process.
         """
-        one_of("split", split, SPLITS)
-        whole_number("size", size, least=1)
-        whole_number("seed", seed, least=0)
-        generator = np.random.default_rng([SPLITS.index(split), operator.index(seed)])
-        return self._draw(split, operator.index(size), generator)
+        check_choice("split", split, SPLITS)
+        size = check_integer("size", size, at_least=1)
+        seed = check_integer("seed", seed, at_least=0)
+        if size * self.length > MOST_POSITIONS:
+            raise ValueError(
+                f"A batch has at most {MOST_POSITIONS:,} positions in all; size={size} rows of "
+                f"{self.length} are more. Draw several smaller batches with different seeds."
+            )
+        generator = np.random.default_rng([SPLITS.index(split), seed])
+        return self._draw(split, size, generator)
 
     def example(self, index: int = 0, split: str = "validation") -> Example:
         """Row `index` of an endless, fixed sequence of rows of `split`, as data for a picture."""
-        whole_number("index", index, least=0)
+        index = check_integer("index", index, at_least=0)
         return self._describe(self.batch(split, 1, seed=index))
 
     def model_options(self) -> dict[str, Any]:
@@ -148,6 +168,14 @@ class Task(ABC):
             "features": self.features,
             "max_len": self.length,
         }
+
+    def _check_sizes(self, **at_least: int) -> None:
+        """The named options are whole numbers within their bounds; numpy's become Python's."""
+        for name, least in at_least.items():
+            size = check_integer(name, getattr(self, name), at_least=least)
+            if size > LARGEST_SIZE:
+                raise ValueError(f"{name} should be at most {LARGEST_SIZE:,}, got {size}")
+            object.__setattr__(self, name, size)
 
     @abstractmethod
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
@@ -185,21 +213,9 @@ def task(name: str, **options: Any) -> Task:
     return kind_of_task(**options)
 
 
-def one_of(what: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a `value` that is not among `choices`, suggesting the nearest."""
-    choices = list(choices)
-    if value not in choices:
-        raise ValueError(f"there is no {what} {value!r}{suggestion(str(value), choices)}")
-
-
-def whole_number(what: str, value: object, least: int, most: int | None = None) -> None:
-    """Refuse a `value` that is not an integer from `least` to `most`."""
-    span = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} must be {span}; got {value!r}, a {type(value).__name__}.")
-    number = operator.index(value)
-    if number < least or (most is not None and number > most):
-        raise ValueError(f"{what} must be {span}; got {value}.")
+def _whole_slice(rows: slice) -> bool:
+    bounds = (rows.start, rows.stop, rows.step)
+    return all(bound is None or hasattr(bound, "__index__") for bound in bounds)
 
 
 def _is_task(thing: object) -> bool:

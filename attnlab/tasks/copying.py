@@ -1,27 +1,29 @@
-"""Copying: say again, in order, what was shown.
+"""Copying: write a list of symbols again, in the same order.
 
     a c b | a c b
 
-A model without a way to look back a fixed distance cannot do it; one attention head that attends
-`items` positions back can. As a language model the list, the separator and the list again are one
-sequence, and only the second list is scored. As an encoder-decoder the encoder reads the list and
-the decoder, which starts from the separator, writes it.
+One attention head that attends to a fixed distance back is enough. As a language model the list,
+the separator and the list again are one sequence, and only the second list is scored. As an
+encoder-decoder the encoder reads the list and the decoder, which starts from the separator, writes
+it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import Batch, Example, Task, one_of, whole_number
+from attnlab.core.suggest import check_choice
+from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.sequences import (
     SEPARATOR,
+    display_names,
     draw_contents,
     enough_contents,
     letters,
-    named,
     shifted,
 )
 
@@ -30,7 +32,7 @@ from attnlab.tasks.sequences import (
 class Copying(Task):
     """Repeat `items` random symbols out of `symbols`; the separator is one token more.
 
-    The list decides the split (see `sequences.in_split`): no list of the one is in the other.
+    The list decides the split (see `sequences.in_split`): no list occurs in both splits.
     """
 
     items: int = 16
@@ -40,11 +42,10 @@ class Copying(Task):
     order: ClassVar[str] = "in the same order"
 
     def __post_init__(self) -> None:
-        whole_number("items", self.items, least=2)
-        whole_number("symbols", self.symbols, least=2)
-        one_of("kind", self.kind, ("language_model", "encoder_decoder"))
+        self._check_sizes(items=2, symbols=2)
+        check_choice("kind", self.kind, ("language_model", "encoder_decoder"))
         options = f"items={self.items} and symbols={self.symbols}"
-        enough_contents(int(self.symbols) ** int(self.items), options)
+        enough_contents(repeat(self.symbols, self.items), options)
 
     @property
     def vocab(self) -> int:
@@ -56,7 +57,7 @@ class Copying(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token."""
-        return named(ids, [*letters(self.symbols), SEPARATOR])
+        return display_names(ids, [*letters(self.symbols), SEPARATOR])
 
     @staticmethod
     def answer(contents: np.ndarray) -> np.ndarray:
@@ -81,7 +82,7 @@ class Copying(Task):
         answer = " ".join(label for label in labels if label)
         return Example(
             title=f"{self.name.capitalize()} {self.items} symbols",
-            words=f"After the separator the model is to write the list {self.order}: {answer}.",
+            description=f"After the separator the list is to be written {self.order}: {answer}.",
             tokens=self.tokens(batch.inputs[0]),
             labels=labels,
             source=[] if batch.source is None else self.tokens(batch.source[0]),

@@ -1,13 +1,13 @@
 """Real images: the 1797 handwritten digits of scikit-learn, 8 × 8 pixels, values 0 to 16.
 
-As pixels an image is a sequence of 64 tokens in reading order, to be written one after the other
-(a language model over 17 levels) or to be named (a classifier). As patches it is a short sequence
+As pixels an image is a sequence of 64 tokens in reading order, to be generated one after the other
+(a language model over 17 levels) or to be classified. As patches it is a short sequence
 of vectors, as in a vision transformer (A. Dosovitskiy and others, "An Image is Worth 16x16 Words",
 ICLR 2021, arXiv:2010.11929).
 
 The split is by image and the same share of every digit: within each class the images are put in
-the order of a hash of their pixels and the first fifth is validation. A hash of the content knows
-nothing of the order in which the writers came.
+the order of a hash of their pixels and the first fifth is validation. Unlike the order in the data
+set, this order does not depend on who wrote a digit.
 
 The images are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C.
 Kaynak, 1998, UCI Machine Learning Repository).
@@ -22,8 +22,9 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import Batch, Example, Task, one_of, whole_number
-from attnlab.tasks.sequences import named, shifted
+from attnlab.core.suggest import check_choice
+from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks.sequences import display_names, shifted
 
 SIDE = 8
 LEVELS = 17
@@ -33,13 +34,13 @@ _VALIDATION_SHARE = 5  # one image in five
 
 @dataclass(frozen=True)
 class Digits(Task):
-    """Handwritten digits, to be named or to be written.
+    """Handwritten digits, to be classified or to be generated.
 
     Args:
         unit: "pixels" (64 tokens) or "patches" (vectors of brightness from 0 to 1).
         kind: "classifier", or with pixels also "language_model", which reads a start token (17)
             and the first 63 pixels, and is asked for all 64.
-        patch: side of a patch: 1, 2 or 4; 2 unless told. Only with unit="patches".
+        patch: side of a patch: 1, 2 (the default) or 4. Only with unit="patches".
     """
 
     unit: str = "pixels"
@@ -48,8 +49,8 @@ class Digits(Task):
     name: ClassVar[str] = "digits"
 
     def __post_init__(self) -> None:
-        one_of("unit", self.unit, ("pixels", "patches"))
-        one_of("kind", self.kind, ("classifier", "language_model"))
+        check_choice("unit", self.unit, ("pixels", "patches"))
+        check_choice("kind", self.kind, ("classifier", "language_model"))
         if self.unit == "patches" and self.kind == "language_model":
             raise ValueError(
                 "Patches are vectors, and a language model predicts tokens: use unit='pixels' with "
@@ -57,14 +58,14 @@ class Digits(Task):
             )
         if self.unit == "pixels" and self.patch is not None:
             raise ValueError(
-                f"patch={self.patch!r} means nothing with unit='pixels': leave it out, or ask for "
+                f"patch={self.patch!r} has no effect with unit='pixels': leave it out, or ask for "
                 "unit='patches'."
             )
         if self.unit == "patches" and self.patch is None:
-            object.__setattr__(self, "patch", 2)  # completed once, as the class is frozen
+            object.__setattr__(self, "patch", 2)  # the default; the class is frozen
         if self.unit == "patches":
-            whole_number("patch", self.patch, least=1, most=SIDE // 2)
-            if SIDE % self._patch:
+            self._check_sizes(patch=1)
+            if self._patch not in (1, 2, 4):
                 raise ValueError(f"patch must divide {SIDE}: 1, 2 or 4; got {self.patch}.")
 
     @property
@@ -91,11 +92,11 @@ class Digits(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token: its level, or "start"."""
-        return named(ids, [*map(str, range(LEVELS)), "start"])
+        return display_names(ids, [*map(str, range(LEVELS)), "start"])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         images, labels = images_of_split(split)
-        # Whole rounds, so that no image comes twice before every image has come once.
+        # Rounds of permutations: no image comes twice before every image has come once.
         rounds = -(-size // len(images))
         chosen = np.concatenate([generator.permutation(len(images)) for _ in range(rounds)])[:size]
         pixels, answers = images[chosen], from_numpy(labels[chosen])
@@ -111,8 +112,8 @@ class Digits(Task):
         if self.kind == "language_model":
             return Example(
                 title="A digit, pixel by pixel",
-                words="From the pixels so far, in reading order, the model is asked for the level "
-                "of the next, 0 (dark) to 16.",
+                description="From the pixels so far, in reading order, the model predicts the "
+                "level of the next, 0 (dark) to 16.",
                 tokens=self.tokens(batch.inputs[0]),
                 labels=self.tokens(batch.targets[0]),
                 image=batch.targets[0].numpy().reshape(SIDE, SIDE),
@@ -120,7 +121,7 @@ class Digits(Task):
         label = str(batch.targets.item())
         return Example(
             title=f"The digit {label}",
-            words=f"{self.length} {self.unit} in reading order; the answer is {label}.",
+            description=f"{self.length} {self.unit} in reading order; the answer is {label}.",
             tokens=self.tokens(batch.inputs[0]) if self.unit == "pixels" else [],
             labels=[label],
             image=self._image(batch.inputs[0].numpy()),

@@ -1,22 +1,21 @@
 """Real text: the Python documentation that comes with every CPython.
 
-`pydoc_data.topics` holds what `help("for")` and its like print: some eighty topics, nearly half a
-million characters of English with code in it, on every machine and without a network. It differs a
-little from one Python version to the next, and with it what is sampled, which BPE pieces there are
-and every loss. So weights that are shipped carry their own vocabulary (`vocabulary`,
-`from_vocabulary`).
+`pydoc_data.topics` holds what `help("for")` prints: some eighty topics, nearly half a million
+characters of English with code in it, on every machine and without a network. The text differs a
+little from one Python version to the next, and so do the samples, the BPE pieces and every loss.
+Therefore weights that are shipped carry their own vocabulary (`vocabulary`, `from_vocabulary`).
 
 **The split is by family of topics.** Many topics repeat others word for word ("specialnames"
 contains all of "customization" and "attribute-access", "compound" all of "for", "if" and "try"),
-so that a split by topic alone would show the model its exam. Topics that share any run of twelve
-words form a family, and a family stays together: no run of twelve words of the validation text
-occurs in the training text. Families are taken for validation in the order of a hash of their
-first topic's name, as long as they fit into a tenth of the text.
+so that with a split by topic the model would be trained on validation text. Topics that share any
+run of twelve words form a family, and a family is never divided: no run of twelve words of the
+validation text occurs in the training text. Families are taken for validation in the order of a
+hash of their first topic's name, as long as they fit into a tenth of the text.
 
 Bytes are 256 tokens, one per byte of UTF-8. BPE is byte-level byte-pair encoding (R. Sennrich,
 B. Haddow and A. Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016,
-arXiv:1508.07909) with all 256 bytes in its alphabet. Either way **no symbol is unseen**: any text
-can be encoded, and decoding gives it back unchanged.
+arXiv:1508.07909) with all 256 bytes in its alphabet. In both cases any text can be encoded, and
+decoding gives it back unchanged.
 """
 
 import json
@@ -30,15 +29,19 @@ import numpy as np
 import torch
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import Batch, Example, Task, one_of, whole_number
+from attnlab.core.integers import check_integer
+from attnlab.core.suggest import check_choice
+from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks.sequences import token_numbers
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SHARED_WORDS = 12  # topics with this many consecutive words in common stay on one side of the split
+SHARED_WORDS = 12  # topics with this many consecutive words in common are in the same split
 _VALIDATION_SHARE = 0.1
 _BYTES = 256
 _BPE_SIZE = 1024
+_LARGEST_BPE = 16384
 _BETWEEN_TOPICS = "\n\n"
 
 
@@ -49,7 +52,7 @@ class Documentation(Task):
     Args:
         unit: "bytes" or "bpe".
         length: positions per window.
-        bpe_size: how many BPE pieces, the 256 bytes included; 1024 unless told. Only with "bpe".
+        bpe_size: how many BPE pieces, the 256 bytes included; 1024 by default. Only with "bpe".
         vocabulary: a vocabulary made elsewhere, as JSON; `from_vocabulary` is the easy way to give
             it. Without it, BPE is trained on the training topics of this Python in well under a
             second.
@@ -63,19 +66,26 @@ class Documentation(Task):
     name: ClassVar[str] = "documentation"
 
     def __post_init__(self) -> None:
-        one_of("unit", self.unit, ("bytes", "bpe"))
-        whole_number("length", self.length, least=2)
+        check_choice("unit", self.unit, ("bytes", "bpe"))
+        self._check_sizes(length=2)
+        if not isinstance(self.vocabulary, str):
+            raise TypeError(
+                "vocabulary is the JSON text of another task's .vocabulary; "
+                f"got a {type(self.vocabulary).__name__}."
+            )
         if self.unit == "bytes" and self.bpe_size is not None:
             raise ValueError(
-                f"bpe_size={self.bpe_size!r} means nothing with unit='bytes', which always has 256 "
+                f"bpe_size={self.bpe_size!r} has no effect with unit='bytes', which always has 256 "
                 "tokens: leave it out, or ask for unit='bpe'."
             )
-        # A frozen dataclass is completed here, once, and never changed again.
+        # The class is frozen, so defaults that depend on other options are set this way.
         if self.unit == "bpe" and self.bpe_size is None:
             carried = self.vocabulary and _read_vocabulary(self.vocabulary)["size"]
             object.__setattr__(self, "bpe_size", carried or _BPE_SIZE)
         if self.unit == "bpe":
-            whole_number("bpe_size", self.bpe_size, least=_BYTES + 1, most=16384)
+            self._check_sizes(bpe_size=_BYTES + 1)
+            if self.vocab > _LARGEST_BPE:
+                raise ValueError(f"bpe_size should be at most {_LARGEST_BPE}, got {self.bpe_size}")
         if not self.vocabulary:
             fresh = _trained_bpe(self.bpe_size) if self.bpe_size else _BYTE_VOCABULARY
             object.__setattr__(self, "vocabulary", fresh)
@@ -122,7 +132,7 @@ class Documentation(Task):
 
     def _pieces(self, ids: Tensor | Sequence[int]) -> list[bytes]:
         pieces = _pieces_of(self.vocabulary)
-        numbers = [int(token) for token in torch.as_tensor(ids).reshape(-1)]
+        numbers = token_numbers(ids)
         for token in numbers:
             if not 0 <= token < len(pieces):
                 raise ValueError(f"Tokens are numbers from 0 to {len(pieces) - 1}; got {token}.")
@@ -138,7 +148,7 @@ class Documentation(Task):
         kind = "bytes" if self.unit == "bytes" else "BPE pieces"
         return Example(
             title=f"{self.length} {kind} of the Python documentation",
-            words=f"At every position the model is asked for the next token. The text: "
+            description=f"At every position the model is asked for the next token. The text: "
             f"{self.decode(batch.inputs[0])}",
             tokens=self.tokens(batch.inputs[0]),
             labels=self.tokens(batch.targets[0]),
@@ -240,9 +250,9 @@ def _trained_bpe(size: int) -> str:
 def _read_vocabulary(vocabulary: str) -> dict[str, Any]:
     try:
         carried = json.loads(vocabulary)
-        one_of("unit", carried["unit"], ("bytes", "bpe"))
-        whole_number("size", carried["size"], least=_BYTES)
-    except (TypeError, KeyError, ValueError) as error:
+        check_choice("unit", carried["unit"], ("bytes", "bpe"))
+        check_integer("size", carried["size"], at_least=_BYTES)
+    except (TypeError, KeyError, ValueError, RecursionError) as error:
         raise _foreign(vocabulary) from error
     return carried
 

@@ -1,25 +1,26 @@
-"""Gist: of one far stretch of text, what was it on the whole, and what stood at one place?
+"""Gist: the majority of a distant stretch of symbols, and single symbols of it.
 
     <s> ● ○ ○ ● ○ … the old of … most? 7? 2?   →   ○ ● ○
 
-A stretch of two symbols at the beginning, many words that mean nothing, then questions about the
-stretch, all of one answer, ● or ○. ``most?`` asks which of the two was there more often: the gist,
-to which every symbol adds a little and none is needed. ``7?`` asks for the seventh symbol: one
-exact token. So the same text, and the same model, tell apart what a summary keeps and what it
-loses. Who guesses is right half of the time; who has the gist alone, and answers it always, a
-little more often (``by_gist``).
+A stretch of two kinds of symbols at the beginning, then random words, then questions about the
+stretch. The answer to each is ● or ○. ``most?`` asks which of the two occurred more often: the
+gist, which depends on all symbols a little and on none alone. ``7?`` asks for the seventh symbol:
+one exact token. So the same model on the same text shows what a summary keeps and what it loses.
+A random guess is right half of the time; the majority symbol as the answer to every question is
+right a little more often (``by_gist``).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import comb
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import UNSCORED, Batch, Example, Task, whole_number
-from attnlab.tasks.sequences import draw_contents, enough_contents, named, without_repeats
+from attnlab.tasks import UNSCORED, Batch, Example, Task
+from attnlab.tasks.sequences import display_names, draw_contents, enough_contents, without_repeats
 
 START, MOST, SYMBOLS = "<s>", "most?", ("●", "○")
 _WORDS = ("the", "and", "of", "a", "in", "to", "river", "stone", "old", "bird", "over", "under")
@@ -30,7 +31,7 @@ class Gist(Task):
     """A start, `stretch` symbols, words, and `questions` at the end: `most?`, then places.
 
     Tokens are the two symbols, the start, `most?`, a question for each place, then the words. No
-    place is asked for twice. The stretch decides the split: none of the one is in the other.
+    place is asked for twice. The stretch decides the split: none occurs in both splits.
     """
 
     length: int = 64
@@ -41,10 +42,7 @@ class Gist(Task):
     name: ClassVar[str] = "gist"
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, least=16)
-        whole_number("stretch", self.stretch, least=3)
-        whole_number("questions", self.questions, least=2)
-        whole_number("words", self.words, least=1)
+        self._check_sizes(length=16, stretch=3, questions=2, words=1)
         if self.stretch % 2 == 0:
             raise ValueError(
                 f"stretch should be odd, so that one symbol is in the majority; got {self.stretch}."
@@ -59,7 +57,7 @@ class Gist(Task):
                 f"A start, {self.stretch} symbols and {self.questions} questions do not fit into "
                 f"length={self.length}."
             )
-        enough_contents(2**self.stretch, f"stretch={self.stretch}")
+        enough_contents(repeat(2, self.stretch), f"stretch={self.stretch}")
 
     @property
     def gap(self) -> int:
@@ -72,7 +70,7 @@ class Gist(Task):
 
     @property
     def by_gist(self) -> float:
-        """The share of places that hold what the majority is."""
+        """The expected share of places that hold the majority symbol."""
         half = self.stretch // 2
         return 0.5 + comb(2 * half, half) / 2 ** (2 * half + 1)
 
@@ -80,7 +78,7 @@ class Gist(Task):
         """The display name of each token: `7?` asks for the seventh symbol."""
         places = (f"{place}?" for place in range(1, self.stretch + 1))
         spare = (f"w{place}" for place in range(len(_WORDS), self.words))
-        return named(ids, [*SYMBOLS, START, MOST, *places, *_WORDS[: self.words], *spare])
+        return display_names(ids, [*SYMBOLS, START, MOST, *places, *_WORDS[: self.words], *spare])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         stretch = draw_contents(split, size, generator, self._sample)
@@ -103,7 +101,7 @@ class Gist(Task):
         most, asked, there = labels[first], tokens[first + 1], labels[first + 1]
         return Example(
             title=f"A stretch of {self.stretch}, and questions {self.gap} words later",
-            words=(
+            description=(
                 f"{self.length} tokens: {self.stretch} symbols, {self.gap} words, "
                 f"{self.questions} questions. More often than not it was {most}; {asked} asks for "
                 f"one symbol, {there}."

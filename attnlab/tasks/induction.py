@@ -2,14 +2,14 @@
 
     c a d b  c a d b  c a d b
 
-Random symbols, then the same symbols again and again. Whoever meets A for the second time can find
-its first occurrence, look at what followed, and say B. A transformer learns this with two heads in
-two layers (one attends to the previous token, the other to "the token after the last token like
-me"); one layer is not enough.
+Random symbols, then the same symbols again and again. When A comes for the second time, its first
+occurrence shows that B follows. A transformer learns this with two heads in two layers (one attends
+to the previous token, the other to the token after the last occurrence of the current token); one
+layer is not enough.
 
-The length of the repeated part differs from row to row, so that a fixed distance to look back is
-no answer, and its symbols are all different, so that B is certain. Only certain positions are
-scored. There is no separator: the repetition itself marks where the first part ends.
+The length of the repeated part differs from row to row, so that looking back a fixed distance does
+not help, and its symbols are all different, so that B is certain. Only positions whose answer is
+certain are scored. There is no separator: the repetition itself marks the end of the first part.
 
 C. Olsson and others, "In-context Learning and Induction Heads", Transformer Circuits Thread 2022,
 arXiv:2209.11895.
@@ -17,18 +17,17 @@ arXiv:2209.11895.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import perm
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from attnlab.tasks import Batch, Example, Task, whole_number
+from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.sequences import (
+    display_names,
     draw_contents,
     enough_contents,
     letters,
-    named,
     shifted,
     without_repeats,
 )
@@ -38,8 +37,8 @@ from attnlab.tasks.sequences import (
 class Induction(Task):
     """`length` positions of a repeated run of different symbols.
 
-    The run is a quarter to a half of `length` long. The whole sequence decides the split: none of
-    the one is in the other.
+    The run is a quarter to a half of `length` long. The whole sequence decides the split: none
+    occurs in both splits.
     """
 
     length: int = 64
@@ -48,8 +47,7 @@ class Induction(Task):
     name: ClassVar[str] = "induction"
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, least=8)
-        whole_number("symbols", self.symbols, least=2)
+        self._check_sizes(length=8, symbols=2)
         if self.symbols < self._longest:
             raise ValueError(
                 "The repeated run has up to length // 2 symbols, all different, so "
@@ -57,7 +55,7 @@ class Induction(Task):
                 f"got symbols={self.symbols}."
             )
         options = f"length={self.length} and symbols={self.symbols}"
-        enough_contents(perm(self.symbols, self._shortest), options)
+        enough_contents(range(self.symbols, self.symbols - self._shortest, -1), options)
 
     @property
     def vocab(self) -> int:
@@ -73,7 +71,7 @@ class Induction(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token."""
-        return named(ids, letters(self.symbols))
+        return display_names(ids, letters(self.symbols))
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         sequence = draw_contents(split, size, generator, self._sample)
@@ -93,7 +91,7 @@ class Induction(Task):
         run = labels.index(next(label for label in labels if label))
         return Example(
             title=f"A run of {run} symbols, repeated",
-            words=(
+            description=(
                 f"The first {run} symbols are random and all different; then they repeat. From the "
                 "first repeated symbol on, what followed it the first time is the answer."
             ),

@@ -1,13 +1,13 @@
-"""Needle: one key, far back in a long text, is asked for near it, far from it and at the end.
+"""Needle: questions about one key in a long text, asked near it, far from it and at the end.
 
     <s> the river 7 and ? stone … the ? over old … bird ?   →   7 … 7 … 7
 
-All words are drawn at random and mean nothing; one of them is a key, somewhere in the first half.
-Question marks stand here and there after it, and at the end; they alone are scored. Nothing has to
-be computed: the key has to *arrive*. So the task measures reach. Where a model's pattern does not
-connect the key with a question, it guesses, at one in ``keys``, however well it is trained.
+All words are random; one of them is a key, somewhere in the first half. Question marks stand at
+random places after it, and at the end; only they are scored. The answer is the key itself, so the
+task measures the receptive field. Where a model's pattern does not connect the key with a question,
+the model can only guess, with one chance in ``keys``, however well it is trained.
 
-The name is the field's (a needle in a haystack); G. Kamradt's test of 2023 hides a sentence.
+The name comes from the needle in a haystack of G. Kamradt's test of 2023, which hides a sentence.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.tasks import UNSCORED, Batch, Example, Task, whole_number
-from attnlab.tasks.sequences import draw_contents, named
+from attnlab.tasks import UNSCORED, Batch, Example, Task
+from attnlab.tasks.sequences import display_names, draw_contents
 
 START, ASK = "<s>", "?"
 _WORDS = [
@@ -33,8 +33,8 @@ class Needle(Task):
     """`length` positions: a start, random words of which one in the first half is a key, and `?`.
 
     After the key every `every`-th position, on average, is a question as well. Tokens are the keys,
-    then the words, then the start and the question mark. The whole text decides the split: none of
-    the one is in the other.
+    then the words, then the start and the question mark. The whole text decides the split: none
+    occurs in both splits.
     """
 
     length: int = 256
@@ -45,10 +45,7 @@ class Needle(Task):
     name: ClassVar[str] = "needle"
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, least=16)
-        whole_number("keys", self.keys, least=2)
-        whole_number("words", self.words, least=2)
-        whole_number("every", self.every, least=2)
+        self._check_sizes(length=16, keys=2, words=2, every=2)
 
     @property
     def vocab(self) -> int:
@@ -58,7 +55,7 @@ class Needle(Task):
         """The display name of each token: numbers for keys, words for the rest."""
         spare = (f"w{place}" for place in range(len(_WORDS), self.words))
         words = [*_WORDS[: self.words], *spare]
-        return named(ids, [*map(str, range(self.keys)), *words, START, ASK])
+        return display_names(ids, [*map(str, range(self.keys)), *words, START, ASK])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         text = draw_contents(split, size, generator, self._sample)
@@ -84,7 +81,7 @@ class Needle(Task):
         place = tokens.index(labels[-1])
         return Example(
             title=f"A needle {self.length - 1 - place} tokens before the question",
-            words=(
+            description=(
                 f"{self.length} tokens. All are random words but one: at position {place} stands "
                 f"{labels[-1]}, and every question mark asks for it, the last one at the end."
             ),

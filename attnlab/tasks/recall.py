@@ -1,10 +1,10 @@
-"""Associative recall: what was the value that stood beside this key?
+"""Associative recall: find the value that stood beside a key.
 
     c 7 a 2 b 7 | a 2
 
 A list of key-value pairs, a separator, then a key again: its value is the answer, and only answers
-are scored. The keys of one list are all different, so that the answer is certain. Recurrences of
-small state forget; attention does not, which is why this task separates them.
+are scored. The keys of one list are all different, so that the answer is certain. A recurrence
+with a small state forgets pairs; attention does not, so this task shows the difference.
 
 The task goes back to J. Ba, G. Hinton, V. Mnih, J. Leibo and C. Ionescu, "Using Fast Weights to
 Attend to the Recent Past", NeurIPS 2016, arXiv:1610.06258; with several queries it is the
@@ -13,19 +13,19 @@ multi-query form of S. Arora and others, "Zoology", ICLR 2024, arXiv:2312.04927.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import perm
+from itertools import repeat
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
-from attnlab.tasks import Batch, Example, Task, whole_number
+from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.sequences import (
     SEPARATOR,
+    display_names,
     draw_contents,
     enough_contents,
     letters,
-    named,
     shifted,
     without_repeats,
 )
@@ -36,7 +36,7 @@ class Recall(Task):
     """`pairs` keys (out of `keys`) with their values (out of `values`), then `queries` of the keys.
 
     Tokens are the keys, then the values, then the separator. A key is asked for at most once. The
-    list of pairs decides the split: no list of the one is in the other, whatever is asked about it.
+    list of pairs decides the split: no list occurs in both splits, whatever is asked about it.
     """
 
     pairs: int = 8
@@ -47,10 +47,7 @@ class Recall(Task):
     name: ClassVar[str] = "recall"
 
     def __post_init__(self) -> None:
-        whole_number("keys", self.keys, least=2)
-        whole_number("values", self.values, least=2)
-        whole_number("pairs", self.pairs, least=2)
-        whole_number("queries", self.queries, least=1)
+        self._check_sizes(keys=2, values=2, pairs=2, queries=1)
         if self.pairs > self.keys:
             raise ValueError(
                 f"The keys of a list are all different, so pairs={self.pairs} needs keys of at "
@@ -62,7 +59,8 @@ class Recall(Task):
                 f"got queries={self.queries} and pairs={self.pairs}."
             )
         options = f"pairs={self.pairs}, keys={self.keys} and values={self.values}"
-        enough_contents(perm(self.keys, self.pairs) * int(self.values) ** int(self.pairs), options)
+        keys = range(self.keys, self.keys - self.pairs, -1)
+        enough_contents([*keys, *repeat(self.values, self.pairs)], options)
 
     @property
     def vocab(self) -> int:
@@ -75,7 +73,7 @@ class Recall(Task):
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The display name of each token: letters for keys, numbers for values."""
         values = [str(value) for value in range(self.values)]
-        return named(ids, [*letters(self.keys, "k"), *values, SEPARATOR])
+        return display_names(ids, [*letters(self.keys, "k"), *values, SEPARATOR])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         pairs = draw_contents(split, size, generator, self._sample).reshape(size, self.pairs, 2)
@@ -98,7 +96,7 @@ class Recall(Task):
         answers = ", ".join(f"beside {key} stood {value}" for key, value in asked)
         return Example(
             title=f"Recalling {self.queries} of {self.pairs} pairs",
-            words=f"Values are numbers. After the separator a key is asked for: {answers}.",
+            description=f"Values are numbers. After the separator a key is asked for: {answers}.",
             tokens=tokens,
             labels=labels,
         )

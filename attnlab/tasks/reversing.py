@@ -1,9 +1,9 @@
-"""Reversing: say what was shown, last item first.
+"""Reversing: write a list of symbols again, last item first.
 
     a c b | b c a
 
-Like copying, except that the distance to look back grows by two with every item written, so that
-no fixed offset will do: a head has to combine where it is with where the separator was.
+Like copying, except that the distance to look back grows by two with every item written. No fixed
+offset is right: a head has to use both its own position and that of the separator.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
-"""What the synthetic tasks share: keeping the splits apart, and shifting by one."""
+"""What the synthetic tasks share: separate splits, targets shifted by one, display names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from torch import Tensor, from_numpy
 
+from attnlab.core.integers import check_integer
 from attnlab.tasks import UNSCORED
 
 SEPARATOR = "|"
@@ -16,8 +17,7 @@ def in_split(contents: np.ndarray, split: str) -> np.ndarray:
     """Which rows of `contents (rows, width)` belong to `split`.
 
     A row's own symbols decide: they are hashed (a polynomial modulo 2^64) and one eighth of all
-    hash values are validation. So no content can ever occur in both splits, however many are
-    drawn.
+    hash values are validation. So no content can occur in both splits, however many are drawn.
     """
     powers = [pow(0x9E3779B97F4A7C15, place + 1, 2**64) for place in range(contents.shape[1])]
     mixed = contents.astype(np.uint64) @ np.array(powers, dtype=np.uint64)
@@ -41,13 +41,21 @@ def draw_contents(
     return kept[:size]
 
 
-def enough_contents(count: int, options: str) -> None:
-    """Refuse options that allow too few different rows for two splits that share none."""
-    if count < _FEWEST_CONTENTS:
-        raise ValueError(
-            f"With {options} there are only {count} different sequences, too few for training and "
-            f"validation to share none: at least {_FEWEST_CONTENTS} are needed; make them larger."
-        )
+def enough_contents(choices: Iterable[int], options: str) -> None:
+    """Refuse options that allow too few different rows for two splits that share none.
+
+    The number of rows is the product of `choices`, one factor per place, multiplied only until it
+    is enough: the whole product may have millions of digits.
+    """
+    count = 1
+    for factor in choices:
+        count *= factor
+        if count >= _FEWEST_CONTENTS:
+            return
+    raise ValueError(
+        f"With {options} there are only {count} different sequences, too few for training and "
+        f"validation to share none: at least {_FEWEST_CONTENTS} are needed; make them larger."
+    )
 
 
 def shifted(sequence: np.ndarray, scored: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -69,16 +77,33 @@ def without_repeats(
 
 
 def letters(symbols: int, prefix: str = "s") -> list[str]:
-    """Display names: the alphabet while it lasts, numbered names beyond."""
+    """Display names: the alphabet if it is long enough, else numbered names."""
     if symbols <= 26:
         return [chr(ord("a") + symbol) for symbol in range(symbols)]
     return [f"{prefix}{symbol}" for symbol in range(symbols)]
 
 
-def named(ids: Tensor | Sequence[int], names: Sequence[str]) -> list[str]:
+def display_names(ids: Tensor | Sequence[int], names: Sequence[str]) -> list[str]:
     """The display name of each token, `""` for an unscored target."""
-    numbers = [int(token) for token in ids]
+    numbers = token_numbers(ids)
     for token in numbers:
         if token != UNSCORED and not 0 <= token < len(names):
             raise ValueError(f"Tokens are numbers from 0 to {len(names) - 1}; got {token}.")
     return ["" if token == UNSCORED else names[token] for token in numbers]
+
+
+def token_numbers(ids: Tensor | Sequence[int]) -> list[int]:
+    """Tokens `(n,)` as Python integers; a TypeError where they are not a row of whole numbers."""
+    if isinstance(ids, Tensor | np.ndarray):
+        if ids.ndim != 1:
+            raise TypeError(
+                f"Tokens are to be one row (n,); got shape {tuple(ids.shape)}. Give one row, for "
+                "example tokens[0]."
+            )
+        ids = ids.tolist()
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise TypeError(
+            f"Tokens are a tensor (n,) or a list of whole numbers; got a {type(ids).__name__}."
+        )
+    items = (token.tolist() if isinstance(token, Tensor) else token for token in ids)
+    return [check_integer("a token", item) for item in items]

@@ -1,10 +1,10 @@
-"""Sorting: say what was shown, smallest item first.
+"""Sorting: write a list of symbols again, smallest item first.
 
     c a b | a b c
 
-Like copying, except that no place says where to look: where the next item stands depends on all
-items. A head has to find, by comparing, the smallest that is not yet written. Symbols may repeat,
-and are written as often as they were shown.
+Like copying, except that positions do not tell where to look: where the next item stands depends
+on all items. A head has to compare them and find the smallest that is not yet written. Symbols may
+repeat, and are written as often as they occur.
 """
 
 from dataclasses import dataclass

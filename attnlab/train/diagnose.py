@@ -13,15 +13,6 @@ import torch
 from torch import Tensor, nn
 
 
-class TrainingError(RuntimeError):
-    """Training cannot go on. `step` says when; `layer` names the layer at fault, if known."""
-
-    def __init__(self, message: str, *, step: int | None = None, layer: str | None = None) -> None:
-        super().__init__(message)
-        self.step = step
-        self.layer = layer
-
-
 class Fault(NamedTuple):
     """The first thing that is not finite, and the dotted name of its layer ("": the model)."""
 

@@ -1,52 +1,59 @@
-"""The arguments of `fit`, checked once, and the part of them that a resumed run must share."""
+"""The options of `fit`, each written once: its default, what it may be, and what it means."""
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
-from attnlab.train.objective import check_count
+from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, as_number, shown
 from attnlab.train.optimizer import default_warmup
 
 
-def _check_number(name: str, value: object, *, above: bool, optional: bool = False) -> None:
-    """A finite number > 0 (`above`) or ≥ 0."""
-    if optional and value is None:
-        return
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value < 0 or (above and value == 0):  # type: ignore[operator]
-        limit = "above 0" if above else "of at least 0"
-        raise ValueError(
-            f"{name} must be a finite number {limit}{' or None' if optional else ''}; "
-            f"{value!r} was given."
-        )
+def _option(default: Any, check: Callable[[str, Any], Any] | None = None) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+_size = partial(as_integer, least=1, most=MOST_STEPS)
+_rows = partial(as_integer, least=1, most=MOST_ROWS)
+_positive = partial(as_number, positive=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    steps: int
-    batch_size: int
-    learning_rate: float
-    warmup: int | None
-    weight_decay: float
-    clip: float | None
-    accumulate: int
-    precision: str
-    seed: int
-    save_every: int | None
-    evaluate_every: int | None
-    evaluate_batches: int
+    """How a run is trained: the options that `fit` takes by name.
+
+    steps: length of the whole run, the steps of a resumed checkpoint included.
+    batch_size: rows per process and step; `accumulate` equal parts of it go through one by one.
+    learning_rate: the peak. The rate climbs to it over `warmup` steps (None: a tenth of the run, at
+        most 100) and falls along half a cosine towards 0 at the end.
+    weight_decay: AdamW's, for matrices that multiply; biases, gains and embeddings do not decay.
+    clip: largest gradient norm; None leaves gradients as they are.
+    precision: "fp32", or "bf16" for autocast to bfloat16 (weights and loss stay in float32).
+    seed: decides batches and dropout.
+    save_every: steps between two checkpoints; None saves at the end only.
+    evaluate_every: adds validation_loss and validation_accuracy to every such row and to the
+        last, over `evaluate_batches` fixed batches.
+    """
+
+    steps: int = field(metadata={"check": _size})
+    batch_size: int = _option(32, _rows)
+    learning_rate: float = _option(3e-3, _positive)
+    warmup: int | None = _option(None)
+    weight_decay: float = _option(0.01, partial(as_number, positive=False))
+    clip: float | None = _option(1.0, partial(_positive, optional=True))
+    accumulate: int = _option(1, _size)
+    precision: str = _option("fp32")
+    seed: int = _option(0, as_integer)
+    save_every: int | None = _option(None, _size)
+    evaluate_every: int | None = _option(None, _size)
+    evaluate_batches: int = _option(8, _size)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "accumulate", "evaluate_batches"):
-            check_count(name, getattr(self, name))
-        for name in ("save_every", "evaluate_every"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        _check_number("learning_rate", self.learning_rate, above=True)
-        _check_number("weight_decay", self.weight_decay, above=False)
-        _check_number("clip", self.clip, above=True, optional=True)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise ValueError(f"seed must be a whole number; {self.seed!r} was given.")
+        for option in fields(self):
+            value, check = getattr(self, option.name), option.metadata["check"]
+            may_be_none = "None" in str(option.type)
+            if check is not None and not (value is None and may_be_none):
+                object.__setattr__(self, option.name, check(option.name, value))
         self._check_warmup()
         if self.batch_size % self.accumulate:
             raise ValueError(
@@ -55,14 +62,16 @@ class Settings:
             )
 
     def _check_warmup(self) -> None:
-        warmup = self.warmup
-        if warmup is None:
+        if self.warmup is None:
             return
-        if isinstance(warmup, bool) or not isinstance(warmup, int) or not 0 <= warmup < self.steps:
+        try:
+            warmup = as_integer("warmup", self.warmup, least=0, most=self.steps - 1)
+        except ValueError:
             raise ValueError(
                 f"warmup must be a whole number from 0 to steps - 1 = {self.steps - 1}, or None; "
-                f"{warmup!r} was given."
-            )
+                f"{shown(self.warmup)} was given."
+            ) from None
+        object.__setattr__(self, "warmup", warmup)
 
     @property
     def warmup_steps(self) -> int:
@@ -73,8 +82,8 @@ class Settings:
         return {
             "seed": self.seed,
             "batch_size × processes": self.batch_size * processes,
-            "learning_rate": float(self.learning_rate),
+            "learning_rate": self.learning_rate,
             "warmup": self.warmup,
-            "weight_decay": float(self.weight_decay),
-            "clip": None if self.clip is None else float(self.clip),
+            "weight_decay": self.weight_decay,
+            "clip": self.clip,
         }

@@ -3,7 +3,8 @@
 ``lab``         the server, one for all tests, in a folder of its own; kernels import attnlab here
 ``notebook_7``  another server of the same kind, for Jupyter Notebook 7
 ``tabs``        opens pages, and remembers what they asked for and what went wrong in them
-``opened``      a notebook in JupyterLab, from cells given as text: run it, read it
+``opened``      a notebook in JupyterLab, from cells given as text: run it, read it; closed after
+                the last test of the file, that of ``opened_alone`` after its own
 ``page``        a tab of the test's own, for saved files
 ``expect``      playwright's: asserts that something comes to be so
 ``soon``        the same for whatever can be read
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
@@ -59,6 +61,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(10 * PATIENCE))
+
+
+class OneNotebookOneWorker(LoadScopeScheduling):
+    """Every worker has a browser and a server of its own; the tests of a file share their notebook,
+    so that they stay together, the lessons share nothing."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return nodeid if file.endswith("test_lessons.py") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return OneNotebookOneWorker(config, log)
 
 
 # --------------------------------------------------------------------------------------- pages
@@ -296,7 +311,7 @@ def environment(home: Path) -> dict[str, str]:
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "IPYTHONDIR": str(home / "ipython"),
         "OMP_NUM_THREADS": "1",
-        "OMP_THREAD_LIMIT": "1",  # two lessons at a time share two cores
+        "OMP_THREAD_LIMIT": "1",  # two workers share two cores
         "TQDM_DISABLE": "1",
         "HF_HUB_OFFLINE": "1",
     }
@@ -331,11 +346,7 @@ FINISHED = f"""() => {{
 }}"""
 UNRUN = f"() => {MODELS}.filter(model => model.executionCount === null).length"
 FORGET = f"() => {MODELS}.forEach(model => model.clearExecution())"
-OUTPUTS = f"""() => {MODELS}.map(model => {{
-  const outputs = [];
-  for (let i = 0; i < model.outputs.length; i++) outputs.push(model.outputs.get(i));
-  return outputs.map(output => [output.type, output.toJSON().name ?? '', output.data]);
-}})"""
+SAVED = f"() => {MODELS}.map(model => model.toJSON())"
 PRINTED = f"""number => {MODELS}[number].outputs.toJSON()
   .map(output => [output.text ?? ''].flat().join('')).join('')"""
 DRAWN = """async ([number, seconds]) => {
@@ -390,18 +401,12 @@ class Notebook:
         shown.scroll_into_view_if_needed()
         return shown
 
-    def run_all(self) -> None:
+    def run_all(self, seconds: float = 2 * PATIENCE) -> None:
         """Through the menu, as a reader does; waits for the kernel, and for every cell."""
-        self.start()
-        self.finish()
-
-    def start(self) -> None:
         self.page.wait_for_function(IDLE)
         self.page.evaluate(FORGET)  # what ran when it was saved has not run here
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-
-    def finish(self, seconds: float = 2 * PATIENCE) -> None:
         self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=200)
         assert self.errors() == []
         assert self.page.evaluate(UNRUN) == 0, "the kernel stopped before the last cell"
@@ -418,23 +423,26 @@ class Notebook:
         context.close()
         assert gone.ok, gone.status_text
 
-    def outputs(self) -> list[list[tuple[str, str, dict[str, Any]]]]:
-        """Of each code cell, the kind, stream and data of what it shows."""
-        return self.page.evaluate(OUTPUTS)  # type: ignore[no-any-return]
+    def saved(self) -> list[dict[str, Any]]:
+        """The code cells with their outputs, as they would be saved."""
+        return self.page.evaluate(SAVED)  # type: ignore[no-any-return]
 
     def errors(self) -> list[Any]:
         """What cells printed as an error or a warning."""
         return [
             output
-            for shown in self.outputs()
-            for output in shown
-            if output[0] == "error" or output[1] == "stderr"
+            for cell in self.saved()
+            for output in cell["outputs"]
+            if output["output_type"] == "error" or output.get("name") == "stderr"
         ]
 
     def holding(self, kind: str) -> list[int]:
         """The numbers of the code cells that show something of that MIME type."""
-        shown = enumerate(self.outputs())
-        return [number for number, outputs in shown if any(kind in data for *_, data in outputs)]
+        return [
+            number
+            for number, cell in enumerate(self.saved())
+            if any(kind in output.get("data", {}) for output in cell["outputs"])
+        ]
 
     def draws(self, number: int) -> bool:
         """Whether the code cell of that number has a picture of some size on the page."""
@@ -529,6 +537,12 @@ IDLE = """() => {
 def opened(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
     """Opens a notebook by its name in the folder; or writes one from cells, then opens it."""
     with opening(tabs, lab, "lab/workspaces/tests-{stem}-{number}/tree/{name}") as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def opened_alone(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
+    with opening(tabs, lab, "lab/workspaces/tests-{stem}/tree/{name}") as open_one:
         yield open_one
 
 

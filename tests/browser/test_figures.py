@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 MAKE = """
 import numpy as np
-from attnlab.figures.curves import loss_curves
+from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, heat_map
 weights = np.random.default_rng(5).dirichlet(np.ones(7), size=5)
 queries, keys = list("abcde"), ["<b>", "&", "ש", "🙂", "$x$", "\\n", "k" * 10_000]
@@ -73,14 +73,20 @@ def test_the_film_moves_from_the_first_step_to_the_last(shown, soon, still):
     soon(lambda: plot.evaluate("plot => plot._transitionData?._frames.length"), 2)
     rail = still(shot.locator(".slider-rail-touch-rect"))
     middle = rail["y"] + rail["height"] / 2
-    for end, spread in ((rail["x"] + 2, "< 0.01"), (rail["x"] + rail["width"] - 2, "> 0.99")):
-        shown.page.mouse.click(end, middle)
-        shown.page.wait_for_function(SPREAD.replace("SPREAD", spread), arg=plot.element_handle())
+
+    def clicked(place: float) -> float:
+        """The spread of the weights after a click; while a frame moves, the slider takes none."""
+        shown.page.mouse.click(place, middle)
+        shown.page.wait_for_timeout(300)
+        return plot.evaluate(SPREAD)  # type: ignore[no-any-return]
+
+    soon(lambda: clicked(rail["x"] + 2), lambda spread: spread < 0.01)
+    soon(lambda: clicked(rail["x"] + rail["width"] - 2), lambda spread: spread > 0.99)
 
 
 SPREAD = """plot => {
   const cells = Array.from(plot._fullData[0].z, row => Array.from(row)).flat();
-  return Math.max(...cells) - Math.min(...cells) SPREAD;
+  return Math.max(...cells) - Math.min(...cells);
 }"""
 
 

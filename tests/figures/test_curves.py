@@ -6,13 +6,10 @@ import pytest
 import sympy
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.figures.curves import (
-    claimed_costs,
-    cost_curves,
-    loss_curves,
-    spectrum_curves,
-    trade_off,
-)
+from attnlab.figures.claims import claimed_costs
+from attnlab.figures.costs import cost_curves, trade_off
+from attnlab.figures.losses import loss_curves
+from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
 
 
@@ -195,7 +192,7 @@ def test_claims_ask_for_the_letters_they_need(cards):
         (lambda: spectrum_curves({"a": [1]}, title="", share=90), "0 < share ≤ 1; got 90"),
         (lambda: spectrum_curves({"a": [0.5, 2]}, title=""), "shares between 0 and 1"),
         (lambda: spectrum_curves({"a": [0.5, 0.4]}, title=""), "'a' falls"),
-        (lambda: spectrum_curves({"a": [[[0.5]]]}, title=""), r"\(rank,\) or \(maps, rank\)"),
+        (lambda: spectrum_curves({"a": [[[0.5]]]}, title=""), r"2 axes \(maps, rank\)"),
     ],
 )
 def test_bad_input_is_answered_with_a_sentence(call, words):
@@ -209,7 +206,7 @@ def test_a_history_or_bare_rows_in_place_of_named_rows():
 
     with pytest.raises(TypeError, match=r"run 'a' is a History: give its rows, as history\.rows"):
         loss_curves({"a": History()}, title="t")
-    with pytest.raises(TypeError, match="`runs` must map names to rows"):
+    with pytest.raises(TypeError, match="`runs` must map names to values, such as"):
         loss_curves(History.rows, title="t")
 
 

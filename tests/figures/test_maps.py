@@ -240,5 +240,5 @@ def test_wrong_kinds_are_answered_with_a_sentence():
         heat_map([["a", "b"]], title="")
     with pytest.raises(TypeError, match="must be bool"):
         heat_map([[1.0]], mask=[[0.0]], title="")
-    with pytest.raises(TypeError, match="one str"):
+    with pytest.raises(TypeError, match="must be a list, got 'abc'"):
         heat_map(np.ones((3, 3)), "abc", title="")

@@ -11,8 +11,9 @@ import torch
 
 from attnlab.core import patterns
 from attnlab.core.patterns import causal, full, global_, local, per_head, random, strided
-from attnlab.figures.patterns import density_curves, head_patterns, pattern_map, reach_film, runs
+from attnlab.figures.patterns import density_curves, head_patterns, pattern_map, runs
 from attnlab.figures.picture import PLOTLY, Picture
+from attnlab.figures.receptive_field import receptive_field_film
 from attnlab.figures.svg import png
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +37,7 @@ def four():
     return {
         "map": pattern_map(local(2).causal(), 13, title="A"),
         "heads": head_patterns(per_head(local(1), strided(3)), 11, title="B"),
-        "reach": reach_film(local(2), 13, layers=3, title="C"),
+        "reach": receptive_field_film(local(2), 13, layers=3, title="C"),
         "density": density_curves({"window": local(3)}, [17, 97], title="D"),
     }
 
@@ -128,7 +129,7 @@ def test_heads_have_a_panel_each_with_name_and_share():
 
 
 def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
-    picture = reach_film(local(1), 7, layers=3, title="It spreads")
+    picture = receptive_field_film(local(1), 7, layers=3, title="It spreads")
     assert [frame.name for frame in picture.frames] == ["1", "2", "3"]
     distance = np.abs(np.arange(7)[:, None] - np.arange(7))
     arrives = np.maximum(distance, 1)
@@ -162,18 +163,21 @@ def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
     ],
 )
 def test_the_reach_says_how_it_ends(pattern, layers, words):
-    assert reach_film(pattern, 7, layers=layers, title="End").description.endswith(words)
+    assert receptive_field_film(pattern, 7, layers=layers, title="End").description.endswith(words)
 
 
 def test_layers_take_their_patterns_in_turn():
     axes = [patterns.axial((3, 5), 0), patterns.axial((3, 5), 1)]
-    assert "connected after 2 layers" in reach_film(axes, 15, layers=3, title="Axes").description
-    alone = reach_film(axes[0], 15, layers=3, title="One axis").description
+    assert (
+        "connected after 2 layers"
+        in receptive_field_film(axes, 15, layers=3, title="Axes").description
+    )
+    alone = receptive_field_film(axes[0], 15, layers=3, title="One axis").description
     assert "some never meet" in alone
 
 
 def test_without_the_residual_a_position_may_forget_itself():
-    picture = reach_film(~local(0), 3, layers=1, residual=False, title="Others")
+    picture = receptive_field_film(~local(0), 3, layers=1, residual=False, title="Others")
     assert picture.rows[0]["pairs connected"] == 6
 
 
@@ -197,24 +201,33 @@ def test_patterns_stay_light():
     assert size(pattern_map(strided(8), 512, title="Light")) < 90_000
     heads = head_patterns(per_head(*(random(3, seed) for seed in range(8))), 64, title="Light")
     assert size(heads) < 160_000
-    film = reach_film((local(7) | strided(8)).causal(), 64, layers=4, title="Light")
+    film = receptive_field_film((local(7) | strided(8)).causal(), 64, layers=4, title="Light")
     assert len(json.dumps(film._repr_mimebundle_()[PLOTLY], indent=1)) < 60_000
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: pattern_map(full(), 0, title=""), "1 to 512 positions, got n=0"),
-        (lambda: pattern_map(full(), 513, title=""), "1 to 512 positions, got n=513"),
-        (lambda: pattern_map(full(), 7, block=0, title=""), "`block` should be a whole number"),
+        (lambda: pattern_map(full(), 0, title=""), "1 to 512 positions, got 0"),
+        (lambda: pattern_map(full(), 513, title=""), "1 to 512 positions, got 513"),
+        (
+            lambda: pattern_map(full(), 7, block=0, title=""),
+            "`block` must be 1 to 512 positions, got 0",
+        ),
         (lambda: pattern_map(np.ones((3, 5), bool), 3, title=""), "shape \\(3, 3\\), got"),
         (lambda: pattern_map(per_head(full(), causal()), 3, title=""), "head_patterns, or one"),
         (lambda: pattern_map(global_([9]), 7, title=""), "position 9 is outside of a sequence"),
         (lambda: head_patterns([], 7, title=""), "one to 16 patterns have room, got 0"),
         (lambda: head_patterns([full()] * 17, 7, title=""), "have room, got 17"),
         (lambda: head_patterns(full(), 7, names=["a", "b"], title=""), "2 names for 1 patterns"),
-        (lambda: reach_film(full(), 129, layers=2, title=""), "1 to 128 positions, got n=129"),
-        (lambda: reach_film(full(), 7, layers=33, title=""), "1 to 32 layers, got layers=33"),
+        (
+            lambda: receptive_field_film(full(), 129, layers=2, title=""),
+            "1 to 128 positions, got 129",
+        ),
+        (
+            lambda: receptive_field_film(full(), 7, layers=33, title=""),
+            "1 to 32 layers, got 33",
+        ),
         (lambda: density_curves({}, [7], title=""), "`patterns` is empty"),
         (lambda: density_curves({"no": ~full()}, [7], title=""), "'no' allows no pair at n = 7"),
     ],

@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from attnlab.figures.curves import cost_curves, loss_curves
+from attnlab.figures.costs import cost_curves
 from attnlab.figures.examples import image_sequence, token_strip
+from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, head_grid, heat_map
 from attnlab.figures.picture import PLOTLY, Picture
 from attnlab.figures.svg import png

@@ -23,6 +23,7 @@ case "$*" in
     *ensurepip*) exit ${NO_VENV:-0} ;;
     *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
     *--index-url*) exit ${CPU_HOST_AWAY:-0} ;;
+    *changed.py*) echo "tests/test_rooms.py --pages=fixed/axial"; exit ${NO_MAIN:-0} ;;
     *--report*) echo "\\"requires_dist\\": [\\"${TORCH_NEEDS:-sympy}-cu13==1.0\\"]" ;;
 esac
 """
@@ -37,6 +38,7 @@ def make(tmp_path):
     programs.mkdir()
     write_program(programs / "python3", PYTHON)
     write_program(programs / "nvidia-smi", "#!/bin/sh\nexit ${NO_GPU:-1}\n")
+    write_program(programs / "chromium", "#!/bin/sh\n")
     for name in ("node", "npm"):
         write_program(programs / name, "#!/bin/sh\nexit ${STALE_BUNDLES:-0}\n")
 
@@ -82,7 +84,9 @@ def test_help_comes_first_and_names_both_commands(make):
     assert done.returncode == 0
     assert calls == []
     told = [line.split()[1] for line in done.stdout.splitlines()]
-    assert {"help", "lab", "test", "notebooks", "format", "clean", "binder-check"} <= set(told)
+    assert {"help", "lab", "test", "check", "notebooks", "format", "clean", "binder-check"} <= set(
+        told
+    )
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines()), "each with its sentence"
 
 
@@ -164,12 +168,51 @@ def test_every_check_runs_though_the_first_fails(make, tmp_path):
     failing = PYTHON.replace("*--report*", "*ruff*|*mypy*) exit 1 ;;\n    *--report*")
     write_program(tmp_path / "programs/python3", failing)
     done, calls = make("test")
-    asked = [call for call in calls if call.startswith(("-m ruff", "-m mypy", "-m pytest"))]
     assert done.returncode != 0
     assert "Every check passed." not in done.stdout
-    assert [call.split()[1] for call in asked] == ["ruff"] * 2 + ["mypy"] + ["pytest"] * 3
-    assert "ruff format --check ." in asked[0]
-    assert "--nbval-lax" in asked[-1]
+    assert steps(calls) == ["ruff", "ruff", "mypy", "pytest", "pytest"]
+    assert "-m ruff format --check ." in calls
+    unit, browser = calls[-2:]
+    assert unit.endswith("--ignore=tests/browser tests")
+    assert browser.endswith(" tests/browser")
+
+
+def steps(calls):
+    return [call.split()[1] for call in calls if call.startswith(("-m ruff", "-m mypy", "-m pyt"))]
+
+
+def test_daily_checks_run_the_tests_of_what_changed(make):
+    done, calls = make("check", SINCE="trunk")
+    assert done.returncode == 0, done.stderr
+    assert steps(calls) == ["ruff", "ruff", "mypy", "pytest"]
+    assert calls[-2] == ".ci/changed.py trunk"
+    assert calls[-1].endswith("tests/test_rooms.py --pages=fixed/axial")
+
+
+def test_without_the_commit_to_compare_with_daily_checks_fail(make):
+    done, calls = make("check", NO_MAIN="1")
+    assert done.returncode != 0
+    assert steps(calls) == ["ruff", "ruff", "mypy"]
+    assert "What changed is sound" not in done.stdout
+
+
+@pytest.mark.parametrize(("ci", "browser"), [("", False), ("true", True)])
+def test_without_a_browser_the_lessons_run_but_never_so_in_ci(make, tmp_path, ci, browser):
+    alone = only(tmp_path, "make", "awk", "sed", "sh", "id", "cp", "mkdir", "touch", "python3")
+    done, calls = make("check-browser", PATH=alone, CI=ci)
+    assert done.returncode == 0, done.stderr
+    assert calls[-1].endswith("tests/browser" if browser else "notebooks")
+    assert ("--nbval-lax" in calls[-1]) == (not browser)
+    assert ("chromium is missing" in done.stdout) == (not browser)
+
+
+def only(tmp_path, *tools):
+    """A search path of these programs alone; those of the fixture count before the machine's."""
+    (tmp_path / "bin").mkdir()
+    for tool in tools:
+        ours = tmp_path / "programs" / tool
+        (tmp_path / "bin" / tool).symlink_to(ours if ours.exists() else shutil.which(tool))
+    return str(tmp_path / "bin")
 
 
 def test_success_is_said(make):
@@ -185,9 +228,7 @@ def test_a_stale_bundle_fails(make):
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 2)])
 def test_without_node_front_ends_are_skipped_but_never_in_ci(make, tmp_path, ci, code):
-    for tool in ("make", "awk", "sed", "sh", "tail"):
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
-    done, _ = make("check-widgets", PATH=str(tmp_path / "bin"), CI=ci)
+    alone = only(tmp_path, "make", "awk", "sed", "sh", "tail")
+    done, _ = make("check-widgets", PATH=alone, CI=ci)
     assert done.returncode == code
     assert "node and npm are missing" in done.stdout + done.stderr

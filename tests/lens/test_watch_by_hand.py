@@ -261,3 +261,29 @@ def test_empty_rows_stay_what_the_model_made_of_them():
         model(*tensors())
     assert seen[0].weights.isnan().all()
     assert not seen[0].mask.any()
+
+
+def test_dropout_of_scores_is_told():
+    def dropped(q, k, v):
+        return F.dropout(q @ k.mT, 0.5).softmax(-1) @ v
+
+    model = Run(dropped)
+    with watch(model) as seen:
+        model(*tensors())
+    assert "through dropout" in repr(seen[0])
+    assert seen[0].scale is None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_scores_written_into_a_buffer(whole):
+    """Into all of it: these are the scores. By an index: whose rows they are is not known."""
+
+    def buffered(q, k, v):
+        scores = torch.empty(B, H, N, M, dtype=q.dtype)
+        scores[:, :, slice(None) if whole else torch.randperm(N)] = q @ k.mT
+        return scores.softmax(-1) @ v
+
+    model = Run(buffered)
+    with watch(model) as seen:
+        model(*tensors())
+    assert len(seen) == whole

@@ -143,3 +143,65 @@ def test_bfloat16_and_training(implementation):
         assert record.queries.dtype == torch.bfloat16
         assert record.dropout == 0.1
         assert torch.allclose(record.weights.float().sum(-1), torch.ones(()), atol=2e-2)
+
+
+def gpt_oss():
+    config = transformers.GptOssConfig(
+        vocab_size=WORDS, hidden_size=32, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        num_key_value_heads=HEADS // 2, head_dim=4, intermediate_size=8, num_local_experts=2,
+        num_experts_per_tok=1, sliding_window=3, max_position_embeddings=N + 4,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4}, attn_implementation="eager",
+    )  # fmt: skip
+    return transformers.GptOssModel(config).eval()
+
+
+def xglm():
+    config = transformers.XGLMConfig(
+        vocab_size=WORDS, d_model=WIDTH, ffn_dim=41, num_layers=LAYERS, attention_heads=HEADS,
+        max_position_embeddings=N + 4, attn_implementation="eager",
+    )  # fmt: skip
+    return transformers.XGLMModel(config).eval()
+
+
+@pytest.mark.parametrize("make", [gpt_oss, xglm], ids=lambda make: make.__name__)
+@torch.no_grad()
+def test_attention_sinks_and_clamped_scores(make):
+    """gpt-oss lets a sink share the softmax; XGLM raises masked scores to the lowest number."""
+    model = make()
+    given = {"input_ids": torch.randint(1, WORDS, (B, N)), "attention_mask": PADDING.long()}
+    own = model(**given, output_attentions=True).attentions
+    with watch(model) as seen:
+        model(**given)
+    assert len(seen) == len(own) == LAYERS
+    for record, weights in zip(seen, own, strict=True):
+        real = PADDING[:, None, :, None]
+        assert torch.allclose(record.weights * real, weights * real, atol=1e-5)
+        assert record.scale == pytest.approx(0.5 if make is gpt_oss else 1)  # XGLM scales queries
+        assert record.bias is None
+        future = ~torch.ones(N, N, dtype=torch.bool).tril()
+        assert not record.mask.expand(record.shape)[:, :, future].any()
+    assert seen[0].weights[0].sum(-1).max() < 1 if make is gpt_oss else True
+
+
+@pytest.mark.filterwarnings("ignore")
+@torch.no_grad()
+def test_what_is_not_recognised_is_not_described():
+    """Longformer in transformers writes diagonals of blocks, which a watch cannot follow."""
+    config = transformers.LongformerConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=HEADS,
+        intermediate_size=41, max_position_embeddings=N + 4, attention_window=[4], pad_token_id=1,
+    )  # fmt: skip
+    model = transformers.LongformerModel(config, add_pooling_layer=False).eval()
+    words = torch.randint(2, WORDS, (B, N))
+    with watch(model) as seen:
+        model(words)
+    assert len(seen) == 0
+    assert "no attention was recognised in LongformerModel; what attnlab recognises: " in repr(seen)
+    assert "without a softmax" not in repr(seen)
+    first = torch.zeros(B, N, dtype=torch.long)
+    first[:, 0] = 1
+    with watch(model) as seen:
+        model(words, global_attention_mask=first)
+    (record,) = seen  # that of the token which attends to all
+    assert record.shape == (B, HEADS, 1, 8)
+    assert torch.allclose(record.weights.sum(-1), torch.ones(B, HEADS, 1))

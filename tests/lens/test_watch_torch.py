@@ -512,7 +512,7 @@ def test_no_attention_is_said_kindly():
         model(torch.randn(2, 3))
     assert len(seen) == 0
     assert "no attention was recognised in Sequential" in repr(seen)
-    assert "What attnlab recognises: " in repr(seen)
+    assert "what attnlab recognises: " in repr(seen)
     assert "another thread" not in repr(seen)
 
 

@@ -89,9 +89,12 @@ class Noisy(nn.Module):
 
 def test_counting_leaves_no_trace(make):
     model = make(attention=Noisy).train()
+    model.decoder.blocks[1].eval()
     before = torch.random.get_rng_state()
     count(model, N)
     assert model.training
+    assert model.decoder.blocks[0].training
+    assert not model.decoder.blocks[1].training
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -100,3 +103,10 @@ def test_refuses_a_length_the_model_cannot_take(make):
         count(make(), 24)
     with pytest.raises(ValueError, match="n = 0"):
         count(make(), 0)
+    for n, words in ((1.5, "n should be a whole number"), (True, "n should be a whole number")):
+        with pytest.raises(TypeError, match=words):
+            count(make(), n)
+    with pytest.raises(ValueError, match="n should be at least 0, got -1"):
+        count(make(), -1)
+    with pytest.raises(TypeError, match="model must be a TinyTransformer; got a NoneType"):
+        count(None, N)

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -125,6 +126,20 @@ def test_the_model_is_left_as_it_was(make, tokens):
     assert torch.equal(first, generate(model.eval(), tokens, 5, generator=seeded()))
 
 
+def test_every_submodule_keeps_its_own_mode(make, tokens):
+    model = make(dropout=0.5).train()
+    model.decoder.blocks[0].eval()
+    model.embedding.eval()
+    before = {name: module.training for name, module in model.named_modules()}
+    assert len(set(before.values())) == 2
+    generate(model, tokens, 2)
+    assert {name: module.training for name, module in model.named_modules()} == before
+    model.embedding.weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        generate(model, tokens, 2)
+    assert {name: module.training for name, module in model.named_modules()} == before
+
+
 def test_zero_steps_return_the_prompt(make, tokens):
     assert torch.equal(generate(make(), tokens, 0), tokens)
 
@@ -132,20 +147,104 @@ def test_zero_steps_return_the_prompt(make, tokens):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"steps": -1}, "steps"),
-        ({"steps": 1.5}, "steps"),
+        ({"steps": -1}, "steps should be at least 0, got -1"),
+        ({"steps": 10**12}, "steps should be at most 100,000, got 1000000000000"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
         ({"top_k": 0}, "top_k"),
         ({"top_k": 30}, "top_k"),
-        ({"top_k": 2.5}, "top_k must be a whole number"),
-        ({"temperature": "hot"}, "temperature must be 0"),
+        ({"temperature": -1, "steps": 0}, "temperature"),
         ({"source": torch.zeros(3, 5, dtype=torch.long)}, "source"),
     ],
 )
 def test_refusals(make, tokens, options, word):
     with pytest.raises(ValueError, match=word):
         generate(make(), tokens, **({"steps": 2} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": 1.5}, "steps should be a whole number, got 1.5"),
+        ({"steps": True}, "steps should be a whole number, got True"),
+        ({"top_k": 2.5}, "top_k should be a whole number, got 2.5"),
+        ({"top_k": True}, "top_k should be a whole number, got True"),
+        ({"temperature": "hot"}, "temperature should be a number, got 'hot'"),
+        ({"temperature": None}, "temperature should be a number, got None"),
+        ({"temperature": [1.0]}, "temperature should be a number"),
+        ({"generator": 3}, r"generator must be a torch\.Generator or None; got a int"),
+        ({"incremental": "no"}, "incremental should be True or False, got 'no'"),
+    ],
+)
+def test_refuses_the_wrong_type(make, tokens, options, words):
+    with pytest.raises(TypeError, match=words):
+        generate(make(), tokens, **({"steps": 2} | options))
+
+
+@pytest.mark.parametrize("model", [None, "full", torch.nn.Linear(3, 3)])
+def test_refuses_what_is_no_model(tokens, model):
+    with pytest.raises(TypeError, match="model must be a TinyTransformer; got a"):
+        generate(model, tokens, 2)
+
+
+def test_a_compiled_model_writes_the_same(make, tokens):
+    compiled = torch.compile(make(), backend="eager")
+    assert torch.equal(
+        generate(compiled, tokens, 3, temperature=0), generate(make(), tokens, 3, temperature=0)
+    )
+
+
+def test_integers_of_numpy_are_welcome(make, tokens):
+    plain = generate(make(), tokens, 3, top_k=5, generator=seeded())
+    assert torch.equal(
+        generate(make(), tokens, np.int64(3), top_k=np.int32(5), generator=seeded()), plain
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("incremental", [True, False])
+def test_a_model_that_gives_nan_is_refused(make, tokens, temperature, incremental):
+    model = make()
+    model.decoder.blocks[1].feed_forward.contract.bias.data[3] = torch.nan
+    with pytest.raises(ValueError, match="the logits hold NaN"):
+        generate(model, tokens, 2, temperature=temperature, incremental=incremental)
+
+
+@pytest.mark.parametrize(
+    ("logits", "error", "words"),
+    [
+        ([1.0, 2.0], TypeError, "logits must be a tensor; got a list"),
+        (torch.zeros(3), ValueError, r"\(b, vocab\).* got torch.float32 of shape \(3,\)"),
+        (torch.zeros(2, 3, 5), ValueError, r"shape \(2, 3, 5\)"),
+        (torch.zeros(2, 0), ValueError, r"shape \(2, 0\)"),
+        (torch.zeros(2, 3, dtype=torch.long), ValueError, "torch.int64"),
+        (torch.full((2, 3), -torch.inf), ValueError, "nothing but −∞"),
+        (torch.full((2, 3), torch.inf), ValueError, "NaN or"),
+    ],
+)
+def test_logits_from_which_nothing_can_be_drawn(logits, error, words):
+    with pytest.raises(error, match=words):
+        sample(logits)
+
+
+def test_a_generator_or_logits_on_another_device(make, tokens):
+    model, elsewhere = make().to("meta"), tokens.to("meta")
+    with pytest.raises(ValueError, match="generator is on cpu but the tokens are on meta"):
+        generate(model, elsewhere, 2, generator=seeded())
+    with pytest.raises(ValueError, match="meta device hold no numbers"):
+        generate(model, elsewhere, 2)
+
+
+def test_an_empty_batch_stays_empty(make, tokens):
+    for incremental in (True, False):
+        assert generate(make(), tokens[:0], 5, incremental=incremental).shape == (0, 16)
+
+
+def test_the_prompt_is_checked_even_for_no_steps(make, tokens):
+    with pytest.raises(ValueError, match="whole numbers"):
+        generate(make(), tokens.float(), 0)
+    with pytest.raises(ValueError, match="got 99"):
+        generate(make(), torch.cat([torch.full((3, 30), 99), tokens], 1), 1)
 
 
 def test_refuses_a_prompt_of_another_shape(make, tokens):
@@ -155,7 +254,7 @@ def test_refuses_a_prompt_of_another_shape(make, tokens):
         generate(make(), [[1, 2]], 2)
 
 
-@pytest.mark.parametrize("temperature", [1e-5, 1e-40, 1e-45])
+@pytest.mark.parametrize("temperature", [1e-5, 1e-40, 1e-45, 1e-46, 5e-324])
 def test_the_lowest_temperatures_take_the_most_likely(make, tokens, temperature):
     greedy = generate(make(), tokens, 5, temperature=0)
     assert torch.equal(generate(make(), tokens, 5, temperature=temperature), greedy)

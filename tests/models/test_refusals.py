@@ -1,19 +1,20 @@
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.models.tiny import TinyTransformer
+from attnlab.models.tiny import DecoderState, TinyTransformer
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"dim": 12, "heads": 5}, r"heads must divide dim.*nearest number that fits is heads=4"),
-        ({"dim": 0}, "dim must be a whole number"),
-        ({"layers": 1.0}, "layers must be a whole number"),
-        ({"max_len": True}, "max_len must be a whole number"),
-        ({"hidden": -3}, "hidden must be a whole number"),
+        ({"dim": 0}, "dim should be at least 1, got 0"),
+        ({"hidden": -3}, "hidden should be at least 1, got -3"),
         ({"attention": "ful"}, "did you mean 'full'"),
         ({"kind": "clasifier"}, "did you mean 'classifier'"),
         ({"norm": "prenorm"}, "did you mean 'pre'"),
@@ -21,23 +22,60 @@ from attnlab.models.tiny import TinyTransformer
         ({"positions": "xyz"}, "known: learned, sinusoidal, none"),
         ({"dropout": 1.5}, "dropout is a probability"),
         ({"vocab": None}, "needs vocab"),
-        ({"vocab": 0}, "vocab must be a whole number"),
+        ({"vocab": 0}, "vocab should be at least 1"),
         ({"features": 3}, "takes no features"),
         ({"classes": 3}, "classes is for kind='classifier'"),
         ({"kind": "classifier"}, "needs the number of classes"),
         ({"kind": "classifier", "classes": 3, "features": 5}, "either tokens"),
         ({"kind": "classifier", "classes": 3, "vocab": None}, "either tokens"),
-        ({"kind": "classifier", "classes": 0}, "classes must be a whole number"),
+        ({"kind": "classifier", "classes": 0}, "classes should be at least 1"),
         ({"attention": ["full"] * 3}, "one entry per layer: 4; got 3"),
-        ({"attention_options": {"causal": True}}, "cannot say 'causal'"),
-        ({"attention_options": [{}, {}, {}, {"dim": 3}]}, "cannot say 'dim'"),
-        ({"dropout": "0.1"}, "dropout is a probability"),
+        ({"attention_options": {"causal": True}}, "cannot set 'causal'"),
+        ({"attention_options": [{}, {}, {}, {"dim": 3}]}, "cannot set 'dim'"),
+        ({"dropout": math.nan}, "dropout is a probability"),
+        ({"kind": ["language_model"]}, r"no kind \['language_model'\]"),
+        ({"layers": 10**8}, "layers should be at most 1000, got 100000000"),
+        ({"dim": 10**9, "heads": 7}, "too many for a small model: dim=1000000000"),
+        ({"vocab": 10**12}, "too many for a small model"),
+        ({"max_len": 10**12, "positions": "sinusoidal"}, "too many for a small model"),
         ({"attention_options": [{}]}, "one entry per layer: 4; got 1"),
     ],
 )
 def test_building(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         TinyTransformer(**({"vocab": 29} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"layers": 1.0}, "layers should be a whole number, got 1.0"),
+        ({"dim": math.nan}, "dim should be a whole number, got nan"),
+        ({"max_len": True}, "max_len should be a whole number, got True"),
+        ({"vocab": "29"}, "vocab should be a whole number, got '29'"),
+        ({"dropout": "0.1"}, "dropout should be a number, got '0.1'"),
+        ({"dropout": None}, "dropout should be a number, got None"),
+        ({"dropout": False}, "dropout should be a number, got False"),
+        ({"tie": 1}, "tie should be True or False, got 1"),
+        ({"checkpoint": "no"}, "checkpoint should be True or False, got 'no'"),
+        ({"attention_options": {1: 2}}, "keyword arguments as a dict"),
+        (
+            {"atention": "full"},
+            "TinyTransformer has no option 'atention'; did you mean 'attention'",
+        ),
+    ],
+)
+def test_building_from_the_wrong_type(options, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        TinyTransformer(**({"vocab": 29} | options))
+
+
+def test_integers_of_numpy_are_welcome(tmp_path):
+    sizes = {"vocab": np.int64(29), "dim": np.int32(12), "heads": np.uint8(2), "layers": 1}
+    model = TinyTransformer(**sizes, dropout=np.float32(0.5))
+    assert {type(model.config[name]) for name in sizes} == {int}
+    model.save(tmp_path / "m")
+    assert TinyTransformer.load(tmp_path / "m").config == model.config
 
 
 def test_an_unknown_option_of_the_mechanism_is_named():
@@ -50,6 +88,10 @@ def test_attention_that_is_not_attention():
         TinyTransformer(29, attention=3)
     with pytest.raises(TypeError, match=r"must return an nn\.Module; got int"):
         TinyTransformer(29, attention=lambda dim, heads, causal: 3)
+    with pytest.raises(TypeError, match=r"function\(dim, heads, causal=…\).* does not allow"):
+        TinyTransformer(29, attention=lambda: 3)
+    with pytest.raises(TypeError, match=r"module\(x, padding\), which the forward of Linear"):
+        TinyTransformer(29, attention=lambda dim, heads, causal: nn.Linear(dim, dim))
     with pytest.raises(ValueError, match="already has its own"):
         TinyTransformer(29, attention=FullAttention, attention_options={"form": "naive"})
 
@@ -127,6 +169,16 @@ def test_source_and_memory(make, tokens, source):
         make("encoder_decoder").step(tokens[:, :1])
     with pytest.raises(ValueError, match="memory is given"):
         make().decode(tokens, memory=torch.zeros(3, 5, 12))
+    with pytest.raises(ValueError, match=r"\(3, m, 12\); got \(3, 5, 11\)"):
+        make("encoder_decoder").decode(tokens, memory=torch.zeros(3, 5, 11))
+    with pytest.raises(TypeError, match="memory must be a tensor"):
+        make("encoder_decoder").decode(tokens, memory=[1])
+    with pytest.raises(ValueError, match=r"memory_padding must be bool of shape .*\(3, 5\)"):
+        make("encoder_decoder").decode(
+            tokens, memory=torch.zeros(3, 5, 12), memory_padding=torch.ones(3, 7).bool()
+        )
+    with pytest.raises(ValueError, match="needs the memory"):
+        make().step(tokens, memory_padding=torch.ones(3, 5).bool())
 
 
 def test_parts_that_a_kind_lacks(make, tokens, running_mean):
@@ -146,8 +198,21 @@ def test_what_is_no_tensor_or_elsewhere(make, tokens):
         model(tokens, torch.ones(tokens.shape).bool().numpy())
     with pytest.raises(ValueError, match="padding is on meta but the model is on cpu"):
         model(tokens, torch.ones(tokens.shape, device="meta").bool())
+    nested = torch.nested.nested_tensor([tokens[0], tokens[1, :5]], layout=torch.jagged)
+    for strange in (tokens.to_sparse(), nested):
+        with pytest.raises(TypeError, match="the input must be an ordinary dense tensor"):
+            model(strange)
     with pytest.raises(TypeError, match="keyword arguments as a dict"):
         make(attention_options="naive")
+
+
+def test_vectors_that_are_no_stream(make):
+    model = make()
+    with pytest.raises(TypeError, match="x must be a tensor"):
+        model.logits(None)
+    for x in (torch.zeros(3, 5), torch.zeros(3, 12, dtype=LONG)):
+        with pytest.raises(ValueError, match="float vectors of width dim=12"):
+            model.logits(x)
 
 
 def test_options_of_one_layer_only():
@@ -163,6 +228,11 @@ def test_state_of_another_model(make, tokens):
     _, state = model.step(tokens[:, :3])
     with pytest.raises(ValueError, match="state holds 2 layers, but this model has 3"):
         deeper.step(tokens[:, 3:4], state)
+    for foreign in ("state", (1, 2, 3), (0, [None, None]), []):
+        with pytest.raises(TypeError, match=r"what this model's own step\(\) returned"):
+            model.step(tokens[:, 3:4], foreign)
+    with pytest.raises(TypeError, match="a KeyValueCache; got a int"):
+        model.step(tokens[:, 3:4], DecoderState(3, [3, 3]))
     fewer = make(layers=2, attention="multi_query")
     with pytest.raises(ValueError, match=r"keys of .* heads of width .* another layer's state"):
         fewer.step(tokens[:, 3:4], state)

@@ -1,10 +1,13 @@
 import json
+import time
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from attnlab.catalog import card, cards
+from attnlab.models import storage
 from attnlab.models.tiny import TinyTransformer
 
 
@@ -135,6 +138,106 @@ def test_files_that_do_not_fit(make, tmp_path, change, sentence):
         TinyTransformer.load(tmp_path / "m")
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"layers": 10**8}, "asks for 100000000 layers, but the file holds only"),
+        ({"layers": 20}, "lacks"),
+        ({"dim": 10**9}, "too many for a small model"),
+        ({"dim": 10_000}, "differs in shape"),
+        ({"vocab": 10**7}, "differs in shape"),
+        ({"max_len": 10**6, "positions": "sinusoidal"}, "has no place for positions.weight"),
+        ({"hidden": 10**6}, "differs in shape"),
+        ({"layers": float("nan")}, "layers should be a whole number, got nan"),
+        ({"layers": None}, "layers should be a whole number, got None"),
+        ({"attention": {"a": 1}}, "attention must be a catalogue name"),
+        ({"attention": [["full"], "full"]}, "attention must be a catalogue name"),
+        (
+            {
+                "attention": "synthesizer",
+                "attention_options": {"variant": "random", "max_len": 10**6},
+            },
+            "lacks",
+        ),
+        ({"attention_options": {"form": [1]}}, "not one that this version"),
+        ({"attention_options": 3}, "keyword arguments as a dict"),
+        ({"tie": 0}, "tie should be True or False"),
+    ],
+)
+def test_a_damaged_config_is_refused_before_it_takes_time_or_memory(
+    make, tmp_path, options, sentence
+):
+    model, path = make(), tmp_path / "m"
+    storage.save(model, path, model.config | options, {})
+    began = time.perf_counter()
+    with pytest.raises(ValueError, match=sentence):
+        TinyTransformer.load(path)
+    assert time.perf_counter() - began < 2
+
+
+def test_a_config_nested_too_deeply(make, tmp_path):
+    text = "[" * 100_000
+    save_file({"a": torch.zeros(2)}, tmp_path / "m", metadata={"config": text})
+    with pytest.raises(ValueError, match="not JSON"):
+        TinyTransformer.load(tmp_path / "m")
+
+
+def _refusal(path):
+    try:
+        TinyTransformer.load(path)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def test_every_damaged_byte_of_the_header_ends_in_a_sentence(make, tmp_path):
+    """Or in a model: another letter in a note does no harm."""
+    model, path = make(layers=1), tmp_path / "m"
+    model.save(path)
+    whole = bytearray(path.read_bytes())
+    size = 8 + int.from_bytes(whole[:8], "little")
+    messages = []
+    for place in range(0, size, 7):
+        damaged = whole.copy()
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        messages += _refusal(path)
+    assert all(str(path) in message for message in messages)
+    assert len(messages) > size / 7 / 2
+
+
+def test_whole_numbers_are_no_weights(make, tmp_path):
+    model = make()
+    model.save(tmp_path / "m")
+    tensors = load_file(tmp_path / "m")
+    tensors["embedding.weight"] = tensors["embedding.weight"].long()
+    save_file(tensors, tmp_path / "m", metadata={"config": json.dumps(model.config)})
+    with pytest.raises(ValueError, match=r"another kind of number at embedding.weight \(I64\)"):
+        TinyTransformer.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", [card.name for card in cards()])
+def test_every_mechanism_is_saved_and_loaded(make, tokens, tmp_path, name):
+    """The model is built without memory first, on the meta device, which each one must allow."""
+    causal = card(name).causal != "never"
+    model = make("language_model" if causal else "classifier", attention=name)
+    model.save(tmp_path / "m")
+    again = TinyTransformer.load(tmp_path / "m").eval()
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(again.state_dict().values(), model.state_dict().values(), strict=True)
+    )
+    torch.testing.assert_close(again(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("path", [None, 7, ["m"]])
+def test_a_path_that_is_none(make, path):
+    with pytest.raises(TypeError, match="path must be the name of a file"):
+        make().save(path)
+    with pytest.raises(TypeError, match="path must be the name of a file"):
+        TinyTransformer.load(path)
+
+
 def test_a_failed_save_keeps_the_old_file(make, tmp_path):
     model = make()
     model.save(tmp_path / "m")
@@ -143,6 +246,12 @@ def test_a_failed_save_keeps_the_old_file(make, tmp_path):
         model.save(tmp_path / "m", extra={"number": 3})
     with pytest.raises(ValueError, match="config"):
         model.save(tmp_path / "m", extra={"config": "mine"})
+    with pytest.raises(ValueError, match="half a surrogate pair"):
+        model.save(tmp_path / "m", extra={"note": "\ud800"})
+    with pytest.raises(TypeError, match="extra must be a dict of strings; got a list"):
+        model.save(tmp_path / "m", extra=["a"])
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        model.save(tmp_path)
     model.config["attention_options"] = {"odd": torch.zeros(1)}
     with pytest.raises(ValueError, match="JSON"):
         model.save(tmp_path / "m")
@@ -169,9 +278,7 @@ def test_a_write_that_breaks_off_keeps_the_old_file(make, tmp_path, monkeypatch)
     assert [f.name for f in tmp_path.iterdir()] == ["m"]
 
 
-def test_a_mechanism_that_this_version_lacks_is_told_with_the_file(make, tmp_path):
-    from attnlab.models import storage
-
+def test_a_mechanism_that_this_version_lacks_is_named_with_the_file(make, tmp_path):
     model, path = make(), tmp_path / "model.safetensors"
     storage.save(model, path, model.config | {"attention": "longfomer"}, {})
     with pytest.raises(ValueError, match=r"model\.safetensors .*there is no mechanism 'longfomer'"):

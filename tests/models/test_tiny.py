@@ -1,4 +1,7 @@
+import dataclasses
+import inspect
 import math
+import pickle
 
 import pytest
 import torch
@@ -7,6 +10,7 @@ from torch.nn import functional as F
 from attnlab.core import probe
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.models.layers import sinusoidal_positions
+from attnlab.models.options import Options
 from attnlab.models.tiny import TinyTransformer
 
 KINDS = ("language_model", "classifier", "encoder_decoder")
@@ -216,6 +220,36 @@ def test_any_integer_dtype_and_length_up_to_max_len(make, tokens):
         assert torch.equal(model(tokens.to(dtype)), model(tokens))
     for n in (1, 2, 23):
         assert model(torch.zeros(3, n, dtype=torch.long)).shape == (3, n, 29)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_batch_stays_empty(make, tokens, source, kind):
+    model = make(kind)
+    out = call(model, tokens[:0], source[:0])
+    assert out.shape == (0, *call(model, tokens, source).shape[1:])
+    padding = torch.ones(0, 11, dtype=torch.bool)
+    assert call(model, tokens[:0], source[:0], padding=padding).shape == out.shape
+
+
+def test_options_are_written_once_and_seen_in_the_signature_and_the_repr(running_mean):
+    signature = inspect.signature(TinyTransformer)
+    names = [option.name for option in dataclasses.fields(Options)]
+    assert list(signature.parameters) == names == list(TinyTransformer(29).config)
+    assert signature.parameters["layers"].default == 4
+    assert str(signature).startswith("(vocab: int | None = None, *, dim: int = 128")
+    with pytest.raises(TypeError, match="positional"):
+        TinyTransformer(29, 12)
+    model = TinyTransformer(29, dim=12, heads=2, tie=True, attention="multi_query")
+    assert "\n  vocab=29, dim=12, heads=2, attention='multi_query'\n" in repr(model)
+    assert "vocab=29, attention=…" in repr(TinyTransformer(29, attention=running_mean))
+
+
+def test_a_model_built_by_a_local_function_can_be_pickled(tokens):
+    def attention(dim, heads, causal):
+        return FullAttention(dim, heads, causal=causal)
+
+    model = TinyTransformer(29, dim=12, heads=2, attention=attention).eval()
+    assert torch.equal(pickle.loads(pickle.dumps(model))(tokens), model(tokens))
 
 
 def test_compiles_without_graph_breaks(make, tokens):

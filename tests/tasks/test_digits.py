@@ -75,11 +75,11 @@ def test_the_picture_is_the_image(task):
 def test_options_that_make_no_task_are_refused():
     with pytest.raises(ValueError, match="Patches are vectors"):
         Digits(unit="patches", kind="language_model")
-    with pytest.raises(ValueError, match="patch=2 means nothing with unit='pixels'"):
+    with pytest.raises(ValueError, match="patch=2 has no effect with unit='pixels'"):
         Digits(patch=2)
     with pytest.raises(ValueError, match="patch must divide 8: 1, 2 or 4; got 3"):
         Digits(unit="patches", patch=3)
-    with pytest.raises(ValueError, match="at most 4; got 8"):
+    with pytest.raises(ValueError, match="patch must divide 8: 1, 2 or 4; got 8"):
         Digits(unit="patches", patch=8)
     with pytest.raises(ValueError, match="no unit 'patch'; did you mean 'patches'"):
         Digits(unit="patch")

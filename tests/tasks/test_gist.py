@@ -43,7 +43,7 @@ def test_the_example_says_what_there_is() -> None:
     assert example.tokens[34] == "most?"
     place = int(example.tokens[35].removesuffix("?"))
     assert example.labels[35] == example.tokens[place] in ("●", "○")
-    assert f"it was {example.labels[34]}; {place}? asks" in example.words
+    assert f"it was {example.labels[34]}; {place}? asks" in example.description
     assert example.title == "A stretch of 13, and questions 20 words later"
 
 

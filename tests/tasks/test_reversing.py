@@ -23,4 +23,4 @@ def test_a_row_for_an_encoder_and_a_decoder_by_hand(monkeypatch):
 def test_it_is_called_by_its_own_name():
     example = Reversing(items=5).example()
     assert example.title == "Reversing 5 symbols"
-    assert "backwards" in example.words
+    assert "backwards" in example.description

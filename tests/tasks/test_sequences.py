@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -5,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.extra.numpy import arrays
 
-from attnlab.tasks import UNSCORED
+from attnlab.tasks import UNSCORED, task
 from attnlab.tasks.sequences import (
+    display_names,
     draw_contents,
     enough_contents,
     in_split,
     letters,
-    named,
     shifted,
+    token_numbers,
     without_repeats,
 )
 
@@ -72,17 +75,49 @@ def test_symbols_without_repeats_differ_and_reach_every_symbol():
 def test_names_for_display():
     assert letters(3) == ["a", "b", "c"]
     assert letters(27, "k")[26] == "k26"
-    assert named(torch.tensor([1, -100, 0]), ["x", "y"]) == ["y", "", "x"]
+    assert display_names(torch.tensor([1, -100, 0]), ["x", "y"]) == ["y", "", "x"]
 
 
 def test_too_few_contents_are_refused():
-    enough_contents(1000, "enough")
+    enough_contents([10, 10, 10], "enough")
+    enough_contents(itertools.repeat(2), "endless, but a thousand is soon reached")
     with pytest.raises(ValueError, match="With items=2 there are only 999 different sequences"):
-        enough_contents(999, "items=2")
+        enough_contents([27, 37], "items=2")
 
 
-def test_numbers_that_are_no_token_are_named() -> None:
-    assert named([0, UNSCORED, 1], ["a", "b"]) == ["a", "", "b"]
+def test_numbers_outside_the_vocabulary_are_refused() -> None:
+    assert display_names([0, UNSCORED, 1], ["a", "b"]) == ["a", "", "b"]
     for wrong in (2, -1):
         with pytest.raises(ValueError, match=f"Tokens are numbers from 0 to 1; got {wrong}"):
-            named([0, wrong], ["a", "b"])
+            display_names([0, wrong], ["a", "b"])
+
+
+@pytest.mark.parametrize("make", [list, tuple, np.array, torch.tensor, iter])
+def test_a_row_of_tokens_may_come_in_many_forms(make):
+    assert token_numbers(make([3, 1, 2])) == [3, 1, 2]
+    assert token_numbers(list(torch.tensor([3, 1, 2]))) == [3, 1, 2]
+    assert token_numbers([]) == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        ([1.5], "a token should be a whole number, got 1.5"),
+        (torch.tensor([1.0]), "a token should be a whole number, got 1.0"),
+        ([True], "a token should be a whole number, got True"),
+        (torch.tensor([torch.nan]), "a token should be a whole number, got nan"),
+        ([[1, 2], [3]], r"a token should be a whole number, got \[1, 2\]"),
+        (torch.zeros(2, 3, dtype=torch.long), r"one row \(n,\); got shape \(2, 3\)"),
+        (torch.tensor(3), r"one row \(n,\); got shape \(\)"),
+        ("ab", "a list of whole numbers; got a str"),
+        (None, "a list of whole numbers; got a NoneType"),
+        (3, "a list of whole numbers; got a int"),
+    ],
+)
+def test_what_is_no_row_of_tokens(ids, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        token_numbers(ids)
+    with pytest.raises(TypeError, match=sentence):
+        task("documentation", length=23).decode(ids)
+    with pytest.raises(TypeError, match=sentence):
+        task("copying").tokens(ids)

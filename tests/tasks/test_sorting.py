@@ -27,4 +27,4 @@ def test_a_row_for_an_encoder_and_a_decoder_by_hand(monkeypatch):
 def test_it_is_called_by_its_own_name():
     example = Sorting(items=5).example()
     assert example.title == "Sorting 5 symbols"
-    assert "from the smallest to the largest" in example.words
+    assert "from the smallest to the largest" in example.description

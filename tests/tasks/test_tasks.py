@@ -3,6 +3,8 @@
 import random
 import subprocess
 import sys
+import time
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -121,7 +123,7 @@ def test_no_row_is_in_both_splits(any_task):
 def test_examples_say_what_a_picture_needs(any_task):
     example = any_task.example(3)
     assert example.title
-    assert example.words.endswith((".", "?")) or any_task.name == "documentation"
+    assert example.description.endswith((".", "?")) or any_task.name == "documentation"
     assert len(example.tokens) == (0 if any_task.features else any_task.length)
     assert len(example.labels) == (1 if any_task.kind == "classifier" else any_task.length)
     assert all(isinstance(token, str) and token for token in example.tokens)
@@ -131,7 +133,7 @@ def test_examples_say_what_a_picture_needs(any_task):
     again, other = any_task.example(3), any_task.example(4, split="train")
     assert again.labels == example.labels
     assert again.tokens == example.tokens
-    assert other.words != example.words or other.tokens != example.tokens
+    assert other.description != example.description or other.tokens != example.tokens
 
 
 def test_tasks_are_values(any_task):
@@ -164,9 +166,16 @@ def test_a_batch_can_be_cut_and_moved():
         (lambda: task("xyz"), "no task 'xyz'; known: copying, digits, documentation"),
         (lambda: task("documentation", unit="byte"), "no unit 'byte'; did you mean 'bytes'"),
         (lambda: task("copying").batch("trian", 1, 0), "no split 'trian'; did you mean 'train'"),
-        (lambda: task("copying").batch("train", 0, 0), "size must be .* at least 1; got 0"),
-        (lambda: task("copying").batch("train", 1, -1), "seed must be .* at least 0; got -1"),
-        (lambda: task("copying").example(-1), "index must be .* at least 0; got -1"),
+        (lambda: task("copying").batch("train", 0, 0), "size should be at least 1, got 0"),
+        (lambda: task("copying").batch("train", 1, -1), "seed should be at least 0, got -1"),
+        (lambda: task(["copying"]), r"no task \['copying'\]; did you mean 'copying'"),
+        (lambda: task(None), "no task None; known: copying"),
+        (lambda: task("documentation", unit=np.array(["a", "b"])), "no unit array"),
+        (lambda: task("copying").batch(["train"], 1, 0), "no split"),
+        (lambda: task("copying").batch("train", 10**12, 0), "at most 33,554,432 positions in all"),
+        (lambda: task("copying", items=5).batch("train", 1, 0).to("nowhere"), "device must name"),
+        (lambda: task("copying", items=5).batch("train", 3, 0)[::-1], "cut forwards; got a step"),
+        (lambda: task("copying").example(-1), "index should be at least 0, got -1"),
     ],
 )
 def test_wrong_values_are_refused_in_sentences(call, sentence):
@@ -175,13 +184,49 @@ def test_wrong_values_are_refused_in_sentences(call, sentence):
 
 
 @pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("copying", {"items": 10**9}),
+        ("reversing", {"symbols": 10**9}),
+        ("sorting", {"items": 10**9, "symbols": 10**9}),
+        ("recall", {"pairs": 10**8, "keys": 10**8}),
+        ("induction", {"length": 10**9, "symbols": 10**9}),
+        ("needle", {"length": 10**9}),
+        ("gist", {"length": 10**9}),
+        ("digits", {"unit": "patches", "patch": 10**9}),
+        ("documentation", {"length": 10**9}),
+        ("documentation", {"unit": "bpe", "bpe_size": 10**9}),
+    ],
+)
+def test_sizes_out_of_all_proportion_are_refused_at_once(name, options):
+    began = time.perf_counter()
+    with pytest.raises(ValueError, match=r"should be at most 1,048,576, got 1\d+"):
+        task(name, **options)
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("name", ["copying", "recall", "induction", "needle", "gist"])
+def test_the_largest_sizes_are_built_at_once(name):
+    sizes = {field.name for field in fields(tasks()[name])} - {"kind", "questions", "queries"}
+    began = time.perf_counter()
+    task(name, **dict.fromkeys(sizes, 2**20) | ({"stretch": 2**19 - 1} if name == "gist" else {}))
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
     ("call", "sentence"),
     [
         (lambda: task("copying", item=3), "no option 'item'; did you mean 'items'"),
         (lambda: task("digits", name="x"), "multiple values|no option"),
-        (lambda: task("copying", items="8"), "items must be .*; got '8', a str"),
-        (lambda: task("copying", items=True), "items must be .*; got True, a bool"),
-        (lambda: task("copying").batch("train", 1.5, 0), "size must be .*; got 1.5, a float"),
+        (lambda: task("copying", items="8"), "items should be a whole number, got '8'"),
+        (lambda: task("copying", items=True), "items should be a whole number, got True"),
+        (lambda: task("gist", stretch=31.0), "stretch should be a whole number, got 31.0"),
+        (lambda: task("needle", every=float("nan")), "every should be a whole number, got nan"),
+        (lambda: task("documentation", vocabulary=3), "vocabulary is the JSON text .*; got a int"),
+        (lambda: task("copying").batch("train", 2, 0)["a":], "slice of whole numbers"),
+        (lambda: Batch(None, torch.zeros(3)), "inputs of a batch must be a tensor; got a NoneType"),
+        (lambda: Batch(torch.zeros(3), torch.zeros(3), [True]), "padding of a batch must be"),
+        (lambda: task("copying").batch("train", 1.5, 0), "size should be a whole number, got 1.5"),
     ],
 )
 def test_wrong_kinds_are_refused_in_sentences(call, sentence):
@@ -196,3 +241,9 @@ def test_importing_tasks_needs_neither_tokenizers_nor_scikit_learn():
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_integers_of_numpy_are_welcome():
+    built = task("copying", items=np.int64(5), symbols=np.uint8(7))
+    assert built == task("copying", items=5, symbols=7)
+    assert type(built.items) is type(built.symbols) is int

@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +12,10 @@ from torch import nn
 
 import attnlab.train
 from attnlab.train import CheckpointError, fit, load_checkpoint, save_checkpoint
-from attnlab.train import checkpoint as module
-from attnlab.train.checkpoint import latest
+from attnlab.train import folder as module
+from attnlab.train.claims import claim
+from attnlab.train.folder import FILES, POINTER, write
+from attnlab.train.manifest import FORMAT, MANIFEST
 
 OPTIONS = {"batch_size": 6, "accumulate": 2, "evaluate_every": 4, "progress": False}
 
@@ -27,8 +28,22 @@ def exact(rows):
     return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in rows]
 
 
+def latest(folder: Path) -> Path:
+    """The checkpoint that counts, by the pointer's own words."""
+    return folder / (folder / "latest").read_text().split()[0]
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def abandoned_draft(folder: Path) -> Path:
+    """What a run leaves that was killed while it wrote."""
+    with claim() as name:
+        draft = folder / f".writing-{name}"
+        draft.mkdir(parents=True)
+        (draft / "model.safetensors").write_bytes(b"half")
+    return draft
 
 
 @pytest.mark.parametrize("tie", [True, False])
@@ -69,7 +84,7 @@ def test_a_run_may_grow_and_may_begin_anew(toy, successor, tmp_path):
 
 
 def test_only_the_last_checkpoint_is_kept(toy, successor, tmp_path):
-    (tmp_path / ".writing-step-00000001").mkdir(parents=True)  # a killed run's draft
+    abandoned_draft(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     seen = []
 
@@ -82,18 +97,28 @@ def test_only_the_last_checkpoint_is_kept(toy, successor, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "notes.txt", "step-00000005"]
 
 
+def two_checkpoints(folder, monkeypatch, *args):
+    """A run of 3 steps that was killed before it removed the checkpoint of step 2."""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_sweep", lambda folder: None)
+        fit(*args, 3, folder=folder, save_every=2, **OPTIONS)
+    assert {"step-00000002", "step-00000003"} < set(os.listdir(folder))
+
+
 @pytest.mark.parametrize("steps", [3, 5])
-def test_what_a_kill_has_left_is_gone_after_a_resumed_run(toy, successor, tmp_path, steps):
+def test_what_a_kill_has_left_is_gone_after_a_resumed_run(
+    toy, successor, tmp_path, steps, monkeypatch
+):
     """Also of a run that was finished, and has nothing more to write."""
-    fit(toy(), successor(), 3, folder=tmp_path, **OPTIONS)
+    two_checkpoints(tmp_path, monkeypatch, toy(), successor())
     (tmp_path / "notes.txt").write_text("mine")
-    shutil.copytree(tmp_path / "step-00000003", tmp_path / "step-00000002")
-    shutil.copytree(tmp_path / "step-00000003", tmp_path / ".writing-step-00000004")
+    draft = abandoned_draft(tmp_path)
     seen = []
 
     def look(state):
         seen.append(sorted(p.name for p in tmp_path.iterdir()))
 
+    assert draft.exists()
     rows = fit(toy(), successor(), steps, folder=tmp_path, callbacks=[look], **OPTIONS).rows
     assert len(rows) == steps
     left = sorted(p.name for p in tmp_path.iterdir())
@@ -101,9 +126,10 @@ def test_what_a_kill_has_left_is_gone_after_a_resumed_run(toy, successor, tmp_pa
     assert all(names == ["latest", "notes.txt", "step-00000003"] for names in seen)
 
 
-def test_a_checkpoint_that_cannot_be_used_leaves_all_as_it_was(toy, successor, tmp_path):
-    fit(toy(), successor(), 3, folder=tmp_path, **OPTIONS)
-    shutil.copytree(tmp_path / "step-00000003", tmp_path / "step-00000002")
+def test_a_checkpoint_that_cannot_be_used_leaves_all_as_it_was(
+    toy, successor, tmp_path, monkeypatch
+):
+    two_checkpoints(tmp_path, monkeypatch, toy(), successor())
     before = files(tmp_path)
     with pytest.raises(CheckpointError):
         fit(toy(), successor(), 2, folder=tmp_path, **OPTIONS)
@@ -163,7 +189,10 @@ def test_a_compiled_model_has_the_same_names(toy, tmp_path):
     assert torch.equal(other.head.weight, model.head.weight)
 
 
-CALLS = [(os, "fsync"), (os, "rename"), (os, "replace"), (module, "save_file"), (shutil, "rmtree")]
+CALLS = [
+    *((os, name) for name in ("mkdir", "fsync", "rename", "replace", "unlink", "rmdir")),
+    *((module, name) for name in ("_store", "_remove", "_publish")),
+]
 
 
 @pytest.mark.parametrize("break_after", [False, True])
@@ -227,7 +256,7 @@ def test_a_full_disk_keeps_the_old_one(toy, tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "save_file", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
         CheckpointError, match=r"step 11 could not be written .*No space left .*intact"
     ):
@@ -236,27 +265,23 @@ def test_a_full_disk_keeps_the_old_one(toy, tmp_path, monkeypatch):
 
 
 def test_files_reach_the_disk_before_the_pointer(toy, tmp_path, monkeypatch):
-    """The order is the promise: files, draft folder, rename, parent, pointer, replace, parent."""
+    """The order is the promise: files, draft folder, rename, parent, replace, parent."""
     order = []
     fsync, rename, replace = os.fsync, os.rename, os.replace
-    names = {}
-    real_open = os.open
-
-    def opened(path, *args, **options):
-        descriptor = real_open(path, *args, **options)
-        names[descriptor] = Path(path).name
-        return descriptor
-
-    monkeypatch.setattr(os, "open", opened)
-    monkeypatch.setattr(os, "fsync", lambda d: (order.append(names[d]), fsync(d))[1])
+    monkeypatch.setattr(os, "fsync", lambda d: (order.append(name_of(d)), fsync(d))[1])
     monkeypatch.setattr(os, "rename", lambda a, b: (order.append("rename"), rename(a, b))[1])
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b))[1])
+
+    def name_of(descriptor):
+        inode = os.fstat(descriptor).st_ino
+        places = [tmp_path, *tmp_path.rglob("*")]
+        return next(path.name for path in places if path.stat().st_ino == inode)
+
     save_checkpoint(tmp_path, toy(), step=1)
-    tensors = {"model.safetensors", "optimizer.safetensors", "generators.safetensors", "state.json"}
-    assert set(order[:4]) == tensors
-    home = tmp_path.name
-    draft = ".writing-step-00000001"
-    assert order[4:] == [draft, "rename", home, ".writing-latest", "replace", home]
+    assert set(order[:4]) == set(FILES)
+    assert order[4:6] == [MANIFEST, POINTER]
+    assert order[6].startswith(".writing-")
+    assert order[7:] == ["rename", tmp_path.name, "replace", tmp_path.name]
 
 
 # --- checkpoints that cannot be used --------------------------------------------------------------
@@ -266,6 +291,14 @@ def test_files_reach_the_disk_before_the_pointer(toy, tmp_path, monkeypatch):
 def trained(toy, successor, tmp_path):
     fit(toy(), successor(), 3, folder=tmp_path, **OPTIONS)
     return tmp_path
+
+
+def changed(folder: Path, **state: object) -> None:
+    """The same checkpoint with another state, as attnlab itself would have written it."""
+    path = latest(folder)
+    parts = {name: (path / name).read_bytes() for name in FILES}
+    parts["state.json"] = json.dumps(json.loads(parts["state.json"]) | state).encode()
+    write(folder, load_checkpoint(folder).step, parts.items())
 
 
 def refused(call, folder, match):
@@ -344,7 +377,9 @@ def test_other_settings(toy, successor, trained, change, words):
     assert "resume=False" in refused(call, trained, words)
 
 
-@pytest.mark.parametrize("name", ["model", "optimizer", "generators", "state.json", "latest"])
+@pytest.mark.parametrize(
+    "name", ["model", "optimizer", "generators", "state.json", "manifest.json", "latest"]
+)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "rubbish"])
 def test_damage_is_told_and_touched_by_nobody(toy, successor, trained, name, damage):
     path = trained / "latest"
@@ -368,14 +403,20 @@ def test_damage_is_told_and_touched_by_nobody(toy, successor, trained, name, dam
 
 def test_a_pointer_cannot_lead_elsewhere(trained, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
-    (trained / "latest").write_text(f"../{other.name}\n")
-    refused(lambda: load_checkpoint(trained), trained, "which is not there")
+    (trained / "latest").write_text(f"../{other.name} {'0' * 64}\n")
+    refused(lambda: load_checkpoint(trained), trained, "which names no checkpoint")
+    (trained / "latest").write_text(f"step-00000007 {'0' * 64}\n")
+    refused(lambda: load_checkpoint(trained), trained, "names 'step-00000007', which is not there")
 
 
 def test_a_later_format(trained):
-    path = latest(trained) / "state.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
-    refused(lambda: load_checkpoint(trained), trained, "its format is 2, this attnlab reads 1")
+    path = latest(trained) / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": FORMAT + 1}))
+    refused(
+        lambda: load_checkpoint(trained),
+        trained,
+        f"its format is {FORMAT + 1}, this attnlab reads {FORMAT}",
+    )
 
 
 def test_no_checkpoint(tmp_path):
@@ -431,8 +472,7 @@ def test_nothing_is_unpickled_in_practice(toy, successor, tmp_path, monkeypatch)
 def test_a_checkpoint_without_its_history_is_not_gone_on_from(
     toy, successor, trained, weights, lost
 ):
-    state = latest(trained) / "state.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | lost))
+    changed(trained, **lost)
     model = toy()
     before = weights(model)
     call = partial(fit, model, successor(), 5, folder=trained, **OPTIONS)

@@ -277,7 +277,7 @@ def test_rows_are_plain_and_tokens_are_honest(toy, successor):
 
 def test_tokens_per_second_uses_the_wall_clock(toy, successor, monkeypatch):
     ticks = iter(range(0, 1000, 5))
-    monkeypatch.setattr("attnlab.train.run.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("attnlab.train.step.time.perf_counter", lambda: next(ticks))
     rows = fit(toy(), successor(), 2, batch_size=6, **QUIET).rows
     assert rows[0]["tokens_per_second"] == rows[0]["tokens"] / 5
     assert rows[1]["tokens_per_second"] == (rows[1]["tokens"] - rows[0]["tokens"]) / 5

@@ -1,10 +1,9 @@
-"""A still drawing, written as SVG or as PNG in Python alone: no browser, no kaleido.
+"""A drawing that can be written as SVG or as PNG in Python alone: no browser, no kaleido.
 
-What is drawn is a list of strokes, maps and words; the two writers below know how each looks.
+It is a list of maps, frames, curves, patches and texts; each knows how it looks in both formats.
 """
 
 import io
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -12,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.figures.svg import png
-from attnlab.figures.theme import FONT, Theme, rgb
+from attnlab.figures import svg
+from attnlab.figures.theme import Theme, rgb
 
-Point = tuple[float, float]
 _SIZE = 12
 _FINER = 2  # a PNG has so many pixels per unit
 
 
 @dataclass
 class Drawing:
-    """Units are CSS pixels. ``kind`` and what belongs to it, in the order of drawing."""
+    """Units are CSS pixels. ``parts`` are (kind, arguments), in the order of drawing."""
 
     wide: int
     high: int
@@ -38,11 +36,13 @@ class Drawing:
     def frame(self, x: float, y: float, w: float, h: float, colour: str, width: float = 1) -> None:
         self.parts.append(("frame", {"box": (x, y, w, h), "colour": colour, "width": width}))
 
-    def curve(self, points: tuple[Point, Point, Point, Point], colour: str, width: float) -> None:
+    def curve(
+        self, points: tuple[svg.Point, svg.Point, svg.Point, svg.Point], colour: str, width: float
+    ) -> None:
         """A cubic Bézier curve."""
         self.parts.append(("curve", {"points": points, "colour": colour, "width": width}))
 
-    def patch(self, points: Sequence[Point], colour: str) -> None:
+    def patch(self, points: Sequence[svg.Point], colour: str) -> None:
         """An area of one colour, closed by itself."""
         self.parts.append(("patch", {"points": points, "colour": colour}))
 
@@ -50,15 +50,10 @@ class Drawing:
         """``anchor`` "start" | "middle" | "end", ``quiet``, ``turned`` (upwards), ``size``."""
         self.parts.append(("text", {"words": words, "at": (x, y), **look}))
 
-    def svg(self, title: str) -> str:
-        body = "".join(_SVG[kind](self.theme, **part) for kind, part in self.parts)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.wide} {self.high}" '
-            f'width="{self.wide}" height="{self.high}" role="img" aria-label="{escape(title)}" '
-            f'font-family="{escape(FONT)}"><title>{escape(title)}</title>'
-            f'<rect width="{self.wide}" height="{self.high}" fill="{self.theme.paper}"/>'
-            f"{body}</svg>\n"
-        )
+    def svg(self, description: str) -> str:
+        body = (_SVG[kind](self.theme, **part) for kind, part in self.parts)
+        paper = self.theme.paper
+        return svg.document(body, self.wide, self.high, description=description, paper=paper)
 
     def png(self) -> bytes:
         from PIL import Image, ImageDraw
@@ -73,52 +68,41 @@ class Drawing:
 
 
 def _svg_map(theme: Theme, levels: Any, palette: list[str], box: tuple[float, ...]) -> str:
-    x, y, w, h = box
-    data = b64encode(png(levels, palette)).decode()
-    return (
-        f'<image href="data:image/png;base64,{data}" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" '
-        f'height="{h:.1f}" preserveAspectRatio="none" style="image-rendering:pixelated"/>'
-    )
+    return svg.bitmap(levels, palette, *box)
 
 
 def _svg_frame(theme: Theme, box: tuple[float, ...], colour: str, width: float) -> str:
-    x, y, w, h = box
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" fill="none" '
-        f'stroke="{colour}" stroke-width="{width:g}"/>'
-    )
+    return svg.rectangle(*box, outline=colour, outline_width=width)
 
 
 def _svg_curve(theme: Theme, points: Any, colour: str, width: float) -> str:
-    (a, b), *rest = points
-    path = f"M{a:.1f} {b:.1f}C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in rest)
-    return (
-        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:.2f}" '
-        'stroke-opacity="0.75"/>'
-    )
+    return svg.curve(points, colour, width)
 
 
-def _svg_patch(theme: Theme, points: Sequence[Point], colour: str) -> str:
-    placed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polygon points="{placed}" fill="{colour}"/>'
+def _svg_patch(theme: Theme, points: Sequence[svg.Point], colour: str) -> str:
+    return svg.polygon(points, colour)
 
 
 def _svg_text(
     theme: Theme,
     words: str,
-    at: Point,
+    at: svg.Point,
     anchor: str = "start",
     quiet: bool = False,
     turned: bool = False,
     size: int = _SIZE,
 ) -> str:
+    """The middle of the letters lies at the given height, or to its right when turned."""
     x, y = at
-    turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
-    return (
-        f'<text x="{x:.1f}" y="{y + size * 0.35 * (not turned):.1f}" '
-        f'dx="0" dy="{size * 0.35 if turned else 0:.1f}" font-size="{size}" '
-        f'text-anchor="{anchor}" fill="{theme.quiet if quiet else theme.ink}"{turn}>'
-        f"{escape(words, quote=False)}</text>"
+    lower = 0.35 * size
+    return svg.text(
+        escape(words, quote=False),
+        x + lower if turned else x,
+        y if turned else y + lower,
+        size=size,
+        fill=theme.quiet if quiet else theme.ink,
+        anchor=anchor,
+        turn=-90 if turned else 0,
     )
 
 
@@ -145,7 +129,7 @@ def _png_curve(
     t = np.linspace(0, 1, 33)[:, None]
     a, b, c, d = (np.array(point) * _FINER for point in points)
     path = a * (1 - t) ** 3 + 3 * b * t * (1 - t) ** 2 + 3 * c * t**2 * (1 - t) + d * t**3
-    # Lines of a PNG lie opaque on its paper: what the SVG mixes, they mix before.
+    # PNG lines are opaque, so their colour is mixed with the paper as SVG's opacity would.
     mixed = tuple(
         round(0.75 * ink + 0.25 * paper)
         for ink, paper in zip(rgb(colour), rgb(theme.paper), strict=True)
@@ -154,7 +138,9 @@ def _png_curve(
     draw.line(points, fill=mixed, width=max(1, round(width * _FINER)), joint="curve")
 
 
-def _png_patch(_image: Any, draw: Any, theme: Theme, points: Sequence[Point], colour: str) -> None:
+def _png_patch(
+    _image: Any, draw: Any, theme: Theme, points: Sequence[svg.Point], colour: str
+) -> None:
     draw.polygon([(x * _FINER, y * _FINER) for x, y in points], fill=rgb(colour))
 
 
@@ -163,7 +149,7 @@ def _png_text(
     draw: Any,
     theme: Theme,
     words: str,
-    at: Point,
+    at: svg.Point,
     anchor: str = "start",
     quiet: bool = False,
     turned: bool = False,

@@ -112,7 +112,7 @@ def _run(
         lses.append(lse)
     if len(groups) == 1:
         return outs[0], lses[0]
-    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
+    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort().to(q.device)
     return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 

@@ -58,7 +58,7 @@ def naive(
 ) -> Float[Tensor, "b h n e"]:
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q))
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scores = note("scores", wide(q) @ wide(k).mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
@@ -80,7 +80,7 @@ def fused(
     n, m = q.shape[-2], k.shape[-2]
     if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q))
+    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
 
 

@@ -1,0 +1,261 @@
+"""How attention maps are laid out and coloured: one map, or a grid of small ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from attnlab.figures.arrays import Array
+from attnlab.figures.labels import escaped, labels, tick_step
+from attnlab.figures.layout import (
+    axis,
+    bare_axis,
+    hatching,
+    label_width,
+    layout,
+    note,
+    text_width,
+)
+from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours
+
+HOVER = "query %{y}<br>key %{x}<br>"
+
+
+def packed(cells: Array) -> Array:
+    """A map in the smallest dtype that holds it: plotly writes numpy arrays as base64.
+
+    (In a notebook file every number of a list would take a line of its own.) Hidden cells become
+    0; hatching covers them.
+    """
+    cells = np.nan_to_num(cells, nan=0.0)
+    whole = bool(np.all(cells == np.round(cells)))
+    for kind in (np.uint8, np.int8, np.int16) if whole else ():
+        if cells.min() >= np.iinfo(kind).min and cells.max() <= np.iinfo(kind).max:
+            return cells.astype(kind)
+    return cells.astype(np.float32)
+
+
+def _names(tokens: Sequence[Any]) -> list[str]:
+    """Category names: one per position, so that repeated tokens stay apart."""
+    if list(tokens) == list(range(len(tokens))):
+        return [str(place) for place in tokens]
+    return [f"{place}: {label}" for place, label in enumerate(labels(tokens))]
+
+
+def trace(cells: Array, quantity: str, unit: int | None) -> go.Heatmap:
+    return go.Heatmap(
+        z=packed(cells),
+        coloraxis="coloraxis",
+        xgap=_gap(cells),
+        ygap=_gap(cells),
+        hovertemplate=f"{HOVER}{escaped(quantity)} {_value(unit)}<extra></extra>",
+    )
+
+
+def small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
+    return go.Heatmap(
+        z=packed(cells),
+        xaxis=_numbered("x", head + 1),
+        yaxis=_numbered("y", layer + 1),
+        coloraxis="coloraxis",
+        name=f"layer {layer}, head {head}",
+        hovertemplate=f"layer {layer}, head {head}<br>{HOVER}weight {_value(unit)}<extra></extra>",
+    )
+
+
+def _value(unit: int | None) -> str:
+    """The hover text for a value that is exact, or a whole number of 1/unit."""
+    if unit is None:
+        return "%{z:.4~f}"
+    if unit == 1:
+        return "%{z}"
+    return "%{z}" + {100: " %", 1000: " ‰"}.get(unit, f" / {unit:,}")
+
+
+def _gap(cells: Array) -> int:
+    return 1 if max(cells.shape) <= 48 else 0
+
+
+def _cell(n: int, m: int) -> float:
+    return max(1.0, min(32.0, 430 / max(n, m)))
+
+
+def one_map_layout(
+    theme: str, title: str, queries: Sequence[Any], keys: Sequence[Any], hidden: Array
+) -> dict[str, Any]:
+    look, hatched = colours(theme), bool(hidden.any())
+    n, m = hidden.shape
+    cell = _cell(n, m)
+    rows, columns = _ticks(queries), _ticks(keys)
+    turned = max(map(label_width, columns["ticktext"])) > cell * tick_step(m) - 3
+    columns["tickangle"] = -90 if turned else 0
+    top = 66 + (max(map(label_width, columns["ticktext"])) if turned else 14)
+    left = 44 + max(map(label_width, rows["ticktext"]))
+    margin: dict[str, float] = {"l": left, "r": 116, "t": top, "b": 34 if hatched else 14}
+    width = max(m * cell, 150) + left + margin["r"]
+    width = max(width, text_width(title, 16.5) + 16)
+    margin["r"] = width - left - max(m * cell, 150)
+    height = max(n * cell, 120) + top + margin["b"]
+    shared = {"type": "category", "showgrid": False, "ticks": ""}
+    legend = note(
+        look, "hatched: the mask does not allow it", 0, 0, yanchor="top", xanchor="left", yshift=-8
+    )
+    return layout(
+        look,
+        title,
+        width=width,
+        height=height,
+        margin=margin,
+        xaxis=axis(look, "keys", side="top", range=[-0.5, m - 0.5], **shared, **columns),
+        yaxis=axis(look, "queries", range=[n - 0.5, -0.5], **shared, **rows),
+        images=[hatching(hidden, "x", "y", theme)] if hatched else [],
+        annotations=[legend] if hatched else [],
+    )
+
+
+def _ticks(tokens: Sequence[Any]) -> dict[str, Any]:
+    step = tick_step(len(tokens))
+    names = labels(tokens) if step == 1 else _names(tokens)
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(0, len(tokens), step)),
+        "ticktext": names[::step],
+        "tickfont": {"family": MONO, "size": 11},
+        "categoryorder": "array",
+        "categoryarray": _names(tokens),
+    }
+
+
+def colour_axis(
+    look: Theme, low: float, high: float, unit: int | None, quantity: str, length: float
+) -> dict[str, Any]:
+    scale = CIVIDIS if low == 0 else SIGNED
+    factor = unit or 1
+    values = np.linspace(low, high, 5)
+    digits = max(0, 2 - int(np.floor(np.log10(high))))
+    bar = {
+        "title": {"text": escaped(quantity), "side": "right", "font": {"size": 12}},
+        "tickvals": [float(value) * factor for value in values],
+        "ticktext": [f"{value:.{digits}f}" for value in values],
+        "tickfont": {"size": 11, "color": look.quiet},
+        "thickness": 12,
+        "lenmode": "pixels",
+        "len": length,
+        "x": 1,
+        "xpad": 14,
+        "outlinewidth": 0,
+    }
+    return {
+        "colorscale": [[i / (len(scale) - 1), colour] for i, colour in enumerate(scale)],
+        "cmin": low * factor,
+        "cmax": high * factor,
+        "colorbar": bar,
+    }
+
+
+def bar_length(page: dict[str, Any]) -> float:
+    inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
+    return round(max(90, min(inner, 240)))
+
+
+def _numbered(letter: str, number: int) -> str:
+    return letter if number == 1 else f"{letter}{number}"
+
+
+def grid_layout(
+    theme: str,
+    title: str,
+    queries: Sequence[Any],
+    keys: Sequence[Any],
+    size: float,
+    hidden: Array,
+) -> dict[str, Any]:
+    look = colours(theme)
+    layers, heads, n, m = hidden.shape
+    gap = 8
+    wide, high = max(48, size * min(1, m / n)), max(24, size * min(1, n / m))
+    across, down = heads * (wide + gap) - gap, layers * (high + gap) - gap
+    margin: dict[str, float] = {"l": 66, "r": 116, "t": 62, "b": 34}
+    width = max(across + 182, text_width(title, 16.5) + 16)
+    margin["r"] = width - across - margin["l"]
+    page = layout(look, title, width=width, height=down + 96, margin=margin)
+    for head in range(heads):
+        left = head * (wide + gap) / across
+        page[f"xaxis{_count(head)}"] = _small_axis(
+            look, keys, [-0.5, m - 0.5], left, left + wide / across, head, "x"
+        )
+    for layer in range(layers):
+        top = 1 - layer * (high + gap) / down
+        page[f"yaxis{_count(layer)}"] = _small_axis(
+            look, queries, [n - 0.5, -0.5], top - high / down, top, layer, "y"
+        )
+    page["images"] = [
+        hatching(hidden[i, j], _numbered("x", j + 1), _numbered("y", i + 1), theme)
+        for i, j in np.ndindex(layers, heads)
+        if hidden[i, j].any()
+    ]
+    page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap, bool(page["images"]))
+    return page
+
+
+def _small_axis(
+    look: Theme,
+    tokens: Sequence[Any],
+    ends: list[float],
+    start: float,
+    end: float,
+    place: int,
+    letter: str,
+) -> dict[str, Any]:
+    """A side of one row or column of small maps; all zoom together."""
+    return bare_axis(
+        look,
+        type="category",
+        categoryorder="array",
+        categoryarray=_names(tokens),
+        range=ends,
+        domain=_domain(start, end),
+        anchor="y" if letter == "x" else "x",
+        **({"matches": letter} if place else {}),
+    )
+
+
+def _count(place: int) -> str:
+    return str(place + 1) if place else ""
+
+
+def _domain(start: float, end: float) -> list[float]:
+    return [round(max(0.0, start), 5), round(min(1.0, end), 5)]
+
+
+def _grid_notes(
+    look: Theme, layers: int, heads: int, wide: float, high: float, gap: float, hatched: bool
+) -> list[dict[str, Any]]:
+    inner = heads * (wide + gap) - gap, layers * (high + gap) - gap
+    columns = [
+        note(
+            look,
+            f"head {head}" if wide > 46 else str(head),
+            (head * (wide + gap) + wide / 2) / inner[0],
+            1,
+            xanchor="center",
+            yanchor="bottom",
+            yshift=3,
+        )
+        for head in range(heads)
+    ]
+    rows = [
+        note(
+            look,
+            f"layer {layer}",
+            0,
+            1 - (layer * (high + gap) + high / 2) / inner[1],
+            xanchor="right",
+            yanchor="middle",
+            xshift=-6,
+        )
+        for layer in range(layers)
+    ]
+    words = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
+    return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]

@@ -1,0 +1,73 @@
+"""The exact map of a mechanism that is linear in its values, from one-hot values."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlab.core.heads import Heads
+
+
+@torch.no_grad()
+def linear_map(run: Callable[[Tensor], Tensor], v: Tensor, own: Tensor) -> Tensor | None:
+    """M with run(v) = M v, from one-hot values, as many at once as the values are wide; None if
+    there is no such M."""
+    m, e = v.shape[-2:]
+    eye = torch.eye(m, dtype=v.dtype, device=v.device)
+    columns = []
+    for start in range(0, m, e):
+        block = v.new_zeros(v.shape)
+        hot = eye[:, start : start + e]
+        block[..., : hot.shape[1]] = hot
+        columns.append(run(block)[..., : hot.shape[1]])
+    matrix = torch.cat(columns, dim=-1)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
+    linear = _agree(matrix, noise, run(noise)) and _agree(matrix, v, own)
+    return matrix if linear else None
+
+
+def _agree(matrix: Tensor, v: Tensor, out: Tensor) -> bool:
+    """Whether ``out`` is ``matrix`` times ``v`` up to rounding."""
+    values = v.repeat_interleave(matrix.shape[1] // v.shape[1], dim=1)
+    tolerance = 50 * torch.finfo(v.dtype).eps
+    expected = matrix.double() @ values.double()
+    size = max(float(values.abs().max()), float(expected.abs().max()))
+    return bool((expected - out.double()).abs().max() <= tolerance * size)
+
+
+@contextmanager
+def _hooked(*handles: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def own_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """The values (b, g, m, e) that the module computes, and the output of its heads."""
+    kept: dict[str, Tensor] = {}
+    with _hooked(
+        heads.value.register_forward_hook(lambda _, args, out: kept.update(values=out)),
+        heads.output.register_forward_pre_hook(lambda _, args: kept.update(out=args[0])),
+    ):
+        run(x)
+    values = kept["values"].unflatten(-1, (heads.kv_heads, -1)).transpose(1, 2)
+    return values, kept["out"].unflatten(-1, (heads.heads, -1)).transpose(1, 2)
+
+
+@torch.no_grad()
+def with_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor, values: Tensor) -> Tensor:
+    """The output of the heads (b, h, n, e) when the values are ``values``, all else equal."""
+    kept: list[Tensor] = []
+    flat = values.transpose(1, 2).flatten(2)
+    with _hooked(
+        heads.value.register_forward_hook(lambda _, args, out: flat),
+        heads.output.register_forward_pre_hook(lambda _, args: kept.append(args[0])),
+    ):
+        run(x)
+    return kept[-1].unflatten(-1, (heads.heads, -1)).transpose(1, 2)

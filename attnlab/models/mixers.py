@@ -1,0 +1,108 @@
+"""The attention modules of a stack of layers, from names, functions or finished modules."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from attnlab import catalog
+from attnlab.models.options import Options
+
+
+def build_mixers(options: Options, causal: bool) -> list[nn.Module]:
+    """One mixing module per layer."""
+    mechanisms = _per_layer("attention", options.attention, options.layers)
+    own_options = _per_layer("attention_options", options.attention_options, options.layers)
+    _refuse_sharing(mechanisms, options.kind)
+    return [
+        _by_name(mechanism, options, causal, own)
+        if isinstance(mechanism, str)
+        else _from_code(mechanism, options, causal, own)
+        for mechanism, own in zip(mechanisms, own_options, strict=True)
+    ]
+
+
+def _per_layer(name: str, value: Any, layers: int) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        return [value] * layers
+    if len(value) != layers:
+        raise ValueError(
+            f"{name} given as a list needs one entry per layer: {layers}; got {len(value)}."
+        )
+    return list(value)
+
+
+def _refuse_sharing(mechanisms: list[Any], kind: str) -> None:
+    built = [id(m) for m in mechanisms if isinstance(m, nn.Module)]
+    if len(set(built)) < len(built):
+        raise ValueError(
+            "attention is one module for several layers, which would share its weights. Give a "
+            "list of one module per layer, or a function (dim, heads, causal) that builds one."
+        )
+    if built and kind == "encoder_decoder":
+        raise ValueError(
+            "an encoder_decoder builds attention for the encoder and again for the decoder, so a "
+            "finished module cannot serve. Give a function (dim, heads, causal) that builds one."
+        )
+
+
+def _by_name(
+    name: str, options: Options, causal: bool, own_options: Mapping[str, Any] | None
+) -> nn.Module:
+    catalog.card(name)  # an unknown name is refused here, with the nearest one
+    dim, heads = options.dim, options.heads
+    try:
+        return catalog.build(name, dim=dim, heads=heads, causal=causal, **(own_options or {}))
+    except ValueError as error:
+        raise ValueError(
+            f"attention={name!r} could not be built for kind={options.kind!r}, "
+            f"which asks for causal={causal}: {error}"
+        ) from error
+
+
+def _from_code(
+    mechanism: Any, options: Options, causal: bool, own_options: Mapping[str, Any] | None
+) -> nn.Module:
+    if own_options:
+        raise ValueError(
+            "attention_options go to the catalogue with a mechanism's name; a module or callable "
+            "already has its own."
+        )
+    if isinstance(mechanism, nn.Module):
+        module: Any = mechanism
+    elif callable(mechanism):
+        _check_signature(mechanism, options.dim, options.heads, causal=causal)
+        module = mechanism(options.dim, options.heads, causal=causal)
+    else:
+        raise TypeError(
+            "attention must be a catalogue name, a module or a function (dim, heads, causal) that "
+            f"builds one; got {mechanism!r}."
+        )
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            "the function given as attention must return an nn.Module; "
+            f"got {type(module).__name__}."
+        )
+    _check_forward(module)
+    return module
+
+
+def _check_signature(function: Any, dim: int, heads: int, *, causal: bool) -> None:
+    try:
+        inspect.signature(function).bind(dim, heads, causal=causal)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "the function given as attention is called as function(dim, heads, causal=…), which "
+            f"{function!r} does not allow: {error}."
+        ) from error
+
+
+def _check_forward(module: nn.Module) -> None:
+    try:
+        inspect.signature(module.forward).bind("x", "padding")
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "a module given as attention is called as module(x, padding), which the forward of "
+            f"{type(module).__name__} does not allow: {error}."
+        ) from error

@@ -1,0 +1,112 @@
+"""Loss and accuracy on fixed batches that nothing is learned from."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.core.modes import mode
+from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, check_model, shown
+from attnlab.train.diagnose import first_fault
+from attnlab.train.errors import TrainingError
+from attnlab.train.generators import derived_seed, preserved_generators
+from attnlab.train.objective import autocast, check_precision, logits_of, summed_loss
+from attnlab.train.task import Batch, Task, check_task, draw
+
+
+class Evaluation(NamedTuple):
+    """Mean loss and share of right answers over `targets` scored targets."""
+
+    loss: float
+    accuracy: float
+    targets: int
+
+
+def evaluate(
+    model: nn.Module,
+    task: Task,
+    *,
+    batches: int = 8,
+    batch_size: int = 32,
+    split: str = "validation",
+    seed: int = 0,
+    precision: str = "fp32",
+) -> Evaluation:
+    """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
+
+    The same `seed` asks the same questions every time. Under several processes each call answers
+    for itself. The model's modes, the random generators and the gradients are as before. Raises
+    `TrainingError` naming the layer if the loss is not finite.
+    """
+    check_model(model)
+    check_task(task)
+    check_precision(precision, device_of(model))
+    if not isinstance(split, str):
+        raise ValueError(f"split must be 'train' or 'validation'; {shown(split)} was given.")
+    indices = range(as_integer("batches", batches, least=1, most=MOST_STEPS))
+    size = as_integer("batch_size", batch_size, least=1, most=MOST_ROWS)
+    seed = as_integer("seed", seed)
+    return evaluation(
+        summed_scores(model, task, indices, size, split=split, seed=seed, precision=precision)
+    )
+
+
+def evaluation(sums: Tensor) -> Evaluation:
+    loss, right, targets = sums.tolist()
+    if not targets:
+        raise ValueError(
+            "Not one target of these batches is scored (all are -100), so there is no loss."
+        )
+    return Evaluation(loss / targets, right / targets, int(targets))
+
+
+def summed_scores(
+    model: nn.Module,
+    task: Task,
+    indices: range,
+    batch_size: int,
+    *,
+    split: str = "validation",
+    seed: int = 0,
+    precision: str = "fp32",
+) -> Tensor:
+    """(summed loss, right answers, scored targets) over the batches `indices`, in float64."""
+    device = device_of(model)
+    sums = torch.zeros(3, dtype=torch.float64)
+    with mode(model, training=False), preserved_generators(device), torch.no_grad():
+        for index in indices:
+            torch.manual_seed(derived_seed(seed, "evaluate", index))
+            drawn = draw(task, split, batch_size, seed=derived_seed(seed, split, index))
+            batch = drawn.batch.to(device)
+            with autocast(precision, device):
+                logits = logits_of(model, batch, drawn.largest)
+            part = _scores(logits, batch.targets, drawn.scored)
+            if not part.isfinite().all():
+                raise _evaluation_error(model, batch, precision, index, float(part[0]))
+            sums += part
+    return sums
+
+
+def _scores(logits: Tensor, targets: Tensor, scored: int) -> Tensor:
+    right = (logits.argmax(-1) == targets).sum()  # an unscored target equals no answer
+    sums = [float(summed_loss(logits, targets)), float(right), float(scored)]
+    return torch.tensor(sums, dtype=torch.float64)
+
+
+def _evaluation_error(
+    model: nn.Module, batch: Batch, precision: str, index: int, loss: float
+) -> TrainingError:
+    def again() -> None:
+        with autocast(precision, batch.inputs.device):
+            logits_of(model, batch)
+
+    fault = first_fault(model, again)
+    where = "; every layer was finite" if fault is None else f"; first not finite: {fault.words}"
+    layer = None if fault is None else fault.layer
+    return TrainingError(f"The loss of evaluation batch {index} is {loss}{where}.", layer=layer)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")

@@ -1,0 +1,40 @@
+"""What a run leaves behind, and what a callback is shown."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnlab.train.task import Task
+
+
+@dataclass
+class History:
+    """One plain dict per step: step, loss, learning_rate, gradient_norm (before clipping),
+    tokens (read so far), tokens_per_second (real tokens of all processes over the wall clock of
+    this step, fetching the batch included), and validation_loss and validation_accuracy where it
+    was evaluated."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column, for the rows that have it."""
+        return [row[name] for row in self.rows if name in row]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a callback is shown after each step."""
+
+    step: int
+    steps: int
+    loss: float
+    model: nn.Module
+    task: Task
+    history: History
+    device: torch.device
+
+
+Callback = Callable[[State], object]

@@ -1,0 +1,183 @@
+"""One step of training: forward, backward and update on one whole batch."""
+
+import math
+import time
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.train.diagnose import Fault, first_fault
+from attnlab.train.errors import TrainingError
+from attnlab.train.generators import (
+    derived_seed,
+    generator_states,
+    preserved_generators,
+    set_generator_states,
+)
+from attnlab.train.objective import autocast, logits_of, summed_loss
+from attnlab.train.optimizer import adamw, learning_rate
+from attnlab.train.processes import Processes
+from attnlab.train.settings import Settings
+from attnlab.train.task import UNSCORED, Batch, Drawn, Task, check_length, draw, tokens_in
+from attnlab.train.tensors import bare
+
+
+class Broken(NamedTuple):
+    """What is not finite in a step, in words, and the layer it comes from, if known."""
+
+    what: str
+    fault: Fault | None
+
+
+class NotFiniteError(Exception):
+    """A loss, a gradient or a weight is not finite; `broken` says which."""
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(broken.what)
+        self.broken = broken
+
+
+class Stepper:
+    """A model and its optimizer, moved by one batch at a time."""
+
+    def __init__(
+        self, model: nn.Module, task: Task, settings: Settings, processes: Processes
+    ) -> None:
+        self.model, self.task, self.settings, self.processes = model, task, settings, processes
+        self.device = processes.device
+        self.optimizer = adamw(
+            model, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self.tokens = 0
+
+    def step(self, wrapped: nn.Module, step: int) -> dict[str, Any]:
+        """The row of the history. `wrapped` is the model as its gradients are averaged."""
+        started = time.perf_counter()
+        whole = self._whole_batch(step)
+        parts = self._parts(whole.batch)
+        before = generator_states(self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        share = self._backward(wrapped, parts, whole)
+        loss, norm = self._loss_and_norm(share, parts, whole, before)
+        rate = self._update(norm, step)
+        tokens = tokens_in(whole.batch)
+        self.tokens += tokens
+        return {
+            "step": step,
+            "loss": loss,
+            "learning_rate": rate,
+            "gradient_norm": float(norm),
+            "tokens": self.tokens,
+            "tokens_per_second": tokens / (time.perf_counter() - started),
+        }
+
+    def check_weights(self) -> None:
+        """Raises if the last update left a weight that is not finite (its loss still was)."""
+        for name, parameter in bare(self.model).named_parameters():
+            if not parameter.isfinite().all():
+                fault = Fault(name.rpartition(".")[0], f"'{name}' itself, after the update")
+                raise NotFiniteError(Broken("a weight is no longer finite", fault))
+
+    # --- the batch -----------------------------------------------------------------------------
+
+    def _whole_batch(self, step: int) -> Drawn:
+        """Each process draws the batch of all, so counting its targets needs no communication."""
+        size = self.settings.batch_size * self.processes.count
+        drawn = draw(self.task, "train", size, seed=derived_seed(self.settings.seed, "train", step))
+        if not drawn.scored:
+            raise TrainingError(
+                f"Step {step}: task '{self.task.name}' gave a batch without one scored target "
+                f"(all are {UNSCORED}).",
+                step=step,
+            )
+        return drawn
+
+    def _parts(self, whole: Batch) -> list[Batch]:
+        """This process's share of the batch, in `accumulate` equal parts."""
+        size = self.settings.batch_size // self.settings.accumulate
+        first = self.processes.rank * self.settings.batch_size
+        starts = range(first, first + self.settings.batch_size, size)
+        parts = [whole[start : start + size] for start in starts]
+        for part in parts:
+            check_length(self.task, part, size)
+        return parts
+
+    # --- forward and backward ------------------------------------------------------------------
+
+    def _backward(self, model: nn.Module, parts: list[Batch], whole: Drawn) -> Tensor:
+        """Gradients of the whole batch's mean loss. Returns (this process's share of the loss, how
+        many scored targets it saw).
+
+        Processes are averaged by DistributedDataParallel, so each part is multiplied by their
+        number. Plain `backward`: Accelerate's own divides by a setting the launcher may carry.
+        """
+        sums = torch.zeros(2, device=self.device)
+        for index, part in enumerate(parts):
+            last = index == len(parts) - 1
+            with nullcontext() if last else self.processes.accelerator.no_sync(model):
+                loss = self._summed_loss(model, part, whole.largest)
+                (loss * (self.processes.count / whole.scored)).backward()
+            seen = (part.targets != UNSCORED).sum()
+            sums += torch.stack([loss.detach() / whole.scored, seen.to(loss)])
+        return sums
+
+    def _summed_loss(self, model: nn.Module, part: Batch, largest: int) -> Tensor:
+        part = part.to(self.device)
+        with autocast(self.settings.precision, self.device):
+            logits = logits_of(model, part, largest)
+        return summed_loss(logits, part.targets)
+
+    def _loss_and_norm(
+        self, share: Tensor, parts: list[Batch], whole: Drawn, before: dict[str, Tensor]
+    ) -> tuple[float, Tensor]:
+        """Both across processes, with one wait for the device. Not finite: the run ends here."""
+        sums = self.processes.summed(share)
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients).to(self.device)
+        loss, seen, length = torch.cat([sums, norm.to(sums.dtype)[None]]).tolist()
+        self._check_seen(seen, whole.scored)
+        if not (math.isfinite(loss) and math.isfinite(length)):
+            what = (
+                f"the loss is finite ({loss:.4g}) but its gradient is {length}"
+                if math.isfinite(loss)
+                else f"the loss is {loss}"
+            )
+            raise NotFiniteError(Broken(what, self._find_fault(parts, whole, before)))
+        return loss, norm
+
+    def _check_seen(self, seen: float, scored: int) -> None:
+        """The parts must add up to the batch whose targets the loss was divided by."""
+        if abs(seen - scored) > 0.5 + 1e-6 * scored:  # float32 counts to 16 million exactly
+            raise ValueError(
+                f"Task '{self.task.name}' gave a batch with {scored} scored targets, but its parts "
+                f"have {seen:.0f} in all. batch[a:b] must give the rows from a to b, and every "
+                "process must draw the same batch for the same seed."
+            )
+
+    def _update(self, norm: Tensor, step: int) -> float:
+        s = self.settings
+        rate = learning_rate(step, s.steps, s.learning_rate, s.warmup_steps)
+        if s.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, s.clip, norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return rate
+
+    def _find_fault(
+        self, parts: list[Batch], whole: Drawn, before: dict[str, Tensor]
+    ) -> Fault | None:
+        """The step once more, from the same random state, with every layer watched."""
+        model = bare(self.model)
+
+        def again() -> None:
+            self.optimizer.zero_grad(set_to_none=True)
+            for part in parts:
+                self._summed_loss(model, part, whole.largest).backward()
+
+        with preserved_generators(self.device):
+            set_generator_states(before, self.device)
+            return self.processes.agreed(first_fault(model, again))

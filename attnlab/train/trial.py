@@ -1,0 +1,57 @@
+"""One row through the model before anything is trained: a mismatch is told in the task's words."""
+
+import torch
+from torch import nn
+
+from attnlab.core.modes import mode
+from attnlab.train.generators import derived_seed
+from attnlab.train.identity import fingerprint
+from attnlab.train.objective import autocast, logits_of
+from attnlab.train.processes import Processes
+from attnlab.train.task import Batch, Drawn, Task, advice, draw, wants
+
+
+def try_out(
+    model: nn.Module, task: Task, precision: str, device: torch.device, processes: Processes
+) -> Batch | None:
+    """The row that was tried; None if the task gives another one for the same seed."""
+    row, again = _row(task), _row(task)
+    _check_answers(model, task, row, precision, device)
+    same = fingerprint(row.batch) == fingerprint(again.batch)
+    _check_processes(task, row.batch, processes)
+    return row.batch if same else None
+
+
+def _row(task: Task) -> Drawn:
+    return draw(task, "train", 1, seed=derived_seed(0, "try"))
+
+
+def _check_answers(
+    model: nn.Module, task: Task, row: Drawn, precision: str, device: torch.device
+) -> None:
+    try:
+        with mode(model, training=False), torch.no_grad(), autocast(precision, device):
+            logits = logits_of(model, row.batch.to(device))
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"The model cannot take a batch of task '{task.name}' ({wants(task)}): {error}"
+            f"{'' if str(error).endswith('.') else '.'} {advice(task)}"
+        ) from error
+    declared = getattr(task, "classes" if task.kind == "classifier" else "vocab", None) or 0
+    needed = max(declared, row.largest + 1)
+    if logits.shape[-1] < needed:
+        raise ValueError(
+            f"Task '{task.name}' has {needed} different targets ({wants(task)}); the model tells "
+            f"only {logits.shape[-1]} apart. {advice(task)}"
+        )
+
+
+def _check_processes(task: Task, row: Batch, processes: Processes) -> None:
+    """Each process trains on its share of one batch, so all must draw the same one."""
+    mine = torch.tensor([list(bytes.fromhex(fingerprint(row)))], dtype=torch.uint8)
+    if len({tuple(one) for one in processes.gathered(mine).tolist()}) > 1:
+        raise ValueError(
+            f"The {processes.count} processes drew different rows of task '{task.name}' for one "
+            "seed. batch(split, size, seed) must depend on its arguments alone, or the processes "
+            "would not train on one batch."
+        )

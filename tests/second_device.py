@@ -1,0 +1,175 @@
+"""A pretend second device: it shows, without a GPU, whether code would run on one.
+
+Its tensors say that they live on ``pretend:0``. They compute on the CPU but refuse, as a GPU's
+would, to meet a CPU tensor that has dimensions, and to be handed to a kernel of the CPU. The device
+stands on PyTorch's private-use backend, which cannot be unregistered: call ``register`` in a
+process of its own only.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+NAME = "pretend"
+COPIES = ("aten::_to_copy", "aten::copy_")
+FROM_DATA = (torch.tensor, torch.as_tensor)
+BY_INDEX = (Tensor.__getitem__, Tensor.__setitem__)
+NewGenerator = torch.Generator
+
+
+class Elsewhere(Tensor):
+    """A tensor of the pretend device: a shell around the CPU tensor that holds its numbers."""
+
+    inner: Tensor
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> "Elsewhere":
+        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
+        made = Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, device=torch.device(NAME, 0), **layout
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def data_ptr(self) -> int:
+        return self.inner.data_ptr()
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+
+class Generator(NewGenerator):
+    """Random numbers for the pretend device."""
+
+    def __new__(cls, device: Any = "cpu") -> torch.Generator:
+        return super().__new__(cls) if on_pretend(device) else NewGenerator(device)
+
+    def __init__(self, device: Any = "cpu") -> None:
+        pass
+
+
+class Operations(TorchDispatchMode):
+    """Sees every operation: also those which make a tensor on the device out of nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+
+class Functions(TorchFunctionMode):
+    """What PyTorch does for a device before it is an operation: tensors from data, generators."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        there = on_pretend(kwargs.get("device")) or isinstance((*args, None)[0], Elsewhere)
+        generator = kwargs.get("generator")
+        if generator is not None and isinstance(generator, Generator) != there:
+            raise RuntimeError(f"{func.__name__} draws with the generator of another device")
+        if there and func in FROM_DATA:
+            return func(*args, **{**kwargs, "device": "cpu"}).to(kwargs["device"])
+        if there and func in BY_INDEX:
+            args = (args[0], listed_there(args[1]), *args[2:])
+        return func(*args, **kwargs)
+
+
+def on_pretend(device: Any) -> bool:
+    return device is not None and torch.device(device).type == NAME
+
+
+def listed_there(index: Any) -> Any:
+    """Lists in an index as tensors of the device."""
+    if isinstance(index, tuple):
+        return tuple(map(listed_there, index))
+    return Elsewhere(torch.tensor(index)) if isinstance(index, list) else index
+
+
+class Backend:
+    """What PyTorch asks of ``torch.pretend``."""
+
+    is_initialized = is_available = staticmethod(lambda: True)
+    _is_in_bad_fork = staticmethod(lambda: False)
+    current_device = staticmethod(lambda: 0)
+    device_count = staticmethod(lambda: 1)
+    manual_seed_all = staticmethod(lambda seed: None)
+    get_rng_state = staticmethod(lambda device=None: torch.get_rng_state())
+    set_rng_state = staticmethod(lambda state, device=None: torch.set_rng_state(state))
+    get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16])
+
+
+def run(func: Any, args: Any, kwargs: Any) -> Any:
+    """``func`` on the CPU; its result lives where its tensors do, or where ``device=`` says."""
+    given = list(tensors((*args, *kwargs.values())))
+    there = any(isinstance(x, Elsewhere) for x in given)
+    if there:
+        refuse(func.name(), given)
+    device = kwargs.get("device")
+    if device is not None:
+        there = on_pretend(device)
+        kwargs = {**kwargs, "device": "cpu"} if there else kwargs
+    out = func(*map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
+    changed = [kwargs[name] if name in kwargs else args[i] for i, name in written(func)]
+    if changed:
+        return changed[0] if len(changed) == 1 else tuple(changed)
+    return outside(out) if there else out
+
+
+def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Of the arguments of an operation, which may be lists of tensors."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors(value)
+
+
+def inside(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(inside, value))
+    return value.inner if isinstance(value, Elsewhere) else value
+
+
+def outside(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(outside, value))
+    return Elsewhere(value) if isinstance(value, Tensor) else value
+
+
+def refuse(name: str, given: list[Tensor]) -> None:
+    strangers = [x for x in given if x.dim() and not isinstance(x, Elsewhere)]
+    if strangers and not name.startswith(COPIES):
+        raise RuntimeError(f"{name} meets a CPU tensor of shape {tuple(strangers[0].shape)}")
+    if "_for_cpu" in name:
+        raise RuntimeError(f"{name} is a kernel of the CPU")
+
+
+@functools.cache
+def written(func: Any) -> list[tuple[int, str]]:
+    """The arguments that an operation changes in place, and returns."""
+    arguments = enumerate(func._schema.arguments)
+    return [(i, a.name) for i, a in arguments if a.alias_info and a.alias_info.is_write]
+
+
+def register() -> None:
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    _setup_privateuseone_for_python_backend(NAME, backend_module=Backend)
+    torch.autograd.set_multithreading_enabled(False)  # threads of a device do not know our modes
+    torch.Generator = Generator
+
+
+@contextmanager
+def pretending() -> Iterator[torch.device]:
+    """Inside, the device can be used."""
+    with Operations(), Functions():
+        yield torch.device(NAME, 0)

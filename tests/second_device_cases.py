@@ -1,0 +1,264 @@
+"""What is run on the pretend second device; as a script, one line of JSON for each case.
+
+A case computes on the device it is given and yields tensors. On the pretend device all of them must
+live there, and hold the same numbers as on the CPU.
+"""
+
+import functools
+import json
+import os
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import attnlab
+from attnlab.core.card import Card
+from attnlab.core.patterns import Pattern
+from attnlab.core.patterns import padding as without_padded
+from attnlab.core.probe import record
+from attnlab.core.sparse.auto import auto
+from attnlab.core.sparse.blocked import blocked
+from attnlab.lens.heads import head_statistics
+from attnlab.lens.mixing import mixing_matrix
+from attnlab.lens.spectrum import spectrum
+from tests import second_device
+from tests.test_claims import DIM, HEADS, SIZES, inputs, masks, module_forms, options
+
+Case = Callable[[torch.device], Iterator[Tensor]]
+
+CAUSAL = {"never": [False], "optional": [False, True], "always": [True]}
+PATTERNS = (
+    "full()",
+    "causal()",
+    "local(2)",
+    "strided(1)",
+    "dilated(2, 3)",
+    "summaries(4, 2)",
+    "global_([0, -1])",
+    'edges(1, 2, of="row")',
+    "local_2d((4, 5), 1)",
+    "axial((4, 5), 0)",
+    "random(3)",
+    "prefix(3)",
+    "block_diagonal(4)",
+    "(local(1) | random(2)).blocks(3)",
+    "local(1).shifted(3)",
+    "per_head(local(1), causal())",
+    "~local(2) & causal()",
+)
+
+
+def cases() -> dict[str, Case]:
+    made: dict[str, Case] = {}
+    for card in attnlab.cards():
+        made |= of_card(card)
+    made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
+    others = (generated, watched, told_of_heads, resumed, recomputed, chosen)
+    return made | {case.__name__: case for case in others}
+
+
+def of_card(card: Card) -> Iterator[tuple[str, Case]]:
+    for index, variant in enumerate(card.variants):
+        for name, form in card.forms.items():
+            yield f"{card.name} {name} {index}", functools.partial(run_form, form, variant)
+        for causal in CAUSAL[card.causal]:
+            name = f"{card.name} module {index}{' causal' if causal else ''}"
+            yield name, functools.partial(run_module, card, index, causal)
+    yield f"{card.name} training", functools.partial(trained, card)
+    yield f"{card.name} mixing matrix", functools.partial(mixed, card)
+
+
+# ---- mechanisms
+
+
+def run_form(form: Callable[..., Tensor], variant: Any, device: torch.device) -> Iterator[Tensor]:
+    """Output, gradients and notes, under every mask."""
+    with torch.device(device):  # what is made here lies on the device
+        made = inputs(form, SIZES[0], torch.float64)
+        ways = list(masks(form, SIZES[0]))
+    for mask in ways:
+        leaves = [x.detach().requires_grad_() for x in made]
+        with record() as notes:
+            out = form(*leaves, **mask, **options(form, variant))
+        yield out
+        yield from gradients(out, leaves)
+        yield from (value for _, value in notes if isinstance(value, Tensor))
+
+
+def run_module(card: Card, index: int, causal: bool, device: torch.device) -> Iterator[Tensor]:
+    """Alone, with padding and its gradients, and decoding where it can."""
+    chosen = options(card.build, card.variants[index])
+    for form in module_forms(card):
+        torch.manual_seed(2)
+        layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **chosen, **form)
+        layer.double().to(device)
+        x = torch.randn(2, 11, DIM, dtype=torch.float64).to(device).requires_grad_()
+        yield layer(x.detach())
+        out = layer(x, padded(2, 11).to(device))
+        yield out
+        yield from gradients(out, [x, *layer.parameters()])
+        if causal and hasattr(layer, "step"):
+            yield from decoded(layer, x.detach())
+
+
+def decoded(layer: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    state = None
+    for piece in x.split([3, 1, 1, 2, 1, 1, 1, 1], dim=1):
+        out, state = layer.step(piece, state)
+        yield out
+
+
+def padded(b: int, n: int) -> Tensor:
+    """The last sequence is four tokens shorter than the others."""
+    return torch.arange(n) < torch.tensor([n] * (b - 1) + [n - 4])[:, None]
+
+
+def gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
+    """Of a function of the output that treats every entry differently."""
+    torch.manual_seed(1)
+    direction = torch.randn(out.shape, dtype=torch.float64).to(out.device)
+    return torch.autograd.grad((out * direction).sum(), leaves)
+
+
+def mixed(card: Card, device: torch.device) -> Iterator[Tensor]:
+    layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "always")
+    x = torch.randn(1, 9, DIM, dtype=torch.float64).to(device)
+    yield mixing_matrix(layer.double().to(device), x).matrix
+
+
+# ---- patterns
+
+
+def attended(code: str, device: torch.device) -> Iterator[Tensor]:
+    """The mask, and its blocks, with and without padding."""
+    pattern = attnlab.core.patterns.read(code)
+    under_padding = pattern & without_padded(padded(2, 20).to(device))
+    made = torch.randn(3, 2, 2, 20, 5, dtype=torch.float64).to(device)
+    for each in (pattern, under_padding):
+        yield each.dense(20, device=device)
+        yield from over_blocks(made, each)
+        yield from over_blocks(made, each, block=4)
+    dropped = blocked(*made, pattern, dropout=0.3, allow_fully_masked=True)
+    yield torch.zeros_like(dropped)  # a device has its own random numbers
+
+
+def over_blocks(made: Tensor, pattern: Pattern, block: int | None = None) -> Iterator[Tensor]:
+    leaves = [x.detach().requires_grad_() for x in made]
+    out = blocked(*leaves, pattern, block=block, allow_fully_masked=True)
+    yield out
+    yield from gradients(out, leaves)
+
+
+def chosen(device: torch.device) -> Iterator[Tensor]:
+    """``auto`` asks what a long sequence would cost on this device."""
+    q, k, v = torch.randn(3, 1, 2, 601, 5, dtype=torch.float64).to(device)
+    yield auto(q, k, v, attnlab.core.patterns.local(3))
+
+
+# ---- models
+
+
+def tiny(name: str) -> attnlab.TinyTransformer:
+    """A model for ``copying``, or for ``digits`` where the mechanism cannot be causal."""
+    task = task_for(name)
+    sizes = {"dim": 12, "heads": 2, "layers": 1}
+    return attnlab.TinyTransformer(**sizes, attention=name, **task.model_options()).double()
+
+
+def task_for(name: str) -> attnlab.tasks.Task:
+    causal = attnlab.card(name).causal != "never"
+    return attnlab.tasks.task("copying", items=4) if causal else attnlab.tasks.task("digits")
+
+
+def fit(model: nn.Module, steps: int, device: torch.device, **more: Any) -> Any:
+    task = task_for(model.config["attention"])
+    more |= {"batch_size": 4, "device": device, "progress": False}
+    return attnlab.train.fit(model, task, steps, **more)
+
+
+def trained(card: Card, device: torch.device) -> Iterator[Tensor]:
+    """By ``fit``; Accelerate keeps to the CPU, and ``fit`` to the device that it was given."""
+    model = tiny(card.name)
+    history = fit(model, 2, device, evaluate_every=2, accumulate=2)
+    losses = [*history.column("loss"), *history.column("validation_loss")]
+    yield torch.tensor(losses).to(device)
+    yield from model.parameters()
+
+
+def resumed(device: torch.device) -> Iterator[Tensor]:
+    """From a checkpoint, which lies on the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        for steps in (1, 2):
+            model = tiny("full")
+            fit(model, steps, device, folder=folder, warmup=0)
+    yield from model.parameters()
+
+
+def recomputed(device: torch.device) -> Iterator[Tensor]:
+    model = tiny("longformer")
+    fit(model, 2, device, gradient_checkpointing=True)
+    yield from model.parameters()
+
+
+def generated(device: torch.device) -> Iterator[Tensor]:
+    prompt = torch.tensor([[1, 2, 3], [3, 4, 5]]).to(device)
+    for name in (card.name for card in attnlab.cards() if card.causal != "never"):
+        model = tiny(name).to(device)
+        yield attnlab.generate(model, prompt, 3, temperature=0)
+        yield attnlab.generate(model, prompt, 3, top_k=4, incremental=False)
+        generator = torch.Generator(device).manual_seed(1)
+        yield attnlab.generate(model, prompt, 3, generator=generator)
+
+
+def watched(device: torch.device) -> Iterator[Tensor]:
+    tokens = torch.arange(16).view(2, 8).to(device)
+    for card in attnlab.cards():
+        model = tiny(card.name).to(device)
+        with attnlab.watch(model, keep="copy") as seen:
+            model(tokens, padding=padded(2, 8).to(device))
+        for call in seen:
+            yield from (x for x in (call.queries, call.keys, call.values) if x is not None)
+            with suppress(ValueError):  # a sentence, where the mechanism has no weights
+                yield call.weights
+
+
+def told_of_heads(device: torch.device) -> Iterator[Tensor]:
+    weights = torch.rand(2, 3, 7, 7).softmax(-1).to(device)
+    padding = padded(2, 7).to(device)
+    arrays = vars(head_statistics(weights, list("abc.def"), padding=padding))
+    arrays["singular values"] = spectrum(weights, padding=padding).singular_values
+    yield from (torch.from_numpy(array).to(device) for array in arrays.values())
+
+
+# ---- the script
+
+
+def fault(case: Case) -> str:
+    """What is wrong with a case: "" or the end of a traceback."""
+    try:
+        torch.manual_seed(0)
+        expected = list(case(torch.device("cpu")))
+        with second_device.pretending() as device:
+            torch.manual_seed(0)
+            for index, (mine, right) in enumerate(zip(case(device), expected, strict=True)):
+                if mine.device != device:
+                    raise AssertionError(f"result {index} {tuple(mine.shape)} is on {mine.device}")
+                torch.testing.assert_close(mine.detach().cpu(), right, rtol=1e-6, atol=1e-6)
+        return "" if expected else "the case yields nothing"
+    except Exception:
+        return traceback.format_exc(limit=-8)
+
+
+if __name__ == "__main__":
+    os.environ["TQDM_DISABLE"] = "1"
+    warnings.simplefilter("error")
+    torch.set_num_threads(1)
+    second_device.register()
+    for name, case in cases().items():
+        print(json.dumps([name, fault(case)]), flush=True)
