@@ -170,8 +170,8 @@ def test_separate_heads_are_heads_of_their_own(form: Form) -> None:
 # ---- the module
 
 
-def module(**options: Any) -> PatternAttention:
-    layer = attnlab.build("sparse_transformer", dim=12, heads=3, causal=True, **options)
+def module(*, causal: bool = True, **options: Any) -> PatternAttention:
+    layer = attnlab.build("sparse_transformer", dim=12, heads=3, causal=causal, **options)
     assert isinstance(layer, PatternAttention)
     return layer.double()
 
