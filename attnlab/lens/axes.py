@@ -1,10 +1,10 @@
 """Axes that remember what they are.
 
 To show the attention of a model that somebody else wrote, one must know which axis of a tensor is
-the batch, which the heads, which the queries, whatever views were taken on the way. An ``Axis`` is
-an indivisible axis with an identity; a ``Layout`` says, for each dimension of a tensor, which axes
-are merged in it. ``(b·h, n, m)`` viewed as ``(b, h, n, m)`` *splits* its first axis, and the split
-is remembered by the axis itself, so that every tensor that has it learns its parts, even later on.
+the batch, which the heads, which the queries, after any number of views. An ``Axis`` is one axis
+with an identity; a ``Layout`` says, for each dimension of a tensor, which axes are merged in it. A
+view of ``(b·h, n, m)`` as ``(b, h, n, m)`` *splits* its first axis; the axis itself keeps its
+parts, so that every tensor that has this axis knows them from then on.
 """
 
 import math
@@ -65,8 +65,8 @@ def aligned(shape: Sequence[int], layout: Layout) -> Layout:
 
 
 def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
-    """The layout after a view as ``shape``, splitting axes where needed; None if it cannot be
-    told."""
+    """The layout after a view as ``shape``, splitting axes where needed; None if it is
+    not known."""
     left = leaves(axis for axes in layout for axis in axes)
     if size(left) != math.prod(shape) or 0 in shape:
         return None
@@ -110,12 +110,12 @@ def permuted(layout: Layout, permute: Callable[[Tensor], Any]) -> Layout | None:
 
 
 def arrange(
-    tensor: Tensor, layout: Layout, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()
+    tensor: Tensor, layout: Layout, groups: Sequence[Sequence[Axis]], expanded: Sequence[int] = ()
 ) -> Tensor:
     """``tensor`` with one dimension per group of axes, in that order.
 
     A group that the tensor does not have is a dimension of size 1, unless its index is in
-    ``whole``: then it is expanded. A view where strides allow it, a copy elsewhere.
+    ``expanded``: then it is expanded. A view where strides allow it, a copy elsewhere.
     """
     own = leaves(axis for axes in layout for axis in axes)
     groups = [leaves(group) for group in groups]
@@ -130,7 +130,7 @@ def arrange(
     grown: list[int] = []
     merged: list[int] = []
     for index, group in enumerate(groups):
-        there = any(axis in own for axis in group) or index in whole
-        grown += [axis.size if there else 1 for axis in group]
-        merged.append(size(group) if there else 1)
+        has = any(axis in own for axis in group) or index in expanded
+        grown += [axis.size if has else 1 for axis in group]
+        merged.append(size(group) if has else 1)
     return split.expand(grown).reshape(merged)
