@@ -465,6 +465,9 @@ def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
     Loops, dense masks and stored tables would take too long there.
     """
     largest = max((v for v in vars(chosen(card, variant)).values() if type(v) is int), default=0)
+    if "max_len" in variants(card)[variant]:
+        longest = variants(card)[variant]["max_len"]
+        return longest // 4, longest // 2, longest
     if form == "recurrent" or (form == "tiled" and largest < 16):
         return SHORT
     if form == "blocked" and largest > 256:

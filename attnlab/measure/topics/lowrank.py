@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +51,7 @@ def _linformer(n: int, k: int = K, *, early: bool = True) -> Linformer:
     return Linformer(DIM, HEADS, options=Places(k=min(k, n), max_len=n, early=early))
 
 
-def _full(form: str = "fused", device: str = "cpu") -> FullAttention:
+def _full(form: Literal["naive", "fused"] = "fused", device: str = "cpu") -> FullAttention:
     with torch.device(device):
         return FullAttention(DIM, HEADS, form=form)
 
