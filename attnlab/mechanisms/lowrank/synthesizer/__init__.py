@@ -219,9 +219,12 @@ class Synthesis(Options):
         widths = {"dense": d + 1, "vanilla": d, "factorized_random": self.rank or 8}
         return sum((widths.get(name, 0) for name in self.components), sympy.Integer(0)) or 1
 
-    def rows(self) -> int:
-        """How many numbers a token writes that the logits are multiplied from."""
-        return sum(self._factors()) if self.variant == "factorized_dense" else 0
+    def factor_entries(self, n: sympy.Expr) -> sympy.Expr:
+        """How many numbers a token writes that its n logits are multiplied from."""
+        if self.variant != "factorized_dense":
+            return sympy.Integer(0)
+        a, _ = self._factors()
+        return a + n / a
 
 
 # ---- module
@@ -328,7 +331,7 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=Synthesis,
-    time=lambda chosen: 2 * h * n * (m * (chosen.width(d) + e) + d * chosen.rows()),
+    time=lambda chosen: 2 * h * n * (m * (chosen.width(d) + e) + d * chosen.factor_entries(n)),
     memory=h * n * m,
     notes={"naive": ("logits", "weights")},
     departures=(
