@@ -105,7 +105,7 @@ def allowed(value: Any, annotation: Any) -> bool:
     if origin is tuple:
         rest = args[-1] is Ellipsis
         wanted = itertools.repeat(args[0]) if rest else args
-        size = isinstance(value, tuple | list) and (rest or len(value) == len(args))
+        size = several(value) and (rest or len(value) == len(args))
         return size and all(map(allowed, value, wanted))
     if origin in (collections.abc.Sequence, collections.abc.Iterable, list):
         return several(value) and all(allowed(each, args[0]) for each in value)

@@ -40,10 +40,7 @@ from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fa
 from tests.test_claims import DIM, HEADS, SIZES, inputs, options
 
 LEAST = 1500
-MENDING = (
-    *("build", "form", "module", "pattern", "algebra", "reading", "engine", "figure", "training"),
-    *("task", "looking", "counting", "model", "generating", "exercise check_number"),
-)
+MENDING = ("build", "form", "module", "pattern", "algebra", "reading", "engine", "counting")
 """Whose faults are known and being mended: this list only shrinks."""
 
 Target = Callable[[], Iterator[Call]]
@@ -478,10 +475,12 @@ def looking() -> Iterator[Call]:
         yield Call("watch", f"seen[{shown(value)}]", lambda v=value: seen[v])
     x, padding = torch.randn(1, 5, 12), torch.ones(1, 5).bool()
     right = {"module": layer, "x": x, "padding": padding}
-    yield from bad_calls("mixing_matrix", mixing_matrix, right)
+    others = [len, int]  # whose own errors are the caller's
+    yield from bad_calls("mixing_matrix", mixing_matrix, right, skip={"module": others})
     q, k, v = torch.randn(3, 1, 2, 5, 3)
     form = attnlab.card("full").forms["naive"]
-    yield from bad_calls("mixing_of", mixing_of, {"form": form, "q": q, "k": k, "v": v})
+    right = {"form": form, "q": q, "k": k, "v": v}
+    yield from bad_calls("mixing_of", mixing_of, right, skip={"form": others})
     weights = torch.rand(2, 3, 5, 5).softmax(-1)
     more = {"tokens": list("abcde"), "mask": torch.ones(1, 1, 5, 5).bool()}
     padding = torch.ones(2, 5).bool()
@@ -504,7 +503,8 @@ def counting() -> Iterator[Call]:
     right = {"expression": cost, "letter": "n", "sizes": sizes, "values": dict.fromkeys("hmde", 2)}
     yield from bad_calls("expected_exponent", expected_exponent, right)
     for value in VALUES:
-        yield Call("count", shown(value), lambda v=value: count(v))
+        if not callable(value):
+            yield Call("count", shown(value), lambda v=value: count(v), REFUSE)
     card = attnlab.card("full")
     for method in (card.cost, card.order, card.order_latex):
         right = {"what": "time", "form": "naive"}
@@ -562,7 +562,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "receptive_field_film": {"patterns": patterns.local(1), "n": 6, "layers": 2},
     "reach_film": {"patterns": patterns.local(1), "n": 6, "layers": 2},
     "density_curves": {"patterns": {"local": patterns.local(1)}, "lengths": [4, 8]},
-    "pixel_receptive_field": {"panels": {"a": np.eye(4).reshape(4, 4)}, "pixel": (1, 1)},
+    "pixel_receptive_field": {"panels": {"a": np.eye(4, dtype=bool)}, "pixel": (1, 1)},
 }
 """A right call of each, without its title."""
 

@@ -61,8 +61,8 @@ def check_number(
     up first. Raises ValueError where the exercise itself is wrong: an expected number that is not
     finite, or a mistake within the tolerance of the right answer.
     """
-    mistakes = mistakes or {}
-    _validate(expected, tolerance, mistakes)
+    mistakes = {} if mistakes is None else mistakes
+    _validate(expected, tolerance, unit, mistakes)
     value = _real(given)
     if isinstance(value, str):
         return Verdict(False, value)
@@ -74,7 +74,15 @@ def check_number(
     return Verdict(False, f"{_shown(value)}{in_units}: {text[0].lower()}{text[1:]}")
 
 
-def _validate(expected: float, tolerance: float, mistakes: Mapping[float, str]) -> None:
+def _validate(expected: float, tolerance: float, unit: str, mistakes: Mapping[float, str]) -> None:
+    if not isinstance(unit, str):
+        raise TypeError(f"unit should be a text, got {unit!r}")
+    if not isinstance(mistakes, Mapping) or not all(isinstance(x, str) for x in mistakes.values()):
+        raise TypeError(f"mistakes should map numbers to sentences, got {mistakes!r}")
+    named = {"expected": expected, "tolerance": tolerance}
+    for name, number in [*named.items(), *(("mistakes", wrong) for wrong in mistakes)]:
+        if isinstance(number, bool) or not isinstance(number, numbers.Real):
+            raise TypeError(f"{name} should be a number, got {number!r}")
     if not math.isfinite(expected):
         raise ValueError(f"expected must be a finite number, got {expected}")
     if not 0 <= tolerance < 1:

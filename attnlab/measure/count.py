@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,8 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
     Raises ValueError where `backward` is asked for and nothing requires a gradient, and where a
     kernel or tensor layout cannot be counted.
     """
+    if not callable(function):
+        raise TypeError(f"function should be callable, got {function!r}; its arguments follow it")
     _first_dispatch()
     ledger = _Ledger()
     with _steady():
@@ -239,12 +242,13 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
     The standard error is 0 for two points, where any line fits. Raises ValueError for fewer than
     two different sizes and for numbers that have no logarithm.
     """
+    sizes, values = _numbers("sizes", sizes), _numbers("values", values)
     if len(sizes) != len(values):
         raise ValueError(
             f"sizes and values go in pairs; got {len(sizes)} sizes and {len(values)} values."
         )
     if len(set(sizes)) < 2:
-        raise ValueError(f"a slope needs at least two different sizes; got {list(sizes)}.")
+        raise ValueError(f"a slope needs at least two different sizes; got {sizes}.")
     if min(*sizes, *values) <= 0:
         raise ValueError("sizes and values must be positive: the fit is one of logarithms.")
     x = np.log(np.asarray(sizes, dtype=float))
@@ -266,15 +270,41 @@ def expected_exponent(
     `values` the numbers of all others. n log n, or n·d + n², has no single power; on the grid of
     the measurement it has a slope, and this is it.
     """
-    import sympy
-
-    expression = sympy.sympify(expression)
+    sizes, expression = _numbers("sizes", sizes), _formula(expression)
+    if not isinstance(letter, str):
+        raise TypeError(f"letter should be a text, such as 'n', got {letter!r}")
+    if not isinstance(values, Mapping):
+        raise TypeError(f"values should map letters to numbers, got {values!r}")
     fixed = {symbol: values[symbol.name] for symbol in _others(expression, letter, values)}
     running = [symbol for symbol in expression.free_symbols if symbol.name == letter]
     costs = [
         float(expression.subs(fixed).subs([(symbol, size) for symbol in running])) for size in sizes
     ]
     return exponent(sizes, costs).slope
+
+
+def _numbers(name: str, numbers: Sequence[float]) -> list[float]:
+    """``numbers`` as a list of finite real numbers."""
+    several = isinstance(numbers, Sequence | np.ndarray) and not isinstance(numbers, str | bytes)
+    found = list(numbers) if several else []
+    real = [isinstance(x, Real) and not isinstance(x, bool) for x in found]
+    if not found or not all(real) or not all(map(math.isfinite, found)):
+        raise TypeError(f"{name} should be a list of finite numbers, got {numbers!r}")
+    return found
+
+
+def _formula(expression: Any) -> Any:
+    import sympy
+
+    try:
+        formula = sympy.sympify(expression) if isinstance(expression, str) else expression
+    except sympy.SympifyError:
+        formula = None
+    if isinstance(formula, Real):
+        formula = sympy.sympify(formula)
+    if not isinstance(formula, sympy.Expr) or formula.is_extended_real is False:
+        raise TypeError(f"expression should be a sympy expression or its text, got {expression!r}")
+    return formula
 
 
 def _others(expression: Any, letter: str, values: Mapping[str, float]) -> list[Any]:

@@ -65,7 +65,7 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 
 
 def check_precision(precision: object, device: torch.device) -> None:
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ValueError(
             f"precision must be 'fp32' or 'bf16' (autocast to bfloat16); {precision!r} was given."
         )
