@@ -9,7 +9,7 @@ SINCE ?= main
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 RUN := $(VENV)/bin/python
-PYTEST = $(RUN) -m pytest -n $(WORKERS) --durations=15 --durations-min=5
+PYTEST := $(RUN) -m pytest -n $(WORKERS) --durations=15 --durations-min=5 -p no:nbval
 PIP := $(RUN) -m pip --disable-pip-version-check
 TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
@@ -82,8 +82,8 @@ check-browser: $(INSTALLED)
 		$(PYTEST) tests/browser; \
 	else \
 		echo "Skipped: chromium is missing, so the widgets are not tried; the lessons run without it."; \
-		set -x; $(PYTEST) -p no:cacheprovider --dist loadfile --nbval-lax --nbval-current-env \
-			--nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300 notebooks; \
+		set -x; $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
+			--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300 notebooks; \
 	fi
 
 .PHONY: notebooks

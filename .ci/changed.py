@@ -76,14 +76,26 @@ def tests_for(root: Path, path: Path) -> Iterator[str]:
         family, page = [*path.with_suffix("").parts[2:4], ""][:2]
         yield from ("tests/test_catalog.py", f"tests/mechanisms/{family}/test_{page}.py")
     elif path.parts[0] in {"attnlab", "widgets"}:
-        yield named(root, path)
+        yield of_module(root, path)
     elif path.parts[0] == "notebooks":
         yield from ("tests/test_lessons.py", "tests/house/test_readme.py")
     elif path.parts[0] == "tests" and path.parts[1] != "browser" and str(path) != CLAIMS:
-        yield str(path if path.name.startswith("test_") else path.parent)
+        yield from near(root, path)
 
 
-def named(root: Path, path: Path) -> str:
+def near(root: Path, path: Path) -> Iterator[str]:
+    """A test itself, the folder of a conftest.py, the tests beside a helper that name it."""
+    if path.name.startswith("test_"):
+        yield str(path)
+    elif path.name == "conftest.py":
+        yield str(path.parent)
+    else:
+        beside = (root / path).parent.glob("test_*.py")
+        named = (test for test in beside if path.stem in test.read_text(encoding="utf-8"))
+        yield from (str(test.relative_to(root)) for test in named)
+
+
+def of_module(root: Path, path: Path) -> str:
     """The test of a module's name, else its room's folder of tests, else the catalogue's test."""
     room = "widgets" if path.parts[0] == "widgets" else Path(path.parts[1]).stem
     for test in (f"tests/{room}/test_{path.stem}.py", f"tests/test_{room}.py", f"tests/{room}"):

@@ -63,7 +63,8 @@ def check_mapping(
 def check_list(name: str, value: object) -> list[Any]:
     """The items of a list, a tuple, an array …; a text or a mapping is none."""
     if isinstance(value, str | bytes | Mapping) or not _has_items(value):
-        raise TypeError(f"`{name}` must be a list, got {_shown(value)}")
+        advice = "; split it first" if isinstance(value, str) else ""
+        raise TypeError(f"`{name}` must be a list, got {_shown(value)}{advice}")
     return list(value)  # type: ignore[call-overload]
 
 

@@ -12,12 +12,13 @@ What an operation allocates and frees within itself (the workspace of a fused ke
 import functools
 import gc
 import math
+import numbers
+import reprlib
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +69,12 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
     kernel or tensor layout cannot be counted.
     """
     if not callable(function):
-        raise TypeError(f"function should be callable, got {function!r}; its arguments follow it")
+        raise TypeError(
+            f"count needs a function and its arguments, got {reprlib.repr(function)}; write "
+            "count(model, x), not count(model(x))"
+        )
+    if not isinstance(backward, bool):
+        raise TypeError(f"`backward` must be True or False, got {reprlib.repr(backward)}")
     _first_dispatch()
     ledger = _Ledger()
     with _steady():
@@ -261,6 +267,18 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
     return Exponent(slope, error)
 
 
+def _numbers(name: str, values: object) -> list[float]:
+    """A list of finite numbers."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of numbers, got {reprlib.repr(values)}")
+    found = list(values)
+    for value in found:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not real or not math.isfinite(value):
+            raise TypeError(f"{name} must hold finite numbers, got {reprlib.repr(value)}")
+    return [float(value) for value in found]
+
+
 def expected_exponent(
     expression: Any, letter: str, sizes: Sequence[float], values: Mapping[str, float]
 ) -> float:
@@ -270,41 +288,15 @@ def expected_exponent(
     `values` the numbers of all others. n log n, or n·d + n², has no single power; on the grid of
     the measurement it has a slope, and this is it.
     """
-    sizes, expression = _numbers("sizes", sizes), _formula(expression)
-    if not isinstance(letter, str):
-        raise TypeError(f"letter should be a text, such as 'n', got {letter!r}")
-    if not isinstance(values, Mapping):
-        raise TypeError(f"values should map letters to numbers, got {values!r}")
+    import sympy
+
+    expression = sympy.sympify(expression)
     fixed = {symbol: values[symbol.name] for symbol in _others(expression, letter, values)}
     running = [symbol for symbol in expression.free_symbols if symbol.name == letter]
     costs = [
         float(expression.subs(fixed).subs([(symbol, size) for symbol in running])) for size in sizes
     ]
     return exponent(sizes, costs).slope
-
-
-def _numbers(name: str, numbers: Sequence[float]) -> list[float]:
-    """``numbers`` as a list of finite real numbers."""
-    several = isinstance(numbers, Sequence | np.ndarray) and not isinstance(numbers, str | bytes)
-    found = list(numbers) if several else []
-    real = [isinstance(x, Real) and not isinstance(x, bool) for x in found]
-    if not found or not all(real) or not all(map(math.isfinite, found)):
-        raise TypeError(f"{name} should be a list of finite numbers, got {numbers!r}")
-    return found
-
-
-def _formula(expression: Any) -> Any:
-    import sympy
-
-    try:
-        formula = sympy.sympify(expression) if isinstance(expression, str) else expression
-    except sympy.SympifyError:
-        formula = None
-    if isinstance(formula, Real):
-        formula = sympy.sympify(formula)
-    if not isinstance(formula, sympy.Expr) or formula.is_extended_real is False:
-        raise TypeError(f"expression should be a sympy expression or its text, got {expression!r}")
-    return formula
 
 
 def _others(expression: Any, letter: str, values: Mapping[str, float]) -> list[Any]:

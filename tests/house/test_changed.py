@@ -36,6 +36,7 @@ def house(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
+    (tmp_path / "tests/lens/test_watch.py").write_text("from tests.lens.models import small")
     for command in ("init -qb main", "add -A", "commit -qm first", "switch -qc branch"):
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", *who, "-C", tmp_path, *command.split()], check=True)
@@ -61,6 +62,7 @@ def house(tmp_path):
         ("notebooks/00_start.ipynb", ["tests/house/test_readme.py", "tests/test_lessons.py"]),
         ("tests/lens/conftest.py", ["tests/lens"]),
         ("tests/lens/test_watch.py", ["tests/lens/test_watch.py"]),
+        ("tests/lens/models.py", ["tests/lens/test_watch.py"]),
         ("tests/browser/test_lessons.py", []),
         ("README.md", ["tests/house/test_readme.py"]),
     ],

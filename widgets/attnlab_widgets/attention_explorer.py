@@ -21,6 +21,13 @@ from torch import Tensor
 
 from attnlab.catalog import cards
 from attnlab.core.suggest import choose
+from attnlab.figures.arguments import (
+    check_list,
+    check_mapping,
+    check_names,
+    check_size,
+    check_texts,
+)
 from attnlab_widgets.background import Latest
 from attnlab_widgets.explorer_side import LABEL, Side
 from attnlab_widgets.live_training import Learner, Training
@@ -32,6 +39,7 @@ TEXT = (
     "The for statement is used to iterate over the elements of a sequence. "
     "The while statement is used for repeated execution."
 )
+MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 BATCH, RATE = 8, 2e-3
@@ -101,6 +109,8 @@ class AttentionExplorer(widgets.VBox):
         untrained: Mapping[str, Any] | None = None,
         steps: int = 200,
     ) -> None:
+        check_texts(text=text)
+        steps = check_size("steps", steps, MOST_STEPS, "steps")
         names, options = _names(mechanisms), _options(untrained)
         starts = _starts(trained, names)
         self._learning: list[Side] = []
@@ -224,7 +234,12 @@ class AttentionExplorer(widgets.VBox):
             style={"description_width": f"{LABEL}px"},
         )
         self.steps = widgets.BoundedIntText(
-            value=steps, min=1, max=5000, description="Steps", layout=_width("130px"), style=_TIGHT
+            value=steps,
+            min=1,
+            max=MOST_STEPS,
+            description="Steps",
+            layout=_width("130px"),
+            style=_TIGHT,
         )
         self.button = widgets.Button(icon="play", button_style="primary", layout=_width("110px"))
         self.stopper = widgets.Button(description="Stop", icon="stop", layout=_width("90px"))
@@ -362,7 +377,8 @@ def _reading(text: str) -> Reading:
 
 
 def _names(mechanisms: Sequence[str]) -> list[str | None]:
-    if isinstance(mechanisms, str) or not 1 <= len(mechanisms) <= 2:
+    mechanisms = check_names("mechanisms", mechanisms)
+    if not 1 <= len(mechanisms) <= 2:
         raise ValueError(f"`mechanisms` must be one or two names in a list, got {mechanisms!r}")
     possible = {card.name: card for card in causal_cards()}
     for name in mechanisms:
@@ -376,7 +392,8 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list
     given = len([name for name in names if name])
     if trained is None:
         return [names[0] in shipped(), False]
-    if len(trained) != given:
+    trained = check_list("trained", trained)
+    if len(trained) != given or not all(isinstance(start, bool) for start in trained):
         raise ValueError(f"`trained` must say True or False for each mechanism, got {trained!r}")
     for name, start in zip(names, trained, strict=False):
         if start and name not in shipped():
@@ -388,10 +405,13 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list
 
 def _options(untrained: Mapping[str, Any] | None) -> dict[str, Any]:
     """What may differ from the trained model: its text, its task and its length stay."""
+    if untrained is None:
+        return {}
+    untrained = check_mapping("untrained", untrained, '{"layers": 2}', may_be_empty=True)
     known = {"dim", "layers", "heads", "positions", "norm", "hidden", "tie"}
-    for name in untrained or {}:
+    for name in untrained:
         choose("option for untrained models", name, dict.fromkeys(known))
-    return dict(untrained or {})
+    return dict(untrained)
 
 
 def _counted(training: Training, learners: Sequence[tuple[str, Learner]]) -> str:

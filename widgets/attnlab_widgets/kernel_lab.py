@@ -16,6 +16,7 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
+from attnlab.figures.arguments import check_flag, check_size
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
 from attnlab_widgets.background import Latest
@@ -76,6 +77,8 @@ class KernelLab(widgets.VBox):
         temperature: float = 1.0,
         length: int = 1024,
     ) -> None:
+        check_flag("causal", causal)
+        length = check_size("length", length, LENGTHS[-1], "tokens")
         if heads is None:
             heads, tokens = trained_heads()
         self._heads, self._causal = _checked(heads, causal), causal

@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import linear_recurrence, patterns
+from attnlab.core.integers import check_integer
 from attnlab.core.probe import record
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import choose
+from attnlab.figures.arguments import check_flag, check_number
 from attnlab.mechanisms.kernelized import linear, performer
 
 KINDS = {
@@ -42,6 +44,10 @@ class Choice:
 
     def __post_init__(self) -> None:
         choose("feature map", self.feature, KINDS)
+        check_integer("`features`", self.features)
+        check_integer("`seed`", self.seed)
+        check_flag("orthogonal", self.orthogonal)
+        check_number("temperature", self.temperature)
         if not 1 <= self.features <= MOST:
             raise ValueError(f"`features` must be between 1 and {MOST:,}, got {self.features}")
         if self.seed < 0:

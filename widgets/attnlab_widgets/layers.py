@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
@@ -203,6 +204,7 @@ class Tokens:
 
 def layers_of(source: Any, batch: int = 0) -> Iterator[Layer]:
     """The layers of a source, one at a time (large maps are let go as soon as they are coded)."""
+    batch = check_integer("`batch`", batch)
     if isinstance(source, Attention | Mixing):
         source = [source]
     if isinstance(source, Seen) or _all(source, Attention):
@@ -306,6 +308,11 @@ def _arrays(source: Any, batch: int) -> Iterator[Layer]:
 
 
 def _numbers(value: Any) -> Tensor:
+    if isinstance(value, Tensor) and (value.is_meta or value.layout != torch.strided):
+        raise TypeError(
+            "`source` must hold dense tensors with values, got one of layout "
+            f"{value.layout} on {value.device}"
+        )
     found = value if isinstance(value, Tensor) else np.asarray(value)
     kind = str(found.dtype)
     if "complex" in kind or (isinstance(found, np.ndarray) and found.dtype.kind not in "biuf"):

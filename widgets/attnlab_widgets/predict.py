@@ -11,6 +11,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from attnlab.figures.arguments import check_list
+
 LONG = 8  # more choices than this become a list to scroll
 
 
@@ -132,9 +134,7 @@ def predict(
     then. From the keyboard: Tab to move, Space to choose and to commit (JupyterLab takes the arrow
     keys for its cells).
     """
-    if isinstance(choices, str):
-        raise TypeError("`choices` must be a list of choices, got one string")
-    named = tuple(str(choice) for choice in choices)
+    named = tuple(str(choice) for choice in check_list("choices", choices))
     if len(named) < 2:
         raise ValueError(f"`choices` must hold at least two, got {len(named)}")
     if len(set(named)) < len(named):

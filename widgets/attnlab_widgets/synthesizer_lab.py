@@ -20,8 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import tasks as problems
+from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
+from attnlab.figures.arguments import check_list, check_size
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
@@ -33,6 +35,7 @@ from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news
 from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
 
+MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 NOTHING = "nothing"
 TRY = {
@@ -161,6 +164,8 @@ class SynthesizerLab(widgets.VBox):
     ) -> None:
         chosen = _checked(variants)
         choose("task of the SynthesizerLab", task, TASKS)
+        steps = check_size("steps", steps, MOST_STEPS, "steps")
+        seed = check_integer("`seed`", seed, at_least=0)
         self._seed, self._rounds = seed, 0
         self._drawing = threading.RLock()
         self._looker = Latest(self._draw, EVERY)
@@ -263,7 +268,7 @@ class SynthesizerLab(widgets.VBox):
         self.steps = widgets.BoundedIntText(
             value=steps,
             min=1,
-            max=5000,
+            max=MOST_STEPS,
             description="Steps",
             layout=widgets.Layout(width="130px"),
             style=_TIGHT,
@@ -399,7 +404,7 @@ def _said(named: list[tuple[str, int, Learner]]) -> str:
 
 def _checked(variants: tuple[str, ...]) -> tuple[str, ...]:
     """Two names, the second perhaps NOTHING; refused in a sentence."""
-    given = (variants,) if isinstance(variants, str) else tuple(variants)
+    given = (variants,) if isinstance(variants, str) else (*check_list("variants", variants),)
     if not 1 <= len(given) <= 2:
         raise ValueError(
             f"variants are one or two names, such as ('random', 'vanilla'); got {given!r}"
