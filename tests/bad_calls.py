@@ -92,8 +92,9 @@ def allowed(value: Any, annotation: Any) -> bool:
         return True
     if origin is typing.Annotated:
         plain, *bounds = args
-        least = next((each.least for each in bounds if hasattr(each, "least")), None)
-        return allowed(value, plain) and (least is None or bool(np.all(value >= least)))
+        bounds = [getattr(each, "least", getattr(each, "at_least", None)) for each in bounds]
+        least = next((each for each in bounds if each is not None), None)
+        return allowed(value, plain) and (least is None or value >= least)
     if origin in (typing.Union, types.UnionType):
         return any(allowed(value, each) for each in args)
     if annotation is None or annotation is type(None):

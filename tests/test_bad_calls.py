@@ -11,9 +11,9 @@ import inspect
 import math
 import pkgutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -25,7 +25,6 @@ import attnlab.figures
 from attnlab import exercises, pretrained
 from attnlab.core import patterns
 from attnlab.core.card import Card
-from attnlab.core.patterns.reading import PRIMITIVES
 from attnlab.core.shapes import letters_of
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.auto import auto
@@ -58,7 +57,7 @@ def targets() -> dict[str, Target]:
             made[f"form {card.name} {name}"] = functools.partial(of_form, card, name)
     for name, kind in attnlab.tasks.tasks().items():
         made[f"task {name}"] = functools.partial(of_task, name, kind)
-    for name, make in PRIMITIVES.items():
+    for name, make in patterns.primitives().items():
         made[f"pattern {name}"] = functools.partial(of_pattern, name, make)
     for name, figure in figures().items():
         made[f"figure {name}"] = functools.partial(of_figure, name, figure)
@@ -237,24 +236,36 @@ def of_task(name: str, kind: Any) -> Iterator[Call]:
 
 # ---- patterns
 
-RIGHT: dict[Any, Any] = {"shape": (4, 5), "of": "row", "positions": [0, 3], "axis": 0}
+KINDS: dict[str, tuple[Any, Any]] = {
+    "whole": (int, 2),
+    "positions": (Sequence[int], [0, 3]),
+    "grid": (Sequence[int], (4, 5)),
+    "side": (str, "row"),
+    "pattern": (patterns.Pattern, patterns.local(1)),
+}
+"""Kind of an argument of a pattern → its annotation, and a right value."""
 
 
-def of_pattern(name: str, make: Callable[..., Any]) -> Iterator[Call]:
+def of_pattern(name: str, make: Any) -> Iterator[Call]:
     """A pattern made, and its mask of 20 positions."""
 
     def dense(**chosen: Any) -> Any:
         return make(**chosen).dense(20)
 
-    parameters = inspect.signature(make).parameters
-    right = {n: RIGHT.get(n, 2) for n, p in parameters.items() if p.default is p.empty}
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
-        for value in VALUES:
-            yield Call(f"pattern {name}", shown(value), lambda v=value: make(v), REFUSE)
-        return
-    if name == "blocks":
-        right["of"] = patterns.local(1)
-    yield from bad_calls(f"pattern {name}", with_signature(dense, parameters.values()), right)
+    parameters = [
+        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=annotation_of(argument))
+        for each, argument in make.arguments.items()
+    ]
+    right = {each: KINDS[argument.kind][1] for each, argument in make.arguments.items()}
+    if "summaries" in name:
+        right |= {"stride": 8}
+    if "axis" in right:
+        right |= {"axis": 1}
+    yield from bad_calls(f"pattern {name}", with_signature(dense, parameters), right)
+
+
+def annotation_of(argument: patterns.Argument) -> Any:
+    return Annotated[KINDS[argument.kind][0], argument]
 
 
 def algebra() -> Iterator[Call]:
@@ -264,6 +275,9 @@ def algebra() -> Iterator[Call]:
     yield from bad_calls("document", patterns.document, {"ids": ids})
     yield from bad_calls("padding", patterns.padding, {"valid": valid})
     yield from bad_calls("listed", patterns.listed, {"table": table})
+    for value in VALUES:
+        make = functools.partial(patterns.per_head, value)
+        yield Call("per_head", shown(value), make, REFUSE)
     for pattern in (patterns.local(2), patterns.strided(3) & patterns.causal(), ~patterns.hub()):
         yield from bad_calls("dense", pattern.dense, {"n": 5})
         yield from bad_calls("dense", pattern.dense, {"n": 5, "m": 7})
