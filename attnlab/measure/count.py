@@ -87,7 +87,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
 
 @functools.cache
 def _first_dispatch() -> None:
-    """PyTorch's first dispatch in a process keeps what it met alive: let it meet nothing."""
+    """PyTorch keeps alive what the first dispatch of a process uses: make it a small one."""
     with _Ledger():
         torch.zeros(1) @ torch.zeros(1)
 
@@ -95,7 +95,7 @@ def _first_dispatch() -> None:
 class _Ledger(TorchDispatchMode):
     """Books each operation; `storages` holds the bytes of each storage this call allocated."""
 
-    supports_higher_order_operators = True  # so that they arrive here, and are refused
+    supports_higher_order_operators = True  # so that they are dispatched here, and refused
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def _leaves(outputs: list[Tensor]) -> list[Tensor]:
 
 @contextmanager
 def _steady() -> Iterator[None]:
-    """No garbage collection at a moment of its own choosing, no opaque fast path of nn.MHA."""
+    """Switch off garbage collection, whose timing varies, and nn.MultiheadAttention's fast path."""
     collecting, fast = gc.isenabled(), torch.backends.mha.get_fastpath_enabled()
     gc.disable()
     torch.backends.mha.set_fastpath_enabled(False)

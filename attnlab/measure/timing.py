@@ -1,8 +1,8 @@
-"""Stop-watches, always in comparison.
+"""Timing, always of several calls in comparison.
 
-A time alone says more about the machine and its other tenants than about the code. So what is
-compared runs interleaved, A B C A B C …, and each round gives a ratio: a slow second slows all of
-its round, and the median of the ratios hardly moves.
+A time alone depends on the machine and on what else runs there. So the compared calls run
+interleaved, A B C A B C …, and each round gives a ratio: a slow second slows all calls of its
+round, and the median of the ratios hardly changes.
 """
 
 import gc

@@ -29,7 +29,7 @@ from torch import nn
 
 from attnlab.core.suggest import suggestion
 from attnlab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from attnlab.train.checks import as_folder, check_flag, check_model
+from attnlab.train.checks import as_folder, check_flag, check_model, shown
 from attnlab.train.devices import chosen_device, make_accelerator
 from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.evaluation import Evaluation, evaluate
@@ -162,7 +162,7 @@ def _check_callbacks(callbacks: Sequence[Callback]) -> None:
     if not (several and all(map(callable, callbacks))):
         raise ValueError(
             "callbacks must be a list of functions that take a State, such as callbacks=[film]; "
-            f"{callbacks!r} was given."
+            f"{shown(callbacks)} was given."
         )
 
 

@@ -95,7 +95,7 @@ class AttentionExplorer(widgets.VBox):
     the ``.view`` of each model, ``typed`` is the text field.
     """
 
-    # What is there even if the arguments were refused: ipywidgets closes that, too.
+    # Set on the class, because ipywidgets closes objects whose arguments were refused, too.
     sides: tuple[Side, ...] = ()
     _training: Training | None = None
     _looker: Latest | None = None
@@ -214,7 +214,7 @@ class AttentionExplorer(widgets.VBox):
         super().close()
 
     def _leave(self) -> None:
-        """End whatever runs, and let go of the recorded steps."""
+        """Stop what runs and free the recorded steps."""
         if self._looker is not None:
             self._looker.close()
         if self._training is not None:
@@ -284,7 +284,7 @@ class AttentionExplorer(widgets.VBox):
         {"idle": self.train, "training": self.pause, "paused": self.resume}[self.state]()
 
     def _tell(self, text: str) -> None:
-        """Say what has just become so, and offer what can be done now."""
+        """Show a status message and enable the buttons that apply now."""
         self._status.value = news(text)
         label, icon, hint = _OFFERS[self.state]
         self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
@@ -296,13 +296,13 @@ class AttentionExplorer(widgets.VBox):
         self._ask()
 
     def _chosen(self) -> None:
-        """Another model: what was counted belongs to the one before."""
+        """Another model was chosen: forget the losses of the one before."""
         self.progress.value, self._numbers.value = 0, ""
         self._tell("")
         self._ask()
 
     def _read(self) -> None:
-        """The text as tokens; what is wrong with it is said, and the last maps stay."""
+        """Encode the text; where it cannot be used, show why and keep the last maps."""
         try:
             self._reading = _reading(self.typed.value)
             self._note.value = aside(self._reading.words)
@@ -323,7 +323,7 @@ class AttentionExplorer(widgets.VBox):
                 if self._reading is not None and not self._drawn(self._reading):
                     self._ask()
             self._alert.value = ""
-        except Exception as error:  # nobody else would hear of it
+        except Exception as error:  # no other code would report it
             self._alert.value = alert("The maps could not be drawn.", error)
 
     def _drawn(self, reading: Reading) -> bool:
@@ -358,7 +358,7 @@ class AttentionExplorer(widgets.VBox):
         self._numbers.value = f'<div class="attnlab-numbers">{aside(words)}{curve}</div>'
 
     def __repr__(self) -> str:
-        """What a page without widgets says."""
+        """The text shown where widgets are not."""
         chosen = " and ".join(side.called for side in self.sides if side.chosen)
         return f"<AttentionExplorer: {chosen}, {self.state}; its maps need Jupyter's widgets>"
 
@@ -454,7 +454,7 @@ def _replace_older(explorer: AttentionExplorer) -> None:
 def _running() -> tuple[str, str]:
     """The cell that runs, and which run of it this is; ("", "") outside a notebook.
 
-    Front ends name the cell, but for a few; there its text has to serve.
+    Most front ends send a cell's id; for the others the cell's text is used.
     """
     from IPython import get_ipython
 

@@ -101,7 +101,7 @@ class AttentionView(BaseWidget):
             self._settle()
 
     def save_svg(self, path: str | Path) -> Path:
-        """What is chosen as a still: all heads, lines and matrix, drawn without any browser."""
+        """A static picture of what is chosen: all heads, lines and matrix, without a browser."""
         target = _ending(path, ".svg")
         target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
         return target
@@ -324,7 +324,7 @@ def _named(names: tuple[str, str]) -> list[str]:
 
 
 def _spoken(token: Any) -> list[str]:
-    """A token for the eye, and more of it for whoever asks: short, printable, escaped."""
+    """A token's short visible label and, where it differs, its longer text."""
     text = token if isinstance(token, str) else visible(token)
     short = visible(token)
     if text == short:
