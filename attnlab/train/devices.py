@@ -1,4 +1,4 @@
-"""Where a run computes: Accelerate's view of the processes, and the device that was asked for."""
+"""The device of a run, and Accelerate's connection to the other processes."""
 
 import os
 from contextlib import suppress

@@ -34,9 +34,9 @@ def evaluate(
 ) -> Evaluation:
     """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
 
-    The same `seed` asks the same questions every time. Under several processes each call answers
-    for itself. The model's modes, the random generators and the gradients are as before. Raises
-    `TrainingError` naming the layer if the loss is not finite.
+    The same `seed` asks the same questions every time. Of several processes each evaluates all
+    batches itself. The model's modes, the random generators and the gradients are as before.
+    Raises `TrainingError` naming the layer if the loss is not finite.
     """
     check_model(model)
     check_task(task)
