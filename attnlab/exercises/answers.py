@@ -1,39 +1,42 @@
-"""Checks of numeric answers: a count of FLOPs, the bytes of a cache."""
+"""Checks of answers that are numbers: a count of FLOPs, the bytes of a cache."""
 
 import math
 import numbers
+import reprlib
+import textwrap
 from collections.abc import Mapping
 
+import numpy as np
 from torch import Tensor
 
-from attnlab.exercises.verdict import Verdict, kind_of
+from attnlab.exercises.attempt import as_float64
+from attnlab.exercises.verdict import Verdict, type_name
 
-# What a whole ratio between the answer and the truth usually means, by the unit.
+# What a simple ratio of the answer to the right number usually means, by unit.
 _UNITS: dict[str, dict[float, str]] = {
     "bytes": {
         1 / 4: "That is the number of elements: each float32 takes 4 bytes.",
         1 / 2: (
-            "Half of it. Were two bytes per element taken for one, four for two, or keys counted "
-            "without values?"
+            "Half of it. Were too few bytes per element taken, or keys counted without values?"
         ),
         2: "Twice too much. Was something counted twice, or the bytes per element taken too large?",
         4: "Four times too much: elements of 4 bytes were multiplied by 4 once more.",
         8: "Those are bits: 8 of them make a byte.",
-        32: "Those are bits, counted from elements: a float32 has 32 bits, but 4 bytes.",
+        32: "That is 32 per element, the number of bits: a float32 has 32 bits, which are 4 bytes.",
     },
     "bits": {1 / 8: "Those are bytes: each has 8 bits."},
     "elements": {
-        4: "Those are bytes: a float32 element takes 4 of them, and elements were asked for.",
+        4: "Those are bytes: a float32 element takes 4. The answer should be in elements.",
         2: ("Twice too much. Are these bytes of 2-byte elements, or was something counted twice?"),
     },
     "FLOPs": {
         1 / 2: "Half of it: a multiply-add counts as two FLOPs.",
-        2: "Twice too much. A multiply-add counts as two FLOPs; was it counted so twice?",
+        2: "Twice too much. A multiply-add counts as two FLOPs: was the factor 2 used twice?",
     },
 }
 _ANY_UNIT: dict[float, str] = {
     2: "Twice too much: was something counted twice?",
-    1 / 2: "Half of it: was something counted once that comes twice?",
+    1 / 2: "Half of it: does something occur twice that was counted once?",
     -1: "The sign is wrong.",
 }
 _PREFIXES = {
@@ -57,12 +60,12 @@ def check_number(
     """Is the number right, up to a relative `tolerance`?
 
     `unit` names what is counted ("bytes", "bits", "elements", "FLOPs", or any other word).
-    `mistakes` maps wrong answers that are to be expected to a sentence about each; they are looked
-    up first. Raises ValueError where the exercise itself is wrong: an expected number that is not
+    `mistakes` maps common wrong answers to a sentence about each; they are compared first. Raises
+    TypeError or ValueError where the exercise itself is wrong: an expected number that is not
     finite, or a mistake within the tolerance of the right answer.
     """
-    mistakes = mistakes or {}
-    _validate(expected, tolerance, mistakes)
+    mistakes = {} if mistakes is None else mistakes
+    expected = _validated(expected, tolerance, unit, mistakes)
     value = _real(given)
     if isinstance(value, str):
         return Verdict(False, value)
@@ -74,14 +77,32 @@ def check_number(
     return Verdict(False, f"{_shown(value)}{in_units}: {text[0].lower()}{text[1:]}")
 
 
-def _validate(expected: float, tolerance: float, mistakes: Mapping[float, str]) -> None:
-    if not math.isfinite(expected):
-        raise ValueError(f"expected must be a finite number, got {expected}")
-    if not 0 <= tolerance < 1:
+def _validated(
+    expected: object, tolerance: object, unit: object, mistakes: Mapping[float, str]
+) -> float:
+    """``expected`` as a number; the exercise itself is wrong where this raises."""
+    right = _finite("expected", expected)
+    relative = _finite("tolerance", tolerance)
+    if not 0 <= relative < 1:
         raise ValueError(f"tolerance is relative, between 0 and 1, got {tolerance}")
+    if not isinstance(unit, str):
+        raise TypeError(f"unit should be a word, got {unit!r}")
+    if not isinstance(mistakes, Mapping) or not all(
+        isinstance(text, str) and text for text in mistakes.values()
+    ):
+        raise TypeError(f"mistakes should be a dict from numbers to sentences, got {mistakes!r}")
     for wrong in mistakes:
-        if _near(wrong, expected, tolerance):
+        if _near(_finite("a mistake", wrong), right, relative):
             raise ValueError(f"mistakes lists {wrong}, which is the right answer {expected}")
+    return right
+
+
+def _finite(name: str, value: object) -> float:
+    found = _real(value)
+    if isinstance(found, str):
+        kind = ValueError if isinstance(value, numbers.Real) else TypeError
+        raise kind(f"{name} should be a finite number, got {reprlib.repr(value)}")
+    return found
 
 
 def _near(value: float, expected: float, tolerance: float) -> bool:
@@ -91,46 +112,59 @@ def _near(value: float, expected: float, tolerance: float) -> bool:
 
 
 def _real(given: object) -> float | str:
-    """The answer as a number, or a sentence about what it is instead."""
+    """The answer as a number, or a sentence that says what it is."""
     if given is None or given is Ellipsis:
         return "There is no number yet: put your answer in its place."
-    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
+    if (isinstance(given, Tensor) and as_float64(given) is not None and given.numel() == 1) or (
+        isinstance(given, np.generic | np.ndarray) and given.shape == ()
+    ):
         given = given.item()
-    elif getattr(given, "shape", None) == () and hasattr(given, "item"):
-        given = given.item()  # a numpy scalar
     if isinstance(given, bool):
-        return f"A number is asked for; {given} is a truth value."
+        return f"The answer should be a number; {given} is a truth value."
     if isinstance(given, str):
-        return f"A number is asked for, not text: write {given.strip() or 'it'} without quotes."
+        shown = textwrap.shorten(given, 40, placeholder=" …") or "it"
+        return f"The answer should be a number, not text: write {shown} without quotes."
     if isinstance(given, Tensor):
-        return f"One number is asked for; this is a tensor of shape {tuple(given.shape)}."
+        shape = "" if given.is_nested else f" of shape {tuple(given.shape)}"
+        return f"The answer should be one number; this is a tensor{shape}."
     if callable(given):
-        return "A number is asked for; this is a function. Call it first."
+        return "The answer should be a number; this is a function. Call it first."
     if not isinstance(given, numbers.Real):
-        return f"A number is asked for; this is {kind_of(given)}."
-    if not math.isfinite(given):
-        return f"A finite number is asked for; this is {given}."
-    return int(given) if isinstance(given, numbers.Integral) else float(given)
+        return f"The answer should be a number; this is {type_name(given)}."
+    try:
+        exact = float(given)
+    except OverflowError:
+        return "This number is too large by far: it does not even fit into a float."
+    if not math.isfinite(exact):
+        return f"The answer should be a finite number; this is {given}."
+    return int(given) if isinstance(given, numbers.Integral) else exact
 
 
 def _ratio(value: float, expected: float, tolerance: float, unit: str) -> str:
-    """What the ratio between the answer and the truth says."""
+    """What the ratio of the answer to the right number says."""
     near = max(tolerance, 1e-6)
     if not expected:
         return "It should be exactly zero."
     if not value:
-        return "It is not zero: is a factor missing or rounded away, as by `//`?"
+        return (
+            "It is not zero: is a factor missing, or was it rounded to zero, for example by `//`?"
+        )
     ratio = value / expected
+    if not ratio or not math.isfinite(ratio):
+        return "The order of magnitude is wrong, by more than a float can hold."
     for known, text in {**_ANY_UNIT, **_UNITS.get(unit, {})}.items():
         if math.isclose(ratio, known, rel_tol=near):
             return text
     for size, name in _PREFIXES.items():
         if math.isclose(ratio * size, 1, rel_tol=near):
-            return f"Too small by a factor of {name}: write it out in {unit or 'full'}, no prefix."
+            return (
+                f"Too small by a factor of {name}: write it out in {unit or 'full'}, without a "
+                "prefix such as kilo."
+            )
         if math.isclose(ratio, size, rel_tol=near):
             return f"Too large by a factor of {name}: was a prefix (kilo, mega) counted twice?"
     if ratio < 0:
-        return "The sign is wrong, and the size as well."
+        return "The sign is wrong, and so is the size."
     power = math.log2(ratio)
     if math.isclose(power, round(power), abs_tol=near) and abs(power) < 40:
         way = "large" if ratio > 1 else "small"
@@ -151,7 +185,7 @@ def _magnitude(ratio: float) -> str:
 
 
 def _shown(value: float) -> str:
-    """With thousands apart; whole numbers in full."""
+    """With a comma between thousands; whole numbers in full."""
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:,.6g}"

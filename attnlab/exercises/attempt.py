@@ -1,11 +1,12 @@
 """Calling the learner's function: whatever happens becomes an `Answer` or a sentence.
 
-A check states the right formula and the mistaken ones it knows. The learner's result is compared
-with the right one; where it differs, it is compared with what each known mistake gives on the same
-numbers, then measured, and only then called different.
+A check has the right formula and a list of known mistakes, each a formula with a sentence. The
+learner's result is compared with the right one. Where it differs, it is compared with the result of
+each known mistake on the same numbers; if none agrees, the message says where it differs.
 """
 
 import itertools
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,31 +15,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.verdict import Function, Mistake, kind_of
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
-Given = Mapping[str, Any]  # the arguments by the names of the exercise, passed by position
-Suspect = tuple[str, Callable[..., object]]  # the sentence, and the mistaken formula
+Arguments = Mapping[str, Any]  # by the names of the exercise; they are passed by position
+KnownMistake = tuple[str, Callable[..., object]]  # the sentence, and the mistaken formula
 Parts = tuple[Tensor, ...]
+
+LARGEST_COUNT = 10**9  # of layers or directions that a function may give
+LONGEST_ERROR = 300  # characters of an exception that a message repeats
 
 _TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 5e-2}  # everything else: 1e-5
 
 _HINTS = {
     "shapes cannot be multiplied": (
-        "In `a @ b` the last axis of a meets the last but one of b: is one of them not transposed?"
+        "In `a @ b` the last axis of a must be as long as the second-to-last axis of b: is a "
+        "transpose missing?"
     ),
     "view size is not compatible": (
-        "After a transpose the numbers no longer lie in order; `reshape` copies, `view` cannot."
+        "After a transpose the numbers are no longer in order in memory: use `reshape`, which "
+        "copies them, not `view`."
     ),
-    "is invalid for input of size": "The sizes asked for do not multiply to what there is.",
-    "not implemented for 'Bool'": "Matrix products are of numbers, not of truth: take `.float()`.",
+    "is invalid for input of size": (
+        "The product of the new sizes must be the number of elements of the tensor."
+    ),
+    "not implemented for 'Bool'": (
+        "A matrix product needs numbers, not True and False: convert with `.float()`."
+    ),
     "Boolean value of Tensor with more than one value is ambiguous": (
-        "Join masks with `&` and `|` (not `and`, `or`), each comparison in parentheses of its own: "
+        "Combine masks with `&` and `|` (not `and`, `or`), and put each comparison in parentheses: "
         "`a <= b | c` means `a <= (b | c)`."
     ),
 }
 
 
-def made(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
+def random_tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     """Standard normal numbers, the same on every call, without touching PyTorch's own generator."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
@@ -49,7 +59,7 @@ def made(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one call: a value, or what was `raised`; which arguments it `changed`."""
+    """The result of one call: its value, or what it `raised`; which arguments it `changed`."""
 
     call: str
     value: object = None
@@ -58,16 +68,16 @@ class Answer:
     changed: tuple[str, ...] = ()
 
 
-def ask(function: Function, given: Given) -> Answer:
-    """Call the function with copies of the arguments; its exceptions become words."""
+def run(function: Function, given: Arguments) -> Answer:
+    """Call the function with copies of the arguments; its exceptions become text."""
     copies = {name: x.clone() if isinstance(x, Tensor) else x for name, x in given.items()}
-    call = _spoken(function, given)
+    call = _call_text(function, given)
     try:
         value = function(*copies.values())
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         if isinstance(error, NotImplementedError) and not _hint(error):
-            return Answer(call, raised=f"is not written yet ({_own_words(error)})")
-        raised = f"raised {_own_words(error)}{_place(function, error)}"
+            return Answer(call, raised=f"is not written yet ({_error_text(error)})")
+        raised = f"raised {_error_text(error)}{_failing_line(function, error)}"
         return Answer(call, raised=raised, hint=_hint(error))
     changed = tuple(
         name for name, x in given.items() if isinstance(x, Tensor) and not _equal(copies[name], x)
@@ -79,35 +89,41 @@ def _equal(copy: Tensor, original: Tensor) -> bool:
     return copy.dtype == original.dtype and torch.equal(copy, original)
 
 
-def _spoken(function: Function, given: Given) -> str:
-    name = getattr(function, "__name__", type(function).__name__)
-    name = name.strip("<>")  # <lambda>
-    said = (f"{k} {tuple(x.shape) if isinstance(x, Tensor) else x}" for k, x in given.items())
-    return f"{name}({', '.join(said)})"
+def _call_text(function: Function, given: Arguments) -> str:
+    name = str(getattr(function, "__name__", type(function).__name__)).strip("<>")  # <lambda>
+    parts = (f"{k} {tuple(x.shape) if isinstance(x, Tensor) else x}" for k, x in given.items())
+    return f"{name}({', '.join(parts)})"
 
 
-def _own_words(error: BaseException) -> str:
-    words = " ".join(str(error).split())
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+def _error_text(error: BaseException) -> str:
+    """The kind and the text of an exception, on one line and not too long."""
+    try:
+        text = textwrap.shorten(str(error)[:1000], LONGEST_ERROR, placeholder=" …")
+    except Exception:  # its own __str__ may fail
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _place(function: Function, error: BaseException) -> str:
-    """The line of the learner's code where it happened, if its source is to be had."""
+def _failing_line(function: Function, error: BaseException) -> str:
+    """The line of the learner's code where it happened, if the source is available."""
     home = getattr(getattr(function, "__code__", None), "co_filename", None)
     lines = [f.line for f in traceback.extract_tb(error.__traceback__) if f.filename == home]
     return f" at `{lines[-1]}`" if lines and lines[-1] else ""
 
 
 def _hint(error: BaseException) -> str:
-    return next((f" {hint}" for words, hint in _HINTS.items() if words in str(error)), "")
+    text = _error_text(error)
+    return next((f" {hint}" for words, hint in _HINTS.items() if words in text), "")
 
 
 # ---- comparing
 
 
-def plain(value: object) -> Tensor | None:
+def as_float64(value: object) -> Tensor | None:
     """A real dense tensor as float64 on the CPU; None for anything else."""
-    if not isinstance(value, Tensor) or value.is_complex() or value.layout != torch.strided:
+    if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided:
+        return None
+    if value.is_complex() or value.is_meta or value.is_quantized:
         return None
     return value.detach().to("cpu", torch.float64)
 
@@ -120,7 +136,7 @@ def same(value: object, expected: object) -> bool:
             and len(value) == len(expected)
             and all(map(same, value, expected))
         )
-    mine, theirs = plain(value), plain(expected)
+    mine, theirs = as_float64(value), as_float64(expected)
     if mine is None or theirs is None or mine.shape != theirs.shape:
         return False
     near = _TOLERANCE.get(getattr(value, "dtype", torch.float64), 1e-5)
@@ -128,65 +144,66 @@ def same(value: object, expected: object) -> bool:
 
 
 def recognise(
-    function: Function, cases: Sequence[Given], suspects: Sequence[Suspect]
+    function: Function, cases: Sequence[Arguments], known_mistakes: Sequence[KnownMistake]
 ) -> str | None:
     """The sentence of the first known mistake that gives exactly what the function gives.
 
-    Some mistakes run only where sizes happen to agree (queries and keys exchanged, a forgotten
-    transpose); that is what several cases are for.
+    Some mistakes run only with equal sizes (queries and keys exchanged, a forgotten transpose), so
+    several cases are tried.
     """
     for given in cases:
-        value = ask(function, given).value
-        for sentence, mistaken in suspects if value is not None else ():
+        value = run(function, given).value
+        for sentence, mistaken in known_mistakes if value is not None else ():
             if same(value, _formula(mistaken, given)):
                 return sentence
     return None
 
 
-def _formula(mistaken: Function, given: Given) -> object:
+def _formula(mistaken: Function, given: Arguments) -> object:
     try:
         return mistaken(*given.values())
     except (RuntimeError, IndexError):  # a mistake that these sizes do not allow
         return None
 
 
-def demand(
+def require(
     function: Function,
-    given: Given,
+    given: Arguments,
     truth: Function,
     *,
     shape: str,
-    suspects: Sequence[Suspect] = (),
-    cases: Sequence[Given] = (),
+    known_mistakes: Sequence[KnownMistake] = (),
+    cases: Sequence[Arguments] = (),
     explain: Callable[[], str | None] = lambda: None,
 ) -> None:
-    """Silent where the function is right on `given`; a `Mistake` that says what is wrong where not.
+    """A `Mistake` that says what is wrong, unless the function is right on `given`.
 
-    `shape` names the axes of the right result; `explain` measures what no suspect explains.
+    `shape` names the axes of the right result. `explain` is asked where no known mistake agrees.
     """
-    answer, expected = ask(function, given), plain(truth(*given.values()))
+    answer, expected = run(function, given), as_float64(truth(*given.values()))
     assert expected is not None
     if same(answer.value, expected):
         return
-    fits = getattr(answer.value, "shape", None) == expected.shape
-    sentence = recognise(function, (given,) if fits else (given, *cases), suspects)
+    found = as_float64(answer.value)
+    fits = found is not None and found.shape == expected.shape
+    sentence = recognise(function, (given,) if fits else (given, *cases), known_mistakes)
     if sentence:
         raise Mistake(sentence + (f" ({answer.call} {answer.raised})" if answer.raised else ""))
-    value = tensor(answer, expected, shape)
-    if not same(ask(function, given).value, value):
+    value = expect_tensor(answer, expected, shape)
+    if not same(run(function, given).value, value):
         raise Mistake(
             f"Two calls of {answer.call} with the same numbers gave different results: something "
-            "in it is random (dropout?) or remembers the last call."
+            "in it is random (dropout?) or keeps a value from the last call."
         )
     raise Mistake(explain() or difference(value, expected, answer.call))
 
 
-def tensor(answer: Answer, expected: Tensor, shape: str, what: str = "") -> Tensor:
-    """The answer as a tensor of the expected shape, or a `Mistake` about what it is instead."""
+def expect_tensor(answer: Answer, expected: Tensor, shape: str, what: str = "") -> Tensor:
+    """The answer as a tensor of the expected shape, or a `Mistake` that says what it is."""
     if answer.raised:
         raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
     what = what or answer.call
-    value = plain(answer.value)
+    value = as_float64(answer.value)
     if value is None:
         raise Mistake(_not_a_tensor(answer.value, what))
     if value.shape != expected.shape:
@@ -199,11 +216,15 @@ def _not_a_tensor(value: object, what: str) -> str:
         return f"{what} gave None: is the `return` missing?"
     if isinstance(value, tuple | list):
         return (
-            f"{what} gave a {type(value).__name__} of {len(value)} things; one tensor is asked for."
+            f"{what} gave a {type(value).__name__} of length {len(value)}; it should give one "
+            "tensor."
         )
     if isinstance(value, Tensor):
-        return f"{what} gave a tensor of {value.dtype}, {value.layout}; a real dense one is needed."
-    return f"{what} gave {kind_of(value)}; a torch tensor is asked for."
+        return (
+            f"{what} gave a tensor of {value.dtype}, {value.layout} on {value.device}; an ordinary "
+            "dense tensor of real numbers is needed."
+        )
+    return f"{what} gave {type_name(value)}; it should give a torch tensor."
 
 
 def _misshapen(value: Tensor, expected: Tensor, shape: str, what: str) -> str:
@@ -215,16 +236,18 @@ def _misshapen(value: Tensor, expected: Tensor, shape: str, what: str) -> str:
             got = ", ".join(axes[axis] for axis in order)
             return (
                 f"The numbers are right but the axes are {how}: {what} gave ({got}) = "
-                f"{tuple(value.shape)}; asked for is {wanted}."
+                f"{tuple(value.shape)}; it should give {wanted}."
             )
-    return f"Wrong shape: {what} gave {tuple(value.shape)}; asked for is {wanted}."
+    return f"Wrong shape: {what} gave {tuple(value.shape)}; it should give {wanted}."
 
 
 def difference(value: Tensor, expected: Tensor, what: str) -> str:
-    """Where two tensors of one shape differ most, as a sentence of last resort."""
+    """Where two tensors of one shape differ most: used when no known mistake agrees."""
     if not value.isfinite().all():
         place = (~value.isfinite()).nonzero()[0].tolist()
-        return f"{what} gave {number(value[tuple(place)])} at {place}, where a number should be."
+        return (
+            f"{what} gave {number(value[tuple(place)])} at {place}; it should be a finite number."
+        )
     gap = (value - expected).abs()
     place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
     got, wanted = value[tuple(place)], expected[tuple(place)]
@@ -241,18 +264,22 @@ def number(x: Tensor | float) -> str:
 # ---- several tensors at once
 
 
-def named_parts(answer: Answer, names: Sequence[str], shapes: Sequence[str], like: Parts) -> Parts:
+def expect_tensors(
+    answer: Answer, names: Sequence[str], shapes: Sequence[str], like: Parts
+) -> Parts:
     """The named tensors of a returned tuple, each of the shape of its `like`; or a `Mistake`."""
     value = answer.value
     if answer.raised or not isinstance(value, tuple | list):
-        if not answer.raised and plain(value) is not None:
-            raise Mistake(f"{answer.call} gave one tensor; asked for is ({', '.join(names)}).")
-        tensor(answer if answer.raised else Answer(answer.call, value), like[0], shapes[0])
-        raise AssertionError("unreachable: `tensor` refuses both")
+        if not answer.raised and as_float64(value) is not None:
+            raise Mistake(f"{answer.call} gave one tensor; it should give ({', '.join(names)}).")
+        expect_tensor(answer if answer.raised else Answer(answer.call, value), like[0], shapes[0])
+        raise AssertionError("unreachable: expect_tensor refuses both")
     if len(value) != len(names):
-        raise Mistake(f"{answer.call} gave {len(value)} things; asked for is ({', '.join(names)}).")
+        raise Mistake(
+            f"{answer.call} gave {len(value)} values; it should give ({', '.join(names)})."
+        )
     return tuple(
-        tensor(Answer(answer.call, part), want, shape, what=f"`{name}` from {answer.call}")
+        expect_tensor(Answer(answer.call, part), want, shape, what=f"`{name}` from {answer.call}")
         for part, name, shape, want in zip(value, names, shapes, like, strict=True)
     )
 
@@ -260,56 +287,57 @@ def named_parts(answer: Answer, names: Sequence[str], shapes: Sequence[str], lik
 def part_faults(
     parts: Parts,
     truth: Parts,
-    given: Given,
+    given: Arguments,
     names: Sequence[str],
-    suspects: Sequence[Sequence[Suspect]],
+    known_mistakes: Sequence[Sequence[KnownMistake]],
 ) -> list[str]:
     """A sentence for each part that is wrong: the known mistake, or where it differs."""
     found = []
-    for name, part, right, known in zip(names, parts, truth, suspects, strict=True):
+    for name, part, right, known in zip(names, parts, truth, known_mistakes, strict=True):
         if not same(part, right):
             named = (text for text, mistaken in known if same(part, mistaken(*given.values())))
             found.append(next(named, None) or difference(part, right, f"`{name}`"))
     return found
 
 
-# ---- manners
+# ---- side effects
 
 
-def mannerly(function: Function, given: Given) -> None:
-    """A `Mistake` where right numbers come with a changed argument or another dtype."""
-    answer = ask(function, given)
+def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
+    """A `Mistake` where the numbers are right, but an argument or the dtype was changed."""
+    answer = run(function, given)
     if answer.changed:
         raise Mistake(
-            f"The numbers are right, but {changes(answer)} Whoever called it still needs "
-            "them: compute new tensors."
+            f"The numbers are right, but {changed_in_place(answer)} The caller still needs the old "
+            "values: compute new tensors."
         )
     for dtype in (torch.float64, torch.float32):
         cast = {
             k: x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
             for k, x in given.items()
         }
-        value = ask(function, cast).value
+        value = run(function, cast).value
         if getattr(value, "dtype", dtype) != dtype:
             went, came = (str(d).removeprefix("torch.") for d in (dtype, value.dtype))  # type: ignore[attr-defined]
             raise Mistake(
-                f"The numbers are right, but {went} went in and {came} came out: something inside "
-                "casts, or makes a tensor without taking over the dtype of the inputs."
+                f"The numbers are right, but the inputs are {went} and the result is {came}: "
+                "something inside converts, or makes a tensor without the dtype of the inputs."
             )
 
 
-def untouched(function: Function, given: Given) -> None:
-    """The same for a mask, of whole numbers and truth: what remains is to leave its arguments."""
-    answer = ask(function, given)
+def check_arguments(function: Function, given: Arguments) -> None:
+    """A `Mistake` where a mask is right, but an argument was changed."""
+    answer = run(function, given)
     if answer.changed:
         raise Mistake(
-            f"The mask is right, but {changes(answer)} Whoever called it still needs them."
+            f"The mask is right, but {changed_in_place(answer)} The caller still needs the old "
+            "values."
         )
 
 
-def changes(answer: Answer) -> str:
+def changed_in_place(answer: Answer) -> str:
     names = " and ".join(f"`{name}`" for name in answer.changed)
     return (
-        f"{names} changed in place (by `+=`, `*=`, an assignment to a slice, or a method that ends "
-        "in `_`)."
+        f"{names} changed in place (by `+=`, `*=`, an assignment to a slice, or a method whose "
+        "name ends in `_`)."
     )

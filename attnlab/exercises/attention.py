@@ -7,21 +7,21 @@ from torch import Tensor
 
 from attnlab.core.softmax import masked_softmax
 from attnlab.exercises.attempt import (
-    Given,
-    Suspect,
-    ask,
-    demand,
+    Arguments,
+    KnownMistake,
+    as_float64,
+    check_arguments_and_dtype,
     difference,
-    made,
-    mannerly,
+    expect_tensor,
     number,
-    plain,
+    random_tensors,
     recognise,
+    require,
+    run,
     same,
-    tensor,
 )
-from attnlab.exercises.verdict import Function, Mistake, diagnosed
-from attnlab.exercises.weights import SPARE, explain, implied
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.weights import EXTRA_COLUMNS, explain, implied_weights
 from attnlab.mechanisms.dense.full import naive
 
 # ---- attention
@@ -43,7 +43,7 @@ def _unscaled(mistaken: Callable[..., object]) -> Callable[..., object]:
     return lambda q, k, v: mistaken(q * q.shape[-1] ** 0.5, k, v)
 
 
-_CONFUSED: tuple[Suspect, ...] = (
+_CONFUSED: tuple[KnownMistake, ...] = (
     (
         "It returns the weights, not the output: they still have to mix the values, `weights @ v`.",
         lambda q, k, v: _weights(q, k),
@@ -61,9 +61,9 @@ _CONFUSED: tuple[Suspect, ...] = (
         "It mixes the keys: the weights are right, but they belong to the values.",
         lambda q, k, v: _weights(q, k) @ k,
     ),
-    ("Keys and values have changed places.", lambda q, k, v: _weights(q, v) @ k),
+    ("Keys and values are exchanged.", lambda q, k, v: _weights(q, v) @ k),
     (
-        "Queries and keys have changed places: row i of the scores belongs to query i, "
+        "Queries and keys are exchanged: row i of the scores belongs to query i, "
         "`q @ k.T`, so that the result has a row for every query.",
         lambda q, k, v: _weights(k, q) @ v,
     ),
@@ -90,12 +90,12 @@ _CONFUSED: tuple[Suspect, ...] = (
         lambda q, k, v: _weights(q.mT, k.mT) @ v,
     ),
     (
-        "The softmax is applied twice: once over the keys is enough.",
+        "The softmax is applied twice; it should be applied once, over the keys.",
         lambda q, k, v: masked_softmax(_weights(q, k)) @ v,
     ),
     (
-        "The rows do not sum to one: each score goes through a sigmoid of its own; a softmax makes "
-        "the keys of one row compete.",
+        "The rows do not sum to one: each score goes through a sigmoid of its own; a softmax "
+        "divides by the sum of the row.",
         lambda q, k, v: _scores(q, k).sigmoid() @ v,
     ),
     (
@@ -103,7 +103,8 @@ _CONFUSED: tuple[Suspect, ...] = (
         lambda q, k, v: _scores(q, k) / _scores(q, k).sum(-1, keepdim=True) @ v,
     ),
     (
-        "The softmax comes last, over the output: it belongs over the scores, before the values.",
+        "The softmax is applied to the output; it should be applied to the scores, before the "
+        "values.",
         lambda q, k, v: masked_softmax(_scores(q, k) @ v),
     ),
 )
@@ -113,8 +114,8 @@ _MISTAKEN = _CONFUSED + tuple(
 )
 
 
-def _qkv(n: int, m: int, d: int, e: int) -> Given:
-    return dict(zip("qkv", made((n, d), (m, d), (m, e)), strict=True))
+def _qkv(n: int, m: int, d: int, e: int) -> Arguments:
+    return dict(zip("qkv", random_tensors((n, d), (m, d), (m, e)), strict=True))
 
 
 _OBLONG = _qkv(5, 7, 11, 3)
@@ -122,34 +123,34 @@ _OBLONG = _qkv(5, 7, 11, 3)
 _AGREEING = (_qkv(5, 7, 11, 11), _qkv(7, 7, 11, 3), _qkv(7, 7, 5, 5), _qkv(5, 5, 5, 5))
 
 
-@diagnosed
+@returns_verdict
 def check_attention(function: Function) -> str:
     """Is it scaled dot-product attention? `attention(q (n, d), k (m, d), v (m, e)) -> (n, e)`.
 
     Called with n = 5, m = 7, d = 11, e = 3 in float64 and float32.
     """
     q, k, v = (_OBLONG[name] for name in "qkv")
-    demand(
+    require(
         function,
         _OBLONG,
         _attend,
         shape="n e",
-        suspects=_MISTAKEN,
+        known_mistakes=_MISTAKEN,
         cases=_AGREEING,
         explain=lambda: _explain(function, _OBLONG),
     )
-    mannerly(function, _OBLONG)
+    check_arguments_and_dtype(function, _OBLONG)
     return "Every row of the weights sums to one and the scale is 1/√d." + _remark(
         function, {"q": q * 1e3, "k": k, "v": v}
     )
 
 
-def _explain(function: Function, given: Given, allowed: Tensor | None = None) -> str | None:
+def _explain(function: Function, given: Arguments, allowed: Tensor | None = None) -> str | None:
     """What the weights behind the output say, where the output is a mixture of values at all."""
     q, k = given["q"] * 0.05, given["k"]  # small scores, so that no weight underflows
-    (v,) = made((len(k), len(k) + SPARE), seed=5)
+    (v,) = random_tensors((len(k), len(k) + EXTRA_COLUMNS), seed=5)
     quiet = {"q": q, "k": k, "v": v}
-    weights, out = implied(function, quiet), ask(function, quiet).value
+    weights, out = implied_weights(function, quiet), run(function, quiet).value
     if weights is None:
         return None
     if not (weights.isnan().any() or same(out, weights @ v)):
@@ -163,13 +164,14 @@ def _explain(function: Function, given: Given, allowed: Tensor | None = None) ->
     return explain(weights, q @ k.mT, allowed, sizes)
 
 
-def _remark(function: Function, large: Given) -> str:
-    value = plain(ask(function, large).value)
+def _remark(function: Function, large: Arguments) -> str:
+    value = as_float64(run(function, large).value)
     if value is not None and value.isfinite().all():
         return ""
     return (
-        " One remark: with scores in the thousands it gives no numbers any more: exp overflows or "
-        "everything underflows. Subtracting the largest (allowed) score of each row mends it."
+        " One remark: with scores in the thousands it no longer gives finite numbers: exp "
+        "overflows or everything underflows. Subtract the largest (allowed) score of each row "
+        "first."
     )
 
 
@@ -184,37 +186,38 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _attend(q, k, v, _tril(len(q)))
 
 
-def _blind(q: Tensor, k: Tensor) -> Tensor:
+def _causal_scores(q: Tensor, k: Tensor) -> Tensor:
     return _scores(q, k).masked_fill(~_tril(len(q)), -torch.inf)
 
 
-_CAUSAL_CONFUSED: tuple[Suspect, ...] = (
+_CAUSAL_CONFUSED: tuple[KnownMistake, ...] = (
     (
         "Position 0 sees the future: the scores are multiplied by the mask, and a score of 0 is "
-        "not a weight of 0, because e⁰ = 1. What must not be seen needs the score −∞.",
+        "not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞.",
         lambda q, k, v: (_scores(q, k) * _tril(len(q))).softmax(-1) @ v,
     ),
     (
-        "Position 0 sees the future: the mask is added as zeros and ones, which only favours the "
-        "past a little. What must not be seen needs the score −∞.",
+        "Position 0 sees the future: the mask is added as zeros and ones, which only gives "
+        "the past a little more weight. A forbidden key needs the score −∞.",
         lambda q, k, v: (_scores(q, k) + _tril(len(q)).double()).softmax(-1) @ v,
     ),
     (
-        "Masked after the softmax without renormalising: the future still took its share, so the "
-        "rows sum to less than one. Mask the scores, before the softmax.",
+        "Masked after the softmax without renormalising: the future still has a share of the "
+        "sum, so the rows sum to less than one. Mask the scores, before the softmax.",
         lambda q, k, v: _weights(q, k) * _tril(len(q)) @ v,
     ),
     (
         "The rows do not sum to one: the mask is right, but the softmax runs over the queries. It "
         "belongs over the keys, `dim=-1`.",
-        lambda q, k, v: _blind(q, k).softmax(-2) @ v,
+        lambda q, k, v: _causal_scores(q, k).softmax(-2) @ v,
     ),
     (
         "It returns the weights, not the output: they still have to mix the values, `weights @ v`.",
-        lambda q, k, v: _blind(q, k).softmax(-1),
+        lambda q, k, v: _causal_scores(q, k).softmax(-1),
     ),
     (
-        "The mask falls on the output: it belongs on the scores, before the softmax.",
+        "The mask is applied to the output; it should be applied to the scores, before the "
+        "softmax.",
         lambda q, k, v: (_weights(q, k) @ v) * _tril(len(q))[:, : v.shape[-1]],
     ),
 )
@@ -225,22 +228,22 @@ _CAUSAL_MISTAKEN = _CAUSAL_CONFUSED + tuple(
 _LINE = _qkv(7, 7, 11, 3)
 
 
-@diagnosed
+@returns_verdict
 def check_causal(function: Function) -> str:
     """Is it causal attention? `causal_attention(q (n, d), k (n, d), v (n, e)) -> (n, e)`.
 
     Position i mixes the values of positions 0 … i, itself included. Called with n = 7, d = 11,
     e = 3, and once with scores in the hundreds, where a mask by a small number leaks.
     """
-    demand(
+    require(
         function,
         _LINE,
         _causal,
         shape="n e",
-        suspects=_CAUSAL_MISTAKEN,
+        known_mistakes=_CAUSAL_MISTAKEN,
         explain=lambda: _explain_causal(function),
     )
-    mannerly(function, _LINE)
+    check_arguments_and_dtype(function, _LINE)
     _refuse_leaks(function)
     large = {**_LINE, "q": _LINE["q"] * 1e3}
     return "No position sees the future, each sees itself, and the rows sum to one." + _remark(
@@ -249,7 +252,7 @@ def check_causal(function: Function) -> str:
 
 
 def _explain_causal(function: Function) -> str | None:
-    weights = implied(function, _LINE)
+    weights = implied_weights(function, _LINE)
     if weights is None:
         return None
     blank = weights.isnan().any(dim=-1)
@@ -258,22 +261,22 @@ def _explain_causal(function: Function) -> str | None:
             "Every row is NaN: 0 · (−∞) is NaN, so a mask of zeros cannot be multiplied by −∞. Use "
             "`masked_fill` or `torch.where`."
         )
-    return _explain_sight(weights, blank) or _explain(function, _LINE, _tril(len(weights)))
+    return _explain_visibility(weights, blank) or _explain(function, _LINE, _tril(len(weights)))
 
 
-def _explain_sight(weights: Tensor, blank: Tensor) -> str | None:
+def _explain_visibility(weights: Tensor, blank: Tensor) -> str | None:
     """What each row sees and should not, or should and does not; `blank` rows are NaN."""
     n, seen = len(weights), weights.abs() > 1e-12
-    nan = f" (Row {int(blank.nonzero()[0])} has nothing left to see: NaN.)" if blank.any() else ""
+    nan = f" (Row {int(blank.nonzero()[0])} has no allowed key: NaN.)" if blank.any() else ""
     if torch.equal(seen[1:], _tril(n, -1)[1:]):
         return (
-            "No position sees itself: the mask takes the diagonal away, too. Position i may see "
+            "No position sees itself: the mask forbids the diagonal, too. Position i may see "
             f"0 … i, itself included.{nan}"
         )
     if torch.equal(seen[:-1], ~_tril(n)[:-1]):
         return (
-            "Each position sees the future only: the mask is inverted, True and False have changed "
-            f"places.{nan}"
+            "Each position sees the future only: the mask is inverted, True and False are "
+            f"exchanged.{nan}"
         )
     if torch.equal(seen, _tril(n).mT):
         return (
@@ -282,8 +285,8 @@ def _explain_sight(weights: Tensor, blank: Tensor) -> str | None:
         )
     if blank.any():
         return (
-            f"Row {int(blank.nonzero()[0])} is NaN: it has no key left to see, or −∞ met −∞ "
-            "or 0 on the way."
+            f"Row {int(blank.nonzero()[0])} is NaN: it has no allowed key, or −∞ was "
+            "subtracted from −∞ or multiplied by 0."
         )
     return _future(weights, seen)
 
@@ -309,22 +312,23 @@ def _refuse_leaks(function: Function) -> None:
     n, d = 7, 11
     k = torch.arange(-n, 0, dtype=torch.float64)[:, None].expand(n, d) * 100
     given = {**_LINE, "q": torch.ones(n, d, dtype=torch.float64), "k": k}
-    weights = implied(function, given)
+    weights = implied_weights(function, given)
     if weights is None or weights.isnan().any() or (weights.triu(1) < 1e-6).all():
         return
     i, j = (weights.triu(1) >= 1e-6).nonzero()[0].tolist()
     raise Mistake(
         f"The mask leaks: with scores in the hundreds, position {i} sees the future (weight "
-        f"{number(weights[i, j])} for position {j}). The number in place of −∞ is too small."
+        f"{number(weights[i, j])} for position {j}). The number used instead of −∞ is not low "
+        "enough."
     )
 
 
 # ---- masked softmax
 
 
-def _with_holes(n: int = 5, m: int = 7) -> Given:
+def _with_holes(n: int = 5, m: int = 7) -> Arguments:
     """Scores, and a mask that leaves every row something to see and every column, too."""
-    (scores,) = made((n, m), seed=1)
+    (scores,) = random_tensors((n, m), seed=1)
     return {"scores": scores, "mask": (torch.arange(n)[:, None] * 2 + torch.arange(m)) % 3 > 0}
 
 
@@ -332,9 +336,9 @@ def _filled(scores: Tensor, mask: Tensor, value: float) -> Tensor:
     return scores.masked_fill(~mask, value)
 
 
-_SOFTMAX_MISTAKEN: tuple[Suspect, ...] = (
+_SOFTMAX_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "True and False have changed places: it keeps what the mask forbids. True = may attend.",
+        "True and False are exchanged: it keeps what the mask forbids. True = may attend.",
         lambda s, mask: masked_softmax(s, ~mask),
     ),
     ("The mask is ignored: every key gets some weight.", lambda s, mask: s.softmax(-1)),
@@ -368,7 +372,7 @@ _SOFTMAX_MISTAKEN: tuple[Suspect, ...] = (
 )
 
 
-@diagnosed
+@returns_verdict
 def check_masked_softmax(function: Function) -> str:
     """Is it the softmax over allowed keys? `masked_softmax(scores (n, m), mask (n, m)) -> (n, m)`.
 
@@ -376,25 +380,25 @@ def check_masked_softmax(function: Function) -> str:
     thousands overflow nothing, whether allowed or not. Called with n = 5, m = 7.
     """
     given = _with_holes()
-    demand(
+    require(
         function,
         given,
         masked_softmax,
         shape="n m",
-        suspects=_SOFTMAX_MISTAKEN,
+        known_mistakes=_SOFTMAX_MISTAKEN,
         explain=lambda: _explain_masked(function, given),
     )
     _refuse_overflow(function, given)
     _refuse_empty(function, given)
-    mannerly(function, given)
+    check_arguments_and_dtype(function, given)
     return (
-        "Rows sum to one over what is allowed, an empty row is zero, and large scores do not "
+        "Rows sum to one over what is allowed, a fully masked row is zero, and large scores do not "
         f"overflow.{_gradient_remark(function, given)}"
     )
 
 
-def _explain_masked(function: Function, given: Given) -> str | None:
-    weights, mask = plain(ask(function, given).value), given["mask"]
+def _explain_masked(function: Function, given: Arguments) -> str | None:
+    weights, mask = as_float64(run(function, given).value), given["mask"]
     assert weights is not None
     if not weights.isfinite().all():
         return None
@@ -407,12 +411,12 @@ def _explain_masked(function: Function, given: Given) -> str | None:
     return None
 
 
-def _refuse_overflow(function: Function, given: Given) -> None:
+def _refuse_overflow(function: Function, given: Arguments) -> None:
     scores, mask = given["scores"], given["mask"]
     for shift, sign in ((1e3, "+"), (-1e3, "−")):
         shifted = scores + shift
-        answer = ask(function, {"scores": shifted, "mask": mask})
-        value = tensor(answer, scores, "n m")
+        answer = run(function, {"scores": shifted, "mask": mask})
+        value = expect_tensor(answer, scores, "n m")
         if not same(value, masked_softmax(shifted, mask)):
             flow = "overflows" if shift > 0 else "underflows"
             raise Mistake(
@@ -421,55 +425,55 @@ def _refuse_overflow(function: Function, given: Given) -> None:
                 "first; the weights stay the same."
             )
     tempting = torch.where(mask, scores, scores + 1e3)
-    value = tensor(ask(function, {"scores": tempting, "mask": mask}), scores, "n m")
+    value = expect_tensor(run(function, {"scores": tempting, "mask": mask}), scores, "n m")
     if not same(value, masked_softmax(tempting, mask)):
         raise Mistake(
             "Wrong where a forbidden score is 1000 above the allowed ones: the maximum is taken "
-            "over all keys, so that everything allowed underflows to zero. Mask first, then "
-            "take the maximum."
+            "over all keys, so that the allowed ones underflow to zero. Mask first, then take the "
+            "maximum."
         )
 
 
-_EMPTY_MISTAKEN: tuple[Suspect, ...] = (
+_EMPTY_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "A row with nothing to see becomes uniform: every score is the same large negative number, "
+        "A fully masked row becomes uniform: every score is the same large negative number, "
         "and a softmax of equal scores is 1/m each. Such a row should be zero.",
         lambda s, mask: _filled(s, mask, -1e9).softmax(-1),
     ),
     (
-        "A row with nothing to see becomes the unmasked softmax: the same large negative number "
+        "A fully masked row becomes the unmasked softmax: the same large negative number "
         "was added to every score, and it cancels. Such a row should be zero.",
         lambda s, mask: torch.where(
             mask.any(-1, keepdim=True), masked_softmax(s, mask), s.softmax(-1)
         ),
     ),
     (
-        "A row with nothing to see becomes NaN: its exponentials sum to zero, and 0/0 (or "
+        "A fully masked row becomes NaN: its exponentials sum to zero, and 0/0 (or "
         "−∞ − (−∞) before it) is NaN. Such a row should be zero.",
         lambda s, mask: _filled(s, mask, -torch.inf).softmax(-1),
     ),
 )
 
 
-def _emptied(given: Given) -> Given:
+def _emptied(given: Arguments) -> Arguments:
     mask = given["mask"].clone()
     mask[2] = False
     return {**given, "mask": mask}
 
 
-def _refuse_empty(function: Function, given: Given) -> None:
+def _refuse_empty(function: Function, given: Arguments) -> None:
     empty = _emptied(given)
-    answer, expected = ask(function, empty), masked_softmax(*empty.values())
+    answer, expected = run(function, empty), masked_softmax(*empty.values())
     if same(answer.value, expected):
         return
-    value = tensor(answer, expected, "n m")
+    value = expect_tensor(answer, expected, "n m")
     raise Mistake(
         recognise(function, [empty], _EMPTY_MISTAKEN)
-        or "Wrong only where a row has nothing to see. " + difference(value, expected, answer.call)
+        or "Wrong only in a fully masked row. " + difference(value, expected, answer.call)
     )
 
 
-def _gradient_remark(function: Function, given: Given) -> str:
+def _gradient_remark(function: Function, given: Arguments) -> str:
     empty = _emptied(given)
     scores = empty["scores"].clone().requires_grad_()
     try:
@@ -480,6 +484,6 @@ def _gradient_remark(function: Function, given: Given) -> str:
     if gradient.isfinite().all():
         return ""
     return (
-        " One remark: the gradient of an empty row is NaN, though its value is zero: the NaN was "
-        "replaced after it arose."
+        " One remark: the gradient of a fully masked row is NaN, though its value is zero: the "
+        "NaN was replaced only after it had been computed."
     )

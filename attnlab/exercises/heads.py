@@ -4,20 +4,28 @@ import torch
 from torch import Tensor
 
 from attnlab.core.softmax import masked_softmax
-from attnlab.exercises.attempt import Given, Suspect, ask, demand, made, mannerly, plain
-from attnlab.exercises.verdict import Function, diagnosed
-from attnlab.exercises.weights import SPARE, explain, implied
+from attnlab.exercises.attempt import (
+    Arguments,
+    KnownMistake,
+    as_float64,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+    run,
+)
+from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.weights import EXTRA_COLUMNS, explain, implied_weights
 from attnlab.mechanisms.dense.full import naive
 
 
 def _numbered(*shape: int) -> Tensor:
-    """Every entry its own number, so that the result tells where each came from."""
+    """Every entry has its own number, so that the result shows where each came from."""
     return torch.arange(torch.Size(shape).numel(), dtype=torch.float64).reshape(shape)
 
 
-def _misplaced(function: Function, given: Given, expected: Tensor, source: str) -> str | None:
+def _misplaced(function: Function, given: Arguments, expected: Tensor, source: str) -> str | None:
     """The first entry of the result that comes from the wrong place, and both places."""
-    value, origin = plain(ask(function, given).value), given[source]
+    value, origin = as_float64(run(function, given).value), given[source]
     assert value is not None
     wrong = value != expected
     if not (wrong.any() and torch.isin(value, origin).all()):
@@ -26,7 +34,7 @@ def _misplaced(function: Function, given: Given, expected: Tensor, source: str) 
     came, due = ((origin == float(x[place])).nonzero()[0].tolist() for x in (value, expected))
     return (
         f"Entry {list(place)} of the result is {source}{came}; it should be {source}{due}: the "
-        "numbers are all there, but not in their places."
+        "numbers are right, but in the wrong order."
     )
 
 
@@ -37,16 +45,16 @@ def _split(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-_SPLIT_MISTAKEN: tuple[Suspect, ...] = (
+_SPLIT_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "A reshape without a transpose scrambles positions and heads: it cuts the numbers in the "
-        "order in which they lie, so that one head gets whole positions. First (b, n, h, d), "
+        "A reshape without a transpose scrambles positions and heads: it divides the numbers in "
+        "memory order, so that one head gets whole positions. First (b, n, h, d), "
         "then exchange n and h.",
         lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
     ),
     (
         "The heads are interleaved: head a takes every h-th feature, as if the width were (d, h). "
-        "Head a is the a-th run of d features: unflatten the width into (h, d).",
+        "Head a gets d consecutive features: unflatten the width into (h, d).",
         lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
     ),
     (
@@ -56,7 +64,7 @@ _SPLIT_MISTAKEN: tuple[Suspect, ...] = (
 )
 
 
-@diagnosed
+@returns_verdict
 def check_split_heads(function: Function) -> str:
     """Does it split heads? `split_heads(x (b, n, dim), heads) -> (b, h, n, d)` with h·d = dim.
 
@@ -65,16 +73,16 @@ def check_split_heads(function: Function) -> str:
     """
     for b, n, h, d in ((2, 5, 3, 7), (3, 7, 2, 5)):
         given = {"x": _numbered(b, n, h * d), "heads": h}
-        demand(
+        require(
             function,
             given,
             _split,
             shape="b h n d",
-            suspects=_SPLIT_MISTAKEN,
+            known_mistakes=_SPLIT_MISTAKEN,
             explain=lambda g=given: _misplaced(function, g, _split(*g.values()), "x"),  # type: ignore[misc]
         )
-    mannerly(function, given)
-    return "Every head gets its own run of features at every position."
+    check_arguments_and_dtype(function, given)
+    return "Every head gets its own d consecutive features at every position."
 
 
 # ---- merging
@@ -84,10 +92,10 @@ def _merge(out: Tensor) -> Tensor:
     return out.transpose(1, 2).flatten(2)
 
 
-_MERGE_MISTAKEN: tuple[Suspect, ...] = (
+_MERGE_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "A reshape without a transpose scrambles positions and heads: exchange h and n first, so "
-        "that the heads of one position lie side by side.",
+        "that the heads of one position are next to each other.",
         lambda out: out.reshape(out.shape[0], out.shape[2], -1),
     ),
     (
@@ -96,22 +104,22 @@ _MERGE_MISTAKEN: tuple[Suspect, ...] = (
         lambda out: out.permute(0, 2, 3, 1).flatten(2),
     ),
     (
-        "The heads are added up: they are laid side by side, so that the width is h·e.",
+        "The heads are added; they should be concatenated, so that the width is h·e.",
         lambda out: out.sum(1),
     ),
     (
-        "The heads are averaged: they are laid side by side, so that the width is h·e.",
+        "The heads are averaged; they should be concatenated, so that the width is h·e.",
         lambda out: out.mean(1),
     ),
     (
-        "Heads and positions have changed places, but the heads are not joined yet: flatten the "
+        "Heads and positions are exchanged, but the heads are not joined yet: flatten the "
         "last two axes.",
         lambda out: out.transpose(1, 2),
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_merge_heads(function: Function) -> str:
     """Does it undo the split? `merge_heads(out (b, h, n, e)) -> (b, n, h·e)`.
 
@@ -119,16 +127,16 @@ def check_merge_heads(function: Function) -> str:
     """
     for sizes in ((2, 3, 5, 7), (3, 2, 7, 5)):
         given = {"out": _numbered(*sizes)}
-        demand(
+        require(
             function,
             given,
             _merge,
             shape="b n h·e",
-            suspects=_MERGE_MISTAKEN,
+            known_mistakes=_MERGE_MISTAKEN,
             explain=lambda g=given: _misplaced(function, g, _merge(*g.values()), "out"),  # type: ignore[misc]
         )
-    mannerly(function, given)
-    return "The heads of each position lie side by side again."
+    check_arguments_and_dtype(function, given)
+    return "The heads of each position are next to each other again."
 
 
 # ---- sharing keys
@@ -138,42 +146,42 @@ def _repeat(k: Tensor, heads: int) -> Tensor:
     return k.repeat_interleave(heads // k.shape[1], dim=1)
 
 
-_REPEAT_MISTAKEN: tuple[Suspect, ...] = (
+_REPEAT_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The heads are tiled 0, 1, 0, 1, …: consecutive query heads share a key head, so the order "
         "is 0, 0, …, 1, 1, …. That is `repeat_interleave`, not `repeat`.",
         lambda k, h: k.repeat(1, h // k.shape[1], 1, 1),
     ),
     (
-        "Every key head is repeated h times; h is the number of heads that should come out, so "
-        "each is repeated h / g times.",
+        "Every key head is repeated h times; h is the number of heads of the result, so each is "
+        "repeated h / g times.",
         lambda k, h: k.repeat_interleave(h, dim=1),
     ),
     (
-        "Every key head is repeated h times, and in turn; each is repeated h / g times, one after "
-        "the other.",
+        "All key heads are repeated h times in turn; each should be repeated h / g times before "
+        "the next one comes.",
         lambda k, h: k.repeat(1, h, 1, 1),
     ),
     (
-        "The positions are repeated: it is the axis of heads, `dim=1`, that grows.",
+        "The positions are repeated: repeat along the axis of heads, `dim=1`.",
         lambda k, h: k.repeat_interleave(h // k.shape[1], dim=2),
     ),
     (
-        "The batch is repeated: it is the axis of heads, `dim=1`, that grows.",
+        "The batch is repeated: repeat along the axis of heads, `dim=1`.",
         lambda k, h: k.repeat_interleave(h // k.shape[1], dim=0),
     ),
     (
-        "Every query head gets the first key head: the others are lost.",
+        "Every query head gets the first key head; the others are not used.",
         lambda k, h: k[:, :1].expand(-1, h, -1, -1),
     ),
     (
-        "It returns the key heads as they came: they are still g, not h.",
+        "It returns the key heads unchanged: there are still g of them, not h.",
         lambda k, h: k,
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_repeat_heads(function: Function) -> str:
     """Does each query head get its key head? `repeat_heads(k (b, g, m, d), h) -> (b, h, m, d)`.
 
@@ -182,15 +190,15 @@ def check_repeat_heads(function: Function) -> str:
     """
     for g, h in ((2, 6), (3, 6), (3, 3)):
         given = {"k": _numbered(5, g, 7, 11), "h": h}
-        demand(
+        require(
             function,
             given,
             _repeat,
             shape="b h m d",
-            suspects=_REPEAT_MISTAKEN,
+            known_mistakes=_REPEAT_MISTAKEN,
             explain=lambda given=given: _misplaced(function, given, _repeat(*given.values()), "k"),  # type: ignore[misc]
         )
-    mannerly(function, given)
+    check_arguments_and_dtype(function, given)
     return "Consecutive query heads share a key head: 0, 0, …, 1, 1, …"
 
 
@@ -201,10 +209,10 @@ def _weighted(q: Tensor, keys: Tensor) -> Tensor:
     return masked_softmax(q @ keys.mT * q.shape[-1] ** -0.5)
 
 
-_STEP_MISTAKEN: tuple[Suspect, ...] = (
+_STEP_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The last query sees only the first key: a causal mask for one query is aligned at the top "
-        "left, as if it stood at position 0. It stands at the end, and sees everything.",
+        "left, as if the query were at position 0. It is at the end, and sees every key.",
         lambda q, k, v: v[..., :1, :],
     ),
     (
@@ -212,11 +220,11 @@ _STEP_MISTAKEN: tuple[Suspect, ...] = (
         lambda q, k, v: v[..., -1:, :],
     ),
     (
-        "The last query does not see itself: the newest key and value belong to what it may see.",
+        "The last query does not see itself: it may see the newest key and value.",
         lambda q, k, v: _weighted(q, k[..., :-1, :]) @ v[..., :-1, :],
     ),
     (
-        "The first key is lost: the last query sees all from position 0.",
+        "The first key is not used: the last query sees all keys from position 0.",
         lambda q, k, v: _weighted(q, k[..., 1:, :]) @ v[..., 1:, :],
     ),
     (
@@ -229,13 +237,13 @@ _STEP_MISTAKEN: tuple[Suspect, ...] = (
         lambda q, k, v: _weighted(q, k),
     ),
     (
-        "Every key is asked, not the last query: the result has a row for each position.",
+        "The keys are used as queries: the result has a row for each position. Use `q_last`.",
         lambda q, k, v: _weighted(k, k) @ v,
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_step(function: Function) -> str:
     """Is it one step of decoding with a cache? `decode(q_last, keys, values) -> (b, h, 1, e)`.
 
@@ -244,28 +252,29 @@ def check_step(function: Function) -> str:
     attention. Called with b = 2, h = 3, d = 5, e = 11 and m = 7, 13, 1.
     """
     for m in (7, 13, 1):
-        q, k, v = made((2, 3, 1, 5), (2, 3, m, 5), (2, 3, m, 11))
+        q, k, v = random_tensors((2, 3, 1, 5), (2, 3, m, 5), (2, 3, m, 11))
         given = {"q_last": q, "keys": k, "values": v}
-        demand(
+        require(
             function,
             given,
             naive,
             shape="b h 1 e",
-            suspects=_STEP_MISTAKEN,
+            known_mistakes=_STEP_MISTAKEN,
             explain=lambda given=given: _explain_step(function, given),  # type: ignore[misc]
         )
-    mannerly(function, given)
+    check_arguments_and_dtype(function, given)
     return "The newest query sees every key in the cache, and its row is that of causal attention."
 
 
-def _explain_step(function: Function, given: Given) -> str | None:
+def _explain_step(function: Function, given: Arguments) -> str | None:
     q, k = given["q_last"], given["keys"]
-    weights = implied(function, given, "values")
+    weights = implied_weights(function, given, "values")
     if weights is None:
         return None
     hidden = (weights.abs() < 1e-12).all(dim=(0, 1, 2))
     if hidden.any():
         seen = ", ".join(map(str, (~hidden).nonzero().flatten().tolist()))
         return f"The last query sees positions {seen} of {len(hidden)}; it may see all of them."
-    sizes = {"d": 5, "b": 2, "h": 3, "m": k.shape[-2], "(h·d)": 15, "e": k.shape[-2] + SPARE}
+    m = k.shape[-2]
+    sizes = {"d": 5, "b": 2, "h": 3, "m": m, "(h·d)": 15, "e": m + EXTRA_COLUMNS}
     return explain(weights, q @ k.mT, torch.ones_like(weights, dtype=torch.bool), sizes)

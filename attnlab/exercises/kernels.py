@@ -7,8 +7,16 @@ from typing import Any
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attnlab.exercises.attempt import Given, Suspect, ask, demand, made, mannerly, plain
-from attnlab.exercises.verdict import Function, Mistake, diagnosed
+from attnlab.exercises.attempt import (
+    Arguments,
+    KnownMistake,
+    as_float64,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+    run,
+)
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- positive features
 
@@ -27,29 +35,29 @@ def _variant(scale: float = 0.5, *, root: bool = True, norm: bool = False) -> An
     return features
 
 
-_POSITIVE_MISTAKEN: tuple[Suspect, ...] = (
+_POSITIVE_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The |x|²/2 is missing: without it the mean over ω of exp(ω·x) exp(ω·y) is "
         "exp(|x + y|²/2), which is exp(x·y) times exp(|x|²/2) exp(|y|²/2).",
         _variant(0),
     ),
     (
-        "The |x|²/2 has the wrong sign: it is taken away, so that long vectors are not "
-        "overestimated.",
+        "The |x|²/2 has the wrong sign: it must be subtracted, not added.",
         _variant(-0.5),
     ),
     (
-        "It takes away |x|², not |x|²/2: the query takes away one half and the key the other.",
+        "It subtracts |x|², not |x|²/2.",
         _variant(1),
     ),
-    ("It takes away |x|/2, not |x|²/2: the norm is not squared.", _variant(norm=True)),
+    ("It subtracts |x|/2, not |x|²/2: the norm is not squared.", _variant(norm=True)),
     (
         "The 1/√r is missing: a dot product of features is then a sum over the r draws, and the "
         "estimate of exp(x·y) is a mean.",
         _variant(root=False),
     ),
     (
-        "It divides by r: so does the key's feature, and r² is too much. Each takes √r.",
+        "It divides by r. The features of the key are divided, too, and r² is too much: divide "
+        "by √r.",
         lambda x, omega: _positive(x, omega) / math.sqrt(omega.shape[-2]),
     ),
     (
@@ -57,11 +65,11 @@ _POSITIVE_MISTAKEN: tuple[Suspect, ...] = (
         lambda x, omega: _positive(x, omega) * math.sqrt(omega.shape[-2] / x.shape[-1]),
     ),
     (
-        "x is scaled once more: it comes with its d^(-1/4) already.",
+        "x is scaled once more: it has been multiplied by d^(-1/4) already.",
         lambda x, omega: _positive(x * x.shape[-1] ** -0.25, omega),
     ),
     (
-        "The mean square of the entries is taken, not their sum: |x|² adds them up.",
+        "The mean of the squares is taken; |x|² is their sum.",
         lambda x, omega: _variant(0.5 / x.shape[-1])(x, omega),
     ),
     (
@@ -69,19 +77,19 @@ _POSITIVE_MISTAKEN: tuple[Suspect, ...] = (
         lambda x, omega: x @ omega.mT - x.square().sum(-1, keepdim=True) / 2,
     ),
     (
-        "That is cos ω·x, half of the trigonometric features: they can be negative. Asked for is "
-        "exp(ω·x - |x|²/2) / √r.",
+        "That is cos ω·x, half of the trigonometric features: they can be negative. It should "
+        "be exp(ω·x - |x|²/2) / √r.",
         lambda x, omega: (x @ omega.mT).cos() / math.sqrt(omega.shape[-2]),
     ),
     (
-        "The rows are divided by their sum: that is a softmax over the draws, and the size of x "
-        "is lost with it.",
+        "The rows are divided by their sum: that is a softmax over the draws, and the "
+        "norm of x is lost.",
         lambda x, omega: (x @ omega.mT).softmax(-1),
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_positive_features(function: Function) -> str:
     """Are these Performer's features? `positive_features(x, omega) -> (n, r)`.
 
@@ -89,10 +97,10 @@ def check_positive_features(function: Function) -> str:
     with n = 7, d = 5 and r = 11, 3.
     """
     for r in (11, 3):
-        x, omega = made((7, 5), (r, 5), seed=r)
+        x, omega = random_tensors((7, 5), (r, 5), seed=r)
         given = {"x": x, "omega": omega}
-        demand(function, given, _positive, shape="n r", suspects=_POSITIVE_MISTAKEN)
-    mannerly(function, given)
+        require(function, given, _positive, shape="n r", known_mistakes=_POSITIVE_MISTAKEN)
+    check_arguments_and_dtype(function, given)
     return "Every feature is positive, and the mean of their dot products over ω is exp(x·y)."
 
 
@@ -103,7 +111,7 @@ def _attended(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(0))[:, None]
 
 
-_ORDER_MISTAKEN: tuple[Suspect, ...] = (
+_ORDER_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The denominator is missing: each row is divided by φ(q)·Σφ(k), the sum of its weights.",
         lambda q, k, v: q @ (k.mT @ v),
@@ -113,8 +121,7 @@ _ORDER_MISTAKEN: tuple[Suspect, ...] = (
         lambda q, k, v: q @ (k.mT @ v) / len(k),
     ),
     (
-        "Every row is divided by one number, the sum over all queries; each query has a sum of "
-        "its own.",
+        "Every row is divided by one number, the sum over all queries; each query has its own sum.",
         lambda q, k, v: q @ (k.mT @ v) / (q @ k.sum(0)).sum(),
     ),
     (
@@ -123,14 +130,14 @@ _ORDER_MISTAKEN: tuple[Suspect, ...] = (
         lambda q, k, v: q @ (k.mT @ v) / k.sum(),
     ),
     (
-        "There is a softmax in it: the features stand in for it, their products are weights.",
+        "It uses a softmax: the features replace it, and their products are the weights.",
         lambda q, k, v: (q @ k.mT).softmax(-1) @ v,
     ),
 )
 
 
 class _Largest(TorchDispatchMode):
-    """The shape of the largest tensor that is made while it lasts."""
+    """Records the shape of the largest tensor that is made inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +157,7 @@ class _Largest(TorchDispatchMode):
         return out
 
 
-@diagnosed
+@returns_verdict
 def check_linear_order(function: Function) -> str:
     """Is it attention without a map? `linear_attention(phi_q, phi_k, v) -> (n, e)`.
 
@@ -159,24 +166,24 @@ def check_linear_order(function: Function) -> str:
     may be larger than the inputs.
     """
     for n, m in ((7, 11), (97, 101)):
-        q, k, v = made((n, 5), (m, 5), (m, 3), seed=n)
+        q, k, v = random_tensors((n, 5), (m, 5), (m, 3), seed=n)
         given = {"phi_q": q.exp(), "phi_k": k.exp(), "v": v}
-        demand(function, given, _attended, shape="n e", suspects=_ORDER_MISTAKEN)
+        require(function, given, _attended, shape="n e", known_mistakes=_ORDER_MISTAKEN)
     _without_a_map(function, given)
-    mannerly(function, given)
-    return "The keys and values are summed before any query asks: the cost grows with n, not n²."
+    check_arguments_and_dtype(function, given)
+    return "Keys and values are summed once for all queries: the cost grows with n, not n²."
 
 
-def _without_a_map(function: Function, given: Given) -> None:
+def _without_a_map(function: Function, given: Arguments) -> None:
     with _Largest() as seen:
-        answer = ask(function, given)
-    assert plain(answer.value) is not None
+        answer = run(function, given)
+    assert as_float64(answer.value) is not None
     if math.prod(seen.shape or (0,)) <= max(x.numel() for x in given.values()):
         return
     n, m = len(given["phi_q"]), len(given["phi_k"])
     made_of = {n: "n", m: "m", 5: "r", 3: "e"}
     axes = " × ".join(made_of.get(size, str(size)) for size in seen.shape)
     raise Mistake(
-        f"The numbers are right, but on the way a tensor of {axes} = {seen.shape} is made: move "
-        "the parentheses, so that keys meet values first, φ(q) (φ(k)ᵀ v)."
+        f"The numbers are right, but a tensor of {axes} = {seen.shape} is made on the way: "
+        "multiply keys and values first, φ(q) (φ(k)ᵀ v)."
     )

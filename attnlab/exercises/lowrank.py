@@ -6,8 +6,16 @@ import numbers
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Given, Suspect, ask, demand, made, mannerly
-from attnlab.exercises.verdict import Function, Mistake, diagnosed, kind_of
+from attnlab.exercises.attempt import (
+    LARGEST_COUNT,
+    Arguments,
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+    run,
+)
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- keys over the length
 
@@ -20,44 +28,46 @@ def _per_real(e: Tensor, k: Tensor, real: Tensor) -> Tensor:
     return _projected(e, k, real) / real.sum()
 
 
-_PROJECT_MISTAKEN: tuple[Suspect, ...] = (
+_PROJECT_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "Padding is in the sums: E mixes all positions, so a padded key must be zero before it.",
+        "Padding is in the sums: E mixes all positions, so a padded key must be set to zero "
+        "before.",
         lambda e, k, real: e @ k,
     ),
     (
-        "The mask is upside down: True marks a real token, and it is the others that become zero.",
+        "The mask is inverted: True marks a real token; the others must become zero.",
         lambda e, k, real: _projected(e, k, ~real),
     ),
     (
-        "It divides by the number of real tokens: E says itself how much each position counts.",
+        "It divides by the number of real tokens: the weights are in E already.",
         _per_real,
     ),
     (
-        "It divides by the number of positions: E says itself how much each position counts.",
+        "It divides by the number of positions: the weights are in E already.",
         lambda e, k, real: _projected(e, k, real) / len(real),
     ),
     (
-        "The zeros come too late: after E, every place holds a sum of many positions, and none of "
-        "them is padding any more. Zero the keys before.",
+        "The zeros are set too late: after E, every row is a sum of many positions, and no row is "
+        "padding. Set the keys to zero before the product.",
         lambda e, k, real: (e @ k).masked_fill(~real[: len(e), None], 0),
     ),
     (
-        "A softmax over the positions makes another matrix of E: it multiplies as it is.",
+        "A softmax is applied to E; use E as it is.",
         lambda e, k, real: e.masked_fill(~real, -torch.inf).softmax(dim=-1) @ k,
     ),
     (
-        "Padded keys became −∞: that is for scores. A key that is to add nothing to a sum is zero.",
+        "Padded keys became −∞: that is right for scores. To add nothing to a sum, a key must "
+        "be zero.",
         lambda e, k, real: e @ k.masked_fill(~real[:, None], -torch.inf),
     ),
     (
-        "It keeps only the columns of E in front: real tokens need not stand in front.",
+        "It keeps only the first columns of E; real tokens need not come first.",
         lambda e, k, real: e[:, : int(real.sum())] @ k[: int(real.sum())],
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_projected_keys(function: Function) -> str:
     """Are the keys summed over the length, without padding? `project(e, k, real)`.
 
@@ -65,19 +75,19 @@ def check_projected_keys(function: Function) -> str:
     (places, d). Called with 3 places, m = 7, d = 5, padding in the middle, at the end, and without.
     """
     for marks in ("1011011", "1111100", "1111111"):
-        demand(
+        require(
             function,
             _keys(marks),
             _projected,
             shape="places d",
-            suspects=_PROJECT_MISTAKEN,
+            known_mistakes=_PROJECT_MISTAKEN,
         )
-    mannerly(function, _keys("1011011"))
+    check_arguments_and_dtype(function, _keys("1011011"))
     return "Three places, each a sum over the real positions only."
 
 
-def _keys(marks: str) -> Given:
-    e, k = made((3, 7), (7, 5), seed=5)
+def _keys(marks: str) -> Arguments:
+    e, k = random_tensors((3, 7), (7, 5), seed=5)
     return {"e": e, "k": k, "real": torch.tensor([mark == "1" for mark in marks])}
 
 
@@ -102,14 +112,14 @@ def _first(parts: Tensor, share: float, *, above: bool = False) -> int:
     return int(enough.int().argmax()) + 1
 
 
-_RANK_MISTAKEN: tuple[Suspect, ...] = (
+_RANK_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "It sums the singular values themselves: energy is the sum of their squares.",
+        "It sums the singular values themselves; energy is the sum of their squares.",
         lambda values, share: _first(values, share),
     ),
     (
-        "One too few: that is the index of the last direction needed, counted from zero. How many "
-        "directions is it?",
+        "One too few: that is the index of the last direction needed, counted from zero. Give "
+        "their number.",
         lambda values, share: _rank(values, share) - 1,
     ),
     (
@@ -117,26 +127,26 @@ _RANK_MISTAKEN: tuple[Suspect, ...] = (
         lambda values, share: _rank(values, share) + 1,
     ),
     (
-        "Where the share is met exactly, that is enough: at least the share, not more than it.",
+        "Where the sum equals the share exactly, that is enough: ≥, not >.",
         lambda values, share: _first(values.square(), share, above=True),
     ),
     (
-        "It starts with the smallest singular values: the largest come first.",
+        "It starts with the smallest singular values; start with the largest.",
         lambda values, share: _first(values.flip(0).square(), share),
     ),
     (
-        "It counts the singular values above a part of the largest: what counts is the share that "
-        "the first ones carry together.",
+        "It counts the singular values above a part of the largest: compare the sum of the "
+        "first ones with the share.",
         lambda values, share: int((values > share * values[0]).sum()),
     ),
     (
-        "It takes that share of the number of directions: some carry more than others.",
+        "It takes that share of the number of directions; directions differ in energy.",
         lambda values, share: round(share * len(values)),
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_rank(function: Function) -> str:
     """Is it the number of directions that carry a share of the energy? `rank(values, share)`.
 
@@ -149,15 +159,15 @@ def check_rank(function: Function) -> str:
     return "Squares, summed from the largest, until they reach the share."
 
 
-def _cases() -> list[tuple[str, Given]]:
+def _cases() -> list[tuple[str, Arguments]]:
     return [
         (name, {"values": torch.tensor(values, dtype=torch.float64), "share": share})
         for name, (values, share) in _SPECTRA.items()
     ]
 
 
-def _whole(function: Function, given: Given) -> int:
-    answer = ask(function, given)
+def _whole(function: Function, given: Arguments) -> int:
+    answer = run(function, given)
     if answer.raised:
         raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
     value = answer.value
@@ -165,8 +175,10 @@ def _whole(function: Function, given: Given) -> int:
         raise Mistake(f"{answer.call} gave None: is the `return` missing?")
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
+    if isinstance(value, int | float) and abs(value) > LARGEST_COUNT:
+        raise Mistake(f"{answer.call} gave a number that is far too large.")
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or float(value) % 1:
-        raise Mistake(f"{answer.call} gave {kind_of(value)}; a whole number is asked for.")
+        raise Mistake(f"{answer.call} gave {type_name(value)}; it should give a whole number.")
     return int(float(value))
 
 
@@ -182,5 +194,5 @@ def _explained(function: Function, wrong: str) -> str:
     energies = ", ".join(f"{x:g}" for x in itertools.accumulate(x * x for x in values))
     return (
         f"For {wrong} it gave {counts[place]}, where {_rank(*given[place].values())} is right: the "
-        f"squares sum up to {energies}, and {share:g} of the last is asked for."
+        f"sums of squares are {energies}; find the first that is at least {share:g} of the last."
     )

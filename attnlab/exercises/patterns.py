@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Suspect, ask, changes, demand
-from attnlab.exercises.verdict import Function, Mistake, diagnosed, kind_of
+from attnlab.exercises.attempt import LARGEST_COUNT, KnownMistake, changed_in_place, require, run
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- the window
 
@@ -25,7 +25,7 @@ def _additive(low: float) -> Callable[[int, int], Tensor]:
     return lambda n, window: torch.zeros(n, n).masked_fill(~_window(n, window), low)
 
 
-_WINDOW_MISTAKEN: tuple[Suspect, ...] = (
+_WINDOW_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "It sees `window` positions on each side: twice too many. The paper's window is the total, "
         "half of it to each side.",
@@ -37,13 +37,13 @@ _WINDOW_MISTAKEN: tuple[Suspect, ...] = (
         lambda n, window: _apart(n).abs() < window // 2,
     ),
     (
-        "It is lopsided: one side has a position less than the other. Counted with the position "
-        "itself, a window sees window + 1.",
+        "It is not symmetric: one side has one position less than the other. With the position "
+        "itself, a window has window + 1 keys.",
         lambda n, window: (-(window // 2) < _apart(n)) & (_apart(n) <= window // 2),
     ),
     (
-        "It is lopsided: one side has a position less than the other. Counted with the position "
-        "itself, a window sees window + 1.",
+        "It is not symmetric: one side has one position less than the other. With the position "
+        "itself, a window has window + 1 keys.",
         lambda n, window: (-(window // 2) <= _apart(n)) & (_apart(n) < window // 2),
     ),
     (
@@ -57,13 +57,13 @@ _WINDOW_MISTAKEN: tuple[Suspect, ...] = (
         lambda n, window: _window(n, window) & (_apart(n) <= 0),
     ),
     (
-        "Everything that comes later is seen: without `.abs()` the distance i − j is negative "
-        "there, and that is ≤ window / 2 too.",
+        "Every later key is seen: without `.abs()` the distance i − j is negative there, and a "
+        "negative number is ≤ window / 2.",
         lambda n, window: _apart(n) <= window // 2,
     ),
     (
-        "Everything before is seen: j − i is negative there, and that is ≤ window / 2 too. Take "
-        "the distance without its sign.",
+        "Every earlier key is seen: j − i is negative there, and a negative number is ≤ window "
+        "/ 2. Use `.abs()`.",
         lambda n, window: -_apart(n) <= window // 2,
     ),
     (
@@ -84,32 +84,32 @@ _WINDOW_MISTAKEN: tuple[Suspect, ...] = (
         lambda n, window: _window(n, window) & (_apart(n) != 0),
     ),
     (
-        "It is turned around: True says that the query MAY see the key.",
+        "It is inverted: True means that the query MAY see the key.",
         lambda n, window: ~_window(n, window),
     ),
     (
-        "It wraps around: the first position sees the last. A text has two ends.",
+        "It wraps around: the first position sees the last. It should not.",
         lambda n, window: torch.minimum(_apart(n) % n, -_apart(n) % n) <= window // 2,
     ),
     (
         "These are blocks: positions on either side of a boundary do not see each other. A window "
-        "slides with its position.",
+        "moves with its position.",
         lambda n, window: torch.arange(n)[:, None] // window == torch.arange(n) // window,
     ),
     (
-        "That is a mask to be added to the scores. Asked for are truth values: True where the "
+        "That is a mask to be added to the scores. It should be of type bool: True where the "
         "query may see the key.",
         _additive(-math.inf),
     ),
     (
-        "That is a mask to be added to the scores, and −10000 only means forbidden while the "
-        "scores are small. Asked for are truth values.",
+        "That is a mask to be added to the scores, and −10000 forbids only while the "
+        "scores are small. It should be of type bool.",
         _additive(-10000.0),
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_window_mask(function: Function) -> str:
     """Is it a sliding window? `window_mask(n, window) -> (n, n)`, True = may see.
 
@@ -118,12 +118,12 @@ def check_window_mask(function: Function) -> str:
     """
     for n, window in ((13, 6), (7, 2), (5, 12)):
         given = {"n": n, "window": window}
-        demand(function, given, _window, shape="n n", suspects=_WINDOW_MISTAKEN)
-        answer = ask(function, given)
+        require(function, given, _window, shape="n n", known_mistakes=_WINDOW_MISTAKEN)
+        answer = run(function, given)
         if getattr(answer.value, "dtype", None) != torch.bool:
             raise Mistake(
                 f"The places are right, but the tensor is of {getattr(answer.value, 'dtype', '')}: "
-                "a mask is of torch.bool, so that nobody multiplies or adds it by accident."
+                "a mask should be torch.bool, so that it is not multiplied or added by accident."
             )
     return "window + 1 keys for each position inside, fewer at the two ends."
 
@@ -166,12 +166,12 @@ def _connected() -> dict[str, Tensor]:
 
 _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
     (
-        "A position forgets itself: around each layer runs the residual connection, so that what "
-        "was known stays known, even if nobody sees themselves.",
+        "The residual connection is missing: around each layer it keeps what a position knew, even "
+        "if no position sees itself.",
         lambda mask: _layers(mask, residual=False),
     ),
     (
-        "One layer too few: before the first layer everybody knows only themselves, and that is "
+        "One layer too few: before the first layer each position knows only itself, and that is "
         "layer 0.",
         lambda mask: _layers(mask) - 1,
     ),
@@ -181,8 +181,8 @@ _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
         lambda mask: _layers(mask) + 1,
     ),
     (
-        "Those are doublings: squaring the matrix makes two layers of one, then four. Multiply by "
-        "ONE layer each time.",
+        "That counts squarings: squaring the matrix gives two layers, then four. Multiply by ONE "
+        "layer each time.",
         _doublings,
     ),
     (
@@ -190,34 +190,33 @@ _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
         lambda mask: 2 ** _doublings(mask),
     ),
     (
-        "Only the first output is looked at: all of them must know every input.",
+        "Only the first output is checked: all outputs must know every input.",
         lambda mask: _layers(mask, seen="first"),
     ),
     (
-        "Only the last output is looked at: all of them must know every input.",
+        "Only the last output is checked: all outputs must know every input.",
         lambda mask: _layers(mask, seen="last"),
     ),
     (
-        "Only the past is looked at: every output must know every input, also later ones.",
+        "Only the past is checked: every output must know every input, also later ones.",
         lambda mask: _layers(mask, seen="past"),
     ),
     (
-        "It stops before the first layer: was `.any()` asked, where `.all()` must be known?",
+        "It stops before the first layer: was `.any()` used instead of `.all()`?",
         lambda mask: 0,
     ),
     (
-        "That is how many keys a position sees, not how many layers it takes to know all.",
+        "That is the number of keys that a position sees, not the number of layers.",
         lambda mask: int(mask.sum(1).max()),
     ),
     (
-        "That is how many layers ONE input needs to reach somebody at all; wait until the last "
-        "pair is connected.",
+        "After one layer only some pairs are connected; count until the last pair is connected.",
         lambda mask: 1,
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_layers_until_connected(function: Function) -> str:
     """How many layers until every output knows every input? `layers_until_connected(mask) -> int`.
 
@@ -233,21 +232,23 @@ def check_layers_until_connected(function: Function) -> str:
         if number != _layers(mask):
             raise Mistake(f"For {words}: {number:g} layers, where {_layers(mask)} are right.")
     return (
-        "A window goes step by step, a hub takes two, and the residual connection forgets nothing."
+        "A window needs many layers, a hub two, and the residual connection keeps what was known."
     )
 
 
 def _number(function: Function, mask: Tensor) -> float:
-    answer = ask(function, {"mask": mask})
+    answer = run(function, {"mask": mask})
     value = answer.value
     if answer.raised:
         raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
     if value is None or value is Ellipsis:
         raise Mistake(f"{answer.call} gave None: is the `return` missing?")
     if answer.changed:
-        raise Mistake(f"`mask` is still needed: {changes(answer)}")
+        raise Mistake(f"`mask` is still needed: {changed_in_place(answer)}")
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Mistake(f"{answer.call} gave {kind_of(value)}; a number of layers is asked for.")
+        raise Mistake(f"{answer.call} gave {type_name(value)}; it should give a number of layers.")
+    if abs(value) > LARGEST_COUNT:
+        raise Mistake(f"{answer.call} gave a number that is far too large.")
     return float(value)

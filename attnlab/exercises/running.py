@@ -4,69 +4,69 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.attempt import (
-    Given,
+    Arguments,
+    KnownMistake,
     Parts,
-    Suspect,
-    ask,
-    changes,
-    demand,
-    made,
-    mannerly,
-    named_parts,
+    changed_in_place,
+    check_arguments_and_dtype,
+    expect_tensors,
     part_faults,
+    random_tensors,
+    require,
+    run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, diagnosed
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- one step
 
 
 def _step(values: Tensor, keys: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Parts:
-    """The right step, of which the suspects below are the wrong ones."""
+    """The right step; the mistakes below are wrong versions of it."""
     values, keys = values + torch.outer(k, v), keys + k
     return q @ values / (q @ keys), values, keys
 
 
 _STEP, _STEP_SHAPES = ("out", "values", "keys"), ("e", "r e", "r")
-_STEP_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
+_STEP_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
     (
         (
-            "The query reads before the token is written: a position sees itself, so add its key "
-            "and value first, then read.",
+            "The query reads before the new key and value are added: a position sees itself, so "
+            "add them first, then read.",
             lambda values, keys, q, k, v: q @ values / (q @ keys),
         ),
         (
-            "The denominator is that before the new key: numerator and denominator must have read "
-            "the same keys.",
+            "The denominator lacks the new key: numerator and denominator need the same keys.",
             lambda values, keys, q, k, v: (
                 _step(values, keys, q, k, v)[0] * (q @ (keys + k)) / (q @ keys)
             ),
         ),
         (
-            "`out` is not divided: q · values is a sum, q · keys says of how much weight.",
+            "`out` is not divided: q · values is a weighted sum, and q · keys the sum of the "
+            "weights.",
             lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)),
         ),
         (
-            "It divides by the sum of `keys`: the weight that this query gives is q · keys.",
+            "It divides by the sum of `keys`; the sum of the weights of this query is q · keys.",
             lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)) / (keys + k).sum(),
         ),
         (
-            "It divides by the newest weight q · k alone: the row is divided by the sum of all its "
-            "weights, q · keys.",
+            "It divides by the newest weight q · k only; divide by the sum of all weights, q · "
+            "keys.",
             lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)) / (q @ k),
         ),
         (
-            "`out` knows only the newest token: its weight is all there is, so v comes back.",
+            "`out` uses only the newest token, so it is v.",
             lambda values, keys, q, k, v: v,
         ),
     ),
     (
         (
-            "`values` came back as it was: the newest token is not written into it.",
+            "`values` is unchanged: the newest token is not added to it.",
             lambda values, keys, q, k, v: values,
         ),
         (
-            "`values` forgets the past: only the newest token is in it. Add to what was there.",
+            "`values` contains only the newest token: add it to the old `values`.",
             lambda values, keys, q, k, v: torch.outer(k, v),
         ),
         (
@@ -74,25 +74,25 @@ _STEP_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
             lambda values, keys, q, k, v: values + v,
         ),
         (
-            "`values` was written with the query: queries only read. The key says where to write.",
+            "`values` uses the query; use the key: queries only read.",
             lambda values, keys, q, k, v: values + torch.outer(q, v),
         ),
         (
-            "The state is divided: it holds plain sums, and each query divides what it reads.",
+            "The state is divided: it holds sums; each query divides its own result.",
             lambda values, keys, q, k, v: (values + torch.outer(k, v)) / (q @ (keys + k)),
         ),
     ),
     (
         (
-            "`keys` came back as it was: the newest key is not added.",
+            "`keys` is unchanged: the newest key is not added.",
             lambda values, keys, q, k, v: keys,
         ),
         (
-            "`keys` forgets the past: only the newest key is in it. Add to what was there.",
+            "`keys` contains only the newest key: add it to the old `keys`.",
             lambda values, keys, q, k, v: k,
         ),
         (
-            "`keys` counts tokens: it sums the features of the keys.",
+            "`keys` counts tokens; it should sum the features of the keys.",
             lambda values, keys, q, k, v: keys + 1,
         ),
         (
@@ -103,7 +103,7 @@ _STEP_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
 )
 
 
-@diagnosed
+@returns_verdict
 def check_running_step(function: Function) -> str:
     """Is it one step of the recurrence? `step(values, keys, q, k, v)`.
 
@@ -114,26 +114,26 @@ def check_running_step(function: Function) -> str:
     """
     for given in (_token(full=True), _token(full=False)):
         truth = _step(*given.values())
-        parts = named_parts(ask(function, given), _STEP, _STEP_SHAPES, truth)
+        parts = expect_tensors(run(function, given), _STEP, _STEP_SHAPES, truth)
         if not parts[0].isfinite().all():
             raise Mistake(
-                "The first token finds empty sums, and `out` is not finite: 0 / 0. Write the token "
-                "first, then read; then its own weight is there."
+                "For the first token the sums are zero, and `out` is not finite: 0 / 0. Add its "
+                "key and value first, then read."
             )
         faults = part_faults(parts, truth, given, _STEP, _STEP_MISTAKEN)
         if len(faults) > 1 and not same(parts[0], truth[0]):
             faults = faults[1:]  # a wrong state explains the output that was read from it
         if faults:
             raise Mistake(" ".join(faults))
-    answer = ask(function, given)
-    remark = f" One remark: {changes(answer)}" if answer.changed else ""
+    answer = run(function, given)
+    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
     return f"`out` and both sums are right after every token.{remark}"
 
 
-def _token(*, full: bool) -> Given:
+def _token(*, full: bool) -> Arguments:
     """Positive features; the sums before it over seven tokens, or over none."""
-    k, q = (x.exp() for x in made((8, 5), (5,), seed=1))
-    (v,) = made((8, 3), seed=2)
+    k, q = (x.exp() for x in random_tensors((8, 5), (5,), seed=1))
+    (v,) = random_tensors((8, 3), seed=2)
     past = 7 if full else 0
     values, keys = k[:past].mT @ v[:past], k[:past].sum(dim=0)
     return {"values": values, "keys": keys, "q": q, "k": k[7], "v": v[7]}
@@ -156,26 +156,26 @@ def _own(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ v, weights.sum(dim=-1, keepdim=True)
 
 
-_CHUNK_MISTAKEN: tuple[Suspect, ...] = (
+_CHUNK_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "Rows see later tokens of their own chunk: without `tril` the weights q kᵀ reach into the "
-        "future, and so do the sums once the whole chunk is in them.",
+        "Rows see later tokens of their own chunk: use `tril` on the weights q kᵀ, and add the "
+        "chunk to the sums only afterwards.",
         lambda q, k, v, values, keys: _chunk(q, k, v, values, keys, diagonal=len(k)),
     ),
     (
-        "A token does not see itself: the diagonal belongs to the past, `tril()` keeps it.",
+        "A token does not see itself: keep the diagonal, as `tril()` does.",
         lambda q, k, v, values, keys: _chunk(q, k, v, values, keys, diagonal=-1),
     ),
     (
-        "The chunks before are forgotten: q @ `values` and q @ `keys` carry them.",
+        "The earlier chunks are missing: q @ `values` and q @ `keys` bring them in.",
         lambda q, k, v, values, keys: _own(q, k, v)[0] / _own(q, k, v)[1],
     ),
     (
-        "Only the past is read: the chunk's own tokens are missing.",
+        "Only the earlier chunks are used: the chunk's own tokens are missing.",
         lambda q, k, v, values, keys: q @ values / (q @ keys[:, None]),
     ),
     (
-        "The denominator lacks the chunks before: add q · `keys` to the sum of the weights.",
+        "The denominator lacks the earlier chunks: add q · `keys` to the sum of the weights.",
         lambda q, k, v, values, keys: (_own(q, k, v)[0] + q @ values) / _own(q, k, v)[1],
     ),
     (
@@ -190,13 +190,13 @@ _CHUNK_MISTAKEN: tuple[Suspect, ...] = (
         ),
     ),
     (
-        "It is not divided: the sum of the weights, those of the past included, is left in.",
+        "It is not divided by the sum of the weights, those of earlier chunks included.",
         lambda q, k, v, values, keys: _own(q, k, v)[0] + q @ values,
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_causal_chunk(function: Function) -> str:
     """Is it the causal output of one chunk? `chunk(q, k, v, values, keys)`.
 
@@ -205,14 +205,14 @@ def check_causal_chunk(function: Function) -> str:
     first chunk, before which the sums are zero.
     """
     for full in (True, False):
-        demand(function, _tokens(full=full), _chunk, shape="c e", suspects=_CHUNK_MISTAKEN)
-    mannerly(function, _tokens(full=True))
-    return "Inside the chunk by its weights, before it by the sums, divided once."
+        require(function, _tokens(full=full), _chunk, shape="c e", known_mistakes=_CHUNK_MISTAKEN)
+    check_arguments_and_dtype(function, _tokens(full=True))
+    return "The chunk's own tokens by weights, earlier ones by the sums, divided once."
 
 
-def _tokens(*, full: bool) -> Given:
-    q, k, before = (x.exp() for x in made((7, 5), (7, 5), (11, 5), seed=3))
-    v, old = made((7, 3), (11, 3), seed=4)
+def _tokens(*, full: bool) -> Arguments:
+    q, k, before = (x.exp() for x in random_tensors((7, 5), (7, 5), (11, 5), seed=3))
+    v, old = random_tensors((7, 3), (11, 3), seed=4)
     values, keys = before.mT @ old, before.sum(dim=0)
     if not full:
         values, keys = torch.zeros_like(values), torch.zeros_like(keys)

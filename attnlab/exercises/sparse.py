@@ -1,4 +1,4 @@
-"""Checks of lesson 10: who sees whom in a strided pattern, and which columns sum up a block."""
+"""Checks of lesson 10: the strided pattern, and the summary columns of a block."""
 
 import math
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Given, Suspect, demand, untouched
-from attnlab.exercises.verdict import Function, diagnosed
+from attnlab.exercises.attempt import Arguments, KnownMistake, check_arguments, require
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the strided predicate
 
@@ -21,39 +21,35 @@ def _past(rule: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, Te
     return lambda i, j, s: (j <= i) & rule(i, j, s)
 
 
-_STRIDED_MISTAKEN: tuple[Suspect, ...] = (
+_STRIDED_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "It sees the future: the formulas leave j ≤ i out, and (i − j) % s == 0 holds for keys "
-        "that come later as well.",
+        "It sees the future: (i − j) % s == 0 is true for later keys as well. Add j ≤ i.",
         lambda i, j, s: ((i - j) <= s) & (j <= i) | ((i - j) % s == 0),
     ),
     (
-        "It sees the future: nothing says j ≤ i. For later keys i − j is negative, and that is "
-        "≤ s too.",
+        "It sees the future: j ≤ i is missing. For later keys i − j is negative, and a negative "
+        "number is ≤ s.",
         lambda i, j, s: ((i - j) <= s) | ((i - j) % s == 0),
     ),
     (
-        "It sees the future: the distance is taken without its sign, so that s keys to come are "
-        "near as well. Add j ≤ i.",
+        "It sees the future: with `.abs()` the next s keys are near as well. Add j ≤ i.",
         lambda i, j, s: ((i - j).abs() <= s) | ((i - j) % s == 0),
     ),
     (
-        "Both at once is the intersection: a key must be near AND in the column. Merged heads see "
-        "the union, `|`.",
+        "That is the intersection: a key must be near AND in the column. The union is wanted, `|`.",
         _past(lambda i, j, s: ((i - j) <= s) & ((i - j) % s == 0)),
     ),
     (
-        "That is the window alone, the first factor: the column above, (i − j) % s == 0, is "
-        "missing.",
+        "That is only the window, the first factor: the column, (i − j) % s == 0, is missing.",
         _past(lambda i, j, s: (i - j) <= s),
     ),
     (
-        "That is the column alone, the second factor: the last s positions are missing.",
+        "That is only the column, the second factor: the last s positions are missing.",
         _past(lambda i, j, s: (i - j) % s == 0),
     ),
     (
-        "The column does not move with the query: j % s == 0 are the same keys for everybody (that "
-        "is how `fixed` begins). Take the distance, (i − j) % s.",
+        "The column does not move with the query: j % s == 0 gives the same keys to all queries "
+        "(as in `fixed`). Use the distance, (i − j) % s.",
         _past(lambda i, j, s: ((i - j) <= s) | (j % s == 0)),
     ),
     (
@@ -66,32 +62,32 @@ _STRIDED_MISTAKEN: tuple[Suspect, ...] = (
     ),
     (
         "The window is a block: ⌊i/s⌋ = ⌊j/s⌋ is the first factor of `fixed`, and at the start of "
-        "a block it sees nothing but itself. Here the window moves along: i − j ≤ s.",
+        "a block it sees only itself. Here the window moves with i: i − j ≤ s.",
         _past(lambda i, j, s: (i // s == j // s) | ((i - j) % s == 0)),
     ),
     (
-        "Nobody sees itself: j < i should be j ≤ i. The first position would have an empty row.",
+        "No position sees itself: j < i should be j ≤ i, or the first row is empty.",
         lambda i, j, s: (j < i) & _strided(i, j, s),
     ),
     (
-        "The window is one too long: i − j ≤ s are already s + 1 keys, i itself and the last s.",
+        "The window is one too long: i − j ≤ s already gives s + 1 keys, i itself and the last s.",
         _past(lambda i, j, s: (i - j <= s + 1) | ((i - j) % s == 0)),
     ),
     (
-        "Either, or: `^` leaves out what stands in both factors, i and i − s. The union is `|`.",
+        "`^` leaves out the keys that are in both factors, i and i − s. The union is `|`.",
         _past(lambda i, j, s: (i - j <= s) ^ ((i - j) % s == 0)),
     ),
     (
-        "That is the other pattern, `fixed`: a block, and the last position of each. Here a window "
-        "moves along, and a column; both go by the distance i − j.",
+        "That is the other pattern, `fixed`: a block, and the last position of each block. Here "
+        "the window and the column both depend on the distance i − j.",
         _past(lambda i, j, s: (i // s == j // s) | (j % s == s - 1)),
     ),
     (
-        "It is turned around: True says that the query MAY see the key.",
+        "It is inverted: True means that the query MAY see the key.",
         lambda i, j, s: ~_strided(i, j, s),
     ),
     (
-        "That is a mask to be added to the scores. Asked for are truth values: True where the "
+        "That is a mask to be added to the scores. It should be of type bool: True where the "
         "query may see the key.",
         lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(~_strided(i, j, s), -math.inf),
     ),
@@ -102,21 +98,22 @@ _STRIDED_MISTAKEN: tuple[Suspect, ...] = (
 )
 
 
-@diagnosed
+@returns_verdict
 def check_strided(function: Function) -> str:
     """Is it the strided pattern? `strided(i, j, s) -> (n, m)`, True = may attend.
 
-    `i` (n, 1) and `j` (1, m) are whole positions and `s` the stride; seen are the last s positions,
-    oneself and the column above, all of the past. Called with n = m = 23, s = 5, and 17, s = 3.
+    `i` (n, 1) and `j` (1, m) are integer positions and `s` the stride; a query sees itself, the
+    last s positions and every s-th position before it. Called with n = m = 23, s = 5, and with
+    n = m = 17, s = 3.
     """
     for n, s in ((23, 5), (17, 3)):
         given = _positions(n, s)
-        demand(function, given, _strided, shape="n m", suspects=_STRIDED_MISTAKEN)
-    untouched(function, given)
-    return "A window that moves along, and the column above: about 2·√n keys where s is √n."
+        require(function, given, _strided, shape="n m", known_mistakes=_STRIDED_MISTAKEN)
+    check_arguments(function, given)
+    return "A window that moves with the query, and the column: about 2·√n keys where s is √n."
 
 
-def _positions(n: int, s: int) -> Given:
+def _positions(n: int, s: int) -> Arguments:
     places = torch.arange(n)
     return {"i": places[:, None], "j": places[None], "s": s}
 
@@ -128,69 +125,69 @@ def _summaries(j: Tensor, s: int, c: int) -> Tensor:
     return j % s >= s - c
 
 
-_SUMMARIES_MISTAKEN: tuple[Suspect, ...] = (
+_SUMMARIES_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "One column too many in front: j % s ≥ s − c − 1 are c + 1 columns. Residues run from 0 to "
-        "s − 1, so the last c begin at s − c.",
+        "One column too many: j % s ≥ s − c − 1 gives c + 1 columns. Residues run from 0 to s − 1, "
+        "so the last c begin at s − c.",
         lambda j, s, c: j % s >= s - c - 1,
     ),
     (
-        "One column short: j % s > s − c leaves c − 1. The first of the c has residue s − c "
+        "One column is missing: j % s > s − c gives c − 1. The first of the c has residue s − c "
         "itself.",
         lambda j, s, c: j % s > s - c,
     ),
     (
-        "Residue 0 is in it: that is s in the formula, read modulo s (Long Range Arena does so). "
-        "The first position of a block has seen nothing of it yet, so it sums up nothing.",
+        "Residue 0 is included: that is s in the formula, taken modulo s (Long Range Arena does "
+        "so). The first position of a block has not seen the rest of it, so it cannot sum it up.",
         lambda j, s, c: (j % s >= s - c) | (j % s == 0),
     ),
     (
-        "These columns straddle two blocks: the last c and the first of the next, which is what "
-        "fairseq's range(s − c, s + 1) takes. The last residue is s − 1.",
+        "These columns belong to two blocks: the last c and the first of the next, as in fairseq's "
+        "range(s − c, s + 1). The last residue is s − 1.",
         lambda j, s, c: (j % s >= s - c) | ((j % s == 0) & (j > 0)),
     ),
     (
-        "All is off by one: residues s − c + 1 … s. Positions count from 0, so a block ends at "
-        "residue s − 1, not at 0 of the next.",
+        "All columns are one too late: residues s − c + 1 … s. Positions count from 0, so a block "
+        "ends at residue s − 1.",
         lambda j, s, c: (j - 1) % s >= s - c,
     ),
     (
-        "These are the FIRST c of each block. Those have seen nothing of it yet; who sums a block "
-        "up must stand at its end.",
+        "These are the FIRST c of each block. They have not seen the rest of it; a summary must be "
+        "at the end of its block.",
         lambda j, s, c: j % s < c,
     ),
     (
-        "That is one column, with residue s − c. There are c of them: ≥, not ==.",
+        "That is one column, with residue s − c. There should be c of them: ≥, not ==.",
         lambda j, s, c: j % s == s - c,
     ),
     (
-        "That is one column, the last of each block: c of them are asked for.",
+        "That is one column, the last of each block: there should be c of them.",
         lambda j, s, c: j % s == s - 1,
     ),
     (
-        "Only the first block is cut right: the remainder, j % s, is missing, so everything after "
-        "it counts as a summary.",
+        "Only the first block is right: the remainder, j % s, is missing, so every later position "
+        "is a summary.",
         lambda j, s, c: j >= s - c,
     ),
     (
-        "These are all but the first c. The last c of residues 0 … s − 1 begin at s − c.",
+        "These are all but the first c. The last c residues begin at s − c.",
         lambda j, s, c: j % s >= c,
     ),
     (
-        "Off by one to the front: (j + 1) % s turns the last residue, s − 1, into 0. Residues "
-        "s − c … s − 1 are j % s.",
+        "All columns are one too early: (j + 1) % s turns the last residue, s − 1, into 0. Use "
+        "j % s.",
         lambda j, s, c: (j + 1) % s >= s - c,
     ),
     (
-        "That is j // s, the number of the block. The place inside it is j % s.",
+        "That uses j // s, the number of the block. The position inside the block is j % s.",
         lambda j, s, c: j // s >= s - c,
     ),
     (
-        "Those are every c-th position. Asked for are the last c of every s.",
+        "That is every c-th position. The last c of every s are wanted.",
         lambda j, s, c: j % c == 0,
     ),
     (
-        "That is the end of the text alone: EVERY block of s has its last c.",
+        "That is only the end of the text: EVERY block of s has its last c.",
         lambda j, s, c: j >= len(j) - c,
     ),
     (
@@ -198,21 +195,21 @@ _SUMMARIES_MISTAKEN: tuple[Suspect, ...] = (
         lambda j, s, c: j % c >= c - s,
     ),
     (
-        "These are the others: who does NOT sum up. Turn the comparison round.",
+        "These are the columns that are NOT summaries. Reverse the comparison.",
         lambda j, s, c: j % s < s - c,
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_summaries(function: Function) -> str:
-    """Are these the summary columns? `summaries(j, s, c) -> (m,)`, True = everybody later sees it.
+    """Are these the summary columns? `summaries(j, s, c) -> (m,)`, True = seen by all later ones.
 
-    `j` (m,) are whole positions, counted from 0; the last `c` of every block of `s` sum it up.
+    `j` (m,) are integer positions, counted from 0; the last `c` of every block of `s` sum it up.
     Called with m = 29, s = 8, c = 3, with m = 31, s = 5, c = 2, and with c = s.
     """
     for m, s, c in ((29, 8, 3), (31, 5, 2), (13, 3, 3)):
         given = {"j": torch.arange(m), "s": s, "c": c}
-        demand(function, given, _summaries, shape="m", suspects=_SUMMARIES_MISTAKEN)
-    untouched(function, given)
+        require(function, given, _summaries, shape="m", known_mistakes=_SUMMARIES_MISTAKEN)
+    check_arguments(function, given)
     return "The last c of every block: the only ones in it that can have seen all of it."

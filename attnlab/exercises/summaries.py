@@ -1,12 +1,17 @@
-"""Checks of lesson 13: which summaries a query may see, and blocks that do not come out even."""
+"""Checks of lesson 13: which summaries a query may see, and means of blocks, the last one short."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Suspect, demand, made, mannerly
-from attnlab.exercises.verdict import Function, diagnosed
+from attnlab.exercises.attempt import (
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- which summaries a query may see
 
@@ -14,7 +19,7 @@ Rule = Callable[[Tensor, Tensor, int, int], Tensor]  # (i, slot, width, stride) 
 
 
 def _slots(rule: Rule, count: Callable[[int, int, int], int] | None = None) -> Function:
-    """A mask (n, slots) by a rule of positions; ⌈n / stride⌉ slots unless told otherwise."""
+    """A mask (n, slots) by a rule of positions; ⌈n / stride⌉ slots by default."""
 
     def mask(n: int, width: int, stride: int) -> Tensor:
         slots = count(n, width, stride) if count else -(-n // stride)
@@ -31,19 +36,19 @@ def _complete(i: Tensor, t: Tensor, width: int, stride: int) -> Tensor:
     return t * stride + width - 1 <= i
 
 
-_VISIBLE_MISTAKEN: tuple[Suspect, ...] = (
+_VISIBLE_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "It leaks: a slot is shown as soon as it has begun (t·s ≤ i), with tokens in it that come "
+        "It leaks: a slot is visible as soon as it begins (t·s ≤ i), though it contains tokens "
         "after the query. Wait for its last position, t·s + w − 1.",
         _slots(lambda i, t, w, s: t * s <= i),
     ),
     (
-        "It leaks by one: at position t·s + w − 2 the last token of the slot is still to come.",
+        "It leaks by one: at position t·s + w − 2 the last token of the slot is in the future.",
         _slots(lambda i, t, w, s: t * s + w - 2 <= i),
     ),
     (
-        "It leaks where windows overlap: the last position is counted with the stride, "
-        "t·s + s − 1, and a window is `width` wide.",
+        "It leaks where windows overlap: the last position is computed from the "
+        "stride, t·s + s − 1, but a window is `width` wide.",
         _slots(lambda i, t, w, s: t * s + s - 1 <= i),
     ),
     (
@@ -52,8 +57,8 @@ _VISIBLE_MISTAKEN: tuple[Suspect, ...] = (
         _slots(lambda i, t, w, s: t * s + w - 1 < i),
     ),
     (
-        "It waits until the query's own block of `stride` is over (t < i // s): one too late where "
-        "windows touch, and a leak where they overlap. A window is `width` wide.",
+        "It waits for the end of the query's own block of `stride` (t < i // s): one too late "
+        "where windows touch, and a leak where they overlap. A window is `width` wide.",
         _slots(lambda i, t, w, s: t < i // s),
     ),
     (
@@ -61,21 +66,21 @@ _VISIBLE_MISTAKEN: tuple[Suspect, ...] = (
         _slots(lambda i, t, w, s: t * s + s + w - 1 <= i),
     ),
     (
-        "The rule is right and the slots are too few: ⌊n / stride⌋ drops the one that the last "
-        "tokens have begun. There are ⌈n / stride⌉.",
+        "The rule is right, but a slot is missing: ⌊n / stride⌋ drops the last one, which is not "
+        "full. There are ⌈n / stride⌉.",
         _slots(_complete, lambda n, w, s: n // s),
     ),
     (
-        "The rule is right and the slots are too few: only windows that fit are counted. What "
-        "stands past the end is filled with zeros, so there are ⌈n / stride⌉ slots.",
+        "The rule is right, but slots are missing: only full windows are counted. Beyond the end, "
+        "windows are filled with zeros, so there are ⌈n / stride⌉ slots.",
         _slots(_complete, _full_windows),
     ),
     (
-        "All slots are open to everybody: the first query sees the end of the text.",
+        "All queries see all slots: the first query sees the end of the text.",
         _slots(lambda i, t, w, s: (t >= 0) & (i >= 0)),
     ),
     (
-        "It is turned around: True says that the query MAY see the slot.",
+        "It is inverted: True means that the query MAY see the slot.",
         _slots(lambda i, t, w, s: ~_complete(i, t, w, s)),
     ),
     (
@@ -86,27 +91,27 @@ _VISIBLE_MISTAKEN: tuple[Suspect, ...] = (
 )
 
 
-@diagnosed
+@returns_verdict
 def check_visible_slots(function: Function) -> str:
     """Are these the slots a query may see? `visible(n, width, stride) -> (n, slots)`, True = may.
 
     Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i sees it if none
-    of them comes after i. There are ⌈n / stride⌉ slots. Called with windows that touch, overlap,
-    and do not come out even.
+    of them comes after i. There are ⌈n / stride⌉ slots. Called with windows that touch or
+    overlap, and with lengths that are no multiple of the stride.
     """
     for n, width, stride in ((13, 5, 2), (11, 3, 3), (17, 4, 4), (7, 2, 2), (5, 1, 1)):
         given = {"n": n, "width": width, "stride": stride}
-        demand(
-            function, given, _slots(_complete), shape="n slots", suspects=_VISIBLE_MISTAKEN,
+        require(
+            function, given, _slots(_complete), shape="n slots", known_mistakes=_VISIBLE_MISTAKEN,
         )  # fmt: skip
-    return "A slot opens at its last position, and the first width − 1 queries see none."
+    return "A slot is visible from its last position on; the first width − 1 queries see none."
 
 
 # ---- the means of blocks
 
 
 def _blocks(x: Tensor, block: int, real: Tensor) -> tuple[Tensor, Tensor]:
-    """What the real tokens of each block add up to, (blocks, d), and how many they are."""
+    """The sum of the real tokens of each block, (blocks, d), and their number."""
     of = torch.arange(len(x)) // block
     own = (of == torch.arange(-(-len(x) // block))[:, None]) & real
     return own.to(x.dtype) @ x, own.sum(1, keepdim=True)
@@ -122,7 +127,7 @@ def _everybody(x: Tensor) -> Tensor:
 
 
 def _joined(x: Tensor, block: int, real: Tensor) -> Tensor:
-    """LongT5's way: what is left over joins the last full block."""
+    """As in LongT5: the remainder is added to the last full block."""
     of = (torch.arange(len(x)) // block).clamp(max=len(x) // block - 1)
     own = (of == torch.arange(len(x) // block)[:, None]) & real
     return own.to(x.dtype) @ x / own.sum(1, keepdim=True).clamp(min=1)
@@ -135,15 +140,15 @@ def _interleaved(x: Tensor, block: int, real: Tensor) -> Tensor:
 
 
 def _last_wide(x: Tensor, block: int, real: Tensor) -> Tensor:
-    """The mean over what stands there, padding included, without what was filled up."""
+    """The sum of real tokens divided by the number of all tokens, padding included."""
     counts = _blocks(x, block, _everybody(x))[1]
     return _blocks(x, block, real)[0] / counts
 
 
-_MEANS_MISTAKEN: tuple[Suspect, ...] = (
+_MEANS_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "Padding is in the mean: what stands where `real` is False is no token, whatever its "
-        "numbers. Leave it out of the sum and of the count.",
+        "Padding is in the mean: where `real` is False there is no token. Leave it out of "
+        "the sum and of the count.",
         lambda x, block, real: _means(x, block, _everybody(x)),
     ),
     (
@@ -153,8 +158,8 @@ _MEANS_MISTAKEN: tuple[Suspect, ...] = (
         ),
     ),
     (
-        "Each sum is divided by `block`, also where fewer tokens were added: a partial block comes "
-        "out too small. Divide by how many real tokens there are.",
+        "Each sum is divided by `block`, also where fewer tokens were added, so the mean of a "
+        "partial block is too small. Divide by the number of real tokens.",
         lambda x, block, real: _blocks(x, block, real)[0] / block,
     ),
     (
@@ -162,18 +167,18 @@ _MEANS_MISTAKEN: tuple[Suspect, ...] = (
         _last_wide,
     ),
     (
-        "Padding is in the mean, and so are the zeros behind the end: each sum of everything is "
-        "divided by `block`.",
+        "Padding is in the mean, and so are the zeros after the end: each sum is divided by "
+        "`block`.",
         lambda x, block, real: _blocks(x, block, _everybody(x))[0] / block,
     ),
     (
-        "The remainder is dropped: tokens after the last full block are in no summary at all, and "
-        "nobody far away will ever hear of them.",
+        "The remainder is dropped: tokens after the last full block are in no summary, so distant "
+        "queries cannot see them.",
         lambda x, block, real: _means(x, block, real)[: len(x) // block],
     ),
     (
-        "What is left over joins the last full block. That is LongT5's way; here it gets a "
-        "summary of its own.",
+        "The remainder is added to the last full block, as in LongT5; here it gets its own "
+        "summary.",
         _joined,
     ),
     (
@@ -181,26 +186,26 @@ _MEANS_MISTAKEN: tuple[Suspect, ...] = (
         lambda x, block, real: _blocks(x, block, real)[0] / _blocks(x, block, real)[1],
     ),
     (
-        "These are sums: divide by how many real tokens were added.",
+        "These are sums: divide by the number of real tokens.",
         lambda x, block, real: _blocks(x, block, real)[0],
     ),
     (
-        "The blocks are not of neighbours: every ⌈n / block⌉-th token was put together. Fold x as "
-        "(blocks, block, d), not the other way round.",
+        "The blocks do not consist of neighbours: every ⌈n / block⌉-th token is in one block. "
+        "Reshape x to (blocks, block, d), not (block, blocks, d).",
         _interleaved,
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_block_means(function: Function) -> str:
     """Are these the means of the blocks? `block_means(x, block, real) -> (blocks, d)`.
 
-    `x` (n, d) is cut into ⌈n / block⌉ blocks, the last one as long as it happens to be; `real` (n,)
-    says which rows are tokens. The mean is over these; a block that has none gives zeros.
+    `x` (n, d) is cut into ⌈n / block⌉ blocks, the last one may be shorter; `real` (n,)
+    shows which rows are tokens. The mean is over these; a block without any gives zeros.
     """
     for n, block, last in ((11, 4, 9), (12, 4, 12), (13, 3, 13), (13, 3, 7)):  # 7: empty blocks
-        given = {"x": made((n, 5))[0], "block": block, "real": torch.arange(n) < last}
-        demand(function, given, _means, shape="blocks d", suspects=_MEANS_MISTAKEN)
-    mannerly(function, given)
+        given = {"x": random_tensors((n, 5))[0], "block": block, "real": torch.arange(n) < last}
+        require(function, given, _means, shape="blocks d", known_mistakes=_MEANS_MISTAKEN)
+    check_arguments_and_dtype(function, given)
     return "Every real token is in one mean, and nothing else is."

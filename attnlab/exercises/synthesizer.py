@@ -3,8 +3,13 @@
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Suspect, demand, made, mannerly
-from attnlab.exercises.verdict import Function, diagnosed
+from attnlab.exercises.attempt import (
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- Factorized Dense
 
@@ -13,19 +18,18 @@ def _factorized(a: Tensor, b: Tensor) -> Tensor:
     return (b[:, :, None] * a[:, None, :]).flatten(1)
 
 
-_FACTORIZED_MISTAKEN: tuple[Suspect, ...] = (
+_FACTORIZED_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "The two have changed their roles: A is tiled (A₀ A₁ … A₀ A₁ …), and B repeated "
-        "(B₀ B₀ … B₁ B₁ …).",
+        "A and B are exchanged: A is tiled (A₀ A₁ … A₀ A₁ …), and B repeated (B₀ B₀ … B₁ B₁ …).",
         lambda a, b: (a[:, :, None] * b[:, None, :]).flatten(1),
     ),
     (
         "Both are tiled. Then row i repeats itself with the least common multiple of a and b, and "
-        "some products never occur. B must stand still while A runs through: repeat it.",
+        "some products never occur. Repeat each entry of B while A is tiled.",
         lambda a, b: a.repeat(1, b.shape[1]) * b.repeat(1, a.shape[1]),
     ),
     (
-        "Both are repeated: entry j needs A[j mod a], which runs through A again and again: "
+        "Both are repeated: entry j needs A[j mod a], which goes through A again and again: "
         "tile A.",
         lambda a, b: a.repeat_interleave(b.shape[1], 1) * b.repeat_interleave(a.shape[1], 1),
     ),
@@ -34,7 +38,7 @@ _FACTORIZED_MISTAKEN: tuple[Suspect, ...] = (
         lambda a, b: (b[:, :, None] + a[:, None, :]).flatten(1),
     ),
     (
-        "Those are A and B side by side, a + b numbers: a · b products are asked for.",
+        "Those are A and B side by side, a + b numbers; there should be a · b products.",
         lambda a, b: torch.cat((a, b), 1),
     ),
     (
@@ -46,17 +50,17 @@ _FACTORIZED_MISTAKEN: tuple[Suspect, ...] = (
         lambda a, b: b.repeat_interleave(a.shape[1], 1),
     ),
     (
-        "It returns the softmax already: logits are asked for.",
+        "It returns the softmax; it should return the logits.",
         lambda a, b: _factorized(a, b).softmax(-1),
     ),
     (
-        "The products are all there, but not joined to one row: flatten the last two axes.",
+        "The products are right, but not joined to one row: flatten the last two axes.",
         lambda a, b: b[:, :, None] * a[:, None, :],
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_factorized(function: Function) -> str:
     """Is it Factorized Dense? `factorized(A (n, a), B (n, b)) -> logits (n, a·b)`.
 
@@ -64,10 +68,10 @@ def check_factorized(function: Function) -> str:
     sizes.
     """
     for n, a, b in ((5, 3, 7), (3, 5, 2), (2, 3, 3)):
-        rows = made((n, a), (n, b))
+        rows = random_tensors((n, a), (n, b))
         given = {"A": rows[0], "B": rows[1]}
-        demand(function, given, _factorized, shape="n a·b", suspects=_FACTORIZED_MISTAKEN)
-    mannerly(function, given)
+        require(function, given, _factorized, shape="n a·b", known_mistakes=_FACTORIZED_MISTAKEN)
+    check_arguments_and_dtype(function, given)
     return "A is tiled, B is repeated: a + b numbers write a · b logits."
 
 
@@ -84,23 +88,23 @@ def _logits(numbers: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return alpha[0] * first + alpha[1] * second
 
 
-_MIXED_MISTAKEN: tuple[Suspect, ...] = (
+_MIXED_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "It mixes two maps: each set of logits has had its own softmax. The logits are mixed "
         "first, and one softmax comes last.",
         lambda s, x, y: s.softmax(0)[0] * x.softmax(-1) + s.softmax(0)[1] * y.softmax(-1),
     ),
     (
-        "The logits are added, not mixed: α is missing, so the numbers have no say.",
+        "The logits are added, not mixed: α is missing, so the numbers have no effect.",
         lambda s, x, y: (x + y).softmax(-1),
     ),
     (
-        "The numbers serve as α as they are: they may be negative and sum to anything. Their "
-        "softmax sums to one.",
+        "The numbers are used as α directly: they may be negative, and their sum may be anything. "
+        "Use their softmax.",
         lambda s, x, y: (s[0] * x + s[1] * y).softmax(-1),
     ),
     (
-        "α is changed about: its first entry belongs to the first logits.",
+        "α is exchanged: its first entry belongs to the first logits.",
         lambda s, x, y: _mixed(s.flip(0), x, y),
     ),
     (
@@ -119,7 +123,7 @@ _MIXED_MISTAKEN: tuple[Suspect, ...] = (
 )
 
 
-@diagnosed
+@returns_verdict
 def check_mixture(function: Function) -> str:
     """Is it a mixture? `mixture(numbers (2,), first (n, m), second (n, m)) -> weights (n, m)`.
 
@@ -127,8 +131,8 @@ def check_mixture(function: Function) -> str:
     n = 5, m = 7 and with n = m = 5.
     """
     for n, m in ((5, 7), (5, 5)):
-        numbers, first, second = made((2,), (n, m), (n, m), seed=n * m)
+        numbers, first, second = random_tensors((2,), (n, m), (n, m), seed=n * m)
         given = {"numbers": numbers, "first": first, "second": second}
-        demand(function, given, _mixed, shape="n m", suspects=_MIXED_MISTAKEN)
-    mannerly(function, given)
-    return "The logits are mixed in shares that sum to one, and one softmax makes the map."
+        require(function, given, _mixed, shape="n m", known_mistakes=_MIXED_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "The logits are mixed with weights that sum to one, and one softmax follows."

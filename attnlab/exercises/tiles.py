@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.attempt import (
-    Given,
+    Arguments,
+    KnownMistake,
     Parts,
-    Suspect,
-    ask,
-    changes,
-    made,
-    named_parts,
+    changed_in_place,
+    expect_tensors,
     part_faults,
+    random_tensors,
+    run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, diagnosed
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- the online softmax
 
@@ -25,7 +25,7 @@ _STATE, _STATE_SHAPES = ("largest", "total", "out"), ("n 1", "n 1", "n e")
 
 
 def _update(largest: Tensor, total: Tensor, out: Tensor, scores: Tensor, values: Tensor) -> State:
-    """The right step, of which the suspects below are the wrong ones."""
+    """The right step; the mistakes below are wrong versions of it."""
     raised = torch.maximum(largest, _top(scores))
     shift = raised.masked_fill(raised == -torch.inf, 0)
     fade, powers = torch.exp(largest - shift), torch.exp(scores - shift)
@@ -36,7 +36,7 @@ def _top(scores: Tensor) -> Tensor:
     return scores.amax(-1, keepdim=True)
 
 
-def _suspect_step(
+def _mistaken_step(
     part: int, formula: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], object]
 ) -> Callable[..., object]:
     """A formula in (old sum, fade, what the tile adds, old total, new total) as a suspect."""
@@ -51,7 +51,7 @@ def _suspect_step(
     return mistaken
 
 
-def _suspect_powers(part: int, reference: Callable[..., Tensor]) -> Callable[..., object]:
+def _mistaken_powers(part: int, reference: Callable[..., Tensor]) -> Callable[..., object]:
     """The right step, but with the tile's exponentials relative to another maximum."""
 
     def mistaken(*given: Tensor) -> object:
@@ -63,42 +63,42 @@ def _suspect_powers(part: int, reference: Callable[..., Tensor]) -> Callable[...
     return mistaken
 
 
-def _sums(name: str, part: int) -> tuple[Suspect, ...]:
+def _sums(name: str, part: int) -> tuple[KnownMistake, ...]:
     """The mistakes that `total` (part 1) and `out` (part 2) have in common."""
     return (
         (
-            f"It forgets to fade `{name}`: what was summed before is worth less under a larger "
-            f"maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
-            _suspect_step(part, lambda old, fade, new, *_: old + new),
+            f"It forgets to fade `{name}`: the earlier sum must be rescaled to the "
+            f"larger maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
+            _mistaken_step(part, lambda old, fade, new, *_: old + new),
         ),
         (
             f"The new `{name}` forgets the tiles before: only this tile is in it.",
-            _suspect_step(part, lambda old, fade, new, *_: new),
+            _mistaken_step(part, lambda old, fade, new, *_: new),
         ),
         (
             f"This tile is not added to `{name}`: only the fading is done.",
-            _suspect_step(part, lambda old, fade, new, *_: old * fade),
+            _mistaken_step(part, lambda old, fade, new, *_: old * fade),
         ),
         (
-            f"The fade of `{name}` is upside down: exp(old largest − new largest) is at most 1.",
-            _suspect_step(part, lambda old, fade, new, *_: old / fade + new),
+            f"The fade of `{name}` is inverted: exp(old largest − new largest) is at most 1.",
+            _mistaken_step(part, lambda old, fade, new, *_: old / fade + new),
         ),
         (
-            f"`{name}` fades the new tile as well: only what was summed before is to fade.",
-            _suspect_step(part, lambda old, fade, new, *_: (old + new) * fade),
+            f"`{name}` fades the new tile as well: only the earlier sum should fade.",
+            _mistaken_step(part, lambda old, fade, new, *_: (old + new) * fade),
         ),
         (
             f"The exponentials in `{name}` are relative to the old maximum: use the new one.",
-            _suspect_powers(part, lambda largest, scores: largest),
+            _mistaken_powers(part, lambda largest, scores: largest),
         ),
         (
             f"The exponentials in `{name}` are relative to the tile's own maximum: use the running "
             "one.",
-            _suspect_powers(part, lambda largest, scores: _top(scores)),
+            _mistaken_powers(part, lambda largest, scores: _top(scores)),
         ),
         (
             f"The exponentials in `{name}` have no maximum subtracted: they would overflow.",
-            _suspect_powers(part, lambda largest, scores: torch.zeros_like(largest)),
+            _mistaken_powers(part, lambda largest, scores: torch.zeros_like(largest)),
         ),
     )
 
@@ -107,7 +107,7 @@ _TOO_EARLY = (
     "It divides `out` too early: the state holds plain sums, and the division by `total` comes "
     "once, after the last tile."
 )
-_UPDATE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
+_UPDATE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
     (
         (
             "It uses the tile's own maximum rather than the running maximum: a later tile with "
@@ -123,50 +123,56 @@ _UPDATE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
             lambda largest, total, out, scores, values: torch.maximum(largest, scores.max()),
         ),
         (
-            "The state comes back in another order: asked for is (largest, total, out).",
+            "The state comes back in another order: it should be (largest, total, out).",
             lambda *given: _update(*given)[1],
         ),
     ),
     _sums("total", 1),
     (
         *_sums("out", 2),
-        (_TOO_EARLY, _suspect_step(2, lambda old, fade, new, _, total: (old * fade + new) / total)),
         (
             _TOO_EARLY,
-            _suspect_step(2, lambda old, fade, new, was, total: (old * was * fade + new) / total),
+            _mistaken_step(2, lambda old, fade, new, _, total: (old * fade + new) / total),
         ),
-        (_TOO_EARLY, _suspect_step(2, lambda old, fade, new, was, total: old * fade + new / total)),
         (
             _TOO_EARLY,
-            _suspect_step(
+            _mistaken_step(2, lambda old, fade, new, was, total: (old * was * fade + new) / total),
+        ),
+        (
+            _TOO_EARLY,
+            _mistaken_step(2, lambda old, fade, new, was, total: old * fade + new / total),
+        ),
+        (
+            _TOO_EARLY,
+            _mistaken_step(
                 2, lambda old, fade, new, was, total: old * fade + new / (total - was * fade)
             ),
         ),
         (
-            "`out` adds up the exponentials, not what they weigh: the tile adds `powers @ values`.",
-            _suspect_step(2, lambda old, fade, new, was, total: old * fade + total - was * fade),
+            "`out` adds the exponentials only: the tile should add `powers @ values`.",
+            _mistaken_step(2, lambda old, fade, new, was, total: old * fade + total - was * fade),
         ),
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_online_softmax(function: Function) -> str:
     """Is it one tile of the online softmax? `update(largest, total, out, scores, values)`.
 
     It returns (largest, total, out): the running maximum (n, 1), the running sum (n, 1) of
     exp(score − largest), and (n, e), the same sum with each value in it, not yet divided. `scores`
     (n, c) and `values` (c, e) are the tile's. Before the first tile the state is −∞, 0, 0; a row
-    may have nothing to see in a tile, its scores are all −∞ then. Called with n = 5, e = 3 and
+    may be fully masked in a tile: then all its scores are −∞. Called with n = 5, e = 3 and
     tiles of c = 7, 11.
     """
     begin = _begin(5, 3)
     first, second = _tile(7, seed=1), _tile(11, seed=2)
     _refuse_wrong_update(function, (*_update(*begin, *first), *second))
     _refuse_wrong_update(function, (*begin, *first), " This is the first tile.")
-    _refuse_blind_tile(function, begin, first, second)
-    answer = ask(function, _named_tile((*_update(*begin, *first), *second)))
-    remark = f" One remark: {changes(answer)}" if answer.changed else ""
+    _refuse_fully_masked_tile(function, begin, first, second)
+    answer = run(function, _named_tile((*_update(*begin, *first), *second)))
+    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
     return f"`largest`, `total` and `out` are right after every tile.{remark}"
 
 
@@ -177,18 +183,18 @@ def _begin(n: int, e: int) -> State:
 
 def _tile(c: int, seed: int) -> tuple[Tensor, Tensor]:
     """Scores and values; the later of two tiles has the larger maximum in some rows only."""
-    scores, values = made((5, c), (c, 3), seed=seed)
+    scores, values = random_tensors((5, c), (c, 3), seed=seed)
     rise = torch.tensor([2.0, -2.0, 1.0, -1.0, 3.0], dtype=torch.float64) * seed
     return scores + rise[:, None], values
 
 
-def _named_tile(given: Parts) -> Given:
+def _named_tile(given: Parts) -> Arguments:
     return dict(zip((*_STATE, "scores", "values"), given, strict=True))
 
 
 def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = "") -> None:
     given, truth = _named_tile(state_and_tile), _update(*state_and_tile)
-    parts = named_parts(ask(function, given), _STATE, _STATE_SHAPES, truth)
+    parts = expect_tensors(run(function, given), _STATE, _STATE_SHAPES, truth)
     blank = [name for name, x in zip(_STATE, parts, strict=True) if not x.isfinite().all()]
     if blank and when:
         raise Mistake(
@@ -203,31 +209,31 @@ def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = 
         raise Mistake(" ".join(faults) + when)
 
 
-def _refuse_blind_tile(
+def _refuse_fully_masked_tile(
     function: Function, begin: State, first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]
 ) -> None:
-    """A row that sees nothing yet may keep any reference it likes; its sums must come out right."""
+    """A fully masked row may have any maximum; its sums must be right after the next tile."""
     scores = first[0].clone()
     scores[1] = -torch.inf
     blind = (scores, first[1])
     after_one, after_both = _update(*begin, *blind), _update(*_update(*begin, *blind), *second)
-    one = named_parts(
-        ask(function, _named_tile((*begin, *blind))), _STATE, _STATE_SHAPES, after_one
+    one = expect_tensors(
+        run(function, _named_tile((*begin, *blind))), _STATE, _STATE_SHAPES, after_one
     )
-    both = named_parts(
-        ask(function, _named_tile((*one, *second))), _STATE, _STATE_SHAPES, after_both
+    both = expect_tensors(
+        run(function, _named_tile((*one, *second))), _STATE, _STATE_SHAPES, after_both
     )
     if any(x.isnan().any() for x in (*one, *both)):
         raise Mistake(
-            "Right, except where a row sees nothing in the first tile: its largest score is −∞, "
+            "Right, except where a row is fully masked in the first tile: its largest score is −∞, "
             "and −∞ − (−∞) is NaN. Subtract 0 there instead of −∞."
         )
     if not (
         same(one[1:], after_one[1:]) and same(both[2] / both[1], after_both[2] / after_both[1])
     ):
         raise Mistake(
-            "Right, except where a row sees nothing in a tile (all its scores are −∞): such a tile "
-            "adds nothing to `total` and `out`."
+            "Right, except where a row is fully masked in a tile (all its scores are −∞): such "
+            "a tile adds nothing to `total` and `out`."
         )
 
 
@@ -241,32 +247,33 @@ def _merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[
     return out_a * torch.exp(lse_a - lse) + out_b * torch.exp(lse_b - lse), lse
 
 
-_MERGE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
+_MERGE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
     (
         (
-            "A plain average: the part with the larger scores must count for more. Weigh each part "
-            "with exp(its lse − the new lse).",
+            "A plain average: the part with the larger scores needs more weight. Multiply each "
+            "part by exp(its lse − the new lse).",
             lambda a, la, b, lb: (a + b) / 2,
         ),
         (
-            "The parts are added up, each already sums to one: weigh them.",
+            "The parts are added, but the weights of each already sum to one: use a weighted sum.",
             lambda a, la, b, lb: a + b,
         ),
         (
-            "It weighs the parts by lse itself: lse is a logarithm, the weight is its exponential.",
+            "It uses lse itself as weight: lse is a logarithm, the weight is its exponential.",
             lambda a, la, b, lb: (a * la + b * lb) / (la + lb),
         ),
         (
-            "The weights have changed places: the weight of part a comes from lse_a.",
+            "The weights are exchanged: the weight of part a comes from lse_a.",
             lambda a, la, b, lb: _merge(a, lb, b, la)[0],
         ),
         (
-            "`out` is not divided: the exponentials weigh the parts, but their sum is left in.",
+            "`out` is not divided: the parts are multiplied by exponentials; divide by the sum "
+            "of these.",
             lambda a, la, b, lb: a * la.exp() + b * lb.exp(),
         ),
         (
-            "`out` is not divided: exp(lse − the larger lse) weighs the parts, but the sum of the "
-            "two weights is left in.",
+            "`out` is not divided: the parts are multiplied by exp(lse − the larger lse); "
+            "divide by the sum of these two weights.",
             lambda a, la, b, lb: (
                 a * (la - torch.maximum(la, lb)).exp() + b * (lb - torch.maximum(la, lb)).exp()
             ),
@@ -278,11 +285,11 @@ _MERGE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
     ),
     (
         (
-            "The two `lse` are added: they are logarithms, it is their exponentials that add up.",
+            "The two `lse` are added: they are logarithms; add their exponentials.",
             lambda a, la, b, lb: la + lb,
         ),
         (
-            "`lse` is the larger of the two: the smaller part counts, too, "
+            "`lse` is the larger of the two: the smaller part counts, too: "
             "log(exp lse_a + exp lse_b).",
             lambda a, la, b, lb: torch.maximum(la, lb),
         ),
@@ -295,15 +302,15 @@ _MERGE_MISTAKEN: tuple[tuple[Suspect, ...], ...] = (
             lambda a, la, b, lb: la.exp() + lb.exp(),
         ),
         (
-            "`lse` lacks the larger of the two: what was subtracted before the exponential is "
-            "added back after the logarithm.",
+            "`lse` lacks the larger of the two: it was subtracted before the exponential "
+            "and must be added again after the logarithm.",
             lambda a, la, b, lb: torch.logaddexp(la, lb) - torch.maximum(la, lb),
         ),
     ),
 )
 
 
-@diagnosed
+@returns_verdict
 def check_merge(function: Function) -> str:
     """Does it merge two partial results exactly? `merge(out_a, lse_a, out_b, lse_b) -> (out, lse)`.
 
@@ -329,19 +336,19 @@ def check_merge(function: Function) -> str:
                 f"lse_{name}": torch.full_like(given[f"lse_{name}"], -torch.inf),
             },
             f"Right, except where part {name} saw no key: its lse is −∞ and its weight "
-            "exp(−∞) = 0, so that the other part comes out unchanged.",
+            "exp(−∞) = 0, so that the result is the other part.",
         )
     return "The merged result is that of one softmax over all keys."
 
 
 def _two_parts() -> dict[str, Tensor]:
-    out_a, lse_a, out_b, lse_b = made((5, 3), (5, 1), (5, 3), (5, 1), seed=3)
+    out_a, lse_a, out_b, lse_b = random_tensors((5, 3), (5, 1), (5, 3), (5, 1), seed=3)
     return {"out_a": out_a, "lse_a": lse_a + 1, "out_b": out_b, "lse_b": lse_b + 1}
 
 
 def _refuse_wrong_merge(function: Function, given: dict[str, Tensor], instead: str = "") -> None:
     truth = _merge(*given.values())
-    parts = named_parts(ask(function, given), _MERGED, _MERGED_SHAPES, truth)
+    parts = expect_tensors(run(function, given), _MERGED, _MERGED_SHAPES, truth)
     faults = part_faults(parts, truth, given, _MERGED, _MERGE_MISTAKEN)
     if faults:
         raise Mistake(instead or " ".join(faults))

@@ -1,4 +1,4 @@
-"""What a check answers: right or not yet, and a sentence that names the misconception."""
+"""The result of a check: right or not yet, and a sentence that names the misconception."""
 
 import functools
 import re
@@ -10,14 +10,14 @@ from typing import Concatenate, ParamSpec
 P = ParamSpec("P")
 Function = Callable[..., object]
 
-# Blue and vermilion of Okabe and Ito; the mark and the word say the same without colour. Text keeps
-# the page's own colour, so that it is readable on a light page and on a dark one.
+# Blue and vermilion of Okabe and Ito; mark and word are clear without colour. The text keeps the
+# page's own colour, so that it is readable on light and dark pages.
 _LOOK = {True: ("✓", "Right.", "#0072B2"), False: ("✗", "Not yet.", "#D55E00")}
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The answer of a check: true where the solution is right; `message` says why or why not."""
+    """The result of a check: true if the solution is right; `message` says why or why not."""
 
     right: bool
     message: str
@@ -43,13 +43,13 @@ class Verdict:
 
 
 class Mistake(Exception):
-    """A sentence for the learner, on its way to becoming a verdict."""
+    """A sentence for the learner; `returns_verdict` turns it into a verdict."""
 
 
-def diagnosed(
+def returns_verdict(
     check: Callable[Concatenate[Function, P], str],
 ) -> Callable[Concatenate[Function, P], Verdict]:
-    """A check that praises in words, or raises a `Mistake`, as one that returns a `Verdict`."""
+    """The check, with a `Verdict` of the text that it returns or of the `Mistake` it raises."""
 
     @functools.wraps(check)
     def verdict(function: Function, /, *args: P.args, **kwargs: P.kwargs) -> Verdict:
@@ -67,11 +67,11 @@ def _callable(function: object, check: str) -> None:
     if not callable(function):
         raise Mistake(
             f"`{check}` takes the function itself and calls it; it was given "
-            f"{kind_of(function)}. Write the name of your function without parentheses behind it."
+            f"{type_name(function)}. Write the name of your function without parentheses after it."
         )
 
 
-def kind_of(value: object) -> str:
+def type_name(value: object) -> str:
     if value is None:
         return "None"
     name = type(value).__name__

@@ -1,7 +1,7 @@
 """The weights behind an output, recovered and explained.
 
-Attention is linear in the values, so one-hot values bring its weights to light, whatever the code
-looks like inside. What the logarithms of the weights say about the scores tells the scale.
+Attention is linear in the values, so one-hot values give its weights, however the code computes
+them. The logarithms of the weights give the scores up to a constant, and so their scale.
 """
 
 import math
@@ -10,22 +10,24 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import Given, ask, number, plain, same
+from attnlab.exercises.attempt import Arguments, as_float64, number, run, same
 from attnlab.exercises.verdict import Function
 
-SPARE = 6  # columns of zeros after the one-hot values, so that e differs from m
+EXTRA_COLUMNS = 6  # columns of zeros after the one-hot values, so that e differs from m
 
 
-def implied(function: Function, given: Given, values: str = "v") -> Tensor | None:
-    """The weights (…, n, m) that the function gives to each key; None where it will not say.
+def implied_weights(function: Function, given: Arguments, values: str = "v") -> Tensor | None:
+    """The weights (…, n, m) that the function gives to each key; None where they cannot be found.
 
-    The last but one axis of the argument called `values` is that of the keys.
+    The second-to-last axis of the argument called `values` is that of the keys.
     """
     v = given[values]
     m = v.shape[-2]
-    one_hot = torch.eye(m, m + SPARE, dtype=v.dtype).expand(*v.shape[:-1], m + SPARE)
-    out = plain(ask(function, {**given, values: one_hot}).value)
-    if out is None or out.shape[-1] != m + SPARE:
+    one_hot = torch.eye(m, m + EXTRA_COLUMNS, dtype=v.dtype).expand(
+        *v.shape[:-1], m + EXTRA_COLUMNS
+    )
+    out = as_float64(run(function, {**given, values: one_hot}).value)
+    if out is None or out.shape[-1] != m + EXTRA_COLUMNS:
         return None
     return out[..., :m]
 
@@ -67,8 +69,8 @@ def _sums(weights: Tensor, products: Tensor, d: int) -> str | None:
     ratio = weights / products
     if same(ratio, ratio.flatten()[0].expand_as(ratio)):
         return (
-            f"The rows do not sum to one ({first}): the scores mix the values as they are. The "
-            "softmax is missing."
+            f"The rows do not sum to one ({first}): the values are mixed by the scores "
+            "themselves. The softmax is missing."
         )
     powers = weights.clamp_min(0).log() - products * d**-0.5
     if powers.isfinite().all() and same(powers, powers.flatten()[0].expand_as(powers)):
@@ -123,7 +125,7 @@ def _support(weights: Tensor, allowed: Tensor) -> str | None:
 def _scale(
     weights: Tensor, products: Tensor, allowed: Tensor, sizes: Mapping[str, int]
 ) -> str | None:
-    """log w is c q·k up to a constant of the row; c tells by what the scores were divided."""
+    """log w is c q·k up to a constant of the row; c shows by what the scores were divided."""
     logs, dots = (_centred(x, allowed) for x in (weights.clamp_min(1e-300).log(), products))
     c = float((logs * dots).sum() / (dots * dots).sum())
     if not torch.allclose(logs, c * dots, rtol=1e-3, atol=1e-5):

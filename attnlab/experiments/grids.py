@@ -1,4 +1,4 @@
-"""Grids: who may see whom in an image, at one price; and what a pattern cannot hear of.
+"""Grids: sparse patterns of equal cost on images, and what a pattern cannot reach.
 
 Not a figure of speed: each row is one training of a tiny model from scratch. Two questions.
 
@@ -48,7 +48,7 @@ from attnlab.train import fit
 
 SIDE = 8
 STEPS = 300
-LONGER = 900  # does who is ahead stay ahead?
+LONGER = 900  # to see whether the order of the patterns stays
 SEEDS = (0, 1, 2)
 UNSEEN = 355  # images of the validation split
 MODEL: Mapping[str, Any] = {"dim": 32, "heads": 2, "hidden": 64}
@@ -85,12 +85,12 @@ class Stack(NamedTuple):
         return self.order.index(pixel[0] * SIDE + pixel[1])
 
     def _image(self, row: Tensor) -> Tensor:
-        """What is told by place in the sequence, as an image."""
+        """Values by position in the sequence, as an image."""
         return row[torch.tensor(self.order).argsort()].view(SIDE, SIDE)
 
 
 def _heard() -> Tensor:
-    """Whom the cells of the generator hear of: a masked line, and lines and columns moved down."""
+    """What the generator's cells attend to: a masked line, and lines and columns shifted down."""
     lines, columns, inner = (part.dense(SIDE**2).float() for part in _GENERATOR)
     outer = columns @ lines
     return (inner + F.pad(outer, (0, 0, SIDE, 0))[: SIDE**2]) > 0
@@ -183,7 +183,7 @@ def writer(name: str, seed: int) -> TinyTransformer:
 
 
 def _seeing(pattern: Pattern) -> Layer:
-    """A layer whose every head sees what ``pattern`` allows."""
+    """A layer whose heads all use ``pattern``."""
 
     def layer(dim: int, heads: int, causal: bool) -> nn.Module:
         made = sparse_transformer.SparseTransformerAttention(dim, heads, causal=True, form="naive")
@@ -216,7 +216,7 @@ def bits_per_pixel(model: nn.Module, task: Written) -> float:
 FIELD, COLOURS = 6, 4  # cells on a side; how many colours a cell may have
 ARROWS = ("neighbour", "across")
 ARROW_STEPS = 300
-LONGER = 900  # does who is ahead stay ahead?
+LONGER = 900  # to see whether the order of the patterns stays
 
 _AXES = tuple(patterns.axial((FIELD, FIELD), axis) for axis in (1, 0))
 _SQUARE = patterns.local_2d((FIELD, FIELD), 1)
@@ -246,7 +246,7 @@ class Arrows:
         return torch.where((cell >= FIELD) & (cell % FIELD > 0), up_left, -1)
 
     def batch(self, split: Any, size: int, seed: int) -> Any:
-        """Splits are told apart by the draw alone: no two of 4³⁶ grids are ever the same."""
+        """Splits differ by their random draws; of 4³⁶ grids, repeats are practically impossible."""
         generator = torch.Generator().manual_seed(2 * seed + SPLITS.index(split))
         colours = torch.randint(COLOURS, (size, FIELD**2), generator=generator)
         goals = self.goals()

@@ -1,9 +1,9 @@
-r"""Digits, pixel by pixel: who may see whom, trained under one budget, in bits per pixel.
+r"""Digits, pixel by pixel: sparse patterns trained under one budget, in bits per pixel.
 
 Not a figure of speed: each training of a tiny model is from scratch, the same steps, width and
 learning rate for all, scored on every image that it has not seen: in bits per pixel, and by its
 lower halves of given upper halves, of which a nearest-neighbour reader says whether they make the
-right digit. The patterns differ alone:
+right digit. Only the patterns differ:
 
     dense      the whole past
     strided    the last 8 pixels and the column above (8 is the width of the images)

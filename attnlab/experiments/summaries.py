@@ -1,4 +1,4 @@
-"""Summaries: what is far away seen token by token, in summary, or not at all, on one task.
+"""Summaries: distant tokens attended one by one, as summaries, or not at all, on one task.
 
 Not a figure of speed: each row is one training of a tiny model from scratch, the same steps, width
 and learning rate for all. The task (`attnlab.tasks.gist`) asks two things of the same far stretch:

@@ -1,4 +1,4 @@
-"""Checks of the arguments that are no arrays: each refusal names the argument and what came."""
+"""Checks of arguments that are not arrays: each error names the argument and what was given."""
 
 import math
 import numbers
@@ -61,9 +61,10 @@ def check_mapping(
 
 
 def check_list(name: str, value: object) -> list[Any]:
-    """The items of a list, a tuple, an array …; a text or a mapping is none."""
+    """The items of a list, a tuple, an array …; texts and mappings are refused."""
     if isinstance(value, str | bytes | Mapping) or not _has_items(value):
-        raise TypeError(f"`{name}` must be a list, got {_shown(value)}")
+        advice = "; split it first" if isinstance(value, str) else ""
+        raise TypeError(f"`{name}` must be a list, got {_shown(value)}{advice}")
     return list(value)  # type: ignore[call-overload]
 
 

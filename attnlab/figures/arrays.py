@@ -1,4 +1,4 @@
-"""What callers hand in, turned into plain numpy arrays or refused with a sentence."""
+"""The arrays that callers give, as plain numpy arrays; what is no such array is refused."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -76,7 +76,7 @@ def tokens_for(name: str, tokens: Sequence[Any] | None, count: int, what: str) -
 
 
 def _item(name: str, token: Any) -> Any:
-    """A number of numpy or torch as one of Python; anything else as it is."""
+    """Numbers of numpy and torch become Python's; other tokens stay as they are."""
     if getattr(token, "ndim", 0):
         raise ValueError(f"`{name}` must hold one token per position, got an array for one")
     if getattr(token, "is_meta", False):

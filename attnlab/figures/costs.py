@@ -1,4 +1,4 @@
-"""Measured costs: against the length, and against what they buy."""
+"""Measured costs, against the length and against scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,7 +96,7 @@ def _slope(name: str, pairs: Array, exponents: Mapping[str, float] | None) -> fl
         return exponents.get(name)
     if len(np.unique(pairs[:, 0])) < 2:
         return None
-    # Two digits are shown, and no zero with a sign.
+    # Two digits are shown; adding 0.0 turns -0.0 into 0.0.
     return round(float(np.polyfit(np.log(pairs[:, 0]), np.log(pairs[:, 1]), 1)[0]), 2) + 0.0
 
 

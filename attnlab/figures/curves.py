@@ -1,4 +1,4 @@
-"""What figures of curves share: styles, layout, ranges and ticks of axes."""
+"""Shared by the figures of curves: styles, layout, ranges and ticks of axes."""
 
 import math
 from typing import Any

@@ -93,7 +93,7 @@ def score_dots(
 
 
 def _panel_width(count: int, left: int) -> float:
-    """Few panels are wide, many are narrow, so that the page is about as wide as other figures."""
+    """Narrower for more panels, so that the figure is about as wide as others."""
     room = (PAGE - left - 24 - (count - 1) * GAP) / count
     return min(max(room, NARROW), WIDE)
 

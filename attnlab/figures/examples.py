@@ -90,7 +90,7 @@ def image_sequence(image: Any, *, title: str, patch: int = 1, theme: str | None 
     """A grey image (height, width) and, under it, the sequence that a model reads.
 
     ``patch`` = 1 reads pixel by pixel, row by row; larger patches are read in the same order, each
-    as one vector. Numbers mark where the reading goes.
+    as one vector. Numbers show the order of reading.
     """
     check_texts(title=title)
     image = numbers("image", image, "height width")
@@ -141,7 +141,7 @@ def _boxes(tokens: Sequence[Any], answers: Sequence[Any], *, tall: bool) -> tupl
 
 
 def _outline(boxes: Array, colour: str, fill: str, width: float) -> go.Scatter | None:
-    """All boxes of one kind as one trace: rectangles apart."""
+    """All boxes of one kind as one trace of separate rectangles."""
     if not len(boxes):
         return None
     left, right, middle = boxes.T[..., None]
@@ -308,7 +308,7 @@ def _image_layout(
 
 
 def _reading(shape: tuple[int, ...], patch: int) -> dict[str, Any]:
-    """Beside each row of the image the number of its first token."""
+    """Ticks beside the image rows: the number of the first token of each."""
     rows = range(0, shape[0] // patch, max(1, shape[0] // patch // 16))
     return {
         "tickmode": "array",

@@ -1,8 +1,8 @@
-"""Tokens made visible and escaped.
+"""Tokens as labels: visible and escaped.
 
 A token may be a newline, a lone space, a zero-width mark, a right-to-left override or a piece of
-HTML. In a label each must be seen for what it is and must do nothing: plotly reads a subset of HTML
-and TeX between dollars, and a page reads all of it.
+HTML. In a label each must be visible and must not be interpreted: plotly reads a subset of HTML and
+TeX between dollars, and a page reads all of HTML.
 """
 
 import unicodedata
@@ -39,14 +39,14 @@ def visible(token: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for a plotly label: no tag, no entity and no TeX is left to be read as one."""
+    """Escape text for a plotly label, so that no tag, entity or TeX in it is interpreted."""
     for character, entity in (("&", "&#38;"), ("<", "&#60;"), (">", "&#62;"), ("$", "&#36;")):
         text = text.replace(character, entity)
     return text
 
 
 def labels(tokens: Sequence[Any]) -> list[str]:
-    """The visible, escaped labels of tokens."""
+    """Visible and escaped labels of tokens."""
     return [escaped(visible(token)) for token in tokens]
 
 
@@ -56,7 +56,7 @@ def sentence(title: str) -> str:
 
 
 def tick_step(count: int) -> int:
-    """Every how many tokens a label is shown, so that there are at most ``MOST_TICKS``."""
+    """The step between labelled tokens that gives at most ``MOST_TICKS`` labels."""
     step = 1
     while -(-count // step) > MOST_TICKS:
         step = next(size for size in _nice_steps() if size > step)

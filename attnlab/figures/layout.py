@@ -1,7 +1,7 @@
-"""The frame that all figures share: paper, title, font, axes; everything explicit.
+"""The layout that all figures share: paper, title, font and axes.
 
-Nothing is left to plotly's defaults, which differ between versions: neither template, nor size,
-nor range. So the still picture and the tests see the same figure as the browser.
+Template, size and ranges are set explicitly, because plotly's defaults differ between versions. So
+the static picture and the tests see the same figure as the browser.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from attnlab.figures.theme import FONT, HATCHING, Theme
 def layout(
     look: Theme, title: str, *, width: float, height: float, margin: dict[str, float], **more: Any
 ) -> dict[str, Any]:
-    """A plotly layout with this title (one message, the caller's words)."""
+    """A plotly layout with the caller's title."""
     return {
         "template": "none",
         "width": round(width),
@@ -87,7 +87,7 @@ def hatching(
 ) -> dict[str, Any]:
     """A cover of diagonal lines over the hidden cells (n, m) of a map, ``lines`` along its side.
 
-    It is one small drawing, whatever the number of cells: notebooks stay light.
+    It is one small drawing, whatever the number of cells, which keeps notebooks small.
     """
     n, m = hidden.shape
     pitch = max(n, m) / lines
@@ -180,5 +180,5 @@ def text_width(text: str, size: float = 12) -> float:
 
 
 def label_width(label: str, size: float = 12) -> float:
-    """The same for a escaped label, in which an entity shows as one character."""
+    """The same for an escaped label, in which an entity shows as one character."""
     return text_width(unescape(label), size)

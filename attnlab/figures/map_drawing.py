@@ -23,10 +23,10 @@ HOVER = "query %{y}<br>key %{x}<br>"
 
 
 def packed(cells: Array) -> Array:
-    """A map in the fewest bytes: plotly writes numpy arrays as base64, unlike lists of numbers.
+    """A map in the smallest dtype that holds it: plotly writes numpy arrays as base64.
 
-    (Notebook files put every number of a list on a line of its own, indented.) What is hidden
-    becomes 0, under its hatching.
+    (In a notebook file every number of a list would take a line of its own.) Hidden cells become
+    0; hatching covers them.
     """
     cells = np.nan_to_num(cells, nan=0.0)
     whole = bool(np.all(cells == np.round(cells)))

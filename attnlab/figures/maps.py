@@ -1,8 +1,8 @@
 """Attention maps: one, all heads at once, one over training steps.
 
-Queries are rows, keys are columns, brighter means more attention. What the mask forbids has no cell
-but hatching, so that "may not look" and "does not look" differ. A forbidden pair that carries
-weight all the same is drawn as weight: a leak is there to be seen.
+Queries are rows, keys are columns, brighter means more attention. Masked pairs are
+hatched, so that "may not attend" and "does not attend" look different. A masked pair that carries
+weight is drawn with its weight, so that a leak is visible.
 """
 
 from collections.abc import Sequence
@@ -186,7 +186,7 @@ def _map(name: str, weights: Any, axes: str) -> Array:
 
 
 def _shown(weights: Array, mask: Any) -> Array:
-    """The weights with NaN where nothing is to be drawn: forbidden, and without weight."""
+    """The weights, with NaN for masked pairs without weight, which are not drawn."""
     if mask is None:
         return weights
     allowed = booleans("mask", mask, weights.shape)
@@ -274,7 +274,7 @@ def _grid_rows(shown: Array) -> list[Row]:
 
 
 def _head_words(weights: Array) -> Row:
-    """What a head's map looks like, in two numbers."""
+    """Two numbers that summarise a head's map."""
     n, m = weights.shape
     back = (np.arange(n) + m - n)[:, None] - np.arange(m)
     total = np.abs(weights).sum() or 1.0

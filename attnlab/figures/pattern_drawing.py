@@ -91,7 +91,7 @@ def _cells(mask: Mask, blocks: Blocks, x: str, y: str, pixel: float) -> dict[str
         "source": "data:image/svg+xml," + quote(drawing, safe=" =:/'(),;+"),
         "xref": x,
         "yref": y,
-        "x": -0.5 - 1e-6,  # plotly takes two images at one place for the same, and drops one
+        "x": -0.5 - 1e-6,  # plotly drops one of two images at the same place
         "y": -0.5,
         "sizex": n,
         "sizey": n,
@@ -110,7 +110,7 @@ def _framed(blocks: Blocks, i: int, j: int, inset: float) -> str:
 
 
 def hover_texts(blocks: Blocks, x: str, y: str) -> Iterator[go.Scatter]:
-    """Nothing to see, but to point at: what each block is, in words."""
+    """Invisible points whose hover texts describe the blocks."""
     for name in ("full", "mixed", "empty"):
         i, j = np.nonzero(getattr(blocks, name))
         if not len(i):

@@ -1,8 +1,8 @@
-"""Patterns drawn: who may see whom, block by block, head by head, layer by layer, and how many.
+"""Figures of patterns: which pairs a mask allows, for one pattern or several heads, and how many.
 
-A pattern is drawn as one tiny bitmap, whatever its length, so that a notebook stays light. Blocks
-are told apart by their look, not by colour alone: an empty one is hatched, a full one is framed,
-and a mixed one shows its cells.
+A pattern is drawn as one small bitmap, whatever its length, which keeps notebooks small. Blocks
+differ not by colour alone: an empty one is hatched, a full one is framed, and a mixed one shows its
+cells.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ def pattern_map(
     block: int | None = None,
     theme: str | None = None,
 ) -> Picture:
-    """Who of n positions may see whom, with the boundaries of blocks of ``block`` positions.
+    """Which of n positions may attend to which, with boundaries of blocks of ``block`` positions.
 
     ``pattern`` may also be a mask (n, n), True = may attend. Blocks have a size of their own by
     default: the power of two that gives eight to sixteen of them.
@@ -192,7 +192,7 @@ def _said(mask: Mask, blocks: Blocks) -> str:
 
 
 def runs(places: Sequence[int] | NDArray[Any]) -> str:
-    """Places as a short text: 0, 3–7."""
+    """Sorted positions as a short text: 0, 3–7."""
     parts: list[list[int]] = []
     for place in (int(p) for p in places):
         if parts and place == parts[-1][1] + 1:

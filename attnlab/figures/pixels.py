@@ -1,8 +1,8 @@
-"""What one pixel may see, drawn on the image: for several mechanisms side by side.
+"""The receptive field of one pixel, drawn on the image, for several mechanisms side by side.
 
-A mask (n, n) hides what it means for an image: a pixel's neighbour above stands a whole line away
-in it. Here each mechanism has a panel that *is* the image. The pixel that asks is a blue circle,
-what it hears of is orange, the darker the sooner; what is not made yet is hatched.
+A mask (n, n) hides what it means for an image: the neighbour above a pixel is a whole line away in
+it. Here each panel has the shape of the image. The query is a blue circle, its receptive field is
+orange, darker where fewer layers are needed; pixels that are not generated yet are hatched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,12 +39,12 @@ def pixel_receptive_field(
     blocks: Mapping[str, Any] | None = None,
     theme: str | None = None,
 ) -> Picture:
-    """Which pixels the pixel (row, column) hears of, a panel for each name.
+    """The pixels that can influence the pixel (row, column), in a panel for each name.
 
     ``panels`` maps a name to a mask (height, width), True = it is seen, or to several of them
     (layers, height, width), what is known after each layer: then a slider shows the layers.
-    ``future`` are masks of what does not exist yet, ``blocks`` whole numbers (height, width) that
-    tell blocks apart; both by the names of panels, and a name may be missing.
+    ``future`` holds masks of pixels that are not generated yet, ``blocks`` whole numbers (height,
+    width) that number the blocks; both are keyed by the names of panels, and may lack some.
     """
     check_texts(title=title)
     sights = _sights(check_mapping("panels", panels, '{"window": mask}'))
@@ -87,7 +87,7 @@ def pixel_receptive_field(
     )
 
 
-# what is given
+# what may be drawn
 
 
 def _sights(panels: Mapping[str, Any]) -> dict[str, Mask]:
@@ -141,7 +141,7 @@ def _like(name: str, given: Any, height: int, width: int) -> Array:
     return array
 
 
-# where it stands
+# where the panels are
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _cells(cells: Array, where: _Places) -> go.Heatmap:
 
 
 def _drawn(cells: Array) -> NDArray[np.float32]:
-    """What is not known shows the paper."""
+    """Unknown pixels are NaN, so that the paper shows."""
     return np.where(cells > 0, cells, np.nan).astype(np.float32)
 
 
@@ -312,7 +312,7 @@ def _colours(look: Theme, layers: int) -> dict[str, Any]:
     }
 
 
-# how it is said
+# descriptions
 
 
 def _rows(sights: Mapping[str, Mask]) -> list[Row]:

@@ -68,7 +68,7 @@ def receptive_field_film(
 
 
 def _arrived(first: NDArray[Any], layers: int) -> NDArray[np.uint8]:
-    """The brighter the earlier; 0 is not there yet."""
+    """Values for the colour scale: brighter for earlier layers, 0 for not yet."""
     return np.where(first > 0, layers + 1 - first, 0).astype(np.uint8)
 
 

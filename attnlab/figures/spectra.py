@@ -26,9 +26,9 @@ def spectrum_curves(
     """How much of a map its largest singular values hold: one cumulative curve per layer or head.
 
     ``series`` maps a name to cumulative shares, the first of the largest direction alone
-    (``Spectrum.cumulative()``, averaged over what is not told apart); several rows are averaged,
-    and the band reaches from the smallest to the largest. A dotted line marks ``share``; the legend
-    says how many directions reach it.
+    (``Spectrum.cumulative()``, averaged over the heads of a layer, say); several rows are
+    averaged, and the band reaches from the smallest to the largest. A dotted line marks ``share``;
+    the legend says how many directions reach it.
     """
     check_texts(title=title, quantity=quantity)
     series = check_mapping("series", series, '{"layer 0": [0.6, 0.9, 1.0]}')

@@ -1,4 +1,4 @@
-"""Colours, once: light, dark, and an ``auto`` that follows the page.
+"""The colours of all figures: light, dark, and an ``auto`` that follows the page.
 
 Perceptually even and safe for colour-blind readers: cividis for amounts, blue–white–vermillion for
 signed amounts, four Okabe–Ito colours for categories. Those four are the ones that keep a contrast
@@ -31,7 +31,7 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#808080")
 MARKERS = ("circle", "diamond", "square", "triangle-up", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 QUERY, KEY = (SERIES[0], MARKERS[0]), (SERIES[1], MARKERS[1])
-# Ground and lines of what a mask hides.
+# Background and lines of the hatching of masked pairs.
 HATCHING = {
     "light": ("#f2f3f4", "#9a9ea3"),
     "dark": ("#20242b", "#6d757f"),
@@ -108,13 +108,13 @@ def auto_css() -> str:
 
 
 def auto_css_of_browser() -> str:
-    """The same for a page of its own, which follows the reader's system."""
+    """The same for a standalone page, which follows the reader's system."""
     body = f"body{{background:{DARK.paper};color:{DARK.ink}}}"
     return f"@media(prefers-color-scheme:dark){{{body}{_rules('body')}}}"
 
 
 def _rules(page: str) -> str:
-    # The hatching is a drawing of its own, whose colours no rule can reach: it is inverted.
+    # CSS cannot reach the colours inside the hatching, which is an image: it is inverted.
     hatching = f'{page} [*|href^="{HATCHING_START}"]{{filter:invert(1)}}'
     return "".join(_swap(page, *pair) for pair in _pairs()) + hatching
 

@@ -1,10 +1,10 @@
 """Axes that remember what they are.
 
 To show the attention of a model that somebody else wrote, one must know which axis of a tensor is
-the batch, which the heads, which the queries, whatever views were taken on the way. An ``Axis`` is
-an indivisible axis with an identity; a ``Layout`` says, for each dimension of a tensor, which axes
-are merged in it. ``(b·h, n, m)`` viewed as ``(b, h, n, m)`` *splits* its first axis, and the split
-is remembered by the axis itself, so that every tensor that has it learns its parts, even later on.
+the batch, which the heads, which the queries, after any number of views. An ``Axis`` is one axis
+with an identity; a ``Layout`` says, for each dimension of a tensor, which axes are merged in it. A
+view of ``(b·h, n, m)`` as ``(b, h, n, m)`` *splits* its first axis; the axis itself keeps its
+parts, so that every tensor that has this axis knows them from then on.
 """
 
 import math

@@ -1,6 +1,7 @@
 """What was seen: one record per attention call."""
 
 import difflib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from numbers import Integral
@@ -112,20 +113,17 @@ class Attention:
         found = [mask for mask in self._masks() if not bool(mask.all())]
         if not found:
             return None
-        whole = found[0]
-        for mask in found[1:]:
-            whole = whole & mask
-        return whole
+        return functools.reduce(torch.logical_and, found)
 
     @property
     def bias(self) -> Tensor | None:
-        """The finite part of what was added to the scores, or None; 0 where blocked. What is the
-        same for all keys is left out, for it changes no weight."""
+        """The finite part of what was added to the scores, or None; 0 where blocked. What is
+        constant along the softmax is left out, for it changes no weight."""
         if self._history.through:
             return None
         total: Tensor | None = None
-        for value, same in zip(self._additive(), self._same_for_all_keys(), strict=True):
-            if same:
+        for value, constant in zip(self._additive(), self._constant(), strict=True):
+            if constant:
                 continue
             finite = value.masked_fill(value <= BLOCKED, 0)
             if bool(finite.any()):
@@ -176,9 +174,11 @@ class Attention:
             value = held.arranged(groups)
             yield value if by == 1 else value * by
 
-    def _same_for_all_keys(self) -> list[bool]:
-        """Of each addend, whether it is one number per row, which a softmax does not feel."""
-        return [not held.has(self._roles.keys) for held, _ in self._history.addends]
+    def _constant(self) -> list[bool]:
+        """Of each addend, whether it is constant along the softmax, and so changes no weight."""
+        roles, history = self._roles, self._history
+        along = roles.queries if history.over_queries else roles.keys
+        return [not held.has(along) for held, _ in history.addends]
 
     def _masks(self, additive: bool = True) -> Iterator[Tensor]:
         groups = self._roles.groups()
@@ -193,8 +193,8 @@ class Attention:
         if dense is not None:
             yield dense[(None,) * (4 - dense.dim())]
         if additive:
-            for value, same in zip(self._additive(), self._same_for_all_keys(), strict=True):
-                yield value > (-math.inf if same else BLOCKED)
+            for value, constant in zip(self._additive(), self._constant(), strict=True):
+                yield value > (-math.inf if constant else BLOCKED)
 
     def __repr__(self) -> str:
         b, h, n, m = self.shape

@@ -20,11 +20,18 @@ somebody watches; the module's answer is then computed once more on the fast pat
 caller gets the very bits it would have got, at the price of computing these modules twice. The
 records come from the plain path; on real tokens both agree up to rounding.
 
+What is recognised of written-out attention: products by ``matmul``, ``bmm``, ``einsum`` or a
+broadcast product and a sum; scale, bias, masks and functions of the scores; attention sinks; heads
+mixed with one another; ``softmax`` or ``log_softmax(…).exp()``; slot attention. Which axis is batch
+and which heads is read from the model's own views. A record says in ``doubt`` why it may be no
+attention; where keys and values are both parameters of the model it is none, and is left out.
+
 What is not seen: attention inside TorchScript (refused with a sentence), in other threads
 (``nn.DataParallel``), in FlexAttention and third-party kernels (flash-attn), nested tensors given
-to ``nn.MultiheadAttention`` directly, additive (Bahdanau) scores, and a softmax written out with
-``exp``. Compiled models run uncompiled inside the block. Calls that a checkpointed segment repeats
-during ``backward`` are not recorded twice.
+to ``nn.MultiheadAttention`` directly, additive (Bahdanau) scores, a softmax written out with
+``exp``, and scores in blocks or diagonals (Longformer and BigBird of ``transformers``). Compiled
+models run uncompiled inside the block. Calls that a checkpointed segment repeats during
+``backward`` are not recorded twice.
 """
 
 import fnmatch
@@ -46,8 +53,9 @@ def watch(
     """Record every attention call of ``model`` inside the block.
 
     ``only`` keeps the modules whose path matches a pattern (``"encoder.layers.0*"``). ``keep`` is
-    None (detached views: nothing is copied, and reading a tensor that was since changed in place is
-    an error), "copy" or "cpu". Outputs and gradients are what they are without watching.
+    None, "copy" or "cpu". With None records are detached views, and reading a tensor that was since
+    changed in place is an error; only tensors made under ``torch.inference_mode``, whose changes
+    PyTorch does not count, are copied. Outputs and gradients are what they are without watching.
     """
     _refuse(model, keep)
     names = {module: _plain(name) for name, module in model.named_modules()}

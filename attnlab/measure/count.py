@@ -12,9 +12,11 @@ What an operation allocates and frees within itself (the workspace of a fused ke
 import functools
 import gc
 import math
+import numbers
+import reprlib
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -66,6 +68,13 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
     Raises ValueError where `backward` is asked for and nothing requires a gradient, and where a
     kernel or tensor layout cannot be counted.
     """
+    if not callable(function):
+        raise TypeError(
+            f"count needs a function and its arguments, got {reprlib.repr(function)}; write "
+            "count(model, x), not count(model(x))"
+        )
+    if not isinstance(backward, bool):
+        raise TypeError(f"`backward` must be True or False, got {reprlib.repr(backward)}")
     _first_dispatch()
     ledger = _Ledger()
     with _steady():
@@ -78,7 +87,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
 
 @functools.cache
 def _first_dispatch() -> None:
-    """PyTorch's first dispatch in a process keeps what it met alive: let it meet nothing."""
+    """PyTorch keeps alive what the first dispatch of a process uses: make it a small one."""
     with _Ledger():
         torch.zeros(1) @ torch.zeros(1)
 
@@ -86,7 +95,7 @@ def _first_dispatch() -> None:
 class _Ledger(TorchDispatchMode):
     """Books each operation; `storages` holds the bytes of each storage this call allocated."""
 
-    supports_higher_order_operators = True  # so that they arrive here, and are refused
+    supports_higher_order_operators = True  # so that they are dispatched here, and refused
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +223,7 @@ def _leaves(outputs: list[Tensor]) -> list[Tensor]:
 
 @contextmanager
 def _steady() -> Iterator[None]:
-    """No garbage collection at a moment of its own choosing, no opaque fast path of nn.MHA."""
+    """Switch off garbage collection, whose timing varies, and nn.MultiheadAttention's fast path."""
     collecting, fast = gc.isenabled(), torch.backends.mha.get_fastpath_enabled()
     gc.disable()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -239,12 +248,13 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
     The standard error is 0 for two points, where any line fits. Raises ValueError for fewer than
     two different sizes and for numbers that have no logarithm.
     """
+    sizes, values = _numbers("sizes", sizes), _numbers("values", values)
     if len(sizes) != len(values):
         raise ValueError(
             f"sizes and values go in pairs; got {len(sizes)} sizes and {len(values)} values."
         )
     if len(set(sizes)) < 2:
-        raise ValueError(f"a slope needs at least two different sizes; got {list(sizes)}.")
+        raise ValueError(f"a slope needs at least two different sizes; got {sizes}.")
     if min(*sizes, *values) <= 0:
         raise ValueError("sizes and values must be positive: the fit is one of logarithms.")
     x = np.log(np.asarray(sizes, dtype=float))
@@ -255,6 +265,18 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
     freedom = len(x) - 2
     error = math.sqrt(residual @ residual / freedom / (x @ x)) if freedom else 0.0
     return Exponent(slope, error)
+
+
+def _numbers(name: str, values: object) -> list[float]:
+    """A list of finite numbers."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of numbers, got {reprlib.repr(values)}")
+    found = list(values)
+    for value in found:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not real or not math.isfinite(value):
+            raise TypeError(f"{name} must hold finite numbers, got {reprlib.repr(value)}")
+    return [float(value) for value in found]
 
 
 def expected_exponent(

@@ -107,7 +107,7 @@ FORMULAS: dict[str, Formula] = {
 }
 
 # Kernels that hold matrix products of their own and have no formula above: counting them as
-# nothing would be a lie, so `count` refuses them.
+# zero would be wrong, so `count` refuses them.
 OPAQUE = frozenset(
     {
         "_transformer_encoder_layer_fwd",

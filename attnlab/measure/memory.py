@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from attnlab.core.integers import check_integer
+
 _STATUS = Path("/proc/self/status")
 
 
@@ -24,6 +26,10 @@ def resident(call: str, *, setup: str = "", threads: int = 2) -> int:
     Exact to some megabytes: pages that setup left free may be used again. Where there is no
     /proc (macOS), the start is the peak of the setup, so the answer is a lower bound.
     """
+    for name, source in (("call", call), ("setup", setup)):
+        if not isinstance(source, str):
+            raise TypeError(f"`{name}` must be Python source as text, got {type(source).__name__}")
+    threads = check_integer("threads", threads, at_least=1)
     task = json.dumps({"setup": setup, "call": call, "threads": threads})
     child = subprocess.run(
         [sys.executable, "-m", "attnlab.measure.memory"],

@@ -38,8 +38,10 @@ class Profile:
         return ", ".join(wrong) or "ok"
 
 
-def find(paths: Sequence[str]) -> list[Path]:
+def find(paths: Sequence[str | Path]) -> list[Path]:
     """The notebooks under the given files and folders, in order; `notebooks/` by default."""
+    if isinstance(paths, str) or not all(isinstance(path, str | Path) for path in paths):
+        raise TypeError(f"`paths` must be a list of files and folders, got {paths!r}")
     found: list[Path] = []
     for path in map(Path, paths or ["notebooks"]):
         found += sorted(path.glob("*.ipynb")) if path.is_dir() else [path]

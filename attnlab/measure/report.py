@@ -1,4 +1,4 @@
-"""What `python -m attnlab.measure` prints: rows with a target, tables, and the machine's line."""
+"""What the commands print: rows (with a target, for benchmarks), tables and the machine."""
 
 import os
 import platform

@@ -1,11 +1,12 @@
-"""Stop-watches, always in comparison.
+"""Timing, always of several calls in comparison.
 
-A time alone says more about the machine and its other tenants than about the code. So what is
-compared runs interleaved, A B C A B C …, and each round gives a ratio: a slow second slows all of
-its round, and the median of the ratios hardly moves.
+A time alone depends on the machine and on what else runs there. So the compared calls run
+interleaved, A B C A B C …, and each round gives a ratio: a slow second slows all calls of its
+round, and the median of the ratios hardly changes.
 """
 
 import gc
+import reprlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+
+from attnlab.core.integers import check_integer
+
+MOST_ROUNDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,10 @@ def compare(
     median is not the ratio of the medians. `threads` is PyTorch's, set back afterwards; None keeps
     what is set.
     """
-    names = list(functions)
+    names = _names(functions)
     baseline = _baseline(names, baseline)
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"repeats must be at least 1, warmup 0; got {repeats} and {warmup}.")
+    repeats = _rounds("repeats", repeats, at_least=1)
+    warmup = _rounds("warmup", warmup, at_least=0)
     with thread_count(threads), _no_collection():
         for _ in range(warmup):
             for function in functions.values():
@@ -52,6 +57,22 @@ def compare(
         rounds = [[_seconds(function) for function in functions.values()] for _ in range(repeats)]
     columns = dict(zip(names, map(tuple, zip(*rounds, strict=True)), strict=True))
     return [_timing(name, columns[name], columns[baseline]) for name in names]
+
+
+def _names(functions: object) -> list[str]:
+    if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
+        raise TypeError(
+            "compare needs a dict from names to functions without arguments, such as "
+            f'{{"fused": lambda: fused(q, k, v)}}; got {reprlib.repr(functions)}'
+        )
+    return list(functions)
+
+
+def _rounds(name: str, value: object, *, at_least: int) -> int:
+    rounds = check_integer(name, value, at_least=at_least)
+    if rounds > MOST_ROUNDS:
+        raise ValueError(f"{name} should be at most {MOST_ROUNDS:,}, got {rounds:,}")
+    return rounds
 
 
 def _baseline(names: list[str], baseline: str | None) -> str:
@@ -76,6 +97,8 @@ def _timing(name: str, own: tuple[float, ...], base: tuple[float, ...]) -> Timin
 
 def quartiles(values: tuple[float, ...] | list[float]) -> tuple[float, float]:
     """The lower and upper quartile, by linear interpolation; of one value, that value twice."""
+    if not values:
+        raise ValueError("quartiles need at least one value; got none.")
     if len(values) == 1:
         return values[0], values[0]
     lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
@@ -103,7 +126,7 @@ def thread_count(threads: int | None) -> Iterator[None]:
     """PyTorch's number of threads within the block; set back at its end, whatever happens."""
     before = torch.get_num_threads()
     if threads is not None:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(check_integer("threads", threads, at_least=1))
     try:
         yield
     finally:

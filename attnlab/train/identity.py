@@ -44,11 +44,10 @@ def describe_config(model: nn.Module) -> dict[str, Any]:
 
 
 def describe_modules(model: nn.Module) -> dict[str, str]:
-    """One line for each module, by its dotted name."""
-    return {
-        f"module '{name}'" if name else "the model": _line(module)
-        for name, module in bare(model).named_modules()
-    }
+    """One line for each module, by its dotted name; a configuration speaks for the whole model."""
+    lines = {f"module '{name}'": _line(module) for name, module in bare(model).named_modules()}
+    whole = lines.pop("module ''")
+    return {"the model": type(bare(model)).__name__ if describe_config(model) else whole} | lines
 
 
 def describe_task(task: Task, row: Batch | None) -> dict[str, Any]:
@@ -138,8 +137,8 @@ def _named(value: Any) -> str:
         return _shortened(f"{value.dtype} {value.tolist()}")
     if isinstance(value, nn.Module):
         return type(value).__name__
-    if hasattr(value, "__qualname__"):
-        return str(value.__qualname__)
+    if hasattr(value, "__name__"):
+        return str(value.__name__)
     own_words = type(value).__repr__ is not object.__repr__
     return _shortened(_without_addresses(repr(value))) if own_words else type(value).__name__
 

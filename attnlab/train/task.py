@@ -89,13 +89,13 @@ def _tensors(task: Task, batch: Any) -> dict[str, Tensor]:
             raise ValueError(
                 f"Task '{task.name}' must give batches with the tensors inputs and targets, "
                 "and with len(batch), batch[a:b] and batch.to(device), such as "
-                f"attnlab.tasks.Batch(inputs, targets); batch(...) returned {_short(batch)}."
+                f"attnlab.tasks.Batch(inputs, targets); batch(...) returned {_kind(batch)}."
             )
     for name in _TENSORS:
         if not hasattr(batch, name) or not isinstance(fields.get(name), Tensor | None):
             raise ValueError(
                 f"Task '{task.name}' must give batches whose {name} is a tensor or None; "
-                f"{_short(getattr(batch, name, 'nothing'))} was given."
+                f"{_kind(getattr(batch, name, None))} was given."
             )
     unread = [n for n, v in _attributes(batch).items() if isinstance(v, Tensor) and n not in fields]
     if unread:
@@ -111,8 +111,8 @@ def _attributes(batch: object) -> dict[str, Any]:
     return dict(getattr(batch, "__dict__", {}))
 
 
-def _short(value: object) -> str:
-    return value if isinstance(value, str) else f"{value!r:.60}, a {type(value).__name__}"
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _check_rows(task: Task, tensors: dict[str, Tensor], size: int) -> None:

@@ -209,14 +209,14 @@ def test_an_expression_is_typed_and_errors_are_sentences(studio, asked, expect):
     says(studio, "row-said", "Row 1 sees nothing: its output is zero.")
 
 
-def test_the_reach_moves_with_its_slider(studio):
+def test_the_receptive_field_moves_with_its_slider(studio):
     studio.get_by_test_id("expression").fill("local(2)")
     says(studio, "layers", "everything is connected after 8 layers")
     pattern = read("local(2)").receptive_field(17, 8)
     for layer in (1, 3, 8):
         set_slider(studio.get_by_test_id("layer"), layer)
-        says(studio, "reach-said", f"{int(pattern.after[layer - 1].sum())} of 289 pairs")
-    says(studio, "reach-said", "Output 8 knows 0–16.")
+        says(studio, "receptive-field-text", f"{int(pattern.after[layer - 1].sum())} of 289 pairs")
+    says(studio, "receptive-field-text", "Output 8 knows 0–16.")
     studio.get_by_test_id("expression").fill("~local(0) & local(1)")
     studio.get_by_test_id("residual").uncheck()
     says(studio, "layers", "without ever settling")

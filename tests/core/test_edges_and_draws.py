@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern, edges, local, random, read, strided
-from attnlab.core.patterns.primitives import Documents
+from attnlab.core.patterns.by_table import Documents
 from attnlab.core.sparse.layout import layout
 
 ITEMS = st.sampled_from(

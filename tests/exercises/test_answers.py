@@ -26,16 +26,16 @@ WRONG = {
     "elements": (CACHE / 4, "bytes", "number of elements: each float32 takes 4 bytes"),
     "half": (CACHE / 2, "bytes", "keys counted without values"),
     "bits": (CACHE * 8, "bytes", "Those are bits: 8 of them make a byte"),
-    "bits of elements": (CACHE * 32, "bytes", "bits, counted from elements"),
+    "bits of elements": (CACHE * 32, "bytes", "the number of bits"),
     "bytes for bits": (CACHE / 8, "bits", "Those are bytes: each has 8 bits"),
     "bytes for elements": (CACHE * 4, "elements", "Those are bytes: a float32 element"),
     "two-byte elements": (CACHE * 2, "elements", "2-byte elements"),
     "four times": (CACHE * 4, "bytes", "multiplied by 4 once more"),
     "twice bytes": (CACHE * 2, "bytes", "bytes per element taken too large"),
     "multiply-add": (CACHE / 2, "FLOPs", "a multiply-add counts as two FLOPs."),
-    "multiply-add twice": (CACHE * 2, "FLOPs", "was it counted so twice"),
+    "multiply-add twice": (CACHE * 2, "FLOPs", "was the factor 2 used twice"),
     "twice": (CACHE * 2, "", "was something counted twice"),
-    "half of it": (CACHE / 2, "", "counted once that comes twice"),
+    "half of it": (CACHE / 2, "", "does something occur twice that was counted once"),
     "sixteen": (CACHE * 16, "", "large by a factor of 16: some factor of two"),
     "a 64th": (CACHE / 64, "", "small by a factor of 64: some factor of two"),
     "kilobytes": (CACHE / 1000, "bytes", "factor of a thousand: write it out in bytes"),
@@ -49,7 +49,7 @@ WRONG = {
     "a third": (CACHE / 3, "", "small, by a factor of about 3.0"),
     "close": (CACHE * 1.04, "", "by a few per cent"),
     "sign": (-CACHE, "", "The sign is wrong."),
-    "sign and size": (-3 * CACHE, "", "the size as well"),
+    "sign and size": (-3 * CACHE, "", "and so is the size"),
     "zero": (0, "", "It is not zero"),
     "none": (None, "", "There is no number yet"),
     "dots": (..., "", "There is no number yet"),
@@ -61,6 +61,9 @@ WRONG = {
     "list": ([CACHE], "", "this is a list"),
     "complex": (1j, "", "this is a complex"),
     "function": (len, "", "Call it first"),
+    "beyond floats": (10**400, "", "does not even fit into a float"),
+    "out of range": (5e-324, "", "order of magnitude is wrong, by more than a float"),
+    "meta": (torch.zeros((), device="meta"), "", "tensor of shape ()"),
 }
 
 
@@ -87,10 +90,35 @@ def test_the_tolerance_is_relative() -> None:
     assert "exactly zero" in check_number(1, 0).message
 
 
+def test_a_ratio_beyond_floats() -> None:
+    assert "more than a float can hold" in check_number(1e300, 1e-300).message
+    assert "more than a float can hold" in check_number(1e-300, 1e300).message
+
+
+@pytest.mark.parametrize(
+    ("expected", "options", "words"),
+    [
+        (None, {}, "expected should be a finite number, got None"),
+        ("3", {}, "expected should be a finite number, got '3'"),
+        (3.0, {"tolerance": "a"}, "tolerance should be a finite number, got 'a'"),
+        (3.0, {"unit": ["bytes"]}, "unit should be a word"),
+        (3.0, {"mistakes": [1.0]}, "mistakes should be a dict from numbers to sentences"),
+        (3.0, {"mistakes": {1.0: ""}}, "mistakes should be a dict from numbers to sentences"),
+        (3.0, {"mistakes": {"a": "b"}}, "a mistake should be a finite number, got 'a'"),
+    ],
+)
+def test_an_exercise_of_the_wrong_types_is_refused(
+    expected: object, options: dict, words: str
+) -> None:
+    with pytest.raises(TypeError, match=words):
+        check_number(3.0, expected, **options)
+
+
 @pytest.mark.parametrize(
     ("expected", "options", "words"),
     [
         (float("nan"), {}, "finite"),
+        (10**400, {}, "expected should be a finite number"),
         (3.0, {"tolerance": 1.0}, "relative"),
         (3.0, {"mistakes": {3.0: "three"}}, "the right answer"),
     ],

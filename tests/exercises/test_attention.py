@@ -128,7 +128,10 @@ WRONG = {
         "weights are negative",
         lambda q, k, v: (1 / 7 + 99 * (weights_of(q, k) - 1 / 7)) @ v,
     ),
-    "softmax last": ("softmax comes last", lambda q, k, v: (q @ k.T / 11**0.5 @ v).softmax(-1)),
+    "softmax last": (
+        "softmax is applied to the output",
+        lambda q, k, v: (q @ k.T / 11**0.5 @ v).softmax(-1),
+    ),
     "softmax twice": ("applied twice", lambda q, k, v: weights_of(q, k).softmax(-1) @ v),
     "argmax": ("argmax", lambda q, k, v: v[(q @ k.T).argmax(-1)]),
     "mean": ("mean of the values", lambda q, k, v: v.mean(0).expand(len(q), -1)),
@@ -143,7 +146,7 @@ WRONG = {
     ),
     "values as keys": ("values in place of keys", lambda q, k, v: weights_of(q, v) @ v),
     "keys as values": ("It mixes the keys", lambda q, k, v: weights_of(q, k) @ k),
-    "k and v": ("Keys and values have changed places", lambda q, k, v: weights_of(q, v) @ k),
+    "k and v": ("Keys and values are exchanged", lambda q, k, v: weights_of(q, v) @ k),
     "q and k": ("Queries and keys have changed places", lambda q, k, v: weights_of(k, q) @ v),
     "q and k, no scale": (
         "(The scale 1/√d is missing, too.)",
@@ -161,18 +164,18 @@ WRONG = {
     "scores": ("returns the scores", lambda q, k, v: q @ k.T / 11**0.5),
     "transposed": ("axes are transposed", lambda q, k, v: (weights_of(q, k) @ v).T),
     "shape": ("Wrong shape", lambda q, k, v: (weights_of(q, k) @ v)[:, :2]),
-    "both": ("tuple of 2 things", lambda q, k, v: (weights_of(q, k) @ v, weights_of(q, k))),
+    "both": ("tuple of length 2", lambda q, k, v: (weights_of(q, k) @ v, weights_of(q, k))),
     "None": ("is the `return` missing", forgets_return),
     "number": ("gave a float", lambda q, k, v: 1.0),
     "complex": ("tensor of torch.complex", lambda q, k, v: torch.complex(q, q)),
     "not written": ("not written yet (NotImplementedError: your code here)", not_written),
-    "own zeros": ("float64 went in and float32 came out", in_its_own_zeros),
+    "own zeros": ("the inputs are float64 and the result is float32", in_its_own_zeros),
     "float": (
-        "float64 went in and float32",
+        "the inputs are float64 and the result is float32",
         lambda q, k, v: weights_of(q.float(), k.float()) @ v.float(),
     ),
     "double": (
-        "float32 went in and float64 came out",
+        "the inputs are float32 and the result is float64",
         lambda q, k, v: weights_of(q.double(), k.double()) @ v.double(),
     ),
     "in place": ("`q` changed in place", scale_in_place),
@@ -215,7 +218,7 @@ def test_an_exception_says_what_was_called_and_where() -> None:
         "attention(q (5, 11), k (7, 11), v (7, 3)) raised RuntimeError",
         "mat1 and mat2 shapes cannot be multiplied (5x11 and 7x11)",
         "at `scores = q @ k`",
-        "is one of them not transposed?",
+        "is a transpose missing?",
     ):
         assert words in message
 
@@ -328,7 +331,10 @@ CAUSAL_WRONG = {
         "returns the weights",
         lambda q, k, v: renormalised(q, k, torch.eye(len(k), dtype=v.dtype)),
     ),
-    "masks output": ("the mask falls on the output", lambda q, k, v: (weights_of(q, k) @ v).tril()),
+    "masks output": (
+        "the mask is applied to the output",
+        lambda q, k, v: (weights_of(q, k) @ v).tril(),
+    ),
     "no scale": (
         "off by a factor of √d",
         lambda q, k, v: (q @ k.T).masked_fill(~lower(len(q)), -torch.inf).softmax(-1) @ v,
@@ -420,17 +426,20 @@ SOFTMAX_RIGHT = {
 
 SOFTMAX_WRONG = {
     "empty NaN": (
-        "A row with nothing to see becomes NaN",
+        "A fully masked row becomes NaN",
         lambda s, m: fill(-torch.inf)(s, m).softmax(-1),
     ),
-    "empty uniform": ("nothing to see becomes uniform", lambda s, m: fill(-1e9)(s, m).softmax(-1)),
+    "empty uniform": (
+        "fully masked row becomes uniform",
+        lambda s, m: fill(-1e9)(s, m).softmax(-1),
+    ),
     "empty unmasked": ("becomes the unmasked softmax", lambda s, m: (s + ~m * -1e9).softmax(-1)),
     "empty one": (
-        "Wrong only where a row has nothing to see",
+        "Wrong only in a fully masked row",
         lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m) + ~m.any(-1, keepdim=True),
     ),
     "polarity": (
-        "True and False have changed places",
+        "True and False are exchanged",
         lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, ~m),
     ),
     "ignored": ("the mask is ignored", lambda s, m: s.softmax(-1)),
@@ -459,7 +468,7 @@ SOFTMAX_WRONG = {
     "in place": ("`scores` changed in place", fills_its_argument),
     "temperature": ("the numbers are not", lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s / 2, m)),
     "dtype": (
-        "float64 went in and float32 came out",
+        "the inputs are float64 and the result is float32",
         lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m).float(),
     ),
     "raises": ("(5, 7), mask (5, 7)) raised TypeError", lambda s, m: s.softmax()),
@@ -482,5 +491,5 @@ def test_masked_softmax_messages_differ(tells_apart: Callable) -> None:
 
 
 def test_a_nan_gradient_is_remarked_upon() -> None:
-    assert "gradient of an empty row" in check_masked_softmax(SOFTMAX_RIGHT["added"]).message
+    assert "gradient of a fully masked row" in check_masked_softmax(SOFTMAX_RIGHT["added"]).message
     assert "remark" not in check_masked_softmax(SOFTMAX_RIGHT["times mask"]).message

@@ -103,17 +103,17 @@ SPLIT_WRONG = {
     ),
     "halved": ("the numbers are not", lambda x, h: split_by_loops(x, h) / 2),
     "None": ("`return`", lambda x, h: None),
-    "float": ("float32 came out", lambda x, h: split_by_loops(x, h).float()),
+    "float": ("the result is float32", lambda x, h: split_by_loops(x, h).float()),
 }
 
 MERGE_WRONG = {
     "reshape": ("scrambles positions and heads", lambda o: o.reshape(o.shape[0], o.shape[2], -1)),
     "interleaved": ("the heads are interleaved", lambda o: o.permute(0, 2, 3, 1).flatten(2)),
-    "sum": ("the heads are added up", lambda o: o.sum(1)),
+    "sum": ("the heads are added; they should be concatenated", lambda o: o.sum(1)),
     "mean": ("the heads are averaged", lambda o: o.mean(1)),
     "not joined": ("not joined yet", lambda o: o.transpose(1, 2)),
-    "view": ("`reshape` copies, `view` cannot", merge_view),
-    "untouched": ("Wrong shape", lambda o: o),
+    "view": ("use `reshape`, which copies", merge_view),
+    "check_arguments": ("Wrong shape", lambda o: o),
     "transposed": ("axes are in another order", lambda o: o.transpose(1, 2).flatten(2).mT),
     "flipped": (
         "is out[0, 2, 0, 0]; it should be out[0, 0, 0, 0]",
@@ -128,15 +128,15 @@ MERGE_WRONG = {
 REPEAT_WRONG = {
     "tiled": ("tiled 0, 1, 0, 1", lambda k, h: k.repeat(1, h // k.shape[1], 1, 1)),
     "h times": ("each is repeated h / g times.", lambda k, h: k.repeat_interleave(h, 1)),
-    "h times, tiled": ("h times, and in turn", lambda k, h: k.repeat(1, h, 1, 1)),
+    "h times, tiled": ("repeated h times in turn", lambda k, h: k.repeat(1, h, 1, 1)),
     "positions": (
         "The positions are repeated",
         lambda k, h: k.repeat_interleave(h // k.shape[1], 2),
     ),
     "batch": ("The batch is repeated", lambda k, h: k.repeat_interleave(h // k.shape[1], 0)),
     "first": ("first key head", lambda k, h: k[:, :1].repeat(1, h, 1, 1)),
-    "as it came": ("as they came", lambda k, h: k),
-    "reversed": ("not in their places", lambda k, h: repeat_by_index(k, h).flip(1)),
+    "as it came": ("the key heads unchanged", lambda k, h: k),
+    "reversed": ("in the wrong order", lambda k, h: repeat_by_index(k, h).flip(1)),
     "g = 2 only": (
         "k (5, 3, 7, 11), h 6) raised ZeroDivisionError",
         lambda k, h: repeat_by_index(k, h) if k.shape[1] == 2 else 1 / 0,
@@ -153,11 +153,14 @@ STEP_WRONG = {
         "does not see itself",
         lambda q, k, v: decode(q, k[..., :-1, :], v[..., :-1, :]),
     ),
-    "without first": ("first key is lost", lambda q, k, v: decode(q, k[..., 1:, :], v[..., 1:, :])),
+    "without first": (
+        "first key is not used",
+        lambda q, k, v: decode(q, k[..., 1:, :], v[..., 1:, :]),
+    ),
     "window": ("sees positions 5, 6 of 7", decode_two),
     "axis": ("the softmax runs over the queries", lambda q, k, v: (q @ k.mT).softmax(-2) @ v),
     "weights": ("returns the weights", lambda q, k, v: (q @ k.mT / 5**0.5).softmax(-1)),
-    "all": ("Every key is asked", lambda q, k, v: decode(k, k, v)),
+    "all": ("The keys are used as queries", lambda q, k, v: decode(k, k, v)),
     "no scale": ("off by a factor of √d", lambda q, k, v: (q @ k.mT).softmax(-1) @ v),
     "model width": ("√(h·d) = √15", lambda q, k, v: (q @ k.mT / 15**0.5).softmax(-1) @ v),
     "√h": ("divided by √h = √3", lambda q, k, v: (q @ k.mT / 3**0.5).softmax(-1) @ v),

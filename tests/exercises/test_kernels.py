@@ -61,7 +61,7 @@ FEATURES_WRONG: dict[str, tuple[str, Any]] = {
     "d": ("it is √r", lambda x, w: (x @ w.T - half(x)).exp() / w.shape[1] ** 0.5),
     "scaled": ("scaled once more", lambda x, w: features(x * 5**-0.25, w)),
     "mean": (
-        "mean square",
+        "the mean of the squares",
         lambda x, w: (x @ w.T - (x * x).mean(-1, keepdim=True) / 2).exp() / len(w) ** 0.5,
     ),
     "logarithm": ("exponential is missing", lambda x, w: x @ w.T - half(x)),
@@ -79,11 +79,11 @@ ORDER_WRONG: dict[str, tuple[str, Any]] = {
     "no denominator": ("denominator is missing", lambda q, k, v: q @ (k.T @ v)),
     "count": ("number of keys", lambda q, k, v: q @ (k.T @ v) / len(k)),
     "one number": (
-        "a sum of its own",
+        "its own sum",
         lambda q, k, v: q @ (k.T @ v) / (q @ k.sum(0)).sum(),
     ),
     "keys alone": ("keys' features alone", lambda q, k, v: q @ (k.T @ v) / k.sum()),
-    "softmax": ("a softmax in it", lambda q, k, v: (q @ k.T).softmax(-1) @ v),
+    "softmax": ("It uses a softmax", lambda q, k, v: (q @ k.T).softmax(-1) @ v),
     "broadcast": ("raised RuntimeError", lambda q, k, v: q @ (k.T @ v) / (q @ k.sum(0))),
     "outer": (
         "(101, 5, 3) is made",

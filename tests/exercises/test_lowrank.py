@@ -31,16 +31,16 @@ def in_place(e: Tensor, k: Tensor, real: Tensor) -> Tensor:
 
 PROJECT_WRONG = {
     "no padding": ("Padding is in the sums", lambda e, k, real: e @ k),
-    "upside down": ("upside down", lambda e, k, real: e @ (k * ~real[:, None])),
+    "the mask is inverted": ("the mask is inverted", lambda e, k, real: e @ (k * ~real[:, None])),
     "mean": ("number of real tokens", lambda e, k, real: by_product(e, k, real) / real.sum()),
     "positions": ("number of positions", lambda e, k, real: by_product(e, k, real) / len(k)),
-    "too late": ("come too late", lambda e, k, real: (e @ k) * real[:3, None]),
+    "too late": ("zeros are set too late", lambda e, k, real: (e @ k) * real[:3, None]),
     "softmax": (
-        "A softmax over the positions",
+        "A softmax is applied to E",
         lambda e, k, real: e.masked_fill(~real, -torch.inf).softmax(-1) @ k,
     ),
     "infinity": ("became −∞", lambda e, k, real: e @ k.masked_fill(~real[:, None], -torch.inf)),
-    "in front": ("need not stand in front", lambda e, k, real: e[:, : sum(real)] @ k[: sum(real)]),
+    "in front": ("need not come first", lambda e, k, real: e[:, : sum(real)] @ k[: sum(real)]),
     "in place": ("`k` changed in place", in_place),
     "transposed": ("shapes cannot be multiplied", lambda e, k, real: e.mT @ k),
     "other": ("the numbers are not", lambda e, k, real: 3 * by_product(e, k, real)),
@@ -95,7 +95,10 @@ RANK_WRONG = {
     "values": ("squares", lambda values, share: by_count(values**0.5, share)),
     "index": ("One too few", lambda values, share: by_count(values, share) - 1),
     "one more": ("One too many", lambda values, share: by_count(values, share) + 1),
-    "above": ("met exactly", lambda values, share: int((kept(values**2) <= share).sum()) + 1),
+    "above": (
+        "equals the share exactly",
+        lambda values, share: int((kept(values**2) <= share).sum()) + 1,
+    ),
     "smallest": ("starts with the smallest", lambda values, share: by_count(values.flip(0), share)),
     "threshold": (
         "above a part of the largest",
@@ -107,8 +110,8 @@ RANK_WRONG = {
     ),
     "always two": ("For a falling spectrum it gave 5", lambda values, share: 5),
     "None": ("`return`", lambda *given: None),
-    "tensor": ("a whole number is asked for", lambda values, share: values),
-    "share": ("gave a float; a whole number", lambda values, share: share),
+    "tensor": ("it should give a whole number", lambda values, share: values),
+    "share": ("gave a float; it should give a whole number", lambda values, share: share),
     "raises": ("raised ZeroDivisionError", lambda values, share: 1 / 0),
 }
 

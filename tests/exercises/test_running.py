@@ -57,9 +57,9 @@ def reads_first_from_a_seed(s: Tensor, z: Tensor, q: Tensor, k: Tensor, v: Tenso
 
 
 STEP_WRONG = {
-    "reads first": ("reads before the token is written", reads_first),
+    "reads first": ("reads before the new key and value are added", reads_first),
     "old denominator": (
-        "The denominator is that before",
+        "The denominator lacks the new key",
         lambda s, z, q, k, v: (q @ (s + torch.outer(k, v)) / (q @ z), s + torch.outer(k, v), z + k),
     ),
     "not divided": ("`out` is not divided", step(read=lambda q, s, z: q @ s)),
@@ -69,17 +69,17 @@ STEP_WRONG = {
         lambda s, z, q, k, v: (q @ (s + torch.outer(k, v)) / (q @ k), s + torch.outer(k, v), z + k),
     ),
     "newest value": (
-        "knows only the newest token",
+        "uses only the newest token",
         lambda s, z, q, k, v: (v, s + torch.outer(k, v), z + k),
     ),
-    "not written": ("`values` came back as it was", step(write=lambda s, q, k, v: s)),
+    "not written": ("`values` is unchanged", step(write=lambda s, q, k, v: s)),
     "forgets": (
-        "`values` forgets the past",
+        "`values` contains only the newest token",
         step(write=lambda s, q, k, v: torch.outer(k, v)),
     ),
     "no outer product": ("adds v to every row alike", step(write=lambda s, q, k, v: s + v)),
     "by the query": (
-        "written with the query",
+        "`values` uses the query",
         step(write=lambda s, q, k, v: s + torch.outer(q, v)),
     ),
     "divided state": (
@@ -90,8 +90,8 @@ STEP_WRONG = {
             z + k,
         ),
     ),
-    "keys not added": ("`keys` came back as it was", step(add=lambda z, q, k: z)),
-    "keys forget": ("`keys` forgets the past", step(add=lambda z, q, k: k)),
+    "keys not added": ("`keys` is unchanged", step(add=lambda z, q, k: z)),
+    "keys forget": ("`keys` contains only the newest key", step(add=lambda z, q, k: k)),
     "counts": ("`keys` counts tokens", step(add=lambda z, q, k: z + 1)),
     "adds the query": ("query was added to `keys`", step(add=lambda z, q, k: z + q)),
     "empty sums": ("0 / 0", reads_first_from_a_seed),
@@ -100,7 +100,7 @@ STEP_WRONG = {
         lambda s, z, q, k, v: (by_einsum(s, z, q, k, v)[0], (s + torch.outer(k, v)).mT, z + k),
     ),
     "one tensor": (
-        "gave one tensor; asked for is (out, values, keys)",
+        "gave one tensor; it should give (out, values, keys)",
         lambda *given: by_einsum(*given)[0],
     ),
     "other": ("`out` gave", step(read=lambda q, s, z: 2 * q @ s / (q @ z))),
@@ -164,11 +164,14 @@ def chunk(
 
 
 CHUNK_WRONG = {
-    "no mask": ("reach into the future", chunk(lambda a, t, b, p: (a + b) / (t + p), 99)),
+    "no mask": (
+        "Rows see later tokens of their own chunk",
+        chunk(lambda a, t, b, p: (a + b) / (t + p), 99),
+    ),
     "no diagonal": ("does not see itself", chunk(lambda a, t, b, p: (a + b) / (t + p), -1)),
-    "no past": ("The chunks before are forgotten", chunk(lambda a, t, b, p: a / t)),
-    "only past": ("Only the past is read", chunk(lambda a, t, b, p: b / p)),
-    "own total": ("lacks the chunks before", chunk(lambda a, t, b, p: (a + b) / t)),
+    "no past": ("The earlier chunks are missing", chunk(lambda a, t, b, p: a / t)),
+    "only past": ("Only the earlier chunks are used", chunk(lambda a, t, b, p: b / p)),
+    "own total": ("lacks the earlier chunks", chunk(lambda a, t, b, p: (a + b) / t)),
     "past total": ("lacks the chunk's own weights", chunk(lambda a, t, b, p: (a + b) / p)),
     "divided twice": ("divided by their own sums", chunk(lambda a, t, b, p: a / t + b / p)),
     "not divided": ("It is not divided", chunk(lambda a, t, b, p: a + b)),
@@ -197,4 +200,4 @@ def test_sums_after_the_chunk_are_the_future_too(refuses: Callable) -> None:
     def reads_all(q: Tensor, k: Tensor, v: Tensor, s: Tensor, z: Tensor) -> Tensor:
         return q @ (s + k.T @ v) / (q @ (z + k.sum(0)))[:, None]
 
-    refuses(check_causal_chunk(reads_all), "the sums once the whole chunk is in them")
+    refuses(check_causal_chunk(reads_all), "the sums only afterwards")

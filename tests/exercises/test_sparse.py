@@ -51,14 +51,17 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
 
 STRIDED_WRONG: dict[str, tuple[str, Any]] = {
     "column ahead": (
-        "leave j ≤ i out",
+        "is true for later keys as well",
         lambda i, j, s: ((j <= i) & (j >= i - s)) | ((i - j) % s == 0),
     ),
-    "all ahead": ("nothing says j ≤ i", lambda i, j, s: (i - j <= s) | ((i - j) % s == 0)),
-    "no sign": ("without its sign", lambda i, j, s: ((i - j).abs() <= s) | ((i - j) % s == 0)),
+    "all ahead": ("j ≤ i is missing", lambda i, j, s: (i - j <= s) | ((i - j) % s == 0)),
+    "no sign": (
+        "with `.abs()` the next s keys",
+        lambda i, j, s: ((i - j).abs() <= s) | ((i - j) % s == 0),
+    ),
     "and": ("intersection", lambda i, j, s: (j <= i) & (i - j <= s) & ((i - j) % s == 0)),
-    "window": ("window alone", lambda i, j, s: (j <= i) & (i - j <= s)),
-    "column": ("column alone", lambda i, j, s: (j <= i) & ((i - j) % s == 0)),
+    "window": ("only the window", lambda i, j, s: (j <= i) & (i - j <= s)),
+    "column": ("only the column", lambda i, j, s: (j <= i) & ((i - j) % s == 0)),
     "still": ("move with the query", lambda i, j, s: (j <= i) & ((i - j <= s) | (j % s == 0))),
     "left": ("to the left", lambda i, j, s: (j <= i) & ((i - j <= s) | ((i - j) % s == 1))),
     "right": ("to the right", lambda i, j, s: (j <= i) & ((i - j <= s) | ((i - j + 1) % s == 0))),
@@ -69,18 +72,21 @@ STRIDED_WRONG: dict[str, tuple[str, Any]] = {
     "blind": ("sees itself", lambda i, j, s: (i != j) & strided(i, j, s)),
     "turned": ("exchanged", lambda i, j, s: strided(j, i, s)),
     "longer": ("one too long", lambda i, j, s: (j <= i) & ((i - j < s + 2) | ((i - j) % s == 0))),
-    "either": ("Either, or", lambda i, j, s: (j <= i) & ((i - j <= s) != ((i - j) % s == 0))),
+    "either": (
+        "`^` leaves out the keys",
+        lambda i, j, s: (j <= i) & ((i - j <= s) != ((i - j) % s == 0)),
+    ),
     "fixed": (
         "the other pattern",
         lambda i, j, s: (j <= i) & ((j >= i // s * s) | ((j + 1) % s == 0)),
     ),
-    "inverted": ("turned around", lambda i, j, s: strided(i, j, s).logical_not()),
+    "inverted": ("It is inverted", lambda i, j, s: strided(i, j, s).logical_not()),
     "added": (
         "added to the scores",
         lambda i, j, s: torch.where(strided(i, j, s), 0.0, -torch.inf),
     ),
     "precedence": (
-        "parentheses of its own",
+        "each comparison in parentheses",
         lambda i, j, s: (j <= i) & (i - j <= s | (i - j) % s == 0),
     ),
     "words": ("not `and`, `or`", lambda i, j, s: (i - j <= s) or ((i - j) % s == 0)),
@@ -94,20 +100,20 @@ STRIDED_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 SUMMARIES_WRONG: dict[str, tuple[str, Any]] = {
-    "before": ("too many in front", lambda j, s, c: j % s >= s - c - 1),
-    "fewer": ("One column short", lambda j, s, c: j % s > s - c),
+    "before": ("One column too many", lambda j, s, c: j % s >= s - c - 1),
+    "fewer": ("One column is missing", lambda j, s, c: j % s > s - c),
     "literal": ("Long Range Arena", lambda j, s, c: (j % s >= s - c) | (j % s == 0)),
     "straddling": (
-        "straddle",
+        "belong to two blocks",
         lambda j, s, c: (j % s >= s - c) | ((j % s == 0) & (j >= s)),
     ),
-    "shifted": ("All is off by one", lambda j, s, c: (j - 1) % s >= s - c),
+    "shifted": ("All columns are one too late", lambda j, s, c: (j - 1) % s >= s - c),
     "first": ("FIRST c", lambda j, s, c: j % s < c),
     "one": ("with residue s − c", lambda j, s, c: j % s == s - c),
     "last": ("the last of each block", lambda j, s, c: (j + 1) % s == 0),
     "no remainder": ("remainder, j % s, is missing", lambda j, s, c: j >= s - c),
     "exchanged": ("s and c are exchanged", lambda j, s, c: j % c >= c - s),
-    "others": ("Turn the comparison", lambda j, s, c: j % s < s - c),
+    "others": ("Reverse the comparison", lambda j, s, c: j % s < s - c),
     "all but": ("all but the first c", lambda j, s, c: j % s > c - 1),
     "ahead": ("turns the last residue", lambda j, s, c: (j + 1) % s >= s - c),
     "which block": ("the number of the block", lambda j, s, c: j // s >= s - c),

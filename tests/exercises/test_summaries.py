@@ -60,7 +60,7 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
 
 VISIBLE_WRONG: dict[str, tuple[str, Any]] = {
     "begun": (
-        "as soon as it has begun",
+        "as soon as it begins",
         lambda n, w, s: torch.arange(0, n, s) <= torch.arange(n)[:, None],
     ),
     "a position early": ("leaks by one", shifted(-1)),
@@ -78,9 +78,9 @@ VISIBLE_WRONG: dict[str, tuple[str, Any]] = {
         lambda n, width, stride: shifted(stride)(n, width, stride),
     ),
     "floor": ("⌊n / stride⌋", lambda n, w, s: by_loops(n, w, s)[:, : n // s]),
-    "fits": ("windows that fit", lambda n, w, s: by_loops(n, w, s)[:, : (n - w) // s + 1]),
-    "open": ("open to everybody", lambda n, w, s: by_loops(n, w, s) | True),
-    "turned": ("turned around", lambda n, w, s: ~by_loops(n, w, s)),
+    "fits": ("only full windows", lambda n, w, s: by_loops(n, w, s)[:, : (n - w) // s + 1]),
+    "open": ("All queries see all slots", lambda n, w, s: by_loops(n, w, s) | True),
+    "turned": ("It is inverted", lambda n, w, s: ~by_loops(n, w, s)),
     "tokens": ("as if a slot were one token", lambda n, w, s: torch.ones(n, -(-n // s)).tril() > 0),
     "transposed": ("transposed", lambda n, w, s: by_loops(n, w, s).mT),
     "row": ("Wrong shape", lambda n, w, s: by_loops(n, w, s)[0]),
@@ -89,7 +89,7 @@ VISIBLE_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 MEANS_WRONG: dict[str, tuple[str, Any]] = {
-    "padding": ("Padding is in the mean: what", lambda x, c, real: parts(x, c, real | True)),
+    "padding": ("Padding is in the mean: where", lambda x, c, real: parts(x, c, real | True)),
     "summed": (
         "Padding is in the sum",
         lambda x, c, real: (
@@ -104,10 +104,10 @@ MEANS_WRONG: dict[str, tuple[str, Any]] = {
         "but still counted",
         lambda x, c, real: parts(x * real[:, None], c, real | True),
     ),
-    "behind the end": ("zeros behind the end", lambda x, c, real: padded(x, c).mean(1)),
+    "behind the end": ("zeros after the end", lambda x, c, real: padded(x, c).mean(1)),
     "dropped": ("The remainder is dropped", lambda x, c, real: parts(x, c, real)[: len(x) // c]),
     "joined": (
-        "LongT5's way",
+        "as in LongT5",
         lambda x, c, real: torch.stack(
             [
                 *parts(x, c, real)[: len(x) // c - 1],
@@ -123,7 +123,7 @@ MEANS_WRONG: dict[str, tuple[str, Any]] = {
     ),
     "sums": ("These are sums", lambda x, c, real: padded(x * real[:, None], c).sum(1)),
     "interleaved": (
-        "not of neighbours",
+        "do not consist of neighbours",
         lambda x, c, real: torch.stack(
             [
                 parts(x[t :: -(-len(x) // c)], 99, real[t :: -(-len(x) // c)])[0]

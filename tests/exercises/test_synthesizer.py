@@ -44,7 +44,7 @@ def by_their_sum(s, x, y):
 
 
 WRONG_FACTORIZED = {
-    "roles": ("changed their roles", lambda a, b: tile_and_repeat(b, a)),
+    "roles": ("A and B are exchanged", lambda a, b: tile_and_repeat(b, a)),
     "tiled": ("both are tiled", lambda a, b: a.repeat(1, b.shape[1]) * b.repeat(1, a.shape[1])),
     "repeated": (
         "both are repeated",
@@ -57,7 +57,7 @@ WRONG_FACTORIZED = {
     "side by side": ("side by side", lambda a, b: torch.cat((a, b), 1)),
     "one": ("only A is tiled", lambda a, b: a.repeat(1, b.shape[1])),
     "other": ("only B is repeated", lambda a, b: b.repeat_interleave(a.shape[1], 1)),
-    "softmax": ("softmax already", lambda a, b: tile_and_repeat(a, b).softmax(-1)),
+    "softmax": ("It returns the softmax", lambda a, b: tile_and_repeat(a, b).softmax(-1)),
     "not joined": ("flatten", lambda a, b: torch.einsum("na,nb->nba", a, b)),
     "nothing": ("None", lambda a, b: None),
 }
@@ -67,8 +67,8 @@ WRONG_MIXTURE = {
         lambda s, x, y: (s.softmax(0) @ torch.stack((x, y)).softmax(-1).flatten(1)).view_as(x),
     ),
     "sum": ("α is missing", lambda s, x, y: (x + y).softmax(-1)),
-    "raw": ("as they are", lambda s, x, y: (s[0] * x + s[1] * y).softmax(-1)),
-    "flipped": ("changed about", lambda s, x, y: mixture(s.flip(0), x, y)),
+    "raw": ("used as α directly", lambda s, x, y: (s[0] * x + s[1] * y).softmax(-1)),
+    "flipped": ("α is exchanged", lambda s, x, y: mixture(s.flip(0), x, y)),
     "logits": ("mixed logits", mixed_logits),
     "queries": ("columns sum to one", lambda s, x, y: mixed_logits(s, x, y).softmax(0)),
     "share": ("divided by their sum", by_their_sum),

@@ -137,8 +137,8 @@ UPDATE_WRONG = {
         "The new `total` forgets the tiles before",
         step(fade_total=zeros, fade_out=plain_fade),
     ),
-    "upside down": ("The fade of `total` is upside down", step(fade_total=upside_down)),
-    "out upside down": ("The fade of `out` is upside down", step(fade_out=upside_down)),
+    "upside down": ("The fade of `total` is inverted", step(fade_total=upside_down)),
+    "out upside down": ("The fade of `out` is inverted", step(fade_out=upside_down)),
     "tile's maximum": (
         "the tile's own maximum rather than the running",
         step(new=lambda old, tile: tile),
@@ -160,7 +160,7 @@ UPDATE_WRONG = {
     "divides": ("divides `out` too early", step(finish=lambda out, total: out / total)),
     "normalised": ("divides `out` too early", normalised),
     "tile divided": ("divides `out` too early", tile_normalised),
-    "values lost": ("adds up the exponentials, not what they weigh", values_lost),
+    "values lost": ("adds the exponentials only", values_lost),
     "fades all": (
         "`out` fades the new tile as well",
         lambda a, t, o, s, v: (
@@ -184,10 +184,10 @@ UPDATE_WRONG = {
     ),
     "blind as zeros": ("such a tile adds nothing", ignores_blind),
     "one tensor": (
-        "gave one tensor; asked for is (largest, total, out)",
+        "gave one tensor; it should give (largest, total, out)",
         lambda *given: right(*given)[2],
     ),
-    "two": ("gave 2 things", lambda *given: right(*given)[:2]),
+    "two": ("gave 2 values", lambda *given: right(*given)[:2]),
     "flat": (
         "Wrong shape: `largest` from",
         lambda *given: (right(*given)[0][:, 0], *right(*given)[1:]),
@@ -281,20 +281,20 @@ MERGE_RIGHT = {
 }
 MERGE_WRONG = {
     "average": ("A plain average", with_out(lambda a, la, b, lb: (a + b) / 2)),
-    "sum": ("The parts are added up", with_out(lambda a, la, b, lb: a + b)),
+    "sum": ("The parts are added", with_out(lambda a, la, b, lb: a + b)),
     "by lse": (
-        "It weighs the parts by lse itself",
+        "It uses lse itself as weight",
         with_out(lambda a, la, b, lb: (a * la + b * lb) / (la + lb)),
     ),
     "exchanged": (
-        "The weights have changed places",
+        "The weights are exchanged",
         with_out(lambda a, la, b, lb: by_logaddexp(a, lb, b, la)[0]),
     ),
     "not divided": (
-        "`out` is not divided: the exponentials",
+        "`out` is not divided: the parts are multiplied by exponentials",
         with_out(lambda a, la, b, lb: a * la.exp() + b * lb.exp()),
     ),
-    "not divided by two weights": ("the sum of the two weights is left in", adds),
+    "not divided by two weights": ("the sum of these two weights", adds),
     "maximum": ("takes everything", with_out(lambda a, la, b, lb: torch.where(la > lb, a, b))),
     "overflow": ("wrong near ±1000", naive),
     "lse sum": ("The two `lse` are added", with_lse(lambda la, lb: la + lb)),
@@ -307,7 +307,7 @@ MERGE_WRONG = {
     ),
     "empty part": ("where part b saw no key", fears_nothing),
     "out only": (
-        "gave one tensor; asked for is (out, lse)",
+        "gave one tensor; it should give (out, lse)",
         lambda *given: by_logaddexp(*given)[0],
     ),
     "shape": ("Wrong shape: `lse` from", with_lse(lambda la, lb: torch.logaddexp(la, lb)[:, 0])),

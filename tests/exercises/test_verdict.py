@@ -1,8 +1,11 @@
 """How a verdict is said, and that it cannot be had by raising."""
 
 import dataclasses
+from collections.abc import Callable
 
+import numpy as np
 import pytest
+import torch
 
 import attnlab
 from attnlab import exercises
@@ -61,6 +64,64 @@ def test_no_exception_comes_through(error: Exception) -> None:
     verdict = check_attention(attention)
     assert not verdict.right
     assert f"raised {type(error).__name__}" in verdict.message
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Nameless:
+    __name__ = None
+
+    def __call__(self, *_: object) -> None:
+        raise ValueError("x" * 100_000)
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def function(*_: object) -> None:
+        raise error
+
+    return function
+
+
+STRANGE = {
+    "none": lambda *_: None,
+    "text": lambda *_: "abc",
+    "a large number": lambda *_: 10**400,
+    "nan": lambda *_: torch.full((5, 3), torch.nan),
+    "truth": lambda *_: torch.ones(5, 3).bool(),
+    "complex": lambda *_: torch.ones(5, 3, dtype=torch.complex64),
+    "sparse": lambda *_: torch.ones(5, 3).to_sparse(),
+    "csr": lambda *_: torch.eye(5).to_sparse_csr(),
+    "meta": lambda *_: torch.ones(5, 3, device="meta"),
+    "three of meta": lambda *_: (torch.ones(5, 1, device="meta"),) * 3,
+    "nested": lambda *_: torch.nested.as_nested_tensor([torch.ones(2)], layout=torch.jagged),
+    "empty": lambda *_: torch.ones(0),
+    "graph": lambda *_: torch.ones(5, 3, requires_grad=True),
+    "its arguments": lambda *given: given,
+    "one argument": lambda *given: given[0],
+    "no such call": lambda: None,
+    "exit": raising(SystemExit(2)),
+    "end of a generator": raising(GeneratorExit()),
+    "no text": raising(Unprintable()),
+    "no name": Nameless(),
+    "numpy": np.sum,
+    "a class": dict,
+}
+
+
+@pytest.mark.parametrize("function", STRANGE.values(), ids=STRANGE)
+@pytest.mark.parametrize("name", [name for name in exercises.__all__ if name.startswith("check_")])
+def test_whatever_a_function_does_ends_in_a_short_verdict(name: str, function: object) -> None:
+    if name == "check_number":
+        verdict = exercises.check_number(function, 3)
+    else:
+        verdict = getattr(exercises, name)(function)
+    assert isinstance(verdict, Verdict)
+    assert not verdict.right
+    assert len(verdict.message) < 1500
+    assert verdict._repr_html_()
 
 
 def test_an_interrupt_does_come_through() -> None:

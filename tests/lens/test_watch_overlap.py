@@ -1,6 +1,7 @@
 """Watches that overlap: closed out of order, in generators, threads and asyncio tasks."""
 
 import asyncio
+import random
 import threading
 import warnings
 
@@ -93,6 +94,30 @@ def test_generators_in_turn():
     b.close()
     assert len(first) == 6
     assert len(second) == 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_order_of_opening_calling_and_closing(seed):
+    """Each watch has as many records as there were calls while it was open."""
+    chance, model = random.Random(seed), layer()
+    watches, counts = {}, {}
+    for step in range(40):
+        action = chance.choice(["open", "call", "close"])
+        if action == "open":
+            watching = watch(model)
+            watches[step] = watching, watching.__enter__()
+            counts[step] = 0
+        elif action == "call":
+            model(X)
+            counts = {name: count + 1 for name, count in counts.items()}
+        elif watches:
+            name = chance.choice(list(watches))
+            watching, seen = watches.pop(name)
+            close = lambda watching=watching: watching.__exit__(None, None, None)  # noqa: E731
+            in_thread(close) if chance.random() < 0.3 else close()
+            assert len(seen) == counts.pop(name)
+    for watching, _ in watches.values():
+        watching.__exit__(None, None, None)
 
 
 def test_a_mode_of_the_caller_stays_where_it_was():

@@ -389,7 +389,22 @@ def test_learned_keys_with_computed_values_are_in_doubt():
     model = Synthesised()
     with watch(model) as seen:
         model(torch.randn(B, N, D))
-    assert "parameters" in seen[0].doubt
+    assert "its keys are parameters" in seen[0].doubt
+
+
+def test_learned_values_with_computed_keys_are_in_doubt():
+    class Classes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = nn.Parameter(torch.randn(N, E))
+
+        def forward(self, x):
+            return (x @ x.mT).softmax(-1) @ self.rows
+
+    model = Classes()
+    with watch(model) as seen:
+        model(torch.randn(B, N, D))
+    assert "its values are parameters" in seen[0].doubt
 
 
 def test_learned_queries_are_attention():

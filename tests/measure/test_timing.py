@@ -62,5 +62,5 @@ def test_refusals():
         compare({})
     with pytest.raises(ValueError, match="one of a, b; got 'c'"):
         compare({"a": int, "b": int}, baseline="c")
-    with pytest.raises(ValueError, match="repeats must be at least 1"):
+    with pytest.raises(ValueError, match="repeats should be at least 1"):
         compare({"a": int}, repeats=0)

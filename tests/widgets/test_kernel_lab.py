@@ -268,7 +268,7 @@ WRONG = [
     (ValueError, "`features`", {"features": 20_000}),
     (ValueError, "`temperature`", {"temperature": 0.0}),
     (ValueError, "`seed`", {"seed": -1}),
-    (ValueError, "`tokens timed`", {"length": 0}),
+    (ValueError, "`length`", {"length": 0}),
 ]
 
 

@@ -6,8 +6,10 @@
 import json
 import random
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,11 @@ from attnlab_widgets import pattern_studio
 from attnlab_widgets.base import standalone
 from attnlab_widgets.pattern_studio import PatternStudio
 
+import attnlab
 from attnlab.core import patterns
-from attnlab.core.patterns import Pattern, read
+from attnlab.core.patterns import Argument, Pattern, Primitive, by_distance, primitives, read
+from attnlab.core.patterns.primitives import for_page
+from attnlab.core.patterns.reading import METHODS
 from attnlab.core.sparse.blocked import blocked
 from attnlab.mechanisms.dense.full import naive
 
@@ -87,7 +92,7 @@ def cases() -> list[tuple[str, int, str]]:
     return [(text, n, "") for text, n in BY_HAND + by_chance] + painted
 
 
-def told(expression: str, n: int, painted: str) -> dict[str, Any]:
+def described(expression: str, n: int, painted: str) -> dict[str, Any]:
     pattern, cells = read(expression), bytes.fromhex(painted)
     mask = pattern_studio._overlaid(expression, n, cells)
     case = {
@@ -95,14 +100,14 @@ def told(expression: str, n: int, painted: str) -> dict[str, Any]:
         "n": n,
         "painted": painted,
         "code": pattern.code,
-        "words": pattern.description,
+        "description": pattern.description,
         "paintedCode": pattern_studio._code(expression, n, cells),
         "mask": np.packbits(mask).tobytes().hex(),
-        "blind": pattern_studio._blind_words(mask),
-        "remarks": list(dict.fromkeys(pattern_studio._remarks(pattern, n))),
+        "masked": pattern_studio._fully_masked(mask),
+        "remarks": list(dict.fromkeys(pattern.remarks(n))),
     }
     if n <= 31:
-        case["reach"] = [reached(mask, n, residual) for residual in (True, False)]
+        case["receptiveField"] = [reached(mask, n, residual) for residual in (True, False)]
     return case
 
 
@@ -111,16 +116,46 @@ def reached(mask: np.ndarray, n: int, residual: bool) -> list[Any]:
     table = torch.full((n, max(1, max(map(len, keys)))), -1)
     for i, found in enumerate(keys):
         table[i, : len(found)] = torch.from_numpy(found)
-    reach = patterns.listed(table).receptive_field(n, 64, residual=residual)
-    shown = reach.after[: reach.layers]
-    pairs = [int(frame.sum()) for frame in shown]
-    return [reach.layers, reach.complete, reach.complete_past, pairs]
+    field = patterns.listed(table).receptive_field(n, 64, residual=residual)
+    pairs = [int(frame.sum()) for frame in field.after[: field.layers]]
+    return [field.layers, field.complete, field.complete_past, pairs]
+
+
+@dataclass(frozen=True, repr=False)
+class Ring(Primitive):
+    """A primitive that only these tests know: positions stand in circles of ``size``."""
+
+    size: Annotated[int, Argument("whole", at_least=1, start=5)]
+    radius: Annotated[int, Argument("whole", at_least=0, optional=True)] = 1
+    says = "each position sees {radius} on either side in {ordinal(size)} circles"
+    rule = "((i - j) % size <= radius) | ((j - i) % size <= radius)"
+    invalid = (("radius > size", "a radius of {radius} is more than the circle of {size}"),)
+    misfit = (("n % size > 0", "{n} positions are no whole circles of {size}"),)
+    remark = (("n == size", "all {n} positions are in one circle"),)
+
+
+def unknown_to_the_page() -> dict[str, Any]:
+    """The data of a new primitive, and what Python says of it: JavaScript has never heard of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_distance, "Ring", Ring, raising=False)
+        data = next(one for one in for_page() if one["name"] == "ring")
+        texts = ("ring(6)", "ring(4, radius=2) & causal()", "~ring(3).blocks(2)")
+        return {"primitive": data, "cases": [described(text, 12, "") for text in texts]}
 
 
 def written() -> str:
-    lines = ",\n".join(json.dumps(told(*case), ensure_ascii=False) for case in cases())
     scores = [round(x, 12) for x in pattern_studio.example_scores(5).flatten().tolist()]
-    return f'{{"scores": {scores},\n"cases": [\n{lines}\n]}}\n'
+    parts = {
+        "scores": json.dumps(scores),
+        "primitives": _lines(for_page()),
+        "new": json.dumps(unknown_to_the_page(), ensure_ascii=False),
+        "cases": _lines(described(*case) for case in cases()),
+    }
+    return "{" + ",\n".join(f'"{name}": {text}' for name, text in parts.items()) + "}\n"
+
+
+def _lines(found: Iterable[dict[str, Any]]) -> str:
+    return "[\n" + ",\n".join(json.dumps(one, ensure_ascii=False) for one in found) + "\n]"
 
 
 def test_what_javascript_is_compared_with_is_what_python_says_today() -> None:
@@ -129,11 +164,9 @@ def test_what_javascript_is_compared_with_is_what_python_says_today() -> None:
 
 
 def test_the_expressions_name_every_primitive_that_can_be_read() -> None:
-    from attnlab.core.patterns.reading import METHODS, PRIMITIVES
-
     text = " ".join(expression for expression, *_ in cases())
     used = set(re.findall(r"\w+(?=\()", text))
-    assert set(PRIMITIVES) - {"per_head"} <= used
+    assert set(primitives()) <= used
     assert set(METHODS) <= set(re.findall(r"\.(\w+)\(", text))
 
 
@@ -208,6 +241,28 @@ def test_rows_that_see_nothing_are_warned_of_and_give_zeros() -> None:
     assert not studio.weights[:3].any()
     with pytest.warns(UserWarning, match="row 0 sees nothing: its output is zero"):
         PatternStudio("causal() & ~local(0)", n=7)
+
+
+def test_a_new_primitive_is_in_the_studio_without_another_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(by_distance, "Ring", Ring, raising=False)
+    studio = PatternStudio("ring(6) | causal()", n=6)
+    assert torch.equal(studio.mask, (Ring(6) | patterns.causal()).dense(6))
+    assert studio.remarks == ["all 6 positions are in one circle"]
+    assert "ring" in [one["name"] for one in studio._primitives]
+    with pytest.raises(traitlets.TraitError, match="7 positions are no whole circles of 6"):
+        studio.n = 7
+
+
+def test_a_pattern_that_the_page_cannot_compute_begins_as_painted_cells() -> None:
+    lines = attnlab.build("image_transformer", dim=8, heads=2, block=3, memory=2)
+    pattern = next(v for m in lines.modules() for v in vars(m).values() if isinstance(v, Pattern))
+    studio = PatternStudio(pattern, n=9)
+    assert torch.equal(studio.mask, pattern.dense(9))
+    assert studio.expression == "~full()"
+    with pytest.raises(traitlets.TraitError, match="the studio's page does not know 'Lines'"):
+        studio.expression = pattern.code
 
 
 def test_what_is_legal_but_larger_than_the_sequence_is_remarked() -> None:

@@ -21,6 +21,13 @@ from torch import Tensor
 
 from attnlab.catalog import cards
 from attnlab.core.suggest import choose
+from attnlab.figures.arguments import (
+    check_list,
+    check_mapping,
+    check_names,
+    check_size,
+    check_texts,
+)
 from attnlab_widgets.background import Latest
 from attnlab_widgets.explorer_side import LABEL, Side
 from attnlab_widgets.live_training import Learner, Training
@@ -32,6 +39,7 @@ TEXT = (
     "The for statement is used to iterate over the elements of a sequence. "
     "The while statement is used for repeated execution."
 )
+MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 BATCH, RATE = 8, 2e-3
@@ -87,7 +95,7 @@ class AttentionExplorer(widgets.VBox):
     the ``.view`` of each model, ``typed`` is the text field.
     """
 
-    # What is there even if the arguments were refused: ipywidgets closes that, too.
+    # Set on the class, because ipywidgets closes objects whose arguments were refused, too.
     sides: tuple[Side, ...] = ()
     _training: Training | None = None
     _looker: Latest | None = None
@@ -101,6 +109,8 @@ class AttentionExplorer(widgets.VBox):
         untrained: Mapping[str, Any] | None = None,
         steps: int = 200,
     ) -> None:
+        check_texts(text=text)
+        steps = check_size("steps", steps, MOST_STEPS, "steps")
         names, options = _names(mechanisms), _options(untrained)
         starts = _starts(trained, names)
         self._learning: list[Side] = []
@@ -204,7 +214,7 @@ class AttentionExplorer(widgets.VBox):
         super().close()
 
     def _leave(self) -> None:
-        """End whatever runs, and let go of the recorded steps."""
+        """Stop what runs and free the recorded steps."""
         if self._looker is not None:
             self._looker.close()
         if self._training is not None:
@@ -224,7 +234,12 @@ class AttentionExplorer(widgets.VBox):
             style={"description_width": f"{LABEL}px"},
         )
         self.steps = widgets.BoundedIntText(
-            value=steps, min=1, max=5000, description="Steps", layout=_width("130px"), style=_TIGHT
+            value=steps,
+            min=1,
+            max=MOST_STEPS,
+            description="Steps",
+            layout=_width("130px"),
+            style=_TIGHT,
         )
         self.button = widgets.Button(icon="play", button_style="primary", layout=_width("110px"))
         self.stopper = widgets.Button(description="Stop", icon="stop", layout=_width("90px"))
@@ -269,7 +284,7 @@ class AttentionExplorer(widgets.VBox):
         {"idle": self.train, "training": self.pause, "paused": self.resume}[self.state]()
 
     def _tell(self, text: str) -> None:
-        """Say what has just become so, and offer what can be done now."""
+        """Show a status message and enable the buttons that apply now."""
         self._status.value = news(text)
         label, icon, hint = _OFFERS[self.state]
         self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
@@ -281,13 +296,13 @@ class AttentionExplorer(widgets.VBox):
         self._ask()
 
     def _chosen(self) -> None:
-        """Another model: what was counted belongs to the one before."""
+        """Another model was chosen: forget the losses of the one before."""
         self.progress.value, self._numbers.value = 0, ""
         self._tell("")
         self._ask()
 
     def _read(self) -> None:
-        """The text as tokens; what is wrong with it is said, and the last maps stay."""
+        """Encode the text; where it cannot be used, show why and keep the last maps."""
         try:
             self._reading = _reading(self.typed.value)
             self._note.value = aside(self._reading.words)
@@ -308,7 +323,7 @@ class AttentionExplorer(widgets.VBox):
                 if self._reading is not None and not self._drawn(self._reading):
                     self._ask()
             self._alert.value = ""
-        except Exception as error:  # nobody else would hear of it
+        except Exception as error:  # no other code would report it
             self._alert.value = alert("The maps could not be drawn.", error)
 
     def _drawn(self, reading: Reading) -> bool:
@@ -343,7 +358,7 @@ class AttentionExplorer(widgets.VBox):
         self._numbers.value = f'<div class="attnlab-numbers">{aside(words)}{curve}</div>'
 
     def __repr__(self) -> str:
-        """What a page without widgets says."""
+        """The text shown where widgets are not."""
         chosen = " and ".join(side.called for side in self.sides if side.chosen)
         return f"<AttentionExplorer: {chosen}, {self.state}; its maps need Jupyter's widgets>"
 
@@ -362,7 +377,8 @@ def _reading(text: str) -> Reading:
 
 
 def _names(mechanisms: Sequence[str]) -> list[str | None]:
-    if isinstance(mechanisms, str) or not 1 <= len(mechanisms) <= 2:
+    mechanisms = check_names("mechanisms", mechanisms)
+    if not 1 <= len(mechanisms) <= 2:
         raise ValueError(f"`mechanisms` must be one or two names in a list, got {mechanisms!r}")
     possible = {card.name: card for card in causal_cards()}
     for name in mechanisms:
@@ -376,7 +392,8 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list
     given = len([name for name in names if name])
     if trained is None:
         return [names[0] in shipped(), False]
-    if len(trained) != given:
+    trained = check_list("trained", trained)
+    if len(trained) != given or not all(isinstance(start, bool) for start in trained):
         raise ValueError(f"`trained` must say True or False for each mechanism, got {trained!r}")
     for name, start in zip(names, trained, strict=False):
         if start and name not in shipped():
@@ -388,10 +405,13 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list
 
 def _options(untrained: Mapping[str, Any] | None) -> dict[str, Any]:
     """What may differ from the trained model: its text, its task and its length stay."""
+    if untrained is None:
+        return {}
+    untrained = check_mapping("untrained", untrained, '{"layers": 2}', may_be_empty=True)
     known = {"dim", "layers", "heads", "positions", "norm", "hidden", "tie"}
-    for name in untrained or {}:
+    for name in untrained:
         choose("option for untrained models", name, dict.fromkeys(known))
-    return dict(untrained or {})
+    return dict(untrained)
 
 
 def _counted(training: Training, learners: Sequence[tuple[str, Learner]]) -> str:
@@ -434,7 +454,7 @@ def _replace_older(explorer: AttentionExplorer) -> None:
 def _running() -> tuple[str, str]:
     """The cell that runs, and which run of it this is; ("", "") outside a notebook.
 
-    Front ends name the cell, but for a few; there its text has to serve.
+    Most front ends send a cell's id; for the others the cell's text is used.
     """
     from IPython import get_ipython
 

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import traitlets
+from torch import Tensor
 
+from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
-from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import block
@@ -62,8 +65,8 @@ class AttentionView(BaseWidget):
     hide_first = traitlets.Bool(False).tag(sync=True)
     value_weighted = traitlets.Bool(False).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
-    shown = traitlets.Enum(("first", "second", "difference"), "first").tag(sync=True)
-    sort = traitlets.Enum(_ORDERS, "layer").tag(sync=True)
+    shown = Choice(("first", "second", "difference"), "first").tag(sync=True)
+    sort = Choice(_ORDERS, "layer").tag(sync=True)
     at_least = traitlets.Float(None, allow_none=True).tag(sync=True)
 
     def __init__(
@@ -98,7 +101,7 @@ class AttentionView(BaseWidget):
             self._settle()
 
     def save_svg(self, path: str | Path) -> Path:
-        """What is chosen as a still: all heads, lines and matrix, drawn without any browser."""
+        """A static picture of what is chosen: all heads, lines and matrix, without a browser."""
         target = _ending(path, ".svg")
         target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
         return target
@@ -139,13 +142,12 @@ class AttentionView(BaseWidget):
 
     @traitlets.validate("heads")
     def _heads_exist(self, proposal: Any) -> list[list[int]]:
-        pairs = [list(pair) for pair in proposal["value"]]
-        for pair in pairs:
-            if len(pair) != 2 or not self._exists(*pair):
+        for pair in proposal["value"]:
+            if not _whole_numbers(pair, 2) or not self._exists(*pair):
                 raise traitlets.TraitError(
-                    f"`heads` must hold pairs [layer, head] of this recording, got {pair}"
+                    f"`heads` must hold pairs [layer, head] of this recording, got {pair!r}"
                 )
-        return pairs
+        return [list(pair) for pair in proposal["value"]]
 
     @traitlets.validate("query")
     def _query_exists(self, proposal: Any) -> int | None:
@@ -203,6 +205,13 @@ def _ending(path: str | Path, suffix: str) -> Path:
     if target.suffix.lower() != suffix:
         raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
     return target
+
+
+def _whole_numbers(value: Any, count: int) -> bool:
+    """Whether it is a list or tuple of so many integers."""
+    if not isinstance(value, list | tuple) or len(value) != count:
+        return False
+    return all(isinstance(one, int) and not isinstance(one, bool) for one in value)
 
 
 def _among(name: str, value: int, count: int) -> int:
@@ -299,6 +308,8 @@ def _listed(name: str, tokens: Sequence[Any] | None) -> list[Any] | None:
         raise TypeError(f"`{name}` must be a list of tokens, got one text; split it first")
     if not isinstance(tokens, Iterable):
         raise TypeError(f"`{name}` must be a list of tokens, got {type(tokens).__name__}")
+    if isinstance(tokens, Tensor) and (tokens.is_meta or tokens.layout != torch.strided):
+        raise TypeError(f"`{name}` must be a dense tensor with values, or a list of tokens")
     found = np.asarray(tokens).tolist() if hasattr(tokens, "numpy") else list(tokens)
     if any(isinstance(token, list | tuple | np.ndarray) for token in found):
         raise ValueError(f"`{name}` must be those of one row of the batch: give {name}[0], say")
@@ -306,13 +317,14 @@ def _listed(name: str, tokens: Sequence[Any] | None) -> list[Any] | None:
 
 
 def _named(names: tuple[str, str]) -> list[str]:
-    if isinstance(names, str) or len(names) != 2:
+    found = check_names("names", names)
+    if len(found) != 2:
         raise ValueError(f"`names` must hold two names, for `source` and `compare`, got {names!r}")
-    return [str(name) for name in names]
+    return found
 
 
 def _spoken(token: Any) -> list[str]:
-    """A token for the eye, and more of it for whoever asks: short, printable, escaped."""
+    """A token's short visible label and, where it differs, its longer text."""
     text = token if isinstance(token, str) else visible(token)
     short = visible(token)
     if text == short:

@@ -1,15 +1,15 @@
-"""Work that is done beside the notebook: the newest request counts, and never too often."""
+"""Background work for widgets: repeated requests are merged, at a limited rate."""
 
 import threading
 from collections.abc import Callable
 
 
 class Latest:
-    """Does `work` in the background whenever it was asked since it last began.
+    """Runs `work` in the background after it was asked to.
 
-    Requests that come while it works are answered together by one more round, at least `every`
-    seconds after the last, so that a page is not flooded. No thread lives while there is nothing
-    to do. `work` must catch its own errors.
+    Requests that come during a run are answered together by one more run, at least `every` seconds
+    later, so that the page is not flooded. There is no thread while nothing is to be done. `work`
+    must catch its own errors.
     """
 
     def __init__(self, work: Callable[[], None], every: float) -> None:
@@ -25,13 +25,13 @@ class Latest:
                 threading.Thread(target=self._run, daemon=True, name="attnlab-look").start()
 
     def close(self) -> None:
-        """No further round; one that is under way ends by itself."""
+        """Start no further run; one that is under way ends by itself."""
         with self._state:
             self._closed, self._asked = True, False
             self._state.notify_all()
 
     def settle(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to do; whether that came in time."""
+        """Wait until nothing is left to do; False if that took longer than `timeout`."""
         with self._state:
             return self._state.wait_for(lambda: not self._busy, timeout)
 

@@ -1,8 +1,8 @@
-"""What every attnlab widget stands on: its bundle, its theme, and a page that needs nobody.
+"""The base of every attnlab widget: its bundle, its theme, and standalone HTML export.
 
-A widget is a folder-less pair: ``attnlab_widgets/<name>.py`` holds the state, validated where it is
-set, and ``src/<name>.js`` draws it; ``npm run build`` bundles the latter into ``static/<name>.js``.
-Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, never as JSON.
+A widget is a pair of files: ``attnlab_widgets/<name>.py`` holds the state and validates it,
+``src/<name>.js`` draws it; ``npm run build`` bundles the latter into ``static/<name>.js``.
+Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not as JSON.
 """
 
 import json
@@ -20,18 +20,27 @@ STATIC = Path(__file__).parent / "static"
 _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 
 
+class Choice(traitlets.Enum[str]):
+    """One of some words; an array or a list is refused like any other value."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        if not isinstance(value, str):
+            self.error(obj, value)
+        return super().validate(obj, value)
+
+
 class BaseWidget(anywidget.AnyWidget):
-    """A widget that can be saved as one file, alive without kernel and without network.
+    """A widget that can be saved as one HTML file, which works without kernel and network.
 
     ``theme`` is "auto" (follows JupyterLab, VS Code, Colab or the reader's system), "light" or
     "dark".
     """
 
     _esm: Any  # the bundle: every widget names its own
-    theme = traitlets.Enum(("auto", "light", "dark"), "auto").tag(sync=True)
+    theme = Choice(("auto", "light", "dark"), "auto").tag(sync=True)
 
     def save_html(self, path: str | Path, *, title: str | None = None) -> Path:
-        """Write the widget as it stands into ONE file: it asks nothing of any network."""
+        """Write the widget in its present state as one standalone HTML file."""
         target = Path(path)
         if target.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"`path` must end in .html, got {str(path)!r}")
@@ -39,7 +48,7 @@ class BaseWidget(anywidget.AnyWidget):
         return target
 
     def page(self, title: str) -> str:
-        """The text of that file."""
+        """The HTML that ``save_html`` writes."""
         state = json.dumps(packed(self._saved_state()), ensure_ascii=True, allow_nan=False)
         return _PAGE.format(
             title=escape(title),
@@ -75,7 +84,7 @@ def _packed(value: Any) -> Any:
 
 
 def standalone(bundle: str) -> str:
-    """The bundle as a script of a page: its default export is mounted on a model of the page."""
+    """The bundle as a script that mounts its default export on the saved state."""
     face = _FACE.search(bundle)
     if face is None:
         raise ValueError("the bundle has no default export at its end; run: npm run build")

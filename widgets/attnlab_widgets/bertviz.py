@@ -12,6 +12,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from attnlab.figures.arguments import check_list
 from attnlab.lens.record import Attention
 from attnlab_widgets.layers import layers_of
 
@@ -26,26 +27,25 @@ def to_bertviz(
     ``recording`` is whatever ``AttentionView`` takes; the neuron view needs queries and keys, so a
     recording of ``attnlab.watch``. Where query heads share key heads, each sees its own copy.
     """
-    if view not in ("head", "model", "neuron"):
+    if not isinstance(view, str) or view not in ("head", "model", "neuron"):
         raise ValueError(f'`view` must be "head", "model" or "neuron", got {view!r}')
-    if isinstance(tokens, str):
-        raise TypeError("`tokens` must be a list of tokens, got one text; split it first")
+    tokens = check_list("tokens", tokens)
     maps = [torch.from_numpy(layer.maps) for layer in layers_of(recording, batch)]
     _fit(maps, len(tokens))
     words = [str(token).replace("<", _LESS) for token in tokens]
     if view == "neuron":
-        return _harmless(_neuron_view(recording, maps, words, batch))
+        return _escaped(_neuron_view(recording, maps, words, batch))
     from bertviz import head_view, model_view
 
     show = head_view if view == "head" else model_view
-    return _harmless(show([layer[None] for layer in maps], tokens=words, html_action="return"))
+    return _escaped(show([layer[None] for layer in maps], tokens=words, html_action="return"))
 
 
-# bertviz writes the tokens into a script: one of them could end it, and begin another.
-_LESS = "\ue000"  # a letter of nobody's alphabet
+# bertviz writes the tokens into a script, which a token such as </script> would end.
+_LESS = "\ue000"  # a private-use character that stands for "<" meanwhile
 
 
-def _harmless(page: Any) -> Any:
+def _escaped(page: Any) -> Any:
     page.data = page.data.replace("\\ue000", "\\u003c")
     return page
 

@@ -20,7 +20,7 @@ _FINER = 2  # a PNG has so many pixels per unit
 
 @dataclass
 class Drawing:
-    """Units are CSS pixels. ``kind`` and what belongs to it, in the order of drawing."""
+    """Units are CSS pixels. ``parts`` are (kind, arguments), in the order of drawing."""
 
     wide: int
     high: int
@@ -129,7 +129,7 @@ def _png_curve(
     t = np.linspace(0, 1, 33)[:, None]
     a, b, c, d = (np.array(point) * _FINER for point in points)
     path = a * (1 - t) ** 3 + 3 * b * t * (1 - t) ** 2 + 3 * c * t**2 * (1 - t) + d * t**3
-    # Lines of a PNG lie opaque on its paper: what the SVG mixes, they mix before.
+    # PNG lines are opaque, so their colour is mixed with the paper as SVG's opacity would.
     mixed = tuple(
         round(0.75 * ink + 0.25 * paper)
         for ink, paper in zip(rgb(colour), rgb(theme.paper), strict=True)

@@ -98,7 +98,7 @@ class Side:
         return self.mechanism.value != NOTHING
 
     def lock(self, locked: bool) -> None:
-        """What a model is cannot change while it learns."""
+        """The menus are disabled while the model learns."""
         for control in (self.mechanism, self.weights, self.learns):
             control.disabled = locked
 
@@ -130,7 +130,7 @@ class Side:
         try:
             trained = self.weights.value == TRAINED
             self.recorded = recorded_model(self.mechanism.value, trained, self._options)
-        except Exception as error:  # a mechanism may refuse in any way; it is told
+        except Exception as error:  # a mechanism may fail in any way; the message is shown
             self._alert.value = alert(f"{self.called} cannot be built here.", error)
 
     def start_over(self) -> None:
@@ -140,11 +140,11 @@ class Side:
         self._alert.value, self._pinned, self.losses = "", None, []
 
     def begin(self) -> None:
-        """A training starts: old complaints are over."""
+        """Clear old messages when a training starts."""
         self._alert.value = ""
 
     def learned(self, learner: Learner) -> None:
-        """A training has ended, well or not."""
+        """Update the controls after a training has ended."""
         self.losses += learner.losses
         if learner.error is not None:
             self._alert.value = alert(
@@ -214,7 +214,7 @@ class Side:
         self._seen = seen
 
     def _bring(self, source: Any, tokens: list[str]) -> None:
-        """The step that somebody has chosen stays on view; otherwise the newest is followed."""
+        """A step chosen by the reader stays on view; otherwise the newest is shown."""
         self._showing, self.steps = True, list(self._maps)
         try:
             if self.view is None:
@@ -247,16 +247,16 @@ class Side:
             self.other.follow(change["name"], change["new"], step)
 
     def follow(self, name: str, value: Any, step: int | None) -> None:
-        """Do in this view as was done in the other one, if it can be done."""
+        """Repeat in this view what was chosen in the other, where possible."""
         if self.view is None or not self.chosen or (name == "step" and len(self.steps) < 2):
             return
         try:
             setattr(self.view, name, value if step is None else self._place_of(step))
         except traitlets.TraitError:
-            return  # this model has no such head, say; its view stays where it was
+            return  # for example no such head here: the view stays as it was
 
     def forget(self) -> None:
-        """Let go of what takes room."""
+        """Free the recorded weights and maps."""
         if self.recorded is not None:
             snapshots = self.recorded.snapshots
             self.recorded.snapshots = {step: snapshots[step] for step in (0, self.recorded.newest)}

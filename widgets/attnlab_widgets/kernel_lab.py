@@ -16,6 +16,7 @@ import ipywidgets as widgets
 import torch
 from torch import Tensor
 
+from attnlab.figures.arguments import check_flag, check_size
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
 from attnlab_widgets.background import Latest
@@ -76,6 +77,8 @@ class KernelLab(widgets.VBox):
         temperature: float = 1.0,
         length: int = 1024,
     ) -> None:
+        check_flag("causal", causal)
+        length = check_size("length", length, LENGTHS[-1], "tokens")
         if heads is None:
             heads, tokens = trained_heads()
         self._heads, self._causal = _checked(heads, causal), causal
@@ -102,7 +105,7 @@ class KernelLab(widgets.VBox):
         )
 
     def wait(self, timeout: float | None = 60) -> bool:
-        """Wait until the speed is measured; whether that came in time."""
+        """Wait until the speed is measured; False if that took longer than `timeout`."""
         return self._timer is None or self._timer.settle(timeout)
 
     def close(self) -> None:
@@ -160,7 +163,7 @@ class KernelLab(widgets.VBox):
     # What happens
 
     def _chosen(self, _change: Any = None) -> None:
-        """Another choice: the maps at once, the speed in the background."""
+        """After a new choice: compute the maps at once and the speed in the background."""
         try:
             with self._changing:
                 choice = self.choice
@@ -172,7 +175,7 @@ class KernelLab(widgets.VBox):
                 self._look.value = self._picture(self.found, choice)
                 self._remember(choice, self.found)
             self._alert.value = ""
-        except Exception as error:  # nobody else would hear of it
+        except Exception as error:  # no other code would report it
             self._alert.value = alert("These maps could not be made.", error)
         self._ask()
 
@@ -200,7 +203,7 @@ class KernelLab(widgets.VBox):
             self._timer.ask()
 
     def _time(self) -> None:
-        """In the background; what was chosen meanwhile has asked for another round."""
+        """In the background; a choice made meanwhile starts another run."""
         try:
             choice, n = self.choice, self.length.value
             width = self._heads[self.head.value][0].shape[-1]
@@ -209,9 +212,9 @@ class KernelLab(widgets.VBox):
             else:
                 self.measured = speed(choice, width, n, causal=self._causal)
                 words = news(_timed(self.measured, n, width, self._causal))
-            if (choice, n) == (self.choice, self.length.value):  # else another round is coming
+            if (choice, n) == (self.choice, self.length.value):  # otherwise another run follows
                 self._speed.value = words
-        except Exception as error:  # it is in a thread: nobody else would hear of it
+        except Exception as error:  # in a thread, where no other code would report it
             self._speed.value = alert("The speed could not be measured.", error)
 
     # Without widgets

@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import linear_recurrence, patterns
+from attnlab.core.integers import check_integer
 from attnlab.core.probe import record
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import choose
+from attnlab.figures.arguments import check_flag, check_number
 from attnlab.mechanisms.kernelized import linear, performer
 
 KINDS = {
@@ -42,6 +44,10 @@ class Choice:
 
     def __post_init__(self) -> None:
         choose("feature map", self.feature, KINDS)
+        check_integer("`features`", self.features)
+        check_integer("`seed`", self.seed)
+        check_flag("orthogonal", self.orthogonal)
+        check_number("temperature", self.temperature)
         if not 1 <= self.features <= MOST:
             raise ValueError(f"`features` must be between 1 and {MOST:,}, got {self.features}")
         if self.seed < 0:
@@ -54,11 +60,11 @@ class Choice:
         return self.feature in RANDOM
 
     def nu(self, width: int) -> int:
-        """Of DPFP: as near to the wished number of features as steps of 2d come."""
+        """DPFP's ν whose number of features, a multiple of 2d, is nearest to `features`."""
         return max(1, min(round(self.features / (2 * width)), 2 * width - 1))
 
     def count(self, width: int) -> int | None:
-        """Numbers per token; None for the softmax, which has no end of them."""
+        """Features per token; None for the softmax, which has infinitely many."""
         sizes = {
             "softmax": None,
             "elu": width,
@@ -76,7 +82,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Found:
-    """A map beside the exact one, both (n, m).
+    """An implied map beside the exact one, both (n, m).
 
     ``misplaced``   of each row, half the sum of the differences: 0 is the same row
     ``negative``    rows that were divided by a number below zero
@@ -131,7 +137,7 @@ def _nu(choice: Choice, q: Tensor) -> int | None:
 
 
 def _trigonometric(q: Tensor, k: Tensor, rows: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights by cosines and sines. What all of a row's products share is left out: it cancels."""
+    """Weights from cosines and sines. The factor common to a row is left out: it cancels."""
     x, y = (z * z.shape[-1] ** -0.25 for z in (q, k))
     waves = [torch.cat((a.cos(), a.sin()), dim=-1) for a in (x @ rows.mT, y @ rows.mT)]
     half_norms = y.square().sum(dim=-1) / 2

@@ -1,4 +1,4 @@
-"""What can be looked at, brought into one form: a list of layers of maps with their tokens.
+"""The sources that AttentionView takes, brought into one form: layers of maps with their tokens.
 
 A source is a recording of ``attnlab.watch`` (``Seen``, a list of ``Attention`` or a single one),
 the outputs of a Hugging Face model, mixing matrices of ``attnlab.lens.mixing``, or arrays: one
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
@@ -57,7 +58,7 @@ class Layer:
         return {name: [_rounded(value) for value in found[name]] for name in names}
 
     def _sampled(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The same from some of the rows: all of a long input would take seconds a head."""
+        """The same from a sample of the rows; all of a long input take seconds per head."""
         h, n, m = self.shape
         choices = np.full((h, len(rows)), float(m))
         if self.mask is not None:
@@ -150,7 +151,7 @@ class Tokens:
         return known and n != m != len(own) and "#" not in layer.name
 
     def _by_length(self, n: int, m: int) -> str:
-        """Of layers without a name. Of two texts of one length the keys are the source."""
+        """For layers without a name. Where both texts have one length, the keys are the source."""
         if self.source is None:
             return "self"
         q, k = n if self.queries is None else len(self.queries), len(self.source)
@@ -202,7 +203,8 @@ class Tokens:
 
 
 def layers_of(source: Any, batch: int = 0) -> Iterator[Layer]:
-    """The layers of a source, one at a time (large maps are let go as soon as they are coded)."""
+    """The layers of a source, one at a time (large maps are freed as soon as they are encoded)."""
+    batch = check_integer("`batch`", batch)
     if isinstance(source, Attention | Mixing):
         source = [source]
     if isinstance(source, Seen) or _all(source, Attention):
@@ -221,7 +223,7 @@ def has_attentions(source: Any) -> bool:
 
 
 def cells(source: Any) -> int:
-    """How many weights one row of the batch holds, told from the shapes alone."""
+    """How many weights one row of the batch holds, computed from the shapes alone."""
     if isinstance(source, Attention | Mixing):
         source = [source]
     kinds = [getattr(source, name, None) or () for name in _HUGGING_FACE]
@@ -306,6 +308,11 @@ def _arrays(source: Any, batch: int) -> Iterator[Layer]:
 
 
 def _numbers(value: Any) -> Tensor:
+    if isinstance(value, Tensor) and (value.is_meta or value.layout != torch.strided):
+        raise TypeError(
+            "`source` must hold dense tensors with values, got one of layout "
+            f"{value.layout} on {value.device}"
+        )
     found = value if isinstance(value, Tensor) else np.asarray(value)
     kind = str(found.dtype)
     if "complex" in kind or (isinstance(found, np.ndarray) and found.dtype.kind not in "biuf"):

@@ -2,10 +2,10 @@
 
 Each model learns in a thread of its own by `attnlab.train.fit`, and they take turns: one step of
 the first, one of the second, and so on, so that at every moment both have seen the same batches.
-Between two rounds they may be told to wait or to end; so a pause loses nothing.
+Between two rounds they can be paused or stopped, so a pause loses nothing.
 
-While a training lasts, torch's global random generator serves it, and afterwards is as it was
-before. Who draws numbers meanwhile takes a `torch.Generator`.
+A training uses torch's global random generator and restores its state afterwards. Code that draws
+numbers meanwhile should use its own `torch.Generator`.
 """
 
 import atexit
@@ -28,7 +28,7 @@ _alive: "weakref.WeakSet[Training]" = weakref.WeakSet()
 
 
 class Turns:
-    """Who may go on: one at a time, in order. Pause and stop wait for the round to be complete."""
+    """Lets threads take turns, in order. Pause and stop take effect when a round is complete."""
 
     def __init__(self, count: int) -> None:
         self._condition = threading.Condition()
@@ -53,7 +53,7 @@ class Turns:
             self._condition.notify_all()
 
     def leave(self, who: int) -> bool:
-        """True for the last one."""
+        """Take part no longer; True for the last thread that leaves."""
         with self._condition:
             self._waiting.remove(who)
             self._condition.notify_all()
@@ -63,12 +63,12 @@ class Turns:
         return self.stopped or not self.paused or not self._complete()
 
     def _complete(self) -> bool:
-        """Whether all have made equally many steps: it is the first one's turn."""
+        """Whether all have made equally many steps, so that it is the first one's turn."""
         return self._waiting[0] == min(self._waiting)
 
 
 class Learner:
-    """One model in training. Only its thread writes here; everyone may read.
+    """One model in training. Only its own thread writes the attributes; all may read them.
 
     `step` counts all trainings of the model, `done` only this one.
     """
@@ -85,7 +85,7 @@ class Learner:
 
     @property
     def loss(self) -> float | None:
-        """Of the last few steps: one batch alone is noise."""
+        """The mean over the last few steps, because single batches are noisy."""
         recent = [loss for _, loss in tuple(self.losses[-5:])]
         return sum(recent) / len(recent) if recent else None
 
@@ -153,7 +153,7 @@ class Training:
 
     @property
     def done(self) -> int:
-        """Steps that all have made."""
+        """The steps that all models have made."""
         return min(
             learner.done for learner in self.learners if learner.error is None or self.failed
         )
@@ -167,7 +167,7 @@ class Training:
         try:
             if self._turns.take(who):
                 self._fit(who, learner)
-        except Exception as error:  # it is shown in the widget, whatever it is
+        except Exception as error:  # any error is shown in the widget
             learner.error = error
         if self._turns.leave(who):
             torch.set_rng_state(self._before)
@@ -195,7 +195,7 @@ class Training:
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread inside torch while Python shuts down would bring the process down with noise."""
+    """Stop all trainings at exit: a thread inside torch could crash the interpreter."""
     for training in tuple(_alive):
         training.stop()
     for training in tuple(_alive):

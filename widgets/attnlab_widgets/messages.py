@@ -1,4 +1,4 @@
-"""Words for the page: errors and news as HTML, whatever the text is made of."""
+"""Messages of widgets as HTML: errors, news and remarks, with their text escaped."""
 
 import traceback
 from html import escape
@@ -7,7 +7,7 @@ import ipywidgets as widgets
 
 
 class Line(widgets.HTML):
-    """HTML that takes no room while it is empty."""
+    """An HTML widget that is hidden while it is empty."""
 
     def __init__(self, **layout: str) -> None:
         super().__init__(layout=widgets.Layout(display="none", **layout))
@@ -18,7 +18,7 @@ class Line(widgets.HTML):
 
 
 def alert(what: str, error: BaseException) -> str:
-    """An error in plain words; where it is none of ours, the whole story folded below."""
+    """An error as a sentence; for unexpected kinds of error, the traceback folded below."""
     ours = isinstance(error, ValueError | TypeError)
     message = str(error) if ours else f"{type(error).__name__}: {error}"
     words = f'<div role="alert" class="attnlab-alert"><strong>{escape(what)}</strong> '
@@ -33,7 +33,7 @@ def alert(what: str, error: BaseException) -> str:
 
 
 def news(text: str) -> str:
-    """Something that has just become so, told to screen readers too."""
+    """A status message, announced by screen readers too."""
     return f'<div role="status">{escape(printable(text))}</div>' if text else ""
 
 
@@ -42,5 +42,5 @@ def aside(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Half a surrogate pair can be typed but not sent."""
+    """Escape lone surrogates, which can be typed but not sent as UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlab.core.patterns import Pattern, read
-from attnlab.core.patterns.algebra import Blocks, Composition, Not, Shifted
-from attnlab.core.patterns.primitives import Listed, Prefix, Random, Strided, Summaries
+from attnlab.core.patterns.by_table import Listed
+from attnlab.core.patterns.primitives import for_page
+from attnlab.core.patterns.reading import names
 from attnlab.core.softmax import masked_softmax
 from attnlab.figures.arrays import numbers
 from attnlab.figures.patterns import runs
@@ -48,10 +49,10 @@ class PatternStudio(BaseWidget):
     ``block``     the size of the blocks that are told full, mixed and empty; 0 shows none
 
     What is chosen can be read and set from Python: ``expression``, ``n``, ``row`` (whose weights
-    are shown), ``layer`` (up to which the reach is shown), ``residual``, ``block``, ``head_dim``,
-    ``scores``; ``painted`` holds three bytes (row, key, allowed) for each painted cell, which
-    ``paint`` writes. ``pattern`` is what a form or a module takes, ``code`` its text, ``mask`` and
-    ``weights`` are tensors, ``remarks`` says in sentences what may surprise.
+    are shown), ``layer`` (after which the receptive field is shown), ``residual``, ``block``,
+    ``head_dim``, ``scores``; ``painted`` holds three bytes (row, key, allowed) for each painted
+    cell, which ``paint`` writes. ``pattern`` is what a form or a module takes, ``code`` its text,
+    ``mask`` and ``weights`` are tensors, ``remarks`` says in sentences what may surprise.
     """
 
     _esm = STATIC / "pattern_studio.js"
@@ -67,6 +68,7 @@ class PatternStudio(BaseWidget):
     scores = traitlets.Enum((*SHARPNESS, "given"), "sharp").tag(sync=True)
     _scores = traitlets.Bytes(b"").tag(sync=True)
     _side = traitlets.Int(0).tag(sync=True)
+    _primitives: Any = traitlets.List().tag(sync=True)
 
     def __init__(
         self,
@@ -93,9 +95,10 @@ class PatternStudio(BaseWidget):
             theme=theme,
             _scores=data,
             _side=side,
+            _primitives=for_page(),
         )
-        if blind := _blind_words(self.mask.numpy()):
-            warnings.warn(f"In this pattern {blind}.", stacklevel=2)
+        if masked := _fully_masked(self.mask.numpy()):
+            warnings.warn(f"In this pattern {masked}.", stacklevel=2)
 
     def show(self, pattern: str | Pattern, n: int | None = None) -> None:
         """Another pattern, and another length, at once; what was painted is wiped."""
@@ -146,9 +149,9 @@ class PatternStudio(BaseWidget):
     @property
     def remarks(self) -> list[str]:
         """Sentences on rows that see nothing, and on numbers larger than the sequence."""
-        blind = _blind_words(self.mask.numpy())
-        said = dict.fromkeys(_remarks(read(self.expression), self.n))
-        return [*([blind] if blind else []), *said]
+        masked = _fully_masked(self.mask.numpy())
+        remarks = dict.fromkeys(read(self.expression).remarks(self.n))
+        return [*([masked] if masked else []), *remarks]
 
     # What may be set
 
@@ -246,7 +249,7 @@ def _begun(pattern: str | Pattern, n: int) -> tuple[str, bytes]:
             f"`pattern` should be an expression or a Pattern, got {type(pattern).__name__}"
         )
     try:
-        read(pattern.code)
+        _refuse_unknown(pattern.code)
     except ValueError:
         mask = _flat(pattern, n)
         return _EMPTY, _packed({(int(i), int(j)): True for i, j in np.argwhere(mask)})
@@ -257,10 +260,19 @@ def _begun(pattern: str | Pattern, n: int) -> tuple[str, bytes]:
 @functools.lru_cache(maxsize=256)
 def _dense(expression: str, n: int) -> Mask:
     """The mask that an expression writes; ValueError, in a sentence, where it writes none."""
-    try:
-        return _flat(read(expression), n)
-    except (TypeError, IndexError, RecursionError) as error:
-        raise ValueError(f"cannot read the pattern {expression!r}: {error}") from None
+    _refuse_unknown(expression)
+    return _flat(read(expression), n)
+
+
+def _refuse_unknown(expression: str) -> None:
+    """A ValueError where the expression writes no pattern, or one that the page cannot compute."""
+    read(expression)
+    unknown = names(expression) - {one["name"] for one in for_page()} - {"per_head"}
+    if unknown:
+        raise ValueError(
+            f"the studio's page does not know {min(unknown)!r}: hand the pattern itself to "
+            "PatternStudio, which then shows its cells"
+        )
 
 
 def _flat(pattern: Pattern, n: int) -> Mask:
@@ -345,8 +357,8 @@ def _pattern(expression: str, n: int, painted: bytes) -> Pattern:
     for i, row in enumerate(mask):
         keys = np.flatnonzero(row)
         table[i, : len(keys)] = keys
-    words = f"{read(expression).description}, but for cells painted by hand"
-    return Listed(torch.from_numpy(table), words, _code(expression, n, painted))
+    description = f"{read(expression).description}, but for cells painted by hand"
+    return Listed(torch.from_numpy(table), description, _code(expression, n, painted))
 
 
 def _code(expression: str, n: int, painted: bytes) -> str:
@@ -381,46 +393,10 @@ def _enclosed(text: str) -> str:
 # What may surprise
 
 
-def _blind_words(mask: Mask) -> str:
-    blind = np.flatnonzero(~mask.any(1))
-    if not len(blind):
+def _fully_masked(mask: Mask) -> str:
+    masked = np.flatnonzero(~mask.any(1))
+    if not len(masked):
         return ""
-    if len(blind) == 1:
-        return f"row {blind[0]} sees nothing: its output is zero"
-    return f"rows {runs(blind)} see nothing: their outputs are zero"
-
-
-def _remarks(pattern: Pattern, m: int) -> Iterator[str]:
-    """Numbers that are legal, but larger than the sequence of m."""
-    match pattern:
-        case Composition(left, right):
-            yield from _remarks(left, m)
-            yield from _remarks(right, m)
-        case Not(inner):
-            yield from _remarks(inner, m)
-        case Blocks(size, of):
-            if size > m:
-                yield f"a block of {size} is longer than the sequence of {m}: there is only one"
-            yield from _remarks(of, -(-m // size))
-        case Shifted(start, of) if m > start:
-            yield from _remarks(of, m - start)
-        case Strided(stride) if stride > m:
-            yield (
-                f"a stride of {stride} is longer than the sequence of {m}: each position sees "
-                "itself alone"
-            )
-        case Summaries(stride) if stride > m:
-            yield (
-                f"a stride of {stride} is longer than the sequence of {m}: its only block is not "
-                "complete"
-            )
-        case Prefix(length) if length > m:
-            yield (
-                f"a prefix of {length} is longer than the sequence of {m}: everybody sees "
-                "everything"
-            )
-        case Random(keys, _, among):
-            if keys > m:
-                positions = f"{keys} random keys are more than the {m} positions"
-                yield f"{positions}: everybody sees everything"
-            yield from _remarks(among, m)
+    if len(masked) == 1:
+        return f"row {masked[0]} sees nothing: its output is zero"
+    return f"rows {runs(masked)} see nothing: their outputs are zero"

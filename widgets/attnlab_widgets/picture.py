@@ -1,4 +1,4 @@
-"""The attention view as a still: what is chosen in it, drawn in Python alone.
+"""The attention view as a static picture of what is chosen in it, drawn in Python alone.
 
 It reads the same bytes as the front end, and applies the same rules (hidden first token, value
 norms, threshold, lines per token).
@@ -78,7 +78,7 @@ def _whole(part: Any, h: int, n: int, m: int, head: int, header: dict[str, Any])
 def _kept(
     part: Any, h: int, n: int, m: int, head: int, header: dict[str, Any], weighted: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of a long input: the weights that were kept, and the sums of the whole rows."""
+    """For long inputs: the weights that were kept, and the sums of the whole rows."""
     k, side = header["kept"], header["side"]
     first, plain, by_norms, scales = (part("<f4", (h, n))[head] for _ in range(4))
     part("<f4", (h, -(-n // side)))

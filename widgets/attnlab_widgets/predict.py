@@ -11,6 +11,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from attnlab.figures.arguments import check_list
+
 LONG = 8  # more choices than this become a list to scroll
 
 
@@ -63,7 +65,7 @@ class Prediction(widgets.VBox):
             self._reveal(self.picture)
 
     def _reveal(self, picture: Callable[[], Any]) -> None:
-        """Show what the callable returns or displays; an error is told, not swallowed."""
+        """Show what the callable returns or displays; an error is shown there."""
         from IPython.display import display
 
         with self._look:
@@ -72,7 +74,7 @@ class Prediction(widgets.VBox):
                 if shown is not None:
                     display(shown)
             except Exception as error:
-                self._verdict.value += _told(error)
+                self._verdict.value += _error_message(error)
                 trace = traceback.format_exc()
                 folded = f"<details><summary>In full</summary><pre>{escape(trace)}</pre></details>"
                 display({"text/html": folded, "text/plain": trace}, raw=True)
@@ -111,7 +113,7 @@ class Prediction(widgets.VBox):
         )
 
     def __repr__(self) -> str:
-        """What a page without widgets says."""
+        """The text shown where widgets are not."""
         listed = " / ".join(self.choices)
         if self.chosen is None:
             return f"Predict: {self.question} [{listed}]"
@@ -132,9 +134,7 @@ def predict(
     then. From the keyboard: Tab to move, Space to choose and to commit (JupyterLab takes the arrow
     keys for its cells).
     """
-    if isinstance(choices, str):
-        raise TypeError("`choices` must be a list of choices, got one string")
-    named = tuple(str(choice) for choice in choices)
+    named = tuple(str(choice) for choice in check_list("choices", choices))
     if len(named) < 2:
         raise ValueError(f"`choices` must hold at least two, got {len(named)}")
     if len(set(named)) < len(named):
@@ -159,7 +159,7 @@ def _menu(question: str, choices: tuple[str, ...]) -> Any:
     )
 
 
-def _told(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     return (
         '<p role="alert"><strong>The picture could not be made:</strong> '
         f"{escape(type(error).__name__)}: {escape(str(error))} "

@@ -35,7 +35,7 @@ def encode(rows: Floats, signed: bool = False) -> tuple[NDArray[np.uint8], Float
 
 
 def decode(codes: NDArray[np.uint8], scales: Floats, signed: bool = False) -> Floats:
-    """What the front end reads."""
+    """The weights as the front end reads them."""
     share = (codes.astype(np.float32) - 128) / 127 if signed else codes / np.float32(255)
     return (np.sign(share) * share**2 * scales[..., None]).astype(np.float32)
 

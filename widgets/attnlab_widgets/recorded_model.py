@@ -1,7 +1,6 @@
-"""One model to look at: a mechanism, its weights at every recorded step, its maps on any text.
+"""A model with its weights at every recorded training step, and its maps on any text.
 
-What is kept of a training are the weights, not the maps, so that a text typed afterwards can be
-followed through the whole training.
+The weights are kept, not the maps, so that a text typed afterwards can be shown at every step.
 """
 
 import functools
@@ -31,7 +30,7 @@ REFERENCE = (
 
 @dataclass(frozen=True)
 class Maps:
-    """Who listens to whom, as `AttentionView` takes it, and what to say about it."""
+    """Attention maps in a form that `AttentionView` takes, and a remark about them."""
 
     source: Seen | list[Mixing]
     words: str = ""
@@ -54,13 +53,15 @@ class RecordedModel:
         return max(tuple(self.snapshots))
 
     def keep(self, step: int, model: nn.Module) -> None:
-        """Record the weights of `step`; of too many, every second one in between is let go."""
+        """Record the weights of `step`; beyond the limit, every second snapshot is dropped."""
         weights = {k: v.detach().to("cpu", copy=True) for k, v in model.state_dict().items()}
         snapshots = {**self.snapshots, step: weights}
         if len(snapshots) > MOST_SNAPSHOTS:
             first, *between, last = sorted(snapshots)
             snapshots = {at: snapshots[at] for at in (first, *between[1::2], last)}
-        self.snapshots = snapshots  # one assignment: another thread sees the old or the new
+        self.snapshots = (
+            snapshots  # one assignment, so that other threads see either the old or the new
+        )
 
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""
@@ -99,7 +100,7 @@ def _shipped_text() -> dict[str, tuple[TinyTransformer, Documentation]]:
 
 
 def reference_model() -> tuple[TinyTransformer, Documentation]:
-    """The shipped model after which all others are made, and its task; not to be changed."""
+    """The shipped model whose options all others take, and its task; do not change it."""
     return _shipped_text()[REFERENCE]
 
 
@@ -118,7 +119,7 @@ def recorded_model(
 
 
 def new_model(name: str, config: Mapping[str, Any], seed: int = 0) -> TinyTransformer:
-    """A model with random weights. Without dropout, so that a race between two is about them."""
+    """A model with random weights, without dropout, which would add noise to a comparison."""
     own = {"attention": name, "attention_options": None, "dropout": 0.0}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -159,5 +160,5 @@ def _one_square_each(seen: Seen, layers: int, n: int) -> bool:
         return False
     try:
         return all(record.weights is not None for record in seen)
-    except ValueError:  # noted queries and keys, but has no weights
+    except ValueError:  # it recorded queries and keys, but has no weights
         return False

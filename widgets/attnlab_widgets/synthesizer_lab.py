@@ -20,8 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import tasks as problems
+from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
+from attnlab.figures.arguments import check_list, check_size
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
@@ -33,6 +35,7 @@ from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news
 from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
 
+MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 NOTHING = "nothing"
 TRY = {
@@ -61,7 +64,7 @@ _STYLE = """<style>
 
 
 class Student:
-    """One model: its weights at every recorded step, and its view. A recorded of `Training`."""
+    """One model: its weights at every recorded step, and its view; `Training` trains it."""
 
     def __init__(self, variant: str, task: Task, seed: int) -> None:
         self.variant, self._task = variant, task
@@ -81,13 +84,15 @@ class Student:
         return max(tuple(self.snapshots))
 
     def keep(self, step: int, model: nn.Module) -> None:
-        """Record the weights of `step`; of too many, every second one in between is let go."""
+        """Record the weights of `step`; beyond the limit, every second snapshot is dropped."""
         weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
         snapshots = {**self.snapshots, step: weights}
         if len(snapshots) > MOST_SNAPSHOTS:
             first, *between, last = sorted(snapshots)
             snapshots = {at: snapshots[at] for at in (first, *between[1::2], last)}
-        self.snapshots = snapshots  # one assignment: another thread sees the old or the new
+        self.snapshots = (
+            snapshots  # one assignment, so that other threads see either the old or the new
+        )
 
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""
@@ -125,7 +130,7 @@ class Student:
             return
         chosen = known[self.view.step] if self.view.step < len(known) - 1 else max(self.maps)
         self.view.show(source, self.tokens)
-        # Who went back in time stays there; otherwise the newest step is followed.
+        # A reader who chose an earlier step stays there; otherwise the newest is shown.
         self.view.step = sum(step <= chosen for step in self.maps) - 1
 
     def score(self) -> str:
@@ -161,6 +166,8 @@ class SynthesizerLab(widgets.VBox):
     ) -> None:
         chosen = _checked(variants)
         choose("task of the SynthesizerLab", task, TASKS)
+        steps = check_size("steps", steps, MOST_STEPS, "steps")
+        seed = check_integer("`seed`", seed, at_least=0)
         self._seed, self._rounds = seed, 0
         self._drawing = threading.RLock()
         self._looker = Latest(self._draw, EVERY)
@@ -263,7 +270,7 @@ class SynthesizerLab(widgets.VBox):
         self.steps = widgets.BoundedIntText(
             value=steps,
             min=1,
-            max=5000,
+            max=MOST_STEPS,
             description="Steps",
             layout=widgets.Layout(width="130px"),
             style=_TIGHT,
@@ -329,7 +336,7 @@ class SynthesizerLab(widgets.VBox):
             self._columns.children = tuple(student.column for student in self.students)
 
     def _tell(self, text: str) -> None:
-        """Say what has just become so, and offer what can be done now."""
+        """Show a status message and enable the buttons that apply now."""
         self._status.value = news(text)
         label, icon, hint = _OFFERS[self.state]
         self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
@@ -353,7 +360,7 @@ class SynthesizerLab(widgets.VBox):
                     if training.over:
                         self._finish(training)
             self._alert.value = ""
-        except Exception as error:  # nobody else would hear of it
+        except Exception as error:  # no other code would report it
             self._alert.value = alert("The maps could not be drawn.", error)
 
     def _finish(self, training: Training) -> None:
@@ -380,7 +387,7 @@ class SynthesizerLab(widgets.VBox):
         self._numbers.value = f"<div>{aside(_said(named))}{curve}</div>"
 
     def __repr__(self) -> str:
-        """What a page without widgets says."""
+        """The text shown where widgets are not."""
         names = " and ".join(student.variant for student in self.students)
         return (
             f"<SynthesizerLab: {names} on {self.task.value}, {self.state}; its maps need Jupyter's "
@@ -399,7 +406,7 @@ def _said(named: list[tuple[str, int, Learner]]) -> str:
 
 def _checked(variants: tuple[str, ...]) -> tuple[str, ...]:
     """Two names, the second perhaps NOTHING; refused in a sentence."""
-    given = (variants,) if isinstance(variants, str) else tuple(variants)
+    given = (variants,) if isinstance(variants, str) else (*check_list("variants", variants),)
     if not 1 <= len(given) <= 2:
         raise ValueError(
             f"variants are one or two names, such as ('random', 'vanilla'); got {given!r}"

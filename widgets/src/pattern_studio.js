@@ -2,13 +2,13 @@
 // Everything that is drawn follows from the model's traits and from what does not yet fit together.
 import base from "./attention_view.css";
 import style from "./pattern_studio.css";
-import { percent, reachWords } from "./lib/mask.js";
+import { percent, receptiveFieldText } from "./lib/mask.js";
 import { el } from "./parts/dom.js";
 import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { mountPage } from "./parts/page.js";
 import { maskPanel } from "./parts/studio/canvas.js";
 import { composePanel } from "./parts/studio/compose.js";
-import { costPanel, reachPanel } from "./parts/studio/cost.js";
+import { costPanel, receptiveFieldPanel } from "./parts/studio/cost.js";
 import { Study } from "./parts/studio/study.js";
 import { tablesPanel } from "./parts/studio/tables.js";
 import { pageIsDark, watchPage } from "./parts/theme.js";
@@ -38,14 +38,14 @@ function render({ model, el: host }) {
   const compose = composePanel(study, view);
   const mask = maskPanel(study, view);
   const cost = costPanel(study, view);
-  const reach = reachPanel(study, view);
+  const field = receptiveFieldPanel(study, view);
   const tables = tablesPanel(study);
-  const parts = [compose, mask, cost, reach, tables];
+  const parts = [compose, mask, cost, field, tables];
   const summary = el("p", { class: "av-summary", "data-testid": "summary" });
   root.append(
     el("style", { text: base + style }),
     el("header", { class: "av-top" }, summary),
-    el("div", { class: "av-panels ps-panels" }, compose.node, mask.node, el("div", { class: "ps-side" }, cost.node, reach.node)),
+    el("div", { class: "av-panels ps-panels" }, compose.node, mask.node, el("div", { class: "ps-side" }, cost.node, field.node)),
     tables.node,
     live,
   );
@@ -96,7 +96,7 @@ function summed(study) {
   const { n, pairs } = study;
   const share = pairs / n ** 2;
   const positions = n === 1 ? "1 position" : `${n} positions`;
-  return `${positions} · ${pairs.toLocaleString("en")} of ${(n * n).toLocaleString("en")} pairs (${percent(share)}) · ${percent(1 - share)} of the FLOPs saved · ${reachWords(study.reach, n)}`;
+  return `${positions} · ${pairs.toLocaleString("en")} of ${(n * n).toLocaleString("en")} pairs (${percent(share)}) · ${percent(1 - share)} of the FLOPs saved · ${receptiveFieldText(study.receptiveField, n)}`;
 }
 
 export default { render, page: (document) => mountPage({ render }, document) };

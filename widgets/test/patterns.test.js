@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { asBytes, blindRows, blindWords, blocksOf, exampleScore, keysOf, MOST, overlaid, painted, paintedCode, pairsOf, percent, reach, reachWords, runs, softmaxRow } from "../src/lib/mask.js";
-import { CHOICES, fresh, partsOf, partsText, squarest, typed } from "../src/lib/parts.js";
-import { code, dense, read, remarks, words } from "../src/lib/patterns.js";
+import { asBytes, blocksOf, exampleScore, keysOf, maskedRows, maskedRowsText, MOST, overlaid, painted, paintedCode, pairsOf, percent, receptiveField, receptiveFieldText, runs, softmaxRow } from "../src/lib/mask.js";
+import { lists, squarest, typed } from "../src/lib/parts.js";
+import { algebra } from "../src/lib/patterns.js";
 
 // Written by Python (tests/widgets/test_pattern_studio.py): what the algebra there says.
-const { cases, scores } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));
+const { cases, new: fresher, primitives, scores } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));
+const { code, dense, description, read, remarks } = algebra(primitives);
+const { choices, fresh, partsOf, partsText } = lists(primitives);
 
 const hex = (mask) => {
   const bytes = new Uint8Array(Math.ceil(mask.length / 8));
@@ -23,20 +25,43 @@ test("every expression means here what it means in Python", () => {
     const mask = overlaid(base, n, painted(new DataView(Uint8Array.from(Buffer.from(known.painted, "hex")).buffer)));
     assert.equal(hex(mask), known.mask, expression);
     assert.equal(code(pattern), known.code, expression);
-    assert.equal(words(pattern), known.words, expression);
+    assert.equal(description(pattern), known.description, expression);
     assert.equal(paintedCode(expression, base, mask, n), known.paintedCode, expression);
-    assert.equal(blindWords(blindRows(mask, n)), known.blind, expression);
+    assert.equal(maskedRowsText(maskedRows(mask, n)), known.masked, expression);
     assert.deepEqual(remarks(pattern, n), known.remarks, expression);
     assert.deepEqual(dense(read(known.paintedCode), n), mask, known.paintedCode);
     assert.deepEqual(dense(read(known.code), n), base, known.code);
   }
 });
 
-test("reach grows here as it does in Python, with residuals and without", () => {
-  for (const { expression, n, mask, reach: known } of cases.filter((one) => one.reach)) {
+test("a primitive that is only in Python's data is read, drawn, described and offered", () => {
+  assert.throws(() => read("ring(6)"), /there is no pattern “ring”/);
+  const wider = algebra([...primitives, fresher.primitive]);
+  assert.equal(fresher.cases.length, 3);
+  for (const known of fresher.cases) {
+    const pattern = wider.read(known.expression);
+    assert.equal(hex(wider.dense(pattern, known.n)), known.mask, known.expression);
+    assert.equal(wider.code(pattern), known.code);
+    assert.equal(wider.description(pattern), known.description);
+    assert.deepEqual(wider.remarks(pattern, known.n), known.remarks);
+  }
+  assert.throws(() => wider.read("ring(6, 7)"), /a radius of 7 is more than the circle of 6/);
+  assert.throws(() => wider.dense(wider.read("ring(6)"), 7), /7 positions are no whole circles of 6/);
+  const menu = lists([...primitives, fresher.primitive]);
+  assert.equal(menu.partsText({ parts: [menu.fresh("ring", 12)], causal: true }), "ring(5, 1).causal()");
+});
+
+test("an expression with too many parts inside one another is refused in a sentence", () => {
+  for (const text of [Array(400).fill("hub()").join(" | "), `${"~".repeat(5000)}full()`, `${"(".repeat(20000)}full()`]) {
+    assert.throws(() => read(text), /parts of the expression stand inside one another/);
+  }
+});
+
+test("the receptive field grows here as it does in Python, with residuals and without", () => {
+  for (const { expression, n, mask, receptiveField: known } of cases.filter((one) => one.receptiveField)) {
     const bits = Uint8Array.from({ length: n * n }, (_, at) => (parseInt(mask.slice(2 * (at >> 3), 2 * (at >> 3) + 2), 16) >> (7 - (at & 7))) & 1);
     [true, false].forEach((residual, at) => {
-      const found = reach(bits, n, residual, 64);
+      const found = receptiveField(bits, n, residual, 64);
       const pairs = found.frames.map(pairsOf);
       assert.deepEqual([found.layers, found.complete, found.completePast, pairs], known[at], `${expression} ${residual}`);
     });
@@ -64,7 +89,7 @@ test("a list of parts and its text say the same", () => {
 });
 
 test("every choice is a pattern as it is added", () => {
-  for (const name of Object.keys(CHOICES)) {
+  for (const name of choices.keys()) {
     const text = partsText({ parts: [fresh(name, 12)], causal: false });
     assert.ok(pairsOf(dense(read(text), 12)) > 0, text);
     assert.equal(partsOf(text).parts[0].name, name);
@@ -148,7 +173,7 @@ test("painted cells survive the way to Python and back", () => {
 
 test("words", () => {
   assert.equal(runs([0, 3, 4, 5, 9]), "0, 3–5, 9");
-  assert.equal(blindWords([3]), "row 3 sees nothing: its output is zero");
+  assert.equal(maskedRowsText([3]), "row 3 sees nothing: its output is zero");
   assert.equal(percent(0.1796875), "18 %");
   assert.equal(percent(0.0625), "6.3 %");
   assert.equal(percent(0.99999), "99.9 %");
@@ -156,8 +181,8 @@ test("words", () => {
   assert.equal(percent(1), "100 %");
   assert.equal(percent(0.02), "2 %");
   const mask = (text, n) => dense(read(text), n);
-  assert.equal(reachWords(reach(mask("local(2)", 7), 7, true), 7), "everything is connected after 3 layers");
-  assert.equal(reachWords(reach(mask("local(2).causal()", 7), 7, true), 7), "every position knows its whole past after 3 layers");
-  assert.match(reachWords(reach(mask("strided(3)", 7), 7, true), 7), /^more than 1 layer adds nothing: 35 % of/);
-  assert.match(reachWords(reach(mask("local(1) & ~local(0)", 2), 2, false, 16), 2), /changes after 16 layers, without ever settling/);
+  assert.equal(receptiveFieldText(receptiveField(mask("local(2)", 7), 7, true), 7), "everything is connected after 3 layers");
+  assert.equal(receptiveFieldText(receptiveField(mask("local(2).causal()", 7), 7, true), 7), "every position knows its whole past after 3 layers");
+  assert.match(receptiveFieldText(receptiveField(mask("strided(3)", 7), 7, true), 7), /^more than 1 layer adds nothing: 35 % of/);
+  assert.match(receptiveFieldText(receptiveField(mask("local(1) & ~local(0)", 2), 2, false, 16), 2), /changes after 16 layers, without ever settling/);
 });

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 import { asBytes, MOST } from "../src/lib/mask.js";
 import { Study } from "../src/parts/studio/study.js";
 
+const { primitives } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));
+
 /** A model as a kernel's is: what is set is told at once, what is saved is kept in `sent`. */
 function studied(expression, n) {
   const none = new DataView(new ArrayBuffer(0));
-  const values = { expression, n, painted: none, row: 0, layer: 1, residual: true, scores: "sharp", _side: 0, _scores: none };
+  const values = { expression, n, painted: none, row: 0, layer: 1, residual: true, scores: "sharp", _side: 0, _scores: none, _primitives: primitives };
   const model = {
     sent: null,
     get: (name) => values[name],

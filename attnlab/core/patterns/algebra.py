@@ -1,20 +1,29 @@
 """The algebra: a pattern, and what ``&``, ``|`` and ``~`` make of patterns."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
-from typing import Self
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import Field, dataclass, field, replace
+from typing import Any, ClassVar, ParamSpec, Self, get_args, get_type_hints
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
-from attnlab.core.patterns.intervals import Coverage, Intervals
+from attnlab.core.patterns.arguments import REQUIRED, Argument, size
+from attnlab.core.patterns.formulas import FUNCTIONS, Cases, filled, function, of_self, said
+from attnlab.core.patterns.intervals import Coverage, Intervals, check_range
 from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
+P = ParamSpec("P")
+
+LARGEST_MASK = 2**34
+"""How many pairs a dense mask may have: 16 GiB."""
+
 Cover = bool | None
-"""True: all pairs of a block are allowed. False: none. None: mixed, or not known unlooked."""
+"""True: all pairs of a block are allowed. False: none. None: mixed, or not known without looking
+at the pairs."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +82,13 @@ class Pattern(ABC):
         """How many heads it is for; None where all heads see the same."""
         return None
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        """A ValueError if the pattern is made for other than m keys or b sequences."""
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        """A ValueError if it is made for another number of keys, sequences or heads."""
         return None
+
+    def remarks(self, m: int) -> Iterator[str]:
+        """Sentences on what is legal, but may surprise at m positions."""
+        yield from ()
 
     @property
     def key(self) -> str:
@@ -95,9 +108,7 @@ class Pattern(ABC):
         self, n: int, m: int | None = None, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... n m"]:
         """The mask of n queries, standing last among m keys (m = n unless said otherwise)."""
-        m = n if m is None else m
-        if n < 1 or m < 1:
-            raise ValueError(f"a pattern needs at least one query and one key, got n={n}, m={m}")
+        n, m = _lengths(n, m)
         self.refuse_misfit(m)
         return self.sized(m).block(range(m - n, m), range(m), device)
 
@@ -105,6 +116,13 @@ class Pattern(ABC):
         self, rows: range, columns: range, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... n m"]:
         """The mask of the pairs ``rows`` × ``columns``, both given as positions."""
+        check_range("rows", rows)
+        check_range("columns", columns)
+        if len(rows) * len(columns) > LARGEST_MASK:
+            raise ValueError(
+                f"a mask of {len(rows):,} × {len(columns):,} is too large to be written down; "
+                "`count`, `cover` and the sparse forms need no mask"
+            )
         i = torch.arange(rows.start, rows.stop, rows.step, device=device)
         j = torch.arange(columns.start, columns.stop, columns.step, device=device)
         allowed = self.allows(i[:, None], j[None, :])
@@ -116,52 +134,73 @@ class Pattern(ABC):
 
     def blocks(self, size: int) -> "Pattern":
         """The same between blocks of positions: i sees j if i's block sees j's block."""
-        return Blocks(size, self)
+        return Blocks(self, size)
 
     def shifted(self, start: int) -> "Pattern":
         """The same from position ``start`` on, counted from there; no other pair is allowed."""
-        return Shifted(start, self) if start else self
+        shifted = Shifted(self, start)
+        return shifted if shifted.start else self
 
     def row(self, i: int, n: int) -> Int[Tensor, "keys"]:
         """The keys that the query at position i sees, of n."""
-        if not 0 <= i < n:
+        n = check_integer("n", n, at_least=1)
+        if not 0 <= check_integer("i", i) < n:
             raise ValueError(f"position {i} is outside of a sequence of {n}: 0 … {n - 1}")
         self.refuse_misfit(n)
         return self.sized(n).block(range(i, i + 1), range(n)).squeeze(-2).nonzero().squeeze(-1)
 
     def count(self, n: int, m: int | None = None) -> int:
         """The number of allowed pairs of n queries and m keys, counted block by block."""
-        m = n if m is None else m
+        n, m = _lengths(n, m)
         self.refuse_misfit(m)
         return _count(self.sized(m), n, m)
 
     def density(self, n: int, m: int | None = None) -> float:
         """The share of the pairs that is allowed."""
-        return self.count(n, m) / (n * (n if m is None else m))
+        n, m = _lengths(n, m)
+        return self.count(n, m) / (n * m)
 
     def receptive_field(self, n: int, layers: int, *, residual: bool = True) -> ReceptiveField:
         """Which inputs can influence each output after one layer, two, … ``layers``."""
         return receptive_field(self, n, layers, residual=residual)
 
     def __and__(self, other: "Pattern") -> "Pattern":
-        if not isinstance(other, Pattern):
-            return NotImplemented
         return both(self, other)
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        if not isinstance(other, Pattern):
-            return NotImplemented
         return either(self, other)
+
+    def __rand__(self, other: object) -> "Pattern":
+        return both(other, self)  # type: ignore[arg-type]
+
+    def __ror__(self, other: object) -> "Pattern":
+        return either(other, self)  # type: ignore[arg-type]
 
     def __invert__(self) -> "Pattern":
         return Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a pattern is neither true nor false: join patterns with & | ~, not with "
+            "`and`, `or`, `not`"
+        )
 
     def __repr__(self) -> str:
         return self.code
 
 
+def _lengths(n: int, m: int | None) -> tuple[int, int]:
+    """How many queries and keys there are: as many keys as queries unless said otherwise."""
+    n = check_integer("n", n)
+    m = n if m is None else check_integer("m", m)
+    if n < 1 or m < 1:
+        raise ValueError(f"a pattern needs at least one query and one key, got n={n}, m={m}")
+    return n, m
+
+
 def both(left: Pattern, right: Pattern) -> Pattern:
     """``left & right``; what sees everything adds nothing. Several are joined from the left."""
+    _refuse_stranger(left, right)
     if isinstance(right, Full):
         return left
     if isinstance(right, And):
@@ -171,11 +210,21 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 
 def either(left: Pattern, right: Pattern) -> Pattern:
     """``left | right``; beside what sees everything nothing counts. Joined from the left."""
+    _refuse_stranger(left, right)
     if isinstance(left, Full) or isinstance(right, Full):
         return FULL
     if isinstance(right, Or):
         return either(either(left, right.left), right.right)
     return Or(left, right)
+
+
+def _refuse_stranger(*patterns: object) -> None:
+    for pattern in patterns:
+        if not isinstance(pattern, Pattern):
+            raise TypeError(
+                f"a pattern is joined with patterns, got {type(pattern).__name__}; `listed` makes "
+                "a pattern of a table of keys"
+            )
 
 
 def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
@@ -207,6 +256,14 @@ class Composition(Pattern):
     left: Pattern
     right: Pattern
 
+    def __post_init__(self) -> None:
+        left, right = self.left.heads(), self.right.heads()
+        if left is not None and right is not None and left != right:
+            raise ValueError(
+                f"a pattern for {left} heads and one for {right} cannot be joined: give both as "
+                "many heads"
+            )
+
     @property
     def code(self) -> str:  # type: ignore[override]
         sign = "&" if isinstance(self, And) else "|"
@@ -228,9 +285,13 @@ class Composition(Pattern):
     def heads(self) -> int | None:
         return self.left.heads() or self.right.heads()
 
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        self.left.refuse_misfit(m, b)
-        self.right.refuse_misfit(m, b)
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        self.left.refuse_misfit(m, b, heads)
+        self.right.refuse_misfit(m, b, heads)
+
+    def remarks(self, m: int) -> Iterator[str]:
+        yield from self.left.remarks(m)
+        yield from self.right.remarks(m)
 
 
 @dataclass(frozen=True, repr=False)
@@ -276,41 +337,59 @@ class Or(Composition):
 
 
 @dataclass(frozen=True, repr=False)
-class Not(Pattern):
-    """The pattern does not allow it."""
+class Derived(Pattern):
+    """A pattern that asks one other, ``of``, which may have positions of its own."""
 
-    pattern: Pattern
+    of: Pattern
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, Pattern):
+            raise TypeError(f"{type(self).__name__} should be made of a pattern, got {self.of!r}")
+
+    def _inner(self, m: int) -> int:
+        """How many positions ``of`` has where this one has m."""
+        return m
+
+    def sized(self, m: int) -> Pattern:
+        sized = self.of.sized(self._inner(m))
+        return self if sized is self.of else replace(self, of=sized)
+
+    def of_head(self, head: int) -> Pattern:
+        return replace(self, of=self.of.of_head(head))
+
+    def heads(self) -> int | None:
+        return self.of.heads()
+
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        if self._inner(m) > 0:
+            self.of.refuse_misfit(self._inner(m), b, heads)
+
+    def remarks(self, m: int) -> Iterator[str]:
+        if self._inner(m) > 0:
+            yield from self.of.remarks(self._inner(m))
+
+
+@dataclass(frozen=True, repr=False)
+class Not(Derived):
+    """The pattern does not allow it."""
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        return f"not ({self.pattern.description})"
+        return f"not ({self.of.description})"
 
     @property
     def code(self) -> str:  # type: ignore[override]
-        return f"~{_bracketed(self.pattern, Not)}"
+        return f"~{_bracketed(self.of, Not)}"
 
     @property
     def key(self) -> str:
-        return f"~({self.pattern.key})"
+        return f"~({self.of.key})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return ~self.pattern.allows(i, j)
+        return ~self.of.allows(i, j)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        return ~self.pattern.covers(rows, columns)
-
-    def sized(self, m: int) -> "Not":
-        sized = self.pattern.sized(m)
-        return self if sized is self.pattern else Not(sized)
-
-    def of_head(self, head: int) -> "Not":
-        return Not(self.pattern.of_head(head))
-
-    def heads(self) -> int | None:
-        return self.pattern.heads()
-
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        self.pattern.refuse_misfit(m, b)
+        return ~self.of.covers(rows, columns)
 
 
 def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
@@ -320,15 +399,129 @@ def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
     return pattern.code if plain else f"({pattern.code})"
 
 
-# ---- the two that the algebra itself speaks of
+# ---- primitives
+
+
+def checked(argument: Argument, owner: str, name: str, given: Any) -> Any:
+    """An argument of a primitive as it is kept, or a TypeError or ValueError that says why not."""
+    if argument.kind == "pattern" and not isinstance(given, Pattern):
+        raise TypeError(f"{name} should be a pattern, got {given!r}")
+    return argument.checked(owner, name, given)
+
+
+def _arguments(primitive: type[Pattern]) -> dict[str, Argument]:
+    found = {}
+    for name, annotated in get_type_hints(primitive, include_extras=True).items():
+        described = [one for one in get_args(annotated) if isinstance(one, Argument)]
+        if described:
+            default = vars(primitive).get(name, REQUIRED)
+            required = isinstance(default, Field)
+            found[name] = replace(described[0], default=REQUIRED if required else default)
+    return found
+
+
+Conditions = tuple[tuple[Callable[..., bool], str], ...]
+"""Cases whose conditions are functions of a primitive and a length n."""
 
 
 @dataclass(frozen=True, repr=False)
-class Full(Pattern):
+class Primitive(Pattern):
+    """A pattern with a name and arguments, which states here all that others need to know of it.
+
+    Its fields are its arguments, each annotated with an ``Argument``. Its code, the names that
+    ``read`` knows and the studio's menu follow from them. ``says`` is its description, a template
+    or cases. The rest is optional: ``rule``, when i may see j, as a formula (without one, define
+    ``allows``; the studio's page knows only primitives with a rule); ``invalid``, arguments that
+    are refused; ``misfit``, lengths n that are refused; ``remark``, what may surprise at a length.
+    """
+
+    name: ClassVar[str] = ""
+    says: ClassVar[str | Cases] = ""
+    rule: ClassVar[str | None] = None
+    invalid: ClassVar[Cases] = ()
+    misfit: ClassVar[Cases] = ()
+    remark: ClassVar[Cases] = ()
+    _invalid: ClassVar[Conditions] = ()
+    _misfit: ClassVar[Conditions] = ()
+
+    arguments: ClassVar[dict[str, Argument]] = {}
+    """Its arguments by name, in order."""
+
+    def __init_subclass__(cls) -> None:
+        cls.name = re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", cls.__name__).lower()
+        cls.arguments = _arguments(cls)
+        # Conditions become functions here, once, since torch.compile cannot trace what reads texts.
+        cls._invalid, cls._misfit = cls._conditions(cls.invalid), cls._conditions(cls.misfit)
+        if cls.rule is not None and "allows" not in vars(cls):
+            rule = of_self(cls.rule, cls.arguments)
+            cls.allows = function("self, i, j", rule, {"abs": abs})  # type: ignore[method-assign]
+
+    @classmethod
+    def _conditions(cls, cases: Cases) -> Conditions:
+        whens = (of_self(when, cls.arguments) for when, _ in cases)
+        made = (function("self, n", when, FUNCTIONS) for when in whens)
+        return tuple(zip(made, (told for _, told in cases), strict=True))
+
+    def __post_init__(self) -> None:
+        for name, argument in self.arguments.items():
+            given = checked(argument, self.name, name, getattr(self, name))
+            object.__setattr__(self, name, given)
+        self._refuse(self._invalid)
+
+    def _refuse(self, conditions: Conditions, n: int = 0) -> None:
+        for holds, told in conditions:
+            if holds(self, n):
+                raise ValueError(filled(told, vars(self) | {"n": n}))
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} needs a rule, or a method `allows`")
+
+    @property
+    def description(self) -> str:  # type: ignore[override]
+        return said(self.describing(), vars(self)) or ""
+
+    @classmethod
+    def describing(cls) -> Cases:
+        """What ``says`` says, as cases."""
+        return (("True", cls.says),) if isinstance(cls.says, str) else cls.says
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        return self._written()
+
+    @property
+    def key(self) -> str:
+        return self._written(key=True)
+
+    def _written(self, *, key: bool = False) -> str:
+        """The call that makes it."""
+        parts = []
+        for name, argument in self.arguments.items():
+            given = getattr(self, name)
+            if not (argument.optional and given == argument.default):
+                text = argument.written(given, key=key)
+                parts.append(f"{name}={text}" if argument.named else text)
+        return f"{self.name}({', '.join(parts)})"
+
+    def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
+        self._refuse(self._misfit, m)
+
+    def remarks(self, m: int) -> Iterator[str]:
+        if remark := said(self.remark, vars(self) | {"n": m}):
+            yield remark
+
+
+def makes_pattern(primitive: Callable[P, Pattern]) -> Callable[P, Pattern]:
+    """The primitive itself as a function, of which a type checker knows that it makes a pattern."""
+    return primitive
+
+
+@dataclass(frozen=True, repr=False)
+class Full(Primitive):
     """Every position sees every position."""
 
-    description = "every position sees every position"
-    code = "full()"
+    says = "every position sees every position"
+    rule = "True"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return torch.ones((), dtype=torch.bool, device=i.device)
@@ -340,29 +533,37 @@ class Full(Pattern):
 FULL = Full()
 
 
+def full() -> Pattern:
+    """Every position sees every position."""
+    return FULL
+
+
 @dataclass(frozen=True, repr=False)
-class Causal(Pattern):
-    """j ≤ i."""
+class Causal(Primitive):
+    """Each position sees itself and those before it (j ≤ i)."""
 
-    description = "each position sees itself and those before it"
-    code = "causal()"
-
-    def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        return j <= i
+    says = "each position sees itself and those before it"
+    rule = "j <= i"
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return Coverage(columns.last <= rows.first, columns.first <= rows.last)
 
 
+causal = makes_pattern(Causal)
+
+
+# ---- blocks of positions, and what begins later
+
+
 @dataclass(frozen=True, repr=False)
-class Blocks(Pattern):
+class Blocks(Derived):
     """i's block of ``size`` positions sees j's block in ``of``."""
 
     size: int
-    of: Pattern
 
     def __post_init__(self) -> None:
-        check_integer("the size of a block", self.size, at_least=1)
+        super().__post_init__()
+        object.__setattr__(self, "size", size("the size of a block", self.size, at_least=1))
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -376,47 +577,43 @@ class Blocks(Pattern):
     def key(self) -> str:
         return f"({self.of.key}).blocks({self.size})"
 
+    def _inner(self, m: int) -> int:
+        return -(-m // self.size)
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.of.allows(i // self.size, j // self.size)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         return self.of.covers(rows // self.size, columns // self.size)
 
-    def sized(self, m: int) -> "Blocks":
-        sized = self.of.sized(-(-m // self.size))
-        return self if sized is self.of else Blocks(self.size, sized)
-
-    def of_head(self, head: int) -> "Blocks":
-        return Blocks(self.size, self.of.of_head(head))
-
-    def heads(self) -> int | None:
-        return self.of.heads()
-
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        self.of.refuse_misfit(-(-m // self.size), b)
-
     def alternatives(self) -> Iterator[Pattern]:
         for of in self.of.alternatives():
-            yield Blocks(self.size, of)
+            yield replace(self, of=of)
 
     def order(self, m: int) -> Order | None:
-        blocks = self.of.order(-(-m // self.size))
+        blocks = self.of.order(self._inner(m))
         if blocks is None:
             return None
-        within = torch.arange(self.size)
+        within = torch.arange(min(self.size, m))
         runs = ((run[:, None] * self.size + within).flatten() for run in blocks.runs)
         return Order(("blocks", self.size, blocks.name), tuple(run[run < m] for run in runs))
 
+    def remarks(self, m: int) -> Iterator[str]:
+        if self.size > m:
+            yield f"a block of {self.size} is longer than the sequence of {m}: there is only one"
+        yield from super().remarks(m)
+
 
 @dataclass(frozen=True, repr=False)
-class Shifted(Pattern):
+class Shifted(Derived):
     """i − start sees j − start in ``of``; nobody before ``start`` sees or is seen."""
 
     start: int
-    of: Pattern
 
     def __post_init__(self) -> None:
-        check_integer("the position from which a shifted pattern starts", self.start, at_least=0)
+        super().__post_init__()
+        name = "the position from which a shifted pattern starts"
+        object.__setattr__(self, "start", size(name, self.start, at_least=0))
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -430,43 +627,34 @@ class Shifted(Pattern):
     def key(self) -> str:
         return f"({self.of.key}).shifted({self.start})"
 
+    def _inner(self, m: int) -> int:
+        return m - self.start
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         within = (i >= self.start) & (j >= self.start)
         return within & self.of.allows(self._from_start(i), self._from_start(j))
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        begins = torch.minimum(rows.first, columns.first) >= self.start
-        reaches = torch.minimum(rows.last, columns.last) >= self.start
-        of = self.of.covers(self._of(rows), self._of(columns))
-        return Coverage(begins & of.every, reaches & of.some)
+        all_inside = torch.minimum(rows.first, columns.first) >= self.start
+        some_inside = torch.minimum(rows.last, columns.last) >= self.start
+        of = self.of.covers(self._within(rows), self._within(columns))
+        return Coverage(all_inside & of.every, some_inside & of.some)
 
     def _from_start(self, positions: Tensor) -> Tensor:
         return (positions - self.start).clamp(min=0)
 
-    def _of(self, intervals: Intervals) -> Intervals:
-        """What lies from ``start`` on; of a span that begins before it, perhaps more."""
+    def _within(self, intervals: Intervals) -> Intervals:
+        """What lies from ``start`` on; of an interval that begins before it, perhaps more."""
         first, last = self._from_start(intervals.first), self._from_start(intervals.last)
         step = torch.where(intervals.first >= self.start, intervals.step, 1)
         return Intervals(first, last, torch.where(first == last, 0, step))
 
     def sized(self, m: int) -> Pattern:
-        if m <= self.start:
-            return Not(FULL)
-        sized = self.of.sized(m - self.start)
-        return self if sized is self.of else Shifted(self.start, sized)
-
-    def of_head(self, head: int) -> "Shifted":
-        return Shifted(self.start, self.of.of_head(head))
-
-    def heads(self) -> int | None:
-        return self.of.heads()
-
-    def refuse_misfit(self, m: int, b: int | None = None) -> None:
-        self.of.refuse_misfit(m - self.start, b)
+        return Not(FULL) if m <= self.start else super().sized(m)
 
     def alternatives(self) -> Iterator[Pattern]:
         for of in self.of.alternatives():
-            yield Shifted(self.start, of)
+            yield replace(self, of=of)
 
     def order(self, m: int) -> Order | None:
         order = self.of.order(m - self.start)

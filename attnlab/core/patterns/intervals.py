@@ -1,10 +1,11 @@
-"""Intervals: blocks of positions, known by their first, their last and their step.
+"""Intervals of positions, and what a pattern allows between two of them.
 
-A layout asks of many blocks at once whether a pattern allows all, none or some of their pairs. It
-gets its answer by interval arithmetic, so a block is three numbers, however long it is, and a
-thousand blocks are three tensors. The positions of a span are first, first + step, … last; a single
-position has step 0. A span may be wider than the positions it stands for: answers about it are then
-cautious, never wrong.
+A layout asks, for many blocks of queries and of keys at once, whether a pattern allows all, none or
+some of their pairs. The positions of a block are kept as an interval: its first position, its last,
+and the step between neighbours (0 for a single position). However long the block is, these are
+three numbers, and a thousand blocks are three tensors; the question is then answered by interval
+arithmetic. An interval may contain more positions than its block, so an answer can be "mixed" for a
+block that is in fact full or empty; "full" and "empty" are always right.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals of positions, int64 tensors of one shape."""
+    """Intervals of positions: three int64 tensors of one shape."""
 
     first: Tensor
     last: Tensor
@@ -23,18 +24,19 @@ class Intervals:
 
     @classmethod
     def of(cls, positions: range) -> "Intervals":
-        """One span, the positions of a range that counts upwards."""
+        """The positions of a range that counts upwards, as one interval."""
+        check_range("positions", positions)
         step = positions.step if len(positions) > 1 else 0
         return cls(*(torch.tensor(x) for x in (positions[0], positions[-1], step)))
 
     @classmethod
     def singles(cls, positions: Tensor) -> "Intervals":
-        """Every position a span of its own."""
+        """An interval for each single position."""
         return cls(positions, positions, torch.zeros_like(positions))
 
     @classmethod
     def hull(cls, positions: Tensor) -> "Intervals":
-        """The narrowest span around each row of positions (..., size)."""
+        """The smallest interval that contains each row of positions (..., size)."""
         ordered = positions.sort(dim=-1).values
         step = torch.zeros_like(ordered[..., 0])
         for gap in (ordered[..., 1:] - ordered[..., :-1]).unbind(-1):
@@ -43,7 +45,7 @@ class Intervals:
 
     @classmethod
     def blocks(cls, start: int, stop: int, size: int) -> "Intervals":
-        """The positions start … stop − 1, cut into blocks of a size; the last may be shorter."""
+        """The positions start … stop − 1 in blocks of ``size``; the last one may be shorter."""
         first = torch.arange(start, stop, size)
         last = (first + size).clamp(max=stop) - 1
         return cls(first, last, (last > first).long())
@@ -52,23 +54,32 @@ class Intervals:
         return Intervals(self.first[index], self.last[index], self.step[index])  # type: ignore[index]
 
     def __floordiv__(self, size: int) -> "Intervals":
-        """The blocks of a size that the positions fall into."""
+        """The indices of the blocks of ``size`` that the positions fall into."""
         first, last = self.first // size, self.last // size
         step = torch.where(self.step % size == 0, self.step // size, 1)
         return Intervals(first, last, torch.where(first == last, 0, step))
 
     @property
     def single(self) -> Tensor:
+        """Where the interval is a single position."""
         return self.first == self.last
+
+
+def check_range(name: str, positions: object) -> None:
+    """A TypeError or a ValueError unless it is a range of positions that counts upwards."""
+    if not isinstance(positions, range):
+        raise TypeError(f"{name} should be a range, such as range(8, 16), got {positions!r}")
+    if not positions or positions.step < 0:
+        raise ValueError(f"{name} should count upwards and not be empty, got {positions}")
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a pattern allows of blocks of pairs: ``every`` pair, or ``some`` (any at all, perhaps).
+    """Which blocks of pairs a pattern allows, as two booleans for each block.
 
-    Kleene's three values: full is ``every``, empty is ``~some``, the rest is mixed or not known
-    unlooked. ``some`` may be true of an empty block, and ``every`` false of a full one; never the
-    other way round.
+    ``every``: all pairs are allowed. ``some``: at least one pair may be allowed. A block is full
+    where ``every`` is true, empty where ``some`` is false, else mixed (or the pairs themselves have
+    to be looked at). ``&``, ``|`` and ``~`` follow Kleene's three-valued logic.
     """
 
     every: Tensor

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.core.patterns import primitives
 from attnlab.core.patterns.algebra import FULL, Causal, Full, Pattern, both
+from attnlab.core.patterns.by_table import padding as valid_keys
 
 
 def visible(
@@ -19,14 +19,14 @@ def visible(
         if context_padding is not None:
             raise ValueError("context_padding was given without a context")
         # Not by `&`: torch.compile follows that operator between objects only from PyTorch 2.7 on.
-        return both(Causal() if causal else FULL, primitives.padding(padding))
+        return both(Causal() if causal else FULL, valid_keys(padding))
     if causal:
         raise ValueError("a causal layer cannot look at a context: build it with causal=False")
     if padding is not None:
         raise ValueError(
             "with a context its keys are masked, not the input's: give context_padding"
         )
-    return primitives.padding(context_padding)
+    return valid_keys(context_padding)
 
 
 def is_causal(pattern: object) -> bool:
@@ -40,14 +40,15 @@ def as_mask(
     m: int,
     device: torch.device,
     b: int | None = None,
+    heads: int | None = None,
 ) -> Bool[Tensor, "... n m"] | None:
     """The dense mask of a mask, a pattern or None; None where everything is allowed.
 
-    A pattern for other than m keys or b sequences is refused.
+    A pattern for another number of keys, sequences or heads is refused.
     """
     if not isinstance(mask, Pattern):
         return mask
-    mask.refuse_misfit(m, b)
+    mask.refuse_misfit(m, b, heads)
     if isinstance(mask, Full):
         return None
     # Whether a pattern allows every pair depends on its values: not asked while compiling.

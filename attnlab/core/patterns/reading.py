@@ -6,30 +6,20 @@ are followed.
 
 import ast
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from attnlab.core.patterns import primitives
-from attnlab.core.patterns.algebra import Pattern
+from attnlab.core.patterns.algebra import Pattern, both, either
+from attnlab.core.patterns.by_table import held
+from attnlab.core.patterns.per_head import per_head
+from attnlab.core.patterns.primitives import primitives
 from attnlab.core.suggest import suggestion
 
-_NAMES = (
-    *("axial", "block_diagonal", "blocks", "causal", "dilated", "edges", "fixed", "full"),
-    *(
-        "global_",
-        "hub",
-        "local",
-        "local_2d",
-        "per_head",
-        "places",
-        "prefix",
-        "random",
-        "strided",
-        "summaries",
-    ),
-)
-PRIMITIVES: dict[str, Callable[..., Pattern]] = {n: getattr(primitives, n) for n in _NAMES}
 METHODS = ("causal", "blocks", "shifted")
+
+DEEPEST = 320
+"""How many operators, methods and calls may stand inside one another."""
 
 _PAGES: dict[str, Callable[..., Pattern]] = {}
 
@@ -46,32 +36,75 @@ def readable(make: Callable[P, R]) -> Callable[P, R]:
     return make
 
 
-@functools.lru_cache(maxsize=256)
 def read(text: str) -> Pattern:
     """The pattern that ``text`` writes, as in ``(local(2) | strided(8)).causal()``.
 
     Raises ValueError, in a sentence, where it writes none.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"read takes the code of a pattern, a text, got {text!r}")
+    return _read(text, tuple(_makers().items()))
+
+
+def names(text: str) -> set[str]:
+    """The names of the primitives that a pattern's code calls."""
+    nodes = ast.walk(_parsed(text))
+    called = (node.func for node in nodes if isinstance(node, ast.Call))
+    return {made.id for made in called if isinstance(made, ast.Name)}
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str, makers: tuple[tuple[str, Callable[..., Pattern]], ...]) -> Pattern:
+    """Remembered for as long as the names mean the same: a notebook may define one anew."""
+    pattern = _value(_parsed(text))
+    if not isinstance(pattern, Pattern):
+        raise ValueError(f"{_short(text)} is not a pattern")
+    return pattern
+
+
+def _parsed(text: str) -> ast.expr:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"cannot read the pattern {text!r}: {error.msg}") from None
-    pattern = _value(tree)
-    if not isinstance(pattern, Pattern):
-        raise ValueError(f"{text!r} is not a pattern")
-    return pattern
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise ValueError(f"cannot read the pattern {_short(text)}: {reason}") from None
+    except (RecursionError, MemoryError):
+        raise _too_deep(text) from None
+    if _depth(tree) > DEEPEST:
+        raise _too_deep(text)
+    return tree
+
+
+def _too_deep(text: str) -> ValueError:
+    return ValueError(
+        f"cannot read the pattern {_short(text)}: more than {DEEPEST} parts stand inside one "
+        "another; `listed` takes any mask as a table of keys"
+    )
+
+
+def _depth(tree: ast.expr) -> int:
+    """How many operators and calls stand inside one another, found without recursion."""
+    level, depth = [tree], 0
+    while level:
+        depth += 1
+        level = [c for node in level for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+    return depth
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:60]} … {text[-15:]}")
 
 
 def _value(node: ast.expr) -> Any:
     match node:
         case ast.BinOp(left, ast.BitAnd(), right):
-            return _pattern(left) & _pattern(right)
+            return both(_pattern(left), _pattern(right))
         case ast.BinOp(left, ast.BitOr(), right):
-            return _pattern(left) | _pattern(right)
+            return either(_pattern(left), _pattern(right))
         case ast.UnaryOp(ast.Invert(), inner):
             return ~_pattern(inner)
         case ast.Call(ast.Name(name), args, keywords):
-            return _call(_primitive(name), name, args, keywords)
+            return _call(_maker(name), name, args, keywords)
         case ast.Call(ast.Attribute(of, name), args, keywords) if name in METHODS:
             return _call(getattr(_pattern(of), name), name, args, keywords)
         case ast.List(items) | ast.Tuple(items):
@@ -80,31 +113,37 @@ def _value(node: ast.expr) -> Any:
             return -number
         case ast.Constant(int() | str() as value):
             return value
-    raise ValueError(f"a pattern cannot contain {ast.unparse(node)!r}")
+    raise ValueError(f"a pattern cannot contain {_short(ast.unparse(node))}")
 
 
 def _pattern(node: ast.expr) -> Pattern:
     value = _value(node)
     if not isinstance(value, Pattern):
-        raise ValueError(f"{ast.unparse(node)!r} is not a pattern")
+        raise ValueError(f"{_short(ast.unparse(node))} is not a pattern")
     return value
 
 
-def _primitive(name: str) -> Callable[..., Pattern]:
-    if name == "held":
-        return primitives.held
-    if name in _PAGES:
-        return _PAGES[name]
-    if name not in PRIMITIVES:
-        raise ValueError(f"there is no pattern {name!r}{suggestion(name, PRIMITIVES)}")
-    return PRIMITIVES[name]
+def _makers() -> dict[str, Callable[..., Pattern]]:
+    return {**primitives(), "per_head": per_head, "held": held, **_PAGES}
+
+
+def _maker(name: str) -> Callable[..., Pattern]:
+    known = _makers()
+    if name not in known:
+        offered = [one for one in known if one != "held"]
+        raise ValueError(f"there is no pattern {name!r}{suggestion(name, offered)}")
+    return known[name]
 
 
 def _call(
-    function: Callable[..., Pattern], name: str, args: list[ast.expr], keywords: list[ast.keyword]
+    make: Callable[..., Pattern], name: str, args: list[ast.expr], keywords: list[ast.keyword]
 ) -> Pattern:
-    named = {keyword.arg: _value(keyword.value) for keyword in keywords if keyword.arg}
+    if any(keyword.arg is None for keyword in keywords):
+        raise ValueError(f"{name}: a pattern cannot contain **")
+    named = {str(keyword.arg): _value(keyword.value) for keyword in keywords}
+    values = [_value(arg) for arg in args]
     try:
-        return function(*map(_value, args), **named)
+        inspect.signature(make).bind(*values, **named)
+        return make(*values, **named)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None

@@ -43,6 +43,8 @@ def receptive_field(
     stack = list(patterns) if isinstance(patterns, Sequence) else [patterns]
     if not stack:
         raise ValueError("a receptive field needs the pattern of at least one layer, got none")
+    if not isinstance(residual, bool):
+        raise TypeError(f"residual should be True or False, got {residual!r}")
     check_integer("n", n, at_least=1)
     check_integer("layers", layers, at_least=1)
     steps = [_step(pattern, n, residual) for pattern in stack]
@@ -59,7 +61,7 @@ def receptive_field(
 
 
 def _step(pattern: Masked, n: int, residual: bool) -> Tensor:
-    if not isinstance(pattern, Masked):
+    if isinstance(pattern, type) or not isinstance(pattern, Masked):
         raise TypeError(f"a receptive field is computed from patterns, got {pattern!r}")
     allowed = pattern.dense(n)
     if allowed.dim() > 2:  # what any head sees counts

@@ -12,7 +12,7 @@ from attnlab.lens.trace.meanings import Found, Mixed, Product, Scores, Weights
 SOFTMAX = {"softmax", "special_softmax", "log_softmax", "special_log_softmax"}
 
 LEARNED = (
-    "its keys are parameters and not computed from the input: perhaps a lookup in a learned table "
+    "its {} are parameters and not computed from the input: perhaps a lookup in a learned table "
     "rather than attention"
 )
 SHARED = (
@@ -96,7 +96,7 @@ def mix(
     mixed = Mixed(out, roles)
     found = Found(
         "softmax", roles, used.queries, used.keys, Held(theirs.tensor, layout), used.history,
-        used.used, used.dropout, doubt=_doubt(used, learned),
+        used.used, used.dropout, doubt=_doubt(used, theirs.tensor, learned),
     )  # fmt: skip
     return found, mixed
 
@@ -132,10 +132,11 @@ def _with_values(roles: Roles, inside: list[Axis], out: Layout) -> Roles:
     )
 
 
-def _doubt(weights: Weights, learned: Callable[[Tensor], bool]) -> str | None:
+def _doubt(weights: Weights, values: Tensor, learned: Callable[[Tensor], bool]) -> str | None:
     """Why this may be no attention after all."""
-    if learned(weights.keys.tensor):
-        return LEARNED
+    for name, tensor in (("keys", weights.keys.tensor), ("values", values)):
+        if learned(tensor):
+            return LEARNED.format(name)
     several = [axis for axis in leaves(weights.roles.batch) if axis.size > 1]
     return SHARED if several and not weights.keys.has(several) else None
 

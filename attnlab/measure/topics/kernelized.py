@@ -189,6 +189,8 @@ def _beside_sdpa(
 def crossover(lengths: Sequence[int], ratios: Sequence[float]) -> float | None:
     """Where a falling ratio last passes through one, on a straight line between logarithms; None
     if it does not."""
+    if len(lengths) != len(ratios):
+        raise ValueError(f"one ratio for each length, got {len(ratios)} for {len(lengths)}")
     pairs = list(zip(lengths, ratios, strict=True))
     for (short, above), (long, below) in reversed(list(pairwise(pairs))):
         if above >= 1 > below:

@@ -70,7 +70,7 @@ def naive(
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q))
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scores = note("scores", q @ k.mT * _scale(q, scale))
     weights = note("weights", masked_softmax(scores, allowed))
     return weights @ v
@@ -102,7 +102,7 @@ def tiled(
     if tile < 1:
         raise ValueError(f"tile must be at least 1, got {tile}")
     if isinstance(mask, Pattern):
-        mask.refuse_misfit(k.shape[-2], len(q))
+        mask.refuse_misfit(k.shape[-2], len(q), q.shape[1])
         mask = mask.sized(k.shape[-2])
     tiles = Tiles(q.shape[-2], k.shape[-2], tile, mask)
     out, lse = _Tiled.apply(q, k, v, tiles, _scale(q, scale))
@@ -223,7 +223,7 @@ def fused(
     n, m = q.shape[-2], k.shape[-2]
     if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q))
+    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
 
 

@@ -77,7 +77,7 @@ def naive(
     """Full attention after repeating each key/value head h / g times, one after the other."""
     repeats = queries_per_key_head(q, k)
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q))
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = note("scores", q @ k.mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
@@ -98,7 +98,7 @@ def grouped(
 ) -> Float[Tensor, "b h n e"]:
     """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q))
+    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     stacked = q.unflatten(1, (-1, repeats)).flatten(2, 3)
     scores = note("scores", (stacked @ k.mT * scale).unflatten(2, (repeats, n)).flatten(1, 2))
@@ -125,7 +125,7 @@ def fused(
         return F.scaled_dot_product_attention(
             q, k, v, is_causal=True, scale=scale, enable_gqa=shared
         )
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q))
+    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=allowed, scale=scale, enable_gqa=shared
     )

@@ -334,7 +334,7 @@ def test_a_tiny_transformer_can_be_an_led() -> None:
         ({"window": 5}, "total w, half of it to each side .* even and at least 2; got 5"),
         ({"window": 0}, "at least 2; got 0"),
         ({"window": -2}, "at least 2; got -2"),
-        ({"dilation": 0}, "stride should be at least 1, got 0"),
+        ({"dilation": 0}, "step should be at least 1, got 0"),
         ({"dilation": ()}, "per_head needs a pattern for each head"),
         ({"causal": True, "global_positions": (0,)}, "a causal Longformer has no global tokens"),
         ({"global_positions": (-1,)}, "global positions count from the start"),

@@ -1,10 +1,10 @@
-// What follows from a mask of n × n: counts, blocks, reach, softmax rows, and what was painted.
+// What follows from a mask of n × n: counts, blocks, the receptive field, softmax rows, and what was painted.
 
 export const MOST = 128;
 
 export const pairsOf = (mask) => mask.reduce((sum, one) => sum + one, 0);
 
-export function blindRows(mask, n) {
+export function maskedRows(mask, n) {
   const found = [];
   for (let i = 0; i < n; i += 1) if (!mask.subarray(i * n, (i + 1) * n).includes(1)) found.push(i);
   return found;
@@ -45,14 +45,14 @@ export function blocksOf(mask, n, size) {
   return { across, kinds, counts };
 }
 
-// ---- reach
+// ---- the receptive field
 
 /**
- * After which layers is output i under the influence of input j? `frames[L − 1]` is a mask; `layers`
- * is the smallest L after which more add nothing, null where no such L comes (without residuals
- * what is known may go round in circles).
+ * Which inputs j can influence output i after L layers: the mask `frames[L − 1]`. `layers` is the
+ * smallest L after which more layers add nothing, null where there is none (without residuals the
+ * frames may alternate for ever).
  */
-export function reach(mask, n, residual, most = 2 * MOST) {
+export function receptiveField(mask, n, residual, most = 2 * MOST) {
   const wide = Math.ceil(n / 32);
   let known = new Uint32Array(n * wide);
   for (let i = 0; i < n; i += 1) known[i * wide + (i >> 5)] |= 1 << (i & 31);
@@ -89,7 +89,7 @@ function summed(frames, n, layers) {
 
 const counted = (layers) => (layers === 1 ? "1 layer" : `${layers} layers`);
 
-export function reachWords({ layers, complete, completePast, frames }, n) {
+export function receptiveFieldText({ layers, complete, completePast, frames }, n) {
   if (layers === null) return `what is known still changes after ${counted(frames.length)}, without ever settling`;
   if (complete) return `everything is connected after ${counted(layers)}`;
   if (completePast) return `every position knows its whole past after ${counted(layers)}`;
@@ -171,7 +171,7 @@ function cellsCode(n, chosen) {
   return [...groups].map(([keys, rows]) => `places([${rows.join(", ")}], of="row") & places([${keys}], of="column")`).join(" | ");
 }
 
-// ---- words
+// ---- texts
 
 export const percent = (share) => {
   const value = 100 * share;
@@ -179,7 +179,7 @@ export const percent = (share) => {
   return `${value > 99.9 ? "99.9" : value < 0.1 ? "0.1" : Number(value.toPrecision(3)).toFixed(value < 10 ? 1 : 0).replace(/\.0$/, "")} %`;
 };
 
-export function blindWords(rows) {
+export function maskedRowsText(rows) {
   if (!rows.length) return "";
   if (rows.length === 1) return `row ${rows[0]} sees nothing: its output is zero`;
   return `rows ${runs(rows)} see nothing: their outputs are zero`;

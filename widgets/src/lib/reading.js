@@ -3,6 +3,7 @@
 
 const TOKENS = /\s*(?:([A-Za-z_]\w*)|(\d+)|("[^"\\]*"|'[^'\\]*')|([()[\],.&|~=-]))/y;
 const LONGEST = 60_000;
+const DEEPEST = 320; // as in Python
 
 export class Unreadable extends Error {}
 
@@ -31,6 +32,29 @@ function tokens(text) {
  * arguments are trees, numbers, texts or lists of these.
  */
 export function parsed(text) {
+  try {
+    const tree = parsedDeeply(text);
+    if (depth(tree) <= DEEPEST) return tree;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error; // the stack was too small
+  }
+  throw new Unreadable(`more than ${DEEPEST} parts of the expression stand inside one another`);
+}
+
+function depth(tree) {
+  let [level, deep] = [[tree], 0];
+  while (level.length) {
+    deep += 1;
+    level = level.flatMap((one) => {
+      if (Array.isArray(one)) return one;
+      const parts = [one.left, one.right, one.of, ...(one.args ?? []), ...Object.values(one.named ?? {})];
+      return parts.filter((part) => typeof part === "object");
+    });
+  }
+  return deep;
+}
+
+function parsedDeeply(text) {
   const all = tokens(text);
   if (!all.length) throw new Unreadable("there is no pattern yet: write one, such as local(2) | global_([0])");
   let at = 0;

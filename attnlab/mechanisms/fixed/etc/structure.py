@@ -37,6 +37,7 @@ def pattern(
     return rows | columns | long
 
 
+@patterns.readable
 @dataclass(frozen=True, repr=False)
 class Segments(Pattern):
     """Each run of ``size`` long tokens sees its own of the ``tokens`` global ones before them."""
@@ -50,7 +51,7 @@ class Segments(Pattern):
 
     @property
     def code(self) -> str:  # type: ignore[override]
-        return f"segments({self.tokens}, {self.size})"
+        return f"Segments({self.tokens}, {self.size})"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return (i >= self.tokens) & (j == _own(i, self.tokens, self.size))

@@ -103,7 +103,7 @@ def naive(
     mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """softmax(rows · columnsᵀ + table) V, dense."""
-    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, len(v))
+    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, len(v), v.shape[1])
     logits = rows @ columns.mT
     logits = note("logits", logits if table is None else logits + table)
     weights = note("weights", masked_softmax(logits, allowed))
@@ -130,7 +130,7 @@ def fused(
         if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
             out = F.scaled_dot_product_attention(rows, columns, v, is_causal=True, scale=1.0)
             return out[..., :e]
-    bias = patterns.as_mask(mask, n, m, v.device, len(v))
+    bias = patterns.as_mask(mask, n, m, v.device, len(v), v.shape[1])
     if table is not None:
         bias = table if bias is None else table.masked_fill(~bias, -torch.inf)
     out = F.scaled_dot_product_attention(rows, columns, v, attn_mask=bias, scale=1.0)

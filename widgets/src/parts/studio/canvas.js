@@ -63,7 +63,7 @@ export function maskPanel(study, view) {
     scores.select.value = study.get("scores");
     scores.select.options[3].hidden = scores.select.options[3].disabled = !study.get("_side");
     stage.setAttribute("aria-label", `The mask: ${n} queries down, ${n} keys across, ${study.pairs} pairs may be seen. Arrow keys move, space allows or forbids, shift and arrows paint, control Z takes back.`);
-    legend.textContent = `Filled: may be seen.${study.get("block") ? " Blocks: framed are full, hatched are empty." : ""}${study.byHand ? " A dot: painted by hand." : ""}${study.blind.length ? " ∅: this row sees nothing." : ""} Click or drag to paint.`;
+    legend.textContent = `Filled: may be seen.${study.get("block") ? " Blocks: framed are full, hatched are empty." : ""}${study.byHand ? " A dot: painted by hand." : ""}${study.fullyMasked.length ? " ∅: this row sees nothing." : ""} Click or drag to paint.`;
     sayRow();
     hover();
   }
@@ -175,14 +175,14 @@ export function maskPanel(study, view) {
     pen.textBaseline = "middle";
     const step = labelStep(side, 14);
     const across = labelStep(side, 24);
-    const blind = new Set(study.blind);
+    const masked = new Set(study.fullyMasked);
     for (let i = 0; i < n; i += 1) {
       const own = i === study.row;
       pen.textAlign = "right";
       pen.fillStyle = view.colour(own ? "--av-ink" : "--av-quiet");
       const near = Math.abs(i - study.row) * side < 14 && !own;
       if (own || (i % step === 0 && !near)) pen.fillText(String(i), LEFT - 6, TOP + (i + 0.5) * side);
-      if (blind.has(i)) {
+      if (masked.has(i)) {
         pen.textAlign = "left";
         pen.fillStyle = view.colour("--av-series-1");
         if (side >= 9 || own || (i % step === 0 && !near)) pen.fillText("∅", 2, TOP + (i + 0.5) * side);

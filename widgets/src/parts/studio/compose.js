@@ -1,12 +1,13 @@
 // Composing: how many positions, the list of parts, and the expression that they write.
-import { CHOICES, fresh, partsOf, partsText, typed } from "../../lib/parts.js";
-import { blindWords, MOST } from "../../lib/mask.js";
+import { typed } from "../../lib/parts.js";
+import { maskedRowsText, MOST } from "../../lib/mask.js";
 import { choice, el, labelled, slider, toggle } from "../dom.js";
 
 const JOINS = [["|", "or"], ["&", "and"]];
-const HINTS = { list: "0, 5, −1 …", shape: "4 × 8" };
+const HINTS = { positions: "0, 5, −1 …", grid: "4 × 8" };
 
 export function composePanel(study, view) {
+  const { choices, fresh, partsOf, partsText } = study.lists;
   const length = slider("Positions n", "n", { min: 1, max: MOST, step: 1 }, (n) => propose({ n }, "n"));
   const causal = toggle("Causal", "causal", (value) => change((list) => (list.causal = value)));
   const rows = el("ol", { class: "ps-parts", "data-testid": "parts" });
@@ -79,13 +80,13 @@ export function composePanel(study, view) {
     byHand.hidden = !study.byHand;
     byHand.firstChild.textContent = `With ${study.byHand} ${study.byHand === 1 ? "cell" : "cells"} painted, the code is:`;
     full.textContent = study.byHand ? study.code : "";
-    const found = [blindWords(study.blind), ...study.remarks].filter(Boolean);
+    const found = [maskedRowsText(study.fullyMasked), ...study.remarks].filter(Boolean);
     const texts = found.map(sentence);
     if (texts.join() !== [...notes.children].map((one) => one.textContent).join()) {
       notes.replaceChildren(...texts.map((text) => el("li", { text })));
     }
     notes.hidden = !texts.length;
-    said.textContent = `In words: ${study.words}${study.byHand ? `; but for ${study.byHand} painted by hand` : ""}.`;
+    said.textContent = `In words: ${study.description}${study.byHand ? `; but for ${study.byHand} painted by hand` : ""}.`;
   }
 
   /** Rows are made anew only where others are needed: what has the focus keeps it. */
@@ -106,12 +107,12 @@ export function composePanel(study, view) {
     join.select.setAttribute("aria-label", `How part ${at + 1} is joined`);
     join.node.hidden = at === 0;
     const not = toggle("not", named("not"), (value) => change((list) => (list.parts[at].not = value)));
-    const names = Object.keys(CHOICES).map((name) => [name, name]);
+    const names = [...choices.keys()].map((name) => [name, name]);
     const kind = choice("", named("kind"), names, (name) => change((list) => {
       list.parts[at] = { ...fresh(name, study.wanted, list.parts[at].join), not: list.parts[at].not, blocks: list.parts[at].blocks };
     }));
     kind.select.setAttribute("aria-label", `Part ${at + 1}: the primitive`);
-    const inputs = CHOICES[part.name].map(([name, kind_, , least], place) => argumentField(at, place, name, kind_, least));
+    const inputs = choices.get(part.name).map((known, place) => argumentField(at, place, known));
     const blocks = numberField("blocks of", named("blocks"), 1, (value) => change((list) => (list.parts[at].blocks = value)));
     blocks.node.title = "The same between blocks of so many positions; 1 = between positions";
     const remove = el("button", { type: "button", class: "av-button", text: "×", title: "Remove this part", "aria-label": `Remove part ${at + 1}, ${part.name}`, "data-testid": named("remove"), onclick: () => change((list) => list.parts.splice(at, 1)) });
@@ -127,7 +128,7 @@ export function composePanel(study, view) {
     return row;
   }
 
-  function argumentField(at, place, name, kind, least) {
+  function argumentField(at, place, { name, kind, at_least: least }) {
     const testid = `${name}-${at}`;
     const set = (value) => change((list) => (list.parts[at].args[place] = value));
     if (kind === "side") {
@@ -136,7 +137,7 @@ export function composePanel(study, view) {
     }
     if (kind === "whole") return numberField(name, testid, least, set);
     const input = el("input", { type: "text", class: "av-number ps-list", placeholder: HINTS[kind], "data-testid": testid, onchange: () => taken(kind, input, name, set) });
-    const text = (value) => (kind === "shape" ? value.join(" × ") : value.join(", "));
+    const text = (value) => (kind === "grid" ? value.join(" × ") : value.join(", "));
     return { node: labelled(name, input), fill: (value) => document.activeElement !== input && (input.value = text(value)) };
   }
 

@@ -1,5 +1,5 @@
-// What it costs, and how far it reaches: numbers, and a small map after each layer.
-import { blocksOf, keysOf, pairsOf, percent, reachWords, runs } from "../../lib/mask.js";
+// What it costs, and its receptive field: numbers, and a small map after each layer.
+import { blocksOf, keysOf, pairsOf, percent, receptiveFieldText, runs } from "../../lib/mask.js";
 import { el, labelled, sized, slider, toggle } from "../dom.js";
 
 const SIDE = 208;
@@ -33,7 +33,7 @@ export function costPanel(study, view) {
       facts.push([`Blocks of ${size}`, `${counts.full} full, ${counts.mixed} mixed, ${counts.empty} empty`, "blocks"]);
       facts.push(["A block-sparse kernel computes", `${touched} of ${kinds.length} blocks (${percent(touched / kinds.length)})`, "touched"]);
     }
-    facts.push(["Layers", reachWords(study.reach, n), "layers"]);
+    facts.push(["Layers", receptiveFieldText(study.receptiveField, n), "layers"]);
     list.replaceChildren(...facts.map(([name, value, testid, bar]) =>
       el("div", { class: "ps-cost", role: "listitem" },
         el("span", { class: "ps-cost-name", text: `${name}:` }),
@@ -50,19 +50,19 @@ function meter(share) {
   return el("span", { class: "ps-meter", "aria-hidden": "true" }, fill);
 }
 
-export function reachPanel(study, view) {
+export function receptiveFieldPanel(study, view) {
   const residual = toggle("With residual", "residual", (value) => study.set({ residual: value }));
   const layer = slider("After layer", "layer", { min: 1, step: 1 }, (value) => study.set({ layer: value }));
   const canvas = el("canvas", { "aria-hidden": "true" });
-  const picture = el("div", { role: "img", class: "ps-reach", "data-testid": "reach" }, canvas);
-  const said = el("p", { "data-testid": "reach-said", role: "status" });
+  const picture = el("div", { role: "img", class: "ps-receptive-field", "data-testid": "receptive-field" }, canvas);
+  const said = el("p", { "data-testid": "receptive-field-text", role: "status" });
   const hint = el("p", { class: "av-quiet av-hint", text: "Filled: input (across) can influence output (down). Dark and full size: new with this layer; light and small: known before." });
-  const node = el("section", { class: "av-panel", "aria-label": "How far it reaches" },
-    el("h3", { text: "How far it reaches" }), el("div", { class: "av-row" }, layer.node, residual.node), said, picture, hint);
+  const node = el("section", { class: "av-panel", "aria-label": "Receptive field" },
+    el("h3", { text: "Receptive field" }), el("div", { class: "av-row" }, layer.node, residual.node), said, picture, hint);
 
   function draw() {
     const { n } = study;
-    const { frames } = study.reach;
+    const { frames } = study.receptiveField;
     const at = study.layer;
     const now = frames[at - 1];
     const before = at > 1 ? frames[at - 2] : new Uint8Array(n * n);

@@ -1,6 +1,7 @@
 // What the studio's panels share: the pattern, its mask and what follows from it; and what was done.
-import { asBytes, blindRows, exampleScore, MOST, overlaid, painted, paintedCode, pairsOf, reach, SHARPNESS, softmaxRow } from "../../lib/mask.js";
-import { dense, read, remarks, words } from "../../lib/patterns.js";
+import { asBytes, exampleScore, maskedRows, MOST, overlaid, painted, paintedCode, pairsOf, receptiveField, SHARPNESS, softmaxRow } from "../../lib/mask.js";
+import { lists } from "../../lib/parts.js";
+import { algebra } from "../../lib/patterns.js";
 import { asBuffer } from "../../lib/quantization.js";
 
 const SOON = 700; // milliseconds in which the moves of one slider, or the keys of one word, are one deed
@@ -12,6 +13,8 @@ export class Study {
     this.past = [];
     this.future = [];
     this.last = { kind: "", at: 0 };
+    this.algebra = algebra(this.get("_primitives"));
+    this.lists = lists(this.get("_primitives"));
     this.load();
   }
 
@@ -43,8 +46,8 @@ export class Study {
 
   take(text, n) {
     if (this.text === text && this.n === n) return;
-    const pattern = read(text);
-    const base = dense(pattern, n);
+    const pattern = this.algebra.read(text);
+    const base = this.algebra.dense(pattern, n);
     Object.assign(this, { text, n, pattern, base });
   }
 
@@ -52,12 +55,12 @@ export class Study {
     const { n, base } = this;
     this.mask = overlaid(base, n, this.cells);
     this.pairs = pairsOf(this.mask);
-    this.blind = blindRows(this.mask, n);
+    this.fullyMasked = maskedRows(this.mask, n);
     this.byHand = [...this.cells.keys()].filter((place) => {
       const [i, j] = [Math.floor(place / MOST), place % MOST];
       return i < n && j < n && base[i * n + j] !== this.mask[i * n + j];
     }).length;
-    this.reached = null;
+    this.fields = null;
   }
 
   get row() {
@@ -77,22 +80,22 @@ export class Study {
     return paintedCode(this.text, this.base, this.mask, this.n);
   }
 
-  get words() {
-    return words(this.pattern);
+  get description() {
+    return this.algebra.description(this.pattern);
   }
 
   get remarks() {
-    return remarks(this.pattern, this.n);
+    return this.algebra.remarks(this.pattern, this.n);
   }
 
-  get reach() {
-    this.reached ??= { [this.get("residual")]: reach(this.mask, this.n, this.get("residual")) };
+  get receptiveField() {
     const residual = this.get("residual");
-    return (this.reached[residual] ??= reach(this.mask, this.n, residual));
+    this.fields ??= {};
+    return (this.fields[residual] ??= receptiveField(this.mask, this.n, residual));
   }
 
   get layer() {
-    return Math.min(this.get("layer"), this.reach.frames.length);
+    return Math.min(this.get("layer"), this.receptiveField.frames.length);
   }
 
   get score() {
@@ -113,7 +116,7 @@ export class Study {
   propose({ text = this.written, n = this.wanted }, kind) {
     try {
       const known = { text: this.text, n: this.n };
-      if (text !== known.text || n !== known.n) dense(read(text), n);
+      if (text !== known.text || n !== known.n) this.algebra.dense(this.algebra.read(text), n);
     } catch (error) {
       this.draft = { text, n };
       this.error = error.message;

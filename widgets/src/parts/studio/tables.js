@@ -1,4 +1,4 @@
-// The same as tables: who sees whom, and how far it reaches. Filled when they are opened.
+// The same as tables: who sees whom, and the receptive field. Filled when they are opened.
 import { keysOf, pairsOf, percent, runs } from "../../lib/mask.js";
 import { weight } from "../../lib/words.js";
 import { el } from "../dom.js";
@@ -9,7 +9,7 @@ export function tablesPanel(study) {
   node.addEventListener("toggle", draw);
 
   function draw() {
-    if (node.open) body.replaceChildren(rowsTable(), reachTable());
+    if (node.open) body.replaceChildren(rowsTable(), receptiveFieldTable());
   }
 
   function rowsTable() {
@@ -23,10 +23,10 @@ export function tablesPanel(study) {
     return table("Who may see whom", ["query", "keys seen", "which", "strongest key", "weight"], rows, "mask-table");
   }
 
-  function reachTable() {
+  function receptiveFieldTable() {
     const { n } = study;
-    const rows = study.reach.frames.map((frame, at) => [at + 1, pairsOf(frame), percent(pairsOf(frame) / n ** 2)]);
-    return table("How far it reaches", ["after layer", "pairs connected", "share"], rows, "reach-table");
+    const rows = study.receptiveField.frames.map((frame, at) => [at + 1, pairsOf(frame), percent(pairsOf(frame) / n ** 2)]);
+    return table("Receptive field", ["after layer", "pairs connected", "share"], rows, "receptive-field-table");
   }
 
   return { node, draw };

@@ -1,0 +1,43 @@
+"""Every pattern that a mechanism attends under is read from its own code."""
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import attnlab
+from attnlab.core.patterns import Pattern, read
+from attnlab.core.probe import record
+
+BOTH = [False, True]
+VARIANTS = [
+    pytest.param(card, variant, causal, id=f"{card.name}-{at}-{'causal' if causal else 'all'}")
+    for card in attnlab.cards()
+    for at, variant in enumerate(card.variants)
+    for causal in BOTH
+    if card.causal != ("never" if causal else "always")
+]
+
+
+def patterns_of(module: nn.Module) -> list[Pattern]:
+    """What the module attends under: the masks that it notes, and what it keeps."""
+    with record() as notes:
+        module(torch.randn(2, 30, 12))
+    kept = [value for part in module.modules() for value in vars(part).values()]
+    noted = [value for _, value in notes]
+    return [value for value in (*kept, *noted) if isinstance(value, Pattern)]
+
+
+@pytest.mark.parametrize(("card", "variant", "causal"), VARIANTS)
+def test_the_code_of_a_mechanisms_pattern_is_read(
+    card: Any, variant: dict[str, Any], causal: bool
+) -> None:
+    takes = inspect.signature(card.build).parameters
+    chosen = {name: value for name, value in variant.items() if name in takes}
+    module = attnlab.build(card.name, dim=12, heads=6, causal=causal, **chosen)
+    found = patterns_of(module)
+    assert found or card.pattern is None
+    for pattern in found:
+        assert read(pattern.code) == read(pattern.key) == pattern

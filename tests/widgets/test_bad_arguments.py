@@ -1,0 +1,75 @@
+"""Bad arguments of the widgets: each is refused in a sentence that says what was expected."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets.attention_explorer import AttentionExplorer
+from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.bertviz import to_bertviz
+from attnlab_widgets.kernel_lab import KernelLab
+from attnlab_widgets.kernel_maps import Choice
+from attnlab_widgets.predict import predict
+from attnlab_widgets.synthesizer_lab import SynthesizerLab
+
+MAPS = torch.full((2, 3, 5, 5), 0.2)
+META, SPARSE = torch.ones(2, 3, 5, 5, device="meta"), torch.ones(5).to_sparse()
+TOKENS = [*"abcde"]
+
+
+def ask(choices):
+    return predict("Which?", choices, "a", "It is.")
+
+
+REFUSED = [
+    (lambda: AttentionView(META), "dense tensors with values, got .* on meta"),
+    (lambda: AttentionView(MAPS, META[0, 0, 0]), "`tokens` must be a dense tensor with values"),
+    (lambda: AttentionView(MAPS, SPARSE), "`tokens` must be a dense tensor with values"),
+    (lambda: AttentionView(MAPS, names=None), "`names` must be a list, got None"),
+    (lambda: AttentionView(MAPS, names=(1, 2)), "`names` must hold texts, got 1"),
+    (lambda: AttentionView(MAPS, batch=np.ones(3)), "`batch` should be a whole number"),
+    (lambda: AttentionView(MAPS, batch=0.5), "`batch` should be a whole number, got 0.5"),
+    (lambda: AttentionView(MAPS, batch=None), "`batch` should be a whole number, got None"),
+    (lambda: ask(None), "`choices` must be a list, got None"),
+    (lambda: ask({"a": 1, "b": 2}), "`choices` must be a list"),
+    (lambda: to_bertviz(MAPS, None), "`tokens` must be a list, got None"),
+    (lambda: to_bertviz(MAPS, TOKENS, np.ones(3)), '`view` must be "head", "model" or "neuron"'),
+    (lambda: Choice(features="64"), "`features` should be a whole number, got '64'"),
+    (lambda: Choice(features=1.5), "`features` should be a whole number, got 1.5"),
+    (lambda: Choice(seed=0.5), "`seed` should be a whole number, got 0.5"),
+    (lambda: Choice(orthogonal=1), "`orthogonal` must be True or False, got 1"),
+    (lambda: Choice(temperature="1"), "`temperature` must be a finite number, got '1'"),
+    (lambda: Choice(temperature=math.nan), "`temperature` must be a finite number, got nan"),
+    (lambda: KernelLab(causal=1), "`causal` must be True or False, got 1"),
+    (lambda: KernelLab(length=1.5), "`length` should be a whole number, got 1.5"),
+    (lambda: KernelLab(length=10**9), "`length` must be 1 to 8192 tokens, got 1000000000"),
+    (lambda: SynthesizerLab(steps=0), "`steps` must be 1 to 5000 steps, got 0"),
+    (lambda: SynthesizerLab(seed=-1), "`seed` should be at least 0, got -1"),
+    (lambda: SynthesizerLab(3), "`variants` must be a list, got 3"),
+    (lambda: AttentionExplorer(3), "`text` must be text, got 3"),
+    (lambda: AttentionExplorer(mechanisms=3), "`mechanisms` must be a list, got 3"),
+    (lambda: AttentionExplorer(mechanisms=[["full"]]), "`mechanisms` must hold texts"),
+    (lambda: AttentionExplorer(trained=[1, 0]), "`trained` must say True or False"),
+    (lambda: AttentionExplorer(untrained=[3]), "`untrained` must map names to values"),
+    (lambda: AttentionExplorer(steps=10**9), "`steps` must be 1 to 5000 steps"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_a_bad_argument_is_refused(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+@pytest.mark.parametrize("heads", [[1.5], ["a"], [[0, "1"]], [[0.5, 1]], [(0, 1, 2)], [[0, 9]]])
+def test_pairs_that_are_no_heads_are_refused(heads):
+    with pytest.raises(traitlets.TraitError, match=r"pairs \[layer, head\]"):
+        AttentionView(MAPS).heads = heads
+
+
+@pytest.mark.parametrize("name", ["theme", "shown", "sort"])
+def test_an_array_in_place_of_a_word_is_refused(name):
+    with pytest.raises(traitlets.TraitError, match=f"'{name}' trait"):
+        setattr(AttentionView(MAPS), name, np.ones(3))
