@@ -65,8 +65,8 @@ def aligned(shape: Sequence[int], layout: Layout) -> Layout:
 
 
 def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
-    """The layout after a view as ``shape``, splitting axes where needed; None if it cannot be
-    told."""
+    """The layout after a view as ``shape``, splitting axes where needed; None if it is
+    not known."""
     left = leaves(axis for axes in layout for axis in axes)
     if size(left) != math.prod(shape) or 0 in shape:
         return None
@@ -110,12 +110,12 @@ def permuted(layout: Layout, permute: Callable[[Tensor], Any]) -> Layout | None:
 
 
 def arrange(
-    tensor: Tensor, layout: Layout, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()
+    tensor: Tensor, layout: Layout, groups: Sequence[Sequence[Axis]], expanded: Sequence[int] = ()
 ) -> Tensor:
     """``tensor`` with one dimension per group of axes, in that order.
 
     A group that the tensor does not have is a dimension of size 1, unless its index is in
-    ``whole``: then it is expanded. A view where strides allow it, a copy elsewhere.
+    ``expanded``: then it is expanded. A view where strides allow it, a copy elsewhere.
     """
     own = leaves(axis for axes in layout for axis in axes)
     groups = [leaves(group) for group in groups]
@@ -130,7 +130,7 @@ def arrange(
     grown: list[int] = []
     merged: list[int] = []
     for index, group in enumerate(groups):
-        there = any(axis in own for axis in group) or index in whole
-        grown += [axis.size if there else 1 for axis in group]
-        merged.append(size(group) if there else 1)
+        has = any(axis in own for axis in group) or index in expanded
+        grown += [axis.size if has else 1 for axis in group]
+        merged.append(size(group) if has else 1)
     return split.expand(grown).reshape(merged)

@@ -42,8 +42,8 @@ class Held:
         device = torch.device("cpu") if keep == "cpu" else None
         return Held(copied(self.tensor, device), self.layout)
 
-    def arranged(self, groups: Sequence[Sequence[Axis]], whole: Sequence[int] = ()) -> Tensor:
-        return arrange(self._read(), self.layout, groups, whole)
+    def arranged(self, groups: Sequence[Sequence[Axis]], expanded: Sequence[int] = ()) -> Tensor:
+        return arrange(self._read(), self.layout, groups, expanded)
 
     def has(self, axes: Sequence[Axis]) -> bool:
         """Whether one of ``axes`` is an axis of this tensor."""
@@ -91,8 +91,8 @@ class Roles:
     def groups(self) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]]:
         """Batch, heads, queries, keys.
 
-        An axis that the model itself merged with the values' width is heads. Where no view has
-        told, a merged batch·heads axis that was split gives both, in this order.
+        An axis that the model itself merged with the values' width is heads. Without such a view
+        a merged batch·heads axis that was split gives both, in this order.
         """
         batch, heads = leaves(self.batch), leaves(self.heads)
         if any(axis.heads for axis in batch):

@@ -32,7 +32,7 @@ class Attention:
     ``name``     the path of the module that attended, in ``model.named_modules()`` (the class for
                  the model itself); a second call of the same module is ``name#2``
     ``form``     how it was found: "fused" (PyTorch's ``scaled_dot_product_attention``), "softmax"
-                 (a softmax over a product of two tensors), "noted" (an attnlab form said so)
+                 (a softmax over a product of two tensors), "noted" (an attnlab form noted it)
     ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
                  before dropout
     ``doubt``    None, or a sentence that says why this may be no attention
@@ -165,7 +165,7 @@ class Attention:
         if not torch.allclose(ours.to(noted), noted, rtol=1e-3, atol=1e-3):
             raise ValueError(
                 f"the log-sum-exp that {self.name} noted is not that of its queries, keys and "
-                "mask, so its weights cannot be told from them"
+                "mask, so its weights cannot be computed from them"
             )
 
     def _additive(self) -> Iterator[Tensor]:

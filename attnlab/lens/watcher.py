@@ -240,7 +240,9 @@ def _parameters(model: nn.Module) -> Callable[[Tensor], bool]:
 
 
 def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+    """Where the numbers are; 0 for tensors without memory of their own (sparse, sharded)."""
+    plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+    return tensor.untyped_storage().data_ptr() if plain else 0
 
 
 def _sweep() -> None:

@@ -7,8 +7,11 @@ What it promises, each held by a test in `tests/train/`:
   nothing else.
 - **A run is a function of its arguments.** Batches, dropout and schedule follow from `seed` and
   the step; the caller's own random generators are left as they were.
-- **Nothing is lost.** Checkpoints are atomic (`attnlab.train.checkpoint`); a run that was killed
-  and called again goes on where it stopped, bit for bit as if it had never been killed.
+- **Nothing is lost.** Checkpoints are atomic (`attnlab.train.folder`); a run that was killed
+  and called again goes on where it stopped, bit for bit as if it had never been killed. Only
+  files that attnlab wrote are ever removed.
+- **Nothing is mixed up.** A checkpoint carries digests of its files and a description of its model,
+  task and settings; a run goes on only from its own.
 - **A number that is not finite stops the run** with its step and layer, before it reaches the
   weights.
 
@@ -29,7 +32,7 @@ from torch import nn
 
 from attnlab.core.suggest import suggestion
 from attnlab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from attnlab.train.checks import as_folder, check_flag, check_model
+from attnlab.train.checks import as_folder, check_flag, check_model, shown
 from attnlab.train.devices import chosen_device, make_accelerator
 from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.evaluation import Evaluation, evaluate
@@ -162,7 +165,7 @@ def _check_callbacks(callbacks: Sequence[Callback]) -> None:
     if not (several and all(map(callable, callbacks))):
         raise ValueError(
             "callbacks must be a list of functions that take a State, such as callbacks=[film]; "
-            f"{callbacks!r} was given."
+            f"{shown(callbacks)} was given."
         )
 
 

@@ -15,10 +15,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from attnlab.train.checks import as_folder, as_integer, check_model
+from attnlab.train.checks import as_folder, as_integer, check_model, check_optimizer, shown
 from attnlab.train.errors import CheckpointError
 from attnlab.train.folder import PARTS, STATE, read, write
-from attnlab.train.manifest import unreadable
+from attnlab.train.manifest import MANIFEST, unreadable
 from attnlab.train.tensors import (
     check_agreement,
     descriptions,
@@ -43,6 +43,7 @@ class Checkpoint:
         """Copies weights (and the optimizer's moments) in; checks all before changing any."""
         targets = self.check_fits(model)
         if optimizer is not None:
+            check_optimizer(optimizer)
             optimizer.load_state_dict(
                 optimizer_state(self.optimizer, model, optimizer, self._where)
             )
@@ -93,10 +94,12 @@ def write_checkpoint(
     """`save_checkpoint`, with a last look (`before`) once nobody else can write any more."""
     place, step = as_folder(folder), as_integer("step", step, least=0)
     check_model(model)
+    if optimizer is not None:
+        check_optimizer(optimizer)
     tensors = {
         "model": model_tensors(model),
         "optimizer": optimizer_tensors(model, optimizer),
-        "generators": dict(generators or {}),
+        "generators": _checked_generators(generators),
     }
     try:
         return write(place, step, _files(tensors, _json(state)), before)
@@ -113,9 +116,12 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     Every file is compared with its digest. Raises `CheckpointError` if there is none or it cannot
     be read; it is never removed or repaired.
     """
-    found = read(as_folder(folder))
+    place = as_folder(folder)
+    found = read(place)
     if found is None:
-        raise CheckpointError(f"There is no checkpoint in '{folder}'.")
+        itself = f", but it is a checkpoint itself; give its folder, '{place.parent}'"
+        here = itself if (place / MANIFEST).is_file() else ""
+        raise CheckpointError(f"There is no checkpoint in '{folder}'{here}.")
     try:
         state = json.loads(found.files[STATE])
         model, optimizer, generators = (load(found.files[f"{part}.safetensors"]) for part in PARTS)
@@ -132,10 +138,31 @@ def _files(tensors: Mapping[str, Mapping[str, Tensor]], state: str) -> Iterator[
     yield STATE, state.encode()
 
 
-def _json(state: Mapping[str, Any] | None) -> str:
+def _checked_generators(generators: Any) -> dict[str, Tensor]:
+    named = {} if generators is None else generators
+    if not isinstance(named, Mapping) or not all(isinstance(t, Tensor) for t in named.values()):
+        raise ValueError(f"generators must be tensors by name; {shown(generators)} was given.")
+    return dict(named)
+
+
+def _json(state: Any) -> str:
+    """The state as text, if it comes back from it as it was (tuples as lists)."""
+    state = {} if state is None else state
     try:
-        return json.dumps(dict(state or {}), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"state must be plain JSON (dicts, lists, strings, finite numbers, None): {error}."
-        ) from error
+        text = json.dumps(state, allow_nan=False)
+        if isinstance(state, Mapping) and _only_string_keys(state):
+            return text
+        reason = "its keys must be strings"
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    raise ValueError(
+        "state must be plain JSON (a dict of strings, finite numbers, lists and dicts); "
+        f"{shown(state)} was given: {reason}."
+    )
+
+
+def _only_string_keys(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        keys = all(isinstance(key, str) for key in value)
+        return keys and all(map(_only_string_keys, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_only_string_keys, value))

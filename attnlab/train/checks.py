@@ -2,28 +2,36 @@
 
 import math
 import numbers
-import operator
 import os
+import reprlib
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+MOST_STEPS = 10**9
 MOST_ROWS = 2**20
 """The most rows that a batch may have: more is a slip of the finger and would fill the memory."""
 
 
+def shown(value: object) -> str:
+    """A value for an error: short, and a type where there are no words for it."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # a repr that fails, or a number of too many digits
+        return f"a {type(value).__name__}"
+
+
 def as_integer(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """A whole number (NumPy's too), never True, a fraction or a string."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise ValueError(f"{name} must be {_whole(least)}; {value!r} was given.")
-    number = operator.index(value)
-    if least is not None and number < least:
-        raise ValueError(f"{name} must be {_whole(least)}; {value!r} was given.")
-    if most is not None and number > most:
-        raise ValueError(f"{name} must be at most {most:,}; {value!r} was given.")
-    return number
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        number = int(value)
+        if most is not None and number > most:
+            raise ValueError(f"{name} must be at most {most:,}; {shown(value)} was given.")
+        if least is None or number >= least:
+            return number
+    raise ValueError(f"{name} must be {_whole(least)}; {shown(value)} was given.")
 
 
 def _whole(least: int | None) -> str:
@@ -39,7 +47,7 @@ def as_number(name: str, value: object, *, positive: bool, optional: bool = Fals
     limit = "above 0" if positive else "of at least 0"
     raise ValueError(
         f"{name} must be a finite number {limit}{' or None' if optional else ''}; "
-        f"{value!r} was given."
+        f"{shown(value)} was given."
     )
 
 
@@ -52,14 +60,14 @@ def _float(value: numbers.Real) -> float:
 
 def check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False; {value!r} was given.")
+        raise ValueError(f"{name} must be True or False; {shown(value)} was given.")
 
 
 def as_folder(folder: Any) -> Path:
     if isinstance(folder, str | os.PathLike) and str(folder) and "\0" not in str(folder):
         return Path(folder)
     raise ValueError(
-        f"folder must be the path of a folder, such as 'runs/a'; {folder!r} was given."
+        f"folder must be the path of a folder, such as 'runs/a'; {shown(folder)} was given."
     )
 
 
@@ -67,7 +75,7 @@ def check_model(model: object) -> None:
     """A module with weights in memory."""
     if not isinstance(model, nn.Module):
         hint = " That is a class: call it to build a model." if isinstance(model, type) else ""
-        raise TypeError(f"model must be a torch.nn.Module; {model!r} was given.{hint}")
+        raise TypeError(f"model must be a torch.nn.Module; {shown(model)} was given.{hint}")
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if not isinstance(tensor, nn.UninitializedParameter) and tensor.is_meta:
             raise ValueError(
@@ -78,4 +86,4 @@ def check_model(model: object) -> None:
 
 def check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer must be a torch.optim.Optimizer; {optimizer!r} was given.")
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer; {shown(optimizer)} was given.")

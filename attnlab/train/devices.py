@@ -1,16 +1,19 @@
-"""Where a run computes: Accelerate's view of the processes, and the device that was asked for."""
+"""The device of a run, and Accelerate's connection to the other processes."""
 
 import os
+from contextlib import suppress
 
 import torch
 from accelerate import Accelerator
+
+from attnlab.train.checks import shown
 
 
 def make_accelerator(device: str | torch.device | None) -> Accelerator:
     """One Accelerate state serves every `fit` of a process, so nothing that may vary goes into it.
 
     Precision is `fit`'s own autocast. `cpu` matters only to launched processes: without it
-    Accelerate takes CPU processes for strangers to one another, and each would train alone.
+    Accelerate does not connect CPU processes, and each would train alone.
     """
     wanted = None if device is None else parsed(device)
     on_cpu = not torch.accelerator.is_available() or (wanted is not None and wanted.type == "cpu")
@@ -41,14 +44,14 @@ def chosen_device(device: str | torch.device | None, accelerator: Accelerator) -
     return torch.device(accelerator.device)
 
 
-def parsed(device: str | torch.device) -> torch.device:
-    try:
-        return torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(
-            f"device must be a name PyTorch knows, such as 'cpu', 'cuda', 'cuda:1' or 'mps'; "
-            f"{device!r} was given."
-        ) from error
+def parsed(device: object) -> torch.device:
+    if isinstance(device, str | torch.device):
+        with suppress(RuntimeError):
+            return torch.device(device)
+    raise ValueError(
+        "device must be a name PyTorch knows, such as 'cpu', 'cuda', 'cuda:1' or 'mps'; "
+        f"{shown(device)} was given."
+    )
 
 
 def available(device: torch.device) -> bool:

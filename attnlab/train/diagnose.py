@@ -1,4 +1,4 @@
-"""Where did the NaN come from? The batch is run once more with every layer watched.
+"""Finds the layer that made a NaN: the batch is run once more with hooks on every layer.
 
 A loss that is NaN says nothing about its cause: one bad number spreads to everything behind it.
 The cause is the first place, in the order of computation, where a number is not finite while
@@ -21,7 +21,7 @@ class Fault(NamedTuple):
 
 
 def broken(value: Tensor) -> bool:
-    """Whether a NaN or +∞ is in it. A lone −∞ is how masks are written, and no sign of trouble."""
+    """Whether it holds a NaN or +∞. Masks are written with −∞, so −∞ alone does not count."""
     if not (value.is_floating_point() or value.is_complex()) or value.numel() == 0:
         return False
     real = torch.view_as_real(value) if value.is_complex() else value
@@ -52,10 +52,10 @@ class _Watch:
     def __init__(self, model: nn.Module) -> None:
         self.names = {module: name for name, module in model.named_modules()}
         self.fault: Fault | None = None
-        # A lone −∞ as output: to blame only if nothing else turns up, for masks look like that.
+        # An output with −∞ alone may be a mask, so it is named only if nothing else is found.
         self.suspect: Fault | None = None
         self.inside: list[nn.Module] = []
-        # Backward: who read a tensor, and whose output's gradient came back finite.
+        # Backward: the modules that read each tensor, and those whose output has a finite gradient.
         self.readers: dict[Tensor, list[nn.Module]] = {}
         self.sound: set[nn.Module] = set()
 

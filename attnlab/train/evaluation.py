@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.modes import mode
-from attnlab.train.checks import MOST_ROWS, as_integer, check_model
+from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, check_model, shown
 from attnlab.train.diagnose import first_fault
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import derived_seed, preserved_generators
@@ -34,16 +34,16 @@ def evaluate(
 ) -> Evaluation:
     """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
 
-    The same `seed` asks the same questions every time. Under several processes each call answers
-    for itself. The model's modes, the random generators and the gradients are as before. Raises
-    `TrainingError` naming the layer if the loss is not finite.
+    The same `seed` asks the same questions every time. Of several processes each evaluates all
+    batches itself. The model's modes, the random generators and the gradients are as before.
+    Raises `TrainingError` naming the layer if the loss is not finite.
     """
     check_model(model)
     check_task(task)
     check_precision(precision, device_of(model))
     if not isinstance(split, str):
-        raise ValueError(f"split must be 'train' or 'validation'; {split!r} was given.")
-    indices = range(as_integer("batches", batches, least=1))
+        raise ValueError(f"split must be 'train' or 'validation'; {shown(split)} was given.")
+    indices = range(as_integer("batches", batches, least=1, most=MOST_STEPS))
     size = as_integer("batch_size", batch_size, least=1, most=MOST_ROWS)
     seed = as_integer("seed", seed)
     return evaluation(

@@ -1,4 +1,4 @@
-"""Randomness as an argument and a result: seeds derived from seeds, generator states as tensors."""
+"""Seeds derived from seeds, and the states of random generators as tensors."""
 
 import hashlib
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def set_generator_states(states: dict[str, Tensor], device: torch.device) -> Non
 
 @contextmanager
 def preserved_generators(device: torch.device) -> Iterator[None]:
-    """Whatever is drawn or seeded inside, the generators go on afterwards as if it had not been."""
+    """Restores the generators afterwards, whatever was drawn or seeded inside."""
     states = generator_states(device)
     try:
         yield

@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from attnlab.core.suggest import check_choice
 from attnlab.train.task import Task
+
+COLUMNS = (
+    *("step", "loss", "learning_rate", "gradient_norm", "tokens", "tokens_per_second"),
+    *("validation_loss", "validation_accuracy"),
+)
 
 
 @dataclass
@@ -21,6 +27,7 @@ class History:
 
     def column(self, name: str) -> list[Any]:
         """The values of one column, for the rows that have it."""
+        check_choice("column", name, COLUMNS)
         return [row[name] for row in self.rows if name in row]
 
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.train.checks import shown
 from attnlab.train.task import UNSCORED, Batch
 
 PRECISIONS = ("fp32", "bf16")
@@ -65,9 +66,10 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 
 
 def check_precision(precision: object, device: torch.device) -> None:
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ValueError(
-            f"precision must be 'fp32' or 'bf16' (autocast to bfloat16); {precision!r} was given."
+            "precision must be 'fp32' or 'bf16' (autocast to bfloat16); "
+            f"{shown(precision)} was given."
         )
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise ValueError("This GPU does not compute in bfloat16; use precision='fp32'.")

@@ -1,4 +1,4 @@
-"""What moves the weights: AdamW, decaying only where it makes sense, and its learning rate."""
+"""AdamW with weight decay on matrices only, and the schedule of its learning rate."""
 
 import math
 
@@ -50,7 +50,7 @@ def learning_rate(step: int, steps: int, peak: float, warmup: int) -> float:
     """The rate of step 1, 2, …, `steps`: straight up to `peak`, then half a cosine towards 0.
 
     A function of its arguments alone, so a resumed run needs no scheduler state. The first rate is
-    above zero and the last one too: no step is wasted.
+    above zero and so is the last, so every step moves the weights.
     """
     if step <= warmup:
         return peak * step / (warmup + 1)

@@ -1,4 +1,4 @@
-"""What several processes of one run tell each other; a process alone talks to nobody."""
+"""Communication between the processes of one run."""
 
 import torch
 from accelerate import Accelerator

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from attnlab.train.checks import MOST_ROWS, as_integer, as_number
+from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, as_number, shown
 from attnlab.train.optimizer import default_warmup
 
 
@@ -13,7 +13,7 @@ def _option(default: Any, check: Callable[[str, Any], Any] | None = None) -> Any
     return field(default=default, metadata={"check": check})
 
 
-_size = partial(as_integer, least=1)
+_size = partial(as_integer, least=1, most=MOST_STEPS)
 _rows = partial(as_integer, least=1, most=MOST_ROWS)
 _positive = partial(as_number, positive=True)
 
@@ -69,7 +69,7 @@ class Settings:
         except ValueError:
             raise ValueError(
                 f"warmup must be a whole number from 0 to steps - 1 = {self.steps - 1}, or None; "
-                f"{self.warmup!r} was given."
+                f"{shown(self.warmup)} was given."
             ) from None
         object.__setattr__(self, "warmup", warmup)
 

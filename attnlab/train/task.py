@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from attnlab.train.checks import shown
+
 UNSCORED = -100
 _TENSORS = ("inputs", "targets", "padding", "source", "source_padding")
 
@@ -52,7 +54,7 @@ def check_task(task: object) -> None:
         hint = " That is a class: call it to build a task." if isinstance(task, type) else ""
         raise TypeError(
             "task must be a task, such as attnlab.tasks.task('copying'), with a name, a kind and "
-            f"batch(split, size, seed); {task!r} was given.{hint}"
+            f"batch(split, size, seed); {shown(task)} was given.{hint}"
         )
 
 

@@ -63,7 +63,7 @@ class ToyTask:
         if not self.scored:
             targets = torch.full_like(targets, -100)
         elif self.ragged:
-            # Row 0 is nearly silent, so a mean of means would differ from the mean of all.
+            # Row 0 has few scored targets, so a mean of means would differ from the mean of all.
             keep = torch.rand(shape, generator=generator) < torch.linspace(0.1, 1, size)[:, None]
             keep[:, :1] = True
             targets = targets.where(keep, -100)
@@ -134,7 +134,7 @@ class ToyModel(nn.Module):
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Toys are too small to share out; on a busy machine the threads would only wait."""
+    """Several threads would only wait for each other on models this small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -51,7 +51,7 @@ def test_resumed_losses_are_those_of_an_unbroken_run(toy, successor, weights, tm
     """With dropout, accumulation, evaluation; the resuming model starts from other weights."""
     whole, first, second = (toy(dropout=0.4, tie=tie, seed=s) for s in (0, 0, 5))
     unbroken = fit(whole, successor(), 11, **OPTIONS)
-    torch.manual_seed(17)  # the caller's generator is nobody's business
+    torch.manual_seed(17)  # the caller's generator has no influence
     fit(first, successor(), 11, folder=tmp_path, callbacks=[stop_after(5)], **OPTIONS)
     assert load_checkpoint(tmp_path).step == 5
     torch.manual_seed(19)
@@ -381,7 +381,7 @@ def test_other_settings(toy, successor, trained, change, words):
     "name", ["model", "optimizer", "generators", "state.json", "manifest.json", "latest"]
 )
 @pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "rubbish"])
-def test_damage_is_told_and_touched_by_nobody(toy, successor, trained, name, damage):
+def test_a_damaged_checkpoint_is_reported_and_left_alone(toy, successor, trained, name, damage):
     path = trained / "latest"
     if name != "latest":
         path = latest(trained) / (name if "." in name else f"{name}.safetensors")

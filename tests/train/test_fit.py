@@ -283,6 +283,13 @@ def test_tokens_per_second_uses_the_wall_clock(toy, successor, monkeypatch):
     assert rows[1]["tokens_per_second"] == (rows[1]["tokens"] - rows[0]["tokens"]) / 5
 
 
+def test_an_unknown_column_is_refused(toy, successor):
+    history = fit(toy(), successor(), 1, **QUIET)
+    assert history.column("validation_loss") == []
+    with pytest.raises(ValueError, match="no column 'losses'; did you mean 'loss'"):
+        history.column("losses")
+
+
 def test_the_schedule():
     rates = [learning_rate(step, 23, 2.0, 4) for step in range(1, 24)]
     assert rates[:5] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])

@@ -49,13 +49,28 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
             message = "no error"
         except TrainingError as error:
             message = f"{error.step} {error.layer} {error}"
+
+        class Local(ToyTask):
+            "Draws other rows in each process, from the row that is tried on, or only later."
+            def __init__(self, least):
+                object.__setattr__(self, "least", least)
+            def batch(self, split, size, seed):
+                late = size >= self.least
+                return super().batch(split, size, seed + late * state.process_index)
+
+        refused = []
+        for least in (1, 2):
+            try:
+                fit(ToyModel(), Local(least), 2, batch_size=3, device="cpu")
+            except ValueError as error:
+                refused.append(str(error))
         with open(f"{out}/{state.process_index}.json", "w") as file:
-            json.dump([rows, stopped, message, seen], file)
+            json.dump([rows, stopped, message, seen, refused], file)
         state.destroy_process_group()
         """
     )
     run([*launched(program), str(tmp_path)])
-    (rows, stopped, message, seen), other = (
+    (rows, stopped, message, seen, refused), other = (
         json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)
     )
     model = toy()
@@ -77,6 +92,9 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
     assert [{**r, "tokens_per_second": 0} for r in rows] == [
         {**r, "tokens_per_second": 0} for r in other[0]
     ]
+    for first, later in (refused, other[4]):
+        assert "The 2 processes drew different rows of task 'successor' for one seed" in first
+        assert "every process must draw the same batch for the same seed" in later
     # A checkpoint of two processes fits one process with the same whole batch.
     model = toy(seed=5)
     again = attnlab.train.fit(model, successor(), 7, folder=tmp_path / "ck", **steps).rows

@@ -7,10 +7,33 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.tasks import Batch
 from attnlab.train import evaluate, fit
 
 QUIET = {"progress": False}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """As a user may write it: nothing is checked."""
+
+    inputs: Tensor
+    targets: Tensor
+    padding: Tensor | None = None
+    source: Tensor | None = None
+    source_padding: Tensor | None = None
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, part):
+        return self.each(lambda tensor: tensor[part])
+
+    def to(self, device):
+        return self.each(lambda tensor: tensor.to(device))
+
+    def each(self, change):
+        changed = {n: None if t is None else change(t) for n, t in vars(self).items()}
+        return Batch(**changed)
 
 
 class Given:
@@ -30,7 +53,7 @@ class Given:
 
 def rows(count):
     """The batch's own rows, cut to `count` or continued with its first ones."""
-    return lambda batch: batch._each(lambda t: torch.cat([t, t])[:count])
+    return lambda batch: batch.each(lambda t: torch.cat([t, t])[:count])
 
 
 @pytest.mark.parametrize("accumulate", [1, 2, 3])

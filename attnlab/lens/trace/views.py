@@ -45,12 +45,12 @@ def only_new_axes(index: Any) -> bool:
 
 
 def parts(
-    name: str, mixed: Mixed, whole: Tensor, pieces: Sequence[Tensor], call: Arguments
+    name: str, mixed: Mixed, given: Tensor, pieces: Sequence[Tensor], call: Arguments
 ) -> list[Part]:
-    """What each of the equal ``pieces`` of ``whole`` is; nothing if they are not equal."""
+    """What each of the equal ``pieces`` of ``given`` is; nothing if they are not equal."""
     args, kwargs = call
     position = 1 if name == "unbind" else 2
-    dim = _argument(args, kwargs, position, "dim") % whole.dim()
+    dim = _argument(args, kwargs, position, "dim") % given.dim()
     count, gone = len(pieces), name == "unbind"
     if any(piece.shape != pieces[0].shape for piece in pieces):
         return []
