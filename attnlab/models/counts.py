@@ -31,8 +31,8 @@ class Row(NamedTuple):
 def count(model: TinyTransformer, n: int) -> list[Row]:
     """A row per part for one sequence of length n (the source too), and a last row "total".
 
-    A matrix that serves twice (tied output) counts once, where it is first met. The model is left
-    as it was; random mechanisms do not advance the global generators.
+    A matrix that is used twice (tied output) counts once, at its first use. The model stays as it
+    was, and so do the global random generators.
     """
     check_model(model)
     flops = _flops(model, check_integer("n", n, at_least=0))
@@ -42,7 +42,7 @@ def count(model: TinyTransformer, n: int) -> list[Row]:
         for name, modules, addresses in _parts(model)
     ]
     left = flops[""] - sum(row.flops for row in rows)
-    # A tied output matrix is applied by the model itself, so its work is what no part has done.
+    # A tied output matrix is applied by the model itself: its FLOPs are the rest of the total.
     rows.append(Row("output", _parameters([model.output], seen), left))
     total = Row("total", sum(r.parameters for r in rows), sum(r.flops for r in rows))
     return [*rows, total]
@@ -73,7 +73,7 @@ def _block_parts(
 
 
 def _parameters(modules: list[nn.Module | None], seen: set[int]) -> int:
-    """Parameters of these modules that no earlier call met."""
+    """Parameters of these modules that are not in ``seen`` yet; they are added to it."""
     total = 0
     for module in modules:
         for parameter in [] if module is None else module.parameters():
@@ -84,7 +84,7 @@ def _parameters(modules: list[nn.Module | None], seen: set[int]) -> int:
 
 
 def _flops(model: TinyTransformer, n: int) -> dict[str, int]:
-    """Operations below each module of one forward pass, by address; "" is the model."""
+    """FLOPs of one forward pass inside each module, by its address; "" is the model."""
     counter = FlopCounterMode(display=False, custom_mapping=_cpu_attention())
     with mode(model, training=False), torch.random.fork_rng(), torch.no_grad(), counter:
         model(**_blank_input(model, n))

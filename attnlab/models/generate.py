@@ -1,4 +1,4 @@
-"""Writing on from a prompt, one token at a time.
+"""Generating text from a prompt, one token at a time.
 
 Each new token is drawn from softmax(logits / temperature) at the last position, perhaps among the
 top_k most likely only (Fan, Lewis, Dauphin, Hierarchical Neural Story Generation, ACL 2018,
@@ -37,13 +37,13 @@ def generate(
     source_padding: Bool[Tensor, "b m"] | None = None,
     incremental: bool | None = None,
 ) -> Int[Tensor, "b n_plus_steps"]:
-    """The prompt and ``steps`` tokens more.
+    """The prompt followed by ``steps`` new tokens.
 
-    Past ``max_len`` the model reads the last ``max_len`` tokens, re-run at every step because each
-    then stands at a new position: slower, and the beginning is forgotten. Draws come from
-    ``generator``, or from PyTorch's own on the tokens' device. ``incremental``: None uses ``.step``
-    where every layer has it, True insists, False always re-runs. Dropout is off meanwhile, and
-    nothing of the model changes.
+    Beyond ``max_len`` the model reads only the last ``max_len`` tokens, all of them again at every
+    step, because their positions change: slower, and the beginning has no influence. Draws come
+    from ``generator``, or from PyTorch's own on the tokens' device. ``incremental``: None uses
+    ``.step`` where every layer has it, True requires it, False always re-runs. Dropout is off, and
+    the model is not changed.
     """
     _check_call(model, tokens, incremental)
     steps = _check_steps(steps)
@@ -129,7 +129,7 @@ def _by_steps(
 def _check_call(model: TinyTransformer, tokens: Tensor, incremental: bool | None) -> None:
     check_model(model)
     if model.decoder is None or model.vocab is None:
-        raise ValueError(f"a model of kind={model.kind!r} does not write tokens.")
+        raise ValueError(f"a model of kind={model.kind!r} does not generate tokens.")
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
         found = f"shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens)
         raise ValueError(

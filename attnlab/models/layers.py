@@ -16,7 +16,8 @@ from attnlab.core.heads import Heads
 def embedding_std(dim: int) -> float:
     """GPT-2's 0.02, less beyond dim = 128, so that the loss starts near ln(vocab) at any width.
 
-    A tied output scores the token just read with up to std·dim, as the stream still holds it.
+    With a tied output, the logit of the token just read is up to std·dim, since the stream still
+    contains its embedding.
     """
     return min(0.02, 2.56 / dim)
 
@@ -97,7 +98,7 @@ class Block(nn.Module):
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
     ) -> tuple[Float[Tensor, "b t dim"], Any]:
-        """``forward`` for the next t positions alone; ``state`` is what attention keeps."""
+        """``forward`` for the next t positions only; ``state`` is that of the attention module."""
         out, state = self.attention.step(self.attention_residual.read(x), state)  # type: ignore[operator]
         return self._after_attention(x, out, memory, memory_padding), state
 
@@ -114,7 +115,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers one after another; under pre-norm a last norm, since nothing normalised the stream."""
+    """Layers one after another; with pre-norm a last norm, as the stream is not normalised yet."""
 
     def __init__(self, blocks: Sequence[Block], dim: int, norm: str) -> None:
         super().__init__()
@@ -167,8 +168,8 @@ class Positions(nn.Module):
 def shrink_residual_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
     """Divide each branch's last matrix by √(number of branches), as GPT-2 does.
 
-    The stream is a sum of that many branches; this keeps its variance at the start the same for
-    any depth. Modules that the caller built are left alone: they may be trained.
+    The stream is a sum of that many branches; this keeps its initial variance the same for any
+    depth. Modules that the caller built are not changed: they may be trained already.
     """
     kept = {id(part) for module in keep for part in module.modules()}
     for stack in (s for s in model.children() if isinstance(s, Stack)):

@@ -1,6 +1,6 @@
 """Parameter counts that papers print, beside what the same configuration counts here.
 
-Models are built on the meta device: their shapes are real, their numbers take no memory.
+Models are built on the meta device, where parameters have shapes but take no memory.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ SYNTHESIZER = {
 }
 """Millions of parameters, Tay et al. (arXiv:2005.00743), table of WMT'14 En-De and En-Fr results.
 
-The paper itself was not at hand when this was written. Public summaries of that table print the
+The paper itself was not available when this was written. Public summaries of that table print the
 same numbers for all rows but the two factorized ones; these two are from memory."""
 
 VOCABULARY = 45_000

@@ -1,7 +1,7 @@
 """A model as one safetensors file: weights, and the config as JSON in the file's metadata.
 
-safetensors holds plain numbers and strings, so opening a stranger's file runs none of its code. A
-file is compared with the model that its config describes before memory is taken for that model.
+safetensors holds only numbers and strings, so loading a file from elsewhere runs no code. A file
+is compared with the model that its config describes before memory is allocated for that model.
 """
 
 import json
@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 def save(
     model: nn.Module, path: str | Path, config: Mapping[str, Any], extra: Mapping[str, str]
 ) -> None:
-    """Write ``path`` whole or not at all: first beside it, then renamed."""
+    """Write to a temporary file in the same folder, then rename it, so no partial file is left."""
     from safetensors.torch import save_file
 
     path = _as_path(path)
@@ -119,8 +119,8 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
 def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
     """``make(**config)`` with the weights of ``path``, if these are the weights it asks for.
 
-    Where the config is all names and numbers, the model is first built without memory, on the
-    meta device, so that a damaged config cannot ask for more memory than its file is large.
+    Where the config is all names and numbers, the model is first built on the meta device, without
+    memory, so that a damaged config cannot allocate more memory than its file needs.
     """
     shapes = _open(path, _shapes)
     layers = config.get("layers")

@@ -118,8 +118,8 @@ class TinyTransformer(nn.Module):
         source: Int[Tensor, "b m"] | None = None,
         source_padding: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"]:
-        """Logits. ``padding`` and ``source_padding`` are True at real tokens; what stands
-        elsewhere is never read. A classifier judges a row without real tokens from zeros.
+        """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
+        influence. A row without real tokens is classified from a vector of zeros.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:
@@ -153,7 +153,7 @@ class TinyTransformer(nn.Module):
         return self.decoder(x, padding, memory, memory_padding, checkpoint=self.checkpoint)
 
     def logits(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... vocab"]:
-        """From the stream's width to scores of tokens or classes."""
+        """The scores of tokens or classes, from vectors of width dim."""
         weight = self.embedding.weight if self.output is None else self.output.weight
         inputs.check_tensor("x", x)
         if x.shape[-1:] != weight.shape[1:] or not x.is_floating_point():
@@ -197,7 +197,7 @@ class TinyTransformer(nn.Module):
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
 
-        What is in ``self.extra`` is written too, unless ``extra`` says otherwise.
+        The strings of ``self.extra`` are written too; ``extra`` replaces those of the same name.
         """
         extra = {} if extra is None else extra
         storage.check_extra(extra)
@@ -208,8 +208,8 @@ class TinyTransformer(nn.Module):
     def load(
         cls, path: str | Path, *, attention: Attention | Sequence[Attention] | None = None
     ) -> "TinyTransformer":
-        """The model that ``save`` wrote, on the CPU and in torch's default dtype, whatever the
-        file holds; its ``extra`` is in ``model.extra``.
+        """The model that ``save`` wrote, on the CPU and in torch's default dtype, whatever dtype
+        the file has; its ``extra`` is in ``model.extra``.
 
         Give ``attention`` again if the model was built from a callable: code is not stored.
         """
@@ -231,7 +231,7 @@ class TinyTransformer(nn.Module):
         return model
 
     def check_source(self, source: Tensor | None, source_padding: Tensor | None) -> None:
-        """Refuse a missing source, and one that the model would never read."""
+        """Refuse a missing source, and a source for a model without cross-attention."""
         if self.kind == "encoder_decoder" and source is None:
             raise ValueError(
                 "an encoder_decoder needs the tokens to read: call model(tokens, source=…)."
@@ -268,7 +268,7 @@ class TinyTransformer(nn.Module):
     def _embed(self, tokens: Tensor, padding: Tensor | None, start: int = 0) -> Tensor:
         inputs.check_input(tokens, padding, start, self)
         if self.features is not None:
-            if padding is not None:  # so that a NaN in a padded vector stays there
+            if padding is not None:  # a NaN in a padded vector must not spread
                 tokens = tokens.masked_fill(~padding[..., None], 0)
             x = self.embedding(tokens.to(self.embedding.weight.dtype))
         else:

@@ -1,11 +1,11 @@
-"""Small trained models that come with attnlab, so that trained heads can be seen at once.
+"""Small trained models that come with attnlab, so that nobody has to train one to see its heads.
 
     model, task = attnlab.pretrained.load("documentation")
 
 Each file holds weights (half precision), the configuration and, where there is a text, its own
-vocabulary; none is larger than 2 MB. ``python -m attnlab.pretrained NAME`` trains one anew by the
-recipe in ``attnlab.pretrained.recipes`` and writes the file; the recipe's text is the
-documentation of the Python that runs it, so another Python gives slightly other weights.
+vocabulary; none is larger than 2 MB. ``python -m attnlab.pretrained NAME`` trains one again by the
+recipe in ``attnlab.pretrained.recipes`` and writes the file. The text is the documentation of the
+Python that runs it, so another Python gives slightly different weights.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ def names() -> list[str]:
 def load(name: str) -> tuple[TinyTransformer, Task]:
     """The trained model, ready to look at (eval mode, float32), and the task it was trained on.
 
-    The task carries the model's own vocabulary, whatever this Python's documentation says.
+    The task has the model's own vocabulary, not one made from this Python's documentation.
     """
     from attnlab.pretrained.recipes import RECIPES
 

@@ -1,4 +1,4 @@
-"""``python -m attnlab.pretrained NAME``: train a shipped model anew and write its file."""
+"""``python -m attnlab.pretrained NAME``: train a shipped model again and write its file."""
 
 import argparse
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from attnlab import train
+from attnlab.core.suggest import choose
 from attnlab.models.tiny import TinyTransformer
 from attnlab.pretrained import FOLDER
 from attnlab.pretrained.recipes import RECIPES
@@ -22,7 +23,7 @@ def main() -> None:
 
 def make(name: str, folder: Path, seed: int) -> Path:
     """Train by the recipe and write ``folder/name.safetensors`` in half precision."""
-    recipe = RECIPES[name]
+    recipe = choose("pretrained model", name, RECIPES)
     task = recipe.task("")
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -191,7 +191,7 @@ def test_listed_keys() -> None:
     assert p.read(pattern.key) is pattern
 
 
-def test_spans_of_blocks_and_their_hull() -> None:
+def test_intervals_of_blocks_and_their_hull() -> None:
     blocks = Intervals.blocks(3, 12, 4)
     assert (blocks.first.tolist(), blocks.last.tolist()) == ([3, 7, 11], [6, 10, 11])
     assert blocks.step.tolist() == [1, 1, 0]
@@ -199,10 +199,10 @@ def test_spans_of_blocks_and_their_hull() -> None:
     assert (hull.first.tolist(), hull.last.tolist(), hull.step.tolist()) == ([1, 2], [9, 2], [4, 0])
 
 
-# ---- reach
+# ---- the receptive field
 
 
-def test_reach_of_a_window_grows_by_its_radius() -> None:
+def test_the_receptive_field_of_a_window_grows_by_its_radius() -> None:
     known = p.local(2).receptive_field(12, 3)
     i, j = pairs(12)
     for layer, frame in enumerate(known.after, 1):
@@ -213,7 +213,7 @@ def test_reach_of_a_window_grows_by_its_radius() -> None:
     assert p.local(2).receptive_field(12, 9).complete
 
 
-def test_reach_of_layers_in_turn() -> None:
+def test_the_receptive_field_of_layers_in_turn() -> None:
     """1 asks 0, 2 asks 1: in this order 2 knows 0 after two layers, in the other after three."""
     first, second = (p.places([i], of="row") & p.places([i - 1], of="column") for i in (1, 2))
     assert p.receptive_field([first, second], 3, 2).after[1][2, 0]
@@ -223,7 +223,7 @@ def test_reach_of_layers_in_turn() -> None:
     assert p.receptive_field([second, first], 3, 5).layers == 3
 
 
-def test_reach_of_axes_in_turn_and_of_a_hub() -> None:
+def test_the_receptive_field_of_axes_in_turn_and_of_a_hub() -> None:
     rows, columns = p.axial((4, 5), 1), p.axial((4, 5), 0)
     assert p.receptive_field([rows, columns], 20, 2).complete
     assert not p.receptive_field([rows, columns], 20, 1).complete

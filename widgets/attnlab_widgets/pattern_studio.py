@@ -4,10 +4,10 @@
 
 Three ways lead to one mask: a list of parts to choose from, the expression (the text that
 ``attnlab.core.patterns.read`` reads), and the cells themselves, by mouse or keyboard. Beside it
-stand its pairs and FLOPs, what each row of softmax makes of it, and how far it reaches over layers.
+stand its pairs and FLOPs, the softmax of each row under it, and its receptive field over layers.
 
-The page computes all of it by itself, so a saved file needs no kernel: the algebra has a mirror in
-JavaScript, which tests hold to Python's masks.
+The page computes all of it without a kernel, so a saved file stays alive. The primitives come from
+Python as formulas; their algebra is written once more in JavaScript, and tests compare the masks.
 """
 
 import functools
@@ -46,7 +46,7 @@ class PatternStudio(BaseWidget):
     ``scores``    what the softmax rows are made of: "sharp", "flat" or "equal" example scores, or
                   an array (at least n, at least n) of your own
     ``head_dim``  d in the FLOPs of a head, 4·d for each pair
-    ``block``     the size of the blocks that are told full, mixed and empty; 0 shows none
+    ``block``     the size of the blocks that are marked full, mixed or empty; 0 marks none
 
     What is chosen can be read and set from Python: ``expression``, ``n``, ``row`` (whose weights
     are shown), ``layer`` (after which the receptive field is shown), ``residual``, ``block``,
@@ -362,7 +362,7 @@ def _pattern(expression: str, n: int, painted: bytes) -> Pattern:
 
 
 def _code(expression: str, n: int, painted: bytes) -> str:
-    """The expression with what was painted, written in the algebra's own words."""
+    """The expression with what was painted, as one expression."""
     base, mask = _dense(expression, n), _overlaid(expression, n, painted)
     removed, added = _cells_code(base & ~mask), _cells_code(~base & mask)
     if removed:

@@ -28,10 +28,10 @@ at the pairs."""
 
 @dataclass(frozen=True)
 class Order:
-    """An order of the queries in which those that see alike stand side by side.
+    """An order of the queries that puts queries with similar keys side by side.
 
-    One run of positions after the other; no block of queries spans two runs. Queries that are in no
-    run see nothing. Two orders are one if their names are.
+    ``runs`` are the positions, one run after the other. No block of queries spans two runs; queries
+    in no run see nothing. Orders of equal names are equal.
     """
 
     name: Hashable
@@ -67,7 +67,7 @@ class Pattern(ABC):
         return self
 
     def order(self, m: int) -> Order | None:
-        """The order of the positions that suits it; None where the natural one does."""
+        """The order of the queries in which it has dense blocks; None for the natural order."""
         return None
 
     def alternatives(self) -> Iterator["Pattern"]:
@@ -199,7 +199,7 @@ def _lengths(n: int, m: int | None) -> tuple[int, int]:
 
 
 def both(left: Pattern, right: Pattern) -> Pattern:
-    """``left & right``; what sees everything adds nothing. Several are joined from the left."""
+    """``left & right``; ``full()`` is left out. Three and more are joined from the left."""
     _refuse_stranger(left, right)
     if isinstance(right, Full):
         return left
@@ -209,7 +209,7 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 
 
 def either(left: Pattern, right: Pattern) -> Pattern:
-    """``left | right``; beside what sees everything nothing counts. Joined from the left."""
+    """``left | right``, which is ``full()`` if one of them is. Joined from the left."""
     _refuse_stranger(left, right)
     if isinstance(left, Full) or isinstance(right, Full):
         return FULL
@@ -228,7 +228,7 @@ def _refuse_stranger(*patterns: object) -> None:
 
 
 def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
-    """Full blocks by their area, mixed blocks by looking, a band of rows at a time."""
+    """Full blocks count with their area, mixed blocks pair by pair, a band of rows at a time."""
     columns, total = Intervals.blocks(0, m, size), 0
     for start in range(m - n, m, size):
         rows = range(start, min(start + size, m))
@@ -251,7 +251,7 @@ def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
 
 @dataclass(frozen=True, repr=False)
 class Composition(Pattern):
-    """Two patterns, both of which are asked."""
+    """A pattern composed of two others."""
 
     left: Pattern
     right: Pattern
@@ -338,7 +338,7 @@ class Or(Composition):
 
 @dataclass(frozen=True, repr=False)
 class Derived(Pattern):
-    """A pattern that asks one other, ``of``, which may have positions of its own."""
+    """A pattern defined by another one, ``of``, at the same positions or at related ones."""
 
     of: Pattern
 
@@ -606,7 +606,7 @@ class Blocks(Derived):
 
 @dataclass(frozen=True, repr=False)
 class Shifted(Derived):
-    """i − start sees j − start in ``of``; nobody before ``start`` sees or is seen."""
+    """i sees j if i − start sees j − start in ``of``; positions before ``start`` are left out."""
 
     start: int
 

@@ -1,4 +1,4 @@
-"""Patterns by table: drawn at random, listed key by key, or told by a tensor."""
+"""Patterns by table: keys drawn at random, keys listed one by one, documents, padding."""
 
 import functools
 import itertools
@@ -75,9 +75,9 @@ _number = itertools.count()
 
 
 class Held(Pattern):
-    """A pattern that holds a tensor: it equals itself alone, and ``key`` is a number for it.
+    """A pattern that holds a tensor. It is equal to itself only; ``held`` finds it by its number.
 
-    A copy is made anew from the fields, with a number of its own.
+    A copy gets a number of its own.
     """
 
     def __post_init__(self) -> None:
@@ -252,10 +252,10 @@ class Documents(Held):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Padding(Pattern):
-    """Key j is a real token of its sequence; the mask has a batch axis, (b, 1, n, m)."""
+    """Key j is valid, that is, no padding; the mask has a batch axis, (b, 1, n, m)."""
 
     valid: Bool[Tensor, "b m"]
-    description = "only real tokens are seen, not the padding"
+    description = "only valid keys are seen, not the padding"
     code = "padding(valid)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -290,7 +290,7 @@ def document(ids: Int[Tensor, "m"] | Int[Tensor, "b m"]) -> Pattern:
 
 @checked
 def padding(valid: Bool[Tensor, "b m"] | None) -> Pattern:
-    """Only real tokens are seen: ``real`` is True at a real token. None pads nothing."""
+    """Only valid keys are seen: ``valid`` is False at padding. None: there is no padding."""
     return FULL if valid is None else Padding(valid)
 
 

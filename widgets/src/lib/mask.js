@@ -148,7 +148,7 @@ export function overlaid(mask, n, cells) {
   return result;
 }
 
-/** The expression with what was painted, written in the algebra's own words. */
+/** The expression with what was painted, as one expression. */
 export function paintedCode(expression, base, mask, n) {
   const removed = cellsCode(n, (at) => base[at] && !mask[at]);
   const added = cellsCode(n, (at) => !base[at] && mask[at]);

@@ -14,9 +14,9 @@ export function maskPanel(study, view) {
   const stage = el("div", { class: "ps-mask", role: "application", tabindex: "0", "aria-roledescription": "mask", "data-testid": "mask" }, canvas);
   const readout = el("p", { class: "av-readout ps-readout", "data-testid": "readout" });
   const button = (text, testid, act, title) => el("button", { type: "button", class: "av-button", text, title, "data-testid": testid, onclick: () => (act(), view.changed()) });
-  const undo = button("Undo", "undo", () => study.undo(), "Take back the last deed (Ctrl+Z)");
-  const redo = button("Redo", "redo", () => study.redo(), "Do it again (Ctrl+Y)");
-  const wipe = button("Wipe painting", "wipe", () => study.wipe(), "Forget what was painted");
+  const undo = button("Undo", "undo", () => study.undo(), "Undo the last change (Ctrl+Z)");
+  const redo = button("Redo", "redo", () => study.redo(), "Redo the change (Ctrl+Y)");
+  const wipe = button("Wipe painting", "wipe", () => study.wipe(), "Remove all painted cells");
   const sizes = [0, 2, 4, 8, 16, 32].map((size) => [size, size ? String(size) : "none"]);
   const blocks = choice("Blocks of", "block", sizes, (value) => study.set({ block: Number(value) }));
   const bars = el("canvas", { class: "ps-canvas", "aria-hidden": "true" });

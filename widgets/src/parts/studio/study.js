@@ -4,7 +4,7 @@ import { lists } from "../../lib/parts.js";
 import { algebra } from "../../lib/patterns.js";
 import { asBuffer } from "../../lib/quantization.js";
 
-const SOON = 700; // milliseconds in which the moves of one slider, or the keys of one word, are one deed
+const SOON = 700; // milliseconds in which the moves of a slider, or the keys of a word, are undone together
 const REMEMBERED = 200;
 
 export class Study {
@@ -110,7 +110,7 @@ export class Study {
     return softmaxRow(this.score, this.mask, this.n, i);
   }
 
-  // ---- deeds
+  // ---- changes
 
   /** Another expression or length. One that cannot be is kept as a draft, with its error. */
   propose({ text = this.written, n = this.wanted }, kind) {
@@ -133,7 +133,7 @@ export class Study {
     return this.mask[i * this.n + j];
   }
 
-  /** Let cells be seen, or not, by hand; a cell that says what the expression says is not painted. */
+  /** Allow or forbid cells by hand; a cell that equals the expression is not painted. */
   paint(places, allowed, kind = "stroke") {
     const cells = new Map(this.cells);
     for (const [i, j] of places) {
@@ -145,7 +145,7 @@ export class Study {
     this.model.set("painted", asBytes(cells));
   }
 
-  /** While a hand draws, what it has drawn counts, whatever a kernel says meanwhile of the time before. */
+  /** During a stroke the page ignores older cells that the kernel sends back. */
   hold() {
     this.holding = true;
   }
