@@ -92,8 +92,9 @@ def allowed(value: Any, annotation: Any) -> bool:
         return True
     if origin is typing.Annotated:
         plain, *bounds = args
-        least = next((each.least for each in bounds if hasattr(each, "least")), None)
-        return allowed(value, plain) and (least is None or bool(np.all(value >= least)))
+        bounds = [getattr(each, "least", getattr(each, "at_least", None)) for each in bounds]
+        least = next((each for each in bounds if each is not None), None)
+        return allowed(value, plain) and (least is None or value >= least)
     if origin in (typing.Union, types.UnionType):
         return any(allowed(value, each) for each in args)
     if annotation is None or annotation is type(None):
@@ -105,7 +106,7 @@ def allowed(value: Any, annotation: Any) -> bool:
     if origin is tuple:
         rest = args[-1] is Ellipsis
         wanted = itertools.repeat(args[0]) if rest else args
-        size = isinstance(value, tuple | list) and (rest or len(value) == len(args))
+        size = several(value) and (rest or len(value) == len(args))
         return size and all(map(allowed, value, wanted))
     if origin in (collections.abc.Sequence, collections.abc.Iterable, list):
         return several(value) and all(allowed(each, args[0]) for each in value)

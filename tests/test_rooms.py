@@ -77,7 +77,17 @@ def library(root: Path) -> Iterator[tuple[Path, ast.Module]]:
     homes = (root / "attnlab", root / "widgets/attnlab_widgets")
     for path in tracked(root):
         if path.suffix == ".py" and any(home in path.parents for home in homes):
-            yield path, ast.parse(path.read_text())
+            yield path, tree_of(path)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return parsed(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def parsed(path: Path, _changed: int) -> ast.Module:
+    """Once for all rules, which read trees and change none."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def where(root: Path, path: Path, node: ast.AST | None = None) -> str:
@@ -277,7 +287,7 @@ def every_test_is_collected(root: Path) -> list[str]:
     faults = []
     for path in tracked(root):
         inside = path.relative_to(root).parts
-        if path.suffix != ".py" or not any(map(is_test, ast.walk(ast.parse(path.read_text())))):
+        if path.suffix != ".py" or not any(map(is_test, ast.walk(tree_of(path)))):
             continue
         if inside[0] != "tests":
             faults.append(f"{where(root, path)}: a test outside tests/ is never run")
@@ -299,7 +309,7 @@ def no_test_hides_another(root: Path) -> list[str]:
     for path in tracked(root):
         if not fnmatch(path.name, "test_*.py"):
             continue
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
             tests = [node for node in scope.body if is_test(node)]
             for index, test in enumerate(tests):
@@ -422,10 +432,8 @@ def comments(path: Path) -> list[str]:
 
 def docstrings(path: Path) -> list[str]:
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    tree = ast.parse(text_of(path))
-    return [
-        ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented)
-    ]
+    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, documented)]
+    return [ast.get_docstring(node) or "" for node in nodes]
 
 
 def no_machine_is_named(root: Path) -> list[str]:
@@ -447,8 +455,8 @@ def no_machine_is_named(root: Path) -> list[str]:
 
 def strings(path: Path) -> list[str]:
     """The strings in Python's code, parts of f-strings among them."""
-    tree = ast.parse(text_of(path))
-    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    nodes = ast.walk(tree_of(path))
+    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
     return [value for value in constants if isinstance(value, str)]
 
 

@@ -117,7 +117,7 @@ def head_grid(
 
 def film(
     weights: Any,
-    steps: Sequence[int],
+    steps: Sequence[Any],
     tokens: Sequence[Any] | None = None,
     *,
     title: str,

@@ -47,26 +47,26 @@ def pixel_receptive_field(
     width) that number the blocks; both are keyed by the names of panels, and may lack some.
     """
     check_texts(title=title)
-    sights = _sights(check_mapping("panels", panels, '{"window": mask}'))
-    layers, height, width = next(iter(sights.values())).shape
+    fields = _fields(check_mapping("panels", panels, '{"window": mask}'))
+    layers, height, width = next(iter(fields.values())).shape
     pixel = _inside(pixel, height, width)
     for name, given in (("future", future), ("blocks", blocks)):
-        _known_names(name, given, sights)
+        _known_names(name, given, fields)
     theme = theme_name(theme)
     look = colours(theme)
-    where = _Places(len(sights), height, width)
-    page = _page(look, title, where, sights, layers)
-    hidden = [_like(f"future: {n}", (future or {}).get(n), height, width) for n in sights]
+    where = _Places(len(fields), height, width)
+    page = _page(look, title, where, fields, layers)
+    hidden = [_like(f"future: {n}", (future or {}).get(n), height, width) for n in fields]
     if any(mask.any() for mask in hidden):
         cover = hatching(where.mosaic(hidden) > 0, "x", "y", theme, lines=26 * where.across)
         page["images"] = [cover | {"layer": "below"}]
         page["annotations"][-1]["text"] += " · hatched: not made yet"
-    first = [np.where(sight.any(0), sight.argmax(0) + 1, 0) for sight in sights.values()]
+    first = [np.where(field.any(0), field.argmax(0) + 1, 0) for field in fields.values()]
     films = [
         where.mosaic([np.where(one <= layer, one, 0) for one in first])
         for layer in range(1, layers + 1)
     ]
-    labels = [_like(f"blocks: {n}", (blocks or {}).get(n), height, width) for n in sights]
+    labels = [_like(f"blocks: {n}", (blocks or {}).get(n), height, width) for n in fields]
     traces = [_cells(films[-1], where), _lines(where, look), _edges(where, labels, look)]
     traces.append(_askers(where, pixel))
     frames = []
@@ -76,12 +76,12 @@ def pixel_receptive_field(
             go.Frame(name=str(layer), data=[{"type": "heatmap", "z": _drawn(cells)}], traces=[0])
             for layer, cells in enumerate(films, 1)
         ]
-    rows = _rows(sights)
+    rows = _rows(fields)
     return Picture(
         traces,
         page,
         frames,
-        description=_description(title, pixel, sights, rows),
+        description=_description(title, pixel, fields, rows),
         rows=rows,
         theme=theme,
     )
@@ -90,17 +90,17 @@ def pixel_receptive_field(
 # what may be drawn
 
 
-def _sights(panels: Mapping[str, Any]) -> dict[str, Mask]:
+def _fields(panels: Mapping[str, Any]) -> dict[str, Mask]:
     if not 1 <= len(panels) <= MOST_PANELS:
         raise ValueError(f"one to {MOST_PANELS} panels have room, got {len(panels)}")
-    sights = {}
+    fields = {}
     for name, given in panels.items():
         axes = len(getattr(given, "shape", np.shape(given)))
         mask = plain(name, given, "layers height width" if axes == 3 else "height width")
         if mask.dtype != bool:
             raise TypeError(f"{name!r} must be bool (True = is seen), got {mask.dtype}")
-        sights[name] = mask.reshape(-1, *mask.shape[-2:])
-    shapes = {sight.shape for sight in sights.values()}
+        fields[name] = mask.reshape(-1, *mask.shape[-2:])
+    shapes = {field.shape for field in fields.values()}
     if len(shapes) > 1:
         raise ValueError(f"panels show the same image after the same layers, got {sorted(shapes)}")
     ((layers, height, width),) = shapes
@@ -109,7 +109,7 @@ def _sights(panels: Mapping[str, Any]) -> dict[str, Mask]:
             f"at most {MOST_LAYERS} layers and {LARGEST} × {LARGEST} pixels have room, got "
             f"{layers} layers and {height} × {width} pixels"
         )
-    return sights
+    return fields
 
 
 def _inside(pixel: tuple[int, int], height: int, width: int) -> tuple[int, int]:
@@ -122,13 +122,13 @@ def _inside(pixel: tuple[int, int], height: int, width: int) -> tuple[int, int]:
     return row, column
 
 
-def _known_names(what: str, given: object, sights: Mapping[str, Mask]) -> None:
+def _known_names(what: str, given: object, fields: Mapping[str, Mask]) -> None:
     if given is None:
         return
     given = check_mapping(what, given, '{"window": mask}')
-    unknown = sorted(set(given) - set(sights))
+    unknown = sorted(set(given) - set(fields))
     if unknown:
-        raise ValueError(f"`{what}` names {unknown}, and the panels are {list(sights)}")
+        raise ValueError(f"`{what}` names {unknown}, and the panels are {list(fields)}")
 
 
 def _like(name: str, given: Any, height: int, width: int) -> Array:
@@ -256,7 +256,7 @@ def _askers(where: _Places, pixel: tuple[int, int]) -> go.Scatter:
 
 
 def _page(
-    look: Theme, title: str, where: _Places, sights: Mapping[str, Mask], layers: int
+    look: Theme, title: str, where: _Places, fields: Mapping[str, Mask], layers: int
 ) -> dict[str, Any]:
     tall, wide = where.size
     high, broad = tall * where.cell, wide * where.cell
@@ -276,12 +276,12 @@ def _page(
     page["annotations"] = [
         note(
             look,
-            f"{escaped(name)} · {int(sight[-1].sum())}",
+            f"{escaped(name)} · {int(field[-1].sum())}",
             (where.corner(at)[1]) / wide,
             1 - where.corner(at)[0] / tall,
         )
         | {"xanchor": "left", "yanchor": "bottom", "font": {"size": 12, "color": look.ink}}
-        for at, (name, sight) in enumerate(sights.items())
+        for at, (name, field) in enumerate(fields.items())
     ]
     words = "● asks · orange: what it hears of, and how many"
     page["annotations"].append(note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8))
@@ -315,7 +315,7 @@ def _colours(look: Theme, layers: int) -> dict[str, Any]:
 # descriptions
 
 
-def _rows(sights: Mapping[str, Mask]) -> list[Row]:
+def _rows(fields: Mapping[str, Mask]) -> list[Row]:
     return [
         {
             "panel": name,
@@ -324,17 +324,17 @@ def _rows(sights: Mapping[str, Mask]) -> list[Row]:
             "rows": int(known.any(1).sum()),
             "columns": int(known.any(0).sum()),
         }
-        for name, sight in sights.items()
-        for layer, known in enumerate(sight, 1)
+        for name, field in fields.items()
+        for layer, known in enumerate(field, 1)
     ]
 
 
 def _description(
-    title: str, pixel: tuple[int, int], sights: Mapping[str, Mask], rows: Sequence[Row]
+    title: str, pixel: tuple[int, int], fields: Mapping[str, Mask], rows: Sequence[Row]
 ) -> str:
-    layers, height, width = next(iter(sights.values())).shape
+    layers, height, width = next(iter(fields.values())).shape
     said = []
-    for name in sights:
+    for name in fields:
         counts = [str(row["pixels"]) for row in rows if row["panel"] == name]
         said.append(f"{name}: {', '.join(counts)}")
     what = "sees" if layers == 1 else f"hears of, after 1 … {layers} layers,"

@@ -7,7 +7,7 @@ some are broad, some sharp. ``head_statistics`` measures this for each head, ave
 batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,8 +171,8 @@ def _among(
 
 
 def _check_delimiters(delimiters: object) -> set[str]:
-    if isinstance(delimiters, str):
-        raise TypeError(f"delimiters must be a collection of tokens, got the text {delimiters!r}")
+    if isinstance(delimiters, str | Mapping | Tensor):
+        raise TypeError(f"delimiters must be a collection of tokens, got {delimiters!r}")
     found = list(delimiters) if isinstance(delimiters, Iterable) else [delimiters]
     texts = {each for each in found if isinstance(each, str)}
     if not isinstance(delimiters, Iterable) or not all(isinstance(each, str) for each in found):

@@ -269,7 +269,8 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
 
 def _numbers(name: str, values: object) -> list[float]:
     """A list of finite numbers."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+    array = getattr(values, "ndim", 1) > 0
+    if isinstance(values, str | bytes | Mapping) or not (array and isinstance(values, Iterable)):
         raise TypeError(f"{name} must be a list of numbers, got {reprlib.repr(values)}")
     found = list(values)
     for value in found:
@@ -288,15 +289,32 @@ def expected_exponent(
     `values` the numbers of all others. n log n, or n·d + n², has no single power; on the grid of
     the measurement it has a slope, and this is it.
     """
-    import sympy
-
-    expression = sympy.sympify(expression)
+    if not isinstance(letter, str):
+        raise TypeError(f"letter must be text, such as 'n', got {reprlib.repr(letter)}")
+    if not isinstance(values, Mapping):
+        raise TypeError(f"values must map letters to numbers, got {reprlib.repr(values)}")
+    sizes, expression = _numbers("sizes", sizes), _formula(expression)
     fixed = {symbol: values[symbol.name] for symbol in _others(expression, letter, values)}
     running = [symbol for symbol in expression.free_symbols if symbol.name == letter]
     costs = [
         float(expression.subs(fixed).subs([(symbol, size) for symbol in running])) for size in sizes
     ]
     return exponent(sizes, costs).slope
+
+
+def _formula(expression: Any) -> Any:
+    import sympy
+
+    try:
+        real = isinstance(expression, numbers.Real) and not isinstance(expression, bool)
+        formula = sympy.sympify(expression) if real or isinstance(expression, str) else expression
+    except sympy.SympifyError:
+        formula = None
+    if not isinstance(formula, sympy.Expr) or formula.is_finite is False or formula is sympy.nan:
+        raise TypeError(
+            f"expression must be a formula of sympy or its text, got {reprlib.repr(expression)}"
+        )
+    return formula
 
 
 def _others(expression: Any, letter: str, values: Mapping[str, float]) -> list[Any]:

@@ -54,6 +54,11 @@ HARMLESS = {
     "shortcuts ask for settings of a plugin that still loads; no line of ours is in the trace",
 }
 """What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
+PATIENT = f"""{{
+  const timeout = AbortSignal.timeout.bind(AbortSignal);
+  AbortSignal.timeout = milliseconds => timeout(Math.max(milliseconds, 1000 * {PATIENCE}));
+}}"""
+"""anywidget gives up on a widget whose code is not loaded after two seconds: a busy machine's."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -105,6 +110,7 @@ class Tabs:
             viewport={"width": 1280, "height": 900},
         )
         context.set_default_timeout(1000 * PATIENCE)
+        context.add_init_script(PATIENT)
         context.route(ELSEWHERE, self._refuse)
         context.on("console", self._console)
         context.on("weberror", self._error)
@@ -349,13 +355,13 @@ FORGET = f"() => {MODELS}.forEach(model => model.clearExecution())"
 SAVED = f"() => {MODELS}.map(model => model.toJSON())"
 PRINTED = f"""number => {MODELS}[number].outputs.toJSON()
   .map(output => [output.text ?? ''].flat().join('')).join('')"""
-DRAWN = """async ([number, seconds]) => {
+DRAWN = """async ([number, seconds, selector]) => {
   const notebook = window.jupyterapp.shell.currentWidget.content;
   const cell = notebook.widgets.filter(cell => cell.model.type === 'code')[number];
   await notebook.scrollToItem(notebook.widgets.indexOf(cell), 'start');
   for (const start = Date.now(); Date.now() - start < 1000 * seconds;) {
-    const plot = cell.node.querySelector('.js-plotly-plot .main-svg');
-    if (plot && plot.getBoundingClientRect().width > 100) return true;
+    const drawn = cell.node.querySelector(selector)?.getBoundingClientRect();
+    if (drawn?.width > 100 && drawn.height > 10) return true;
     await new Promise(done => setTimeout(done, 100));
   }
   return false;
@@ -444,9 +450,9 @@ class Notebook:
             if any(kind in output.get("data", {}) for output in cell["outputs"])
         ]
 
-    def draws(self, number: int) -> bool:
-        """Whether the code cell of that number has a picture of some size on the page."""
-        return self.page.evaluate(DRAWN, [number, PATIENCE])  # type: ignore[no-any-return]
+    def draws(self, number: int, selector: str) -> bool:
+        """Whether the code cell of that number has such an element of some size on the page."""
+        return self.page.evaluate(DRAWN, [number, PATIENCE, selector])  # type: ignore[no-any-return]
 
     def write(self, number: int, code: str) -> None:
         """Put other code into a code cell."""

@@ -1,7 +1,7 @@
 """Every lesson, opened and run from top to bottom as its reader would: the one time that it runs.
 
 What it prints where a cell is tagged `nbval-check-output` is what is stored; all else must come
-without an error, a warning, or a request to another machine, and its pictures must be drawn.
+without an error, a warning, or a request to another machine; pictures and widgets must be drawn.
 """
 
 import json
@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-PLOT = "application/vnd.plotly.v1+json"
-WIDGET = "application/vnd.jupyter.widget-view+json"
+DRAWN = {
+    "application/vnd.plotly.v1+json": ".js-plotly-plot .main-svg",
+    "application/vnd.jupyter.widget-view+json": ".jp-OutputArea-output > .lm-Widget",
+}
 COMPARED = "nbval-check-output"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -28,10 +30,10 @@ def test_a_lesson_runs_from_top_to_bottom(lesson, opened_alone):
     assert compared(cells) == compared(stored(lesson))
     unsolved = [output for cell in cells for output in cell["outputs"] if "Not yet." in str(output)]
     assert len(unsolved) >= 2, "an exercise says that it is not solved yet"
-    plots = book.holding(PLOT)
-    assert plots
-    assert all(book.draws(number) for number in plots)
-    assert book.holding(WIDGET)
+    for kind, selector in DRAWN.items():
+        shown = book.holding(kind)
+        assert shown
+        assert [number for number in shown if not book.draws(number, selector)] == []
 
 
 def stored(lesson: str) -> list[dict[str, Any]]:
@@ -42,13 +44,13 @@ def stored(lesson: str) -> list[dict[str, Any]]:
 def compared(cells: list[dict[str, Any]]) -> dict[int, list[tuple[str, str]]]:
     """What the tagged cells show, by the number of the code cell."""
     return {
-        number: shown(cell["outputs"])
+        number: texts(cell["outputs"])
         for number, cell in enumerate(cells)
         if COMPARED in cell["metadata"].get("tags", [])
     }
 
 
-def shown(outputs: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def texts(outputs: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """The kind (a stream's name, a MIME type) and the text of each output; streams are joined."""
     found: list[tuple[str, str]] = []
     for output in outputs:

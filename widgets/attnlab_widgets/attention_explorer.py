@@ -377,8 +377,7 @@ def _reading(text: str) -> Reading:
 
 
 def _names(mechanisms: Sequence[str]) -> list[str | None]:
-    mechanisms = check_names("mechanisms", mechanisms)
-    if not 1 <= len(mechanisms) <= 2:
+    if isinstance(mechanisms, str) or not 1 <= len(check_names("mechanisms", mechanisms)) <= 2:
         raise ValueError(f"`mechanisms` must be one or two names in a list, got {mechanisms!r}")
     possible = {card.name: card for card in causal_cards()}
     for name in mechanisms:

@@ -18,8 +18,11 @@ from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_fiel
 
 P = ParamSpec("P")
 
-LARGEST_MASK = 2**34
-"""How many pairs a dense mask may have: 16 GiB."""
+LARGEST_MASK = 2**31
+"""How many pairs a dense mask may have: 2 GiB, and 16 while it is computed."""
+
+LONGEST = 2**27
+"""How many positions may be written down, or counted one by one."""
 
 Cover = bool | None
 """True: all pairs of a block are allowed. False: none. None: mixed, or not known without looking
@@ -118,7 +121,8 @@ class Pattern(ABC):
         """The mask of the pairs ``rows`` × ``columns``, both given as positions."""
         check_range("rows", rows)
         check_range("columns", columns)
-        if len(rows) * len(columns) > LARGEST_MASK:
+        device = _device(device)
+        if len(rows) * len(columns) > LARGEST_MASK or max(len(rows), len(columns)) > LONGEST:
             raise ValueError(
                 f"a mask of {len(rows):,} × {len(columns):,} is too large to be written down; "
                 "`count`, `cover` and the sparse forms need no mask"
@@ -152,6 +156,8 @@ class Pattern(ABC):
     def count(self, n: int, m: int | None = None) -> int:
         """The number of allowed pairs of n queries and m keys, counted block by block."""
         n, m = _lengths(n, m)
+        if max(n, m) > LONGEST:
+            raise ValueError(f"pairs are counted of at most {LONGEST:,} positions, got {n=}, {m=}")
         self.refuse_misfit(m)
         return _count(self.sized(m), n, m)
 
@@ -187,6 +193,16 @@ class Pattern(ABC):
 
     def __repr__(self) -> str:
         return self.code
+
+
+def _device(device: torch.device | str | None) -> torch.device | None:
+    """The device of a name; a TypeError or a ValueError where PyTorch knows none."""
+    if not isinstance(device, torch.device | str | None):
+        raise TypeError(f"device should be a device or its name, got {device!r}")
+    try:
+        return torch.device(device) if isinstance(device, str) else device
+    except RuntimeError:
+        raise ValueError(f"device should be a name that PyTorch knows, got {device!r}") from None
 
 
 def _lengths(n: int, m: int | None) -> tuple[int, int]:

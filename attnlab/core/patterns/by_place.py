@@ -130,7 +130,7 @@ class Places(Primitive):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         x = i if self.of == "row" else j
         table = self._table.to(x.device)
-        return table[x.clamp(max=len(table) - 1)]
+        return table[x.clamp(min=-1, max=len(table) - 1)]  # the last, for what comes before, too
 
     @functools.cached_property
     def _table(self) -> Tensor:
@@ -151,7 +151,7 @@ class Places(Primitive):
         x, other = (rows, columns) if self.of == "row" else (columns, rows)
         before = self._before  # how many chosen positions come before each
         last = len(before) - 1
-        found = before[(x.last + 1).clamp(max=last)] - before[x.first.clamp(max=last)]
+        found = before[(x.last + 1).clamp(0, last)] - before[x.first.clamp(0, last)]
         return _spread(Coverage(found == x.last - x.first + 1, found > 0), other)
 
     def sized(self, m: int) -> "Places":

@@ -273,6 +273,8 @@ class Padding(Pattern):
 @checked
 def listed(table: Int[Tensor, "m keys"]) -> Pattern:
     """The query at position i sees the keys ``table[i]``; −1 stands for none."""
+    if table.is_meta:
+        raise ValueError("a table on the meta device holds no positions; give it on another device")
     wrong = table[(table < -1) | (table >= len(table))]
     if len(wrong):
         raise ValueError(

@@ -140,6 +140,9 @@ def _call(
 ) -> Pattern:
     if any(keyword.arg is None for keyword in keywords):
         raise ValueError(f"{name}: a pattern cannot contain **")
+    names = [keyword.arg for keyword in keywords]
+    if len(names) > len(set(names)):
+        raise ValueError(f"{name}: an argument is given twice")
     named = {str(keyword.arg): _value(keyword.value) for keyword in keywords}
     values = [_value(arg) for arg in args]
     try:

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 
+MOST_LAYERS = 1024
+
 
 @dataclass(frozen=True)
 class ReceptiveField:
@@ -46,7 +48,8 @@ def receptive_field(
     if not isinstance(residual, bool):
         raise TypeError(f"residual should be True or False, got {residual!r}")
     check_integer("n", n, at_least=1)
-    check_integer("layers", layers, at_least=1)
+    if check_integer("layers", layers, at_least=1) > MOST_LAYERS:
+        raise ValueError(f"layers should be at most {MOST_LAYERS}, got {layers}")
     steps = [_step(pattern, n, residual) for pattern in stack]
     known, frames = torch.eye(n, dtype=torch.bool), []
     for layer in range(layers):
