@@ -108,7 +108,7 @@ def _peer(causal: bool) -> Callable[..., Tensor] | None:
 
 def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The causal pass beside one that sees everything, as a bare form and in its module."""
-    calls = {causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (0, 1)}
+    calls = {causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (False, True)}
     yield _ratio(
         f"{one.name}, causal / not, form, n = {n:,}",
         calls,
@@ -119,7 +119,7 @@ def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> 
     if one.module is None:
         return
     x = torch.randn(1, n, DIM, requires_grad=True)
-    modules = {causal: one.module(DIM, HEADS, causal=bool(causal)) for causal in (0, 1)}
+    modules = {causal: one.module(DIM, HEADS, causal=causal) for causal in (False, True)}
     calls = {c: _trained(module, (x,), *module.parameters()) for c, module in modules.items()}
     yield _ratio(
         f"{one.name}, causal / not, module, n = {n:,}",
