@@ -130,6 +130,8 @@ def _check_call(model: TinyTransformer, tokens: Tensor, incremental: bool | None
     check_model(model)
     if model.decoder is None or model.vocab is None:
         raise ValueError(f"a model of kind={model.kind!r} does not generate tokens.")
+    if isinstance(tokens, Tensor):
+        check_tensor("the prompt", tokens)
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
         found = f"shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens)
         raise ValueError(
