@@ -108,7 +108,9 @@ def _peer(causal: bool) -> Callable[..., Tensor] | None:
 
 def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The causal pass beside one that sees everything, as a bare form and in its module."""
-    calls = {causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (False, True)}
+    calls = {
+        causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (False, True)
+    }
     yield _ratio(
         f"{one.name}, causal / not, form, n = {n:,}",
         calls,

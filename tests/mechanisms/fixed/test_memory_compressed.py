@@ -114,9 +114,10 @@ def test_a_null_slot_is_there_for_everybody(form: Callable[..., Tensor]) -> None
 
 @by_form
 def test_a_stride_skips_nobody(form: Callable[..., Tensor]) -> None:
-    for stride in (0, 4):
-        with pytest.raises(ValueError, match="between 1 and the kernel's width of 3"):
-            form(*made(), stride=stride)
+    with pytest.raises(ValueError, match="between 1 and the kernel's width of 3"):
+        form(*made(), stride=4)
+    with pytest.raises(ValueError, match="stride should be at least 1, got 0"):
+        form(*made(), stride=0)
 
 
 # ---- the module
