@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from io import StringIO
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -222,7 +223,7 @@ def _trained(
 
 def _ratio(
     figure: str,
-    calls: dict[int, Callable[[], object]],
+    calls: dict[Any, Callable[[], object]],
     repeats: int,
     threads: int,
     *,
