@@ -42,27 +42,30 @@ Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Sum
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 """
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, Paper
 from attnlab.core.heads import Heads
-from attnlab.core.options import Options, Size
-from attnlab.core.patterns import Pattern
+from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import attention, decoding
 from attnlab.core.sparse.decoding import DecodingState
+from attnlab.mechanisms.fixed.memory_compressed.by_products import convolved, fused, sdpa
+from attnlab.mechanisms.fixed.memory_compressed.options import (
+    Compression,
+    flops,
+    naive_flops,
+    scores,
+)
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
     refuse_gaps,
     unfolded,
@@ -70,6 +73,8 @@ from attnlab.mechanisms.fixed.memory_compressed.slots import (
     with_null,
     without_padded,
 )
+
+__all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused", "naive"]
 
 # ---- naive
 
@@ -117,82 +122,7 @@ def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> T
     return (weights @ wide(values)).to(q.dtype)
 
 
-# ---- fused
-
-
-@checked
-def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    key_kernel: Float[Tensor, "h k d d"],
-    value_kernel: Float[Tensor, "h k e e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    stride: Size = 3,
-    null_key: Float[Tensor, "h d"] | None = None,
-    null_value: Float[Tensor, "h e"] | None = None,
-) -> Float[Tensor, "b h n e"]:
-    """One product for all places of a window; PyTorch's SDPA over the slots.
-
-    Half precisions are summed in float32.
-    """
-    width = key_kernel.shape[1]
-    refuse_gaps(width, stride)
-    keys = _multiplied(without_padded(k, padding), key_kernel, stride)
-    values = _multiplied(without_padded(v, padding), value_kernel, stride)
-    seen = visible_slots(
-        q.shape[2], k.shape[2], width=width, stride=stride,
-        causal=causal, padding=padding, device=q.device,
-    )  # fmt: skip
-    return _sdpa(q, *with_null(keys, values, seen, null_key, null_value))
-
-
-def _multiplied(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    windows = unfolded(wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
-    return windows.flatten(-2) @ wide(kernel).flatten(1, 2)
-
-
-def _sdpa(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
-    out = F.scaled_dot_product_attention(q.to(keys.dtype), keys, values, attn_mask=seen)
-    return out.to(q.dtype)
-
-
 FORMS = {"naive": naive, "fused": fused}
-
-# ---- options
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compression(Options):
-    """A compressed layer, or the local layer that it takes turns with.
-
-    ``kind``    "compressed" or "local".
-    ``kernel``  w, the width of a window (compressed).
-    ``stride``  s, from one window to the next (compressed).
-    ``null``    a learned slot that everybody may see (compressed).
-    ``block``   positions that see each other (local).
-    """
-
-    kind: Literal["compressed", "local"] = "compressed"
-    kernel: Size = 3
-    stride: Size = 3
-    null: bool = False
-    block: Size = 256
-
-    def check(self) -> None:
-        if self.kind == "local" and ((self.kernel, self.stride) != (3, 3) or self.null):
-            raise ValueError("a local layer compresses nothing: leave out kernel, stride, null")
-        if self.kind == "compressed" and self.block != 256:
-            raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
-        refuse_gaps(self.kernel, self.stride)
-
-    def pattern(self, *, causal: bool = False) -> Pattern:
-        """Of a local layer: each position sees its own block."""
-        seen = patterns.block_diagonal(self.block)
-        return seen.causal() if causal else seen
-
 
 # ---- module
 
@@ -289,8 +219,8 @@ class MemoryCompressedAttention(nn.Module):
         full = max(0, (rest.keys.shape[2] - self.options.kernel) // self.options.stride + 1)
         if full:
             end = (full - 1) * self.options.stride + self.options.kernel
-            keys = _multiplied(rest.keys[:, :, :end], self.key_kernel, self.options.stride)
-            values = _multiplied(rest.values[:, :, :end], self.value_kernel, self.options.stride)
+            keys = convolved(rest.keys[:, :, :end], self.key_kernel, self.options.stride)
+            values = convolved(rest.values[:, :, :end], self.value_kernel, self.options.stride)
             made = (x[:, :, :full].to(k.dtype) for x in (keys, values))
             slots = KeyValueCache.extended(slots, *made)
         rest = KeyValueCache(*(x[:, :, full * self.options.stride :] for x in rest))
@@ -307,33 +237,13 @@ class MemoryCompressedAttention(nn.Module):
         keys, values, seen = with_null(keys, values, last <= i[:, None], **self._nulls())
         if not keys.shape[2]:
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
-        return (_weighted if self.form == "naive" else _sdpa)(q, keys, values, seen)
+        return (_weighted if self.form == "naive" else sdpa)(q, keys, values, seen)
 
     def extra_repr(self) -> str:
         return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card
-
-h, n, m, d, e, s, w, c = letters("h n m d e s w c")
-
-
-def flops(chosen: Compression) -> sympy.Expr:
-    """Of a compressed layer, the convolutions and the slots; of a local one, its blocks."""
-    if chosen.kind == "local":
-        return 2 * h * n * c * (d + e)
-    return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
-
-
-def naive_flops(chosen: Compression) -> sympy.Expr:
-    """The same, but that a local layer is computed under the dense mask."""
-    return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
-
-
-def scores(chosen: Compression) -> sympy.Expr:
-    """Of a compressed layer the weights, or the windows; of a local one under the dense mask."""
-    return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)
-
 
 CARD = Card(
     name="memory_compressed",

@@ -51,100 +51,41 @@ Linear Attention. ICML 2020, arXiv:2006.16236, sections 3.2 to 3.4. DPFP: Schlag
 Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.11174, section 5.3.
 """
 
-import math
-from dataclasses import dataclass
 from typing import Literal
 
-import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core import linear_recurrence, patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.linear_recurrence import Sums, reciprocal
-from attnlab.core.options import Count, Options, Size
+from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
+from attnlab.mechanisms.kernelized.linear.feature_maps import (
+    Features,
+    dpfp_features,
+    elu_features,
+    exponential_features,
+    relu_features,
+)
 
-# ---- feature maps
-
-
-def elu_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-    return F.elu(x) + 1
-
-
-def relu_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-    return F.relu(x)
-
-
-def dpfp_features(x: Float[Tensor, "... d"], nu: int = 1) -> Float[Tensor, "... r"]:
-    """Products of an entry of relu([x, −x]) with each of the ``nu`` next ones, round the end."""
-    both = torch.cat((F.relu(x), F.relu(-x)), dim=-1)
-    if not 1 <= nu < both.shape[-1]:
-        raise ValueError(
-            f"nu must be between 1 and 2d - 1 = {both.shape[-1] - 1} for heads of width "
-            f"d = {x.shape[-1]}, got {nu}: beyond, the products repeat"
-        )
-    return torch.cat([both * both.roll(-i, dims=-1) for i in range(1, nu + 1)], dim=-1)
-
-
-def exponential_features(x: Float[Tensor, "... d"], degree: int = 2) -> Float[Tensor, "... r"]:
-    """Features whose dot product is exp(x · y / √d), up to a ``degree`` of its series."""
-    if degree < 0 or degree % 2:
-        raise ValueError(
-            f"degree must be even and not negative, got {degree}: cut after an odd power, the "
-            "exponential series falls below zero, and the sum of weights may vanish"
-        )
-    x = x * x.shape[-1] ** -0.25
-    power = torch.ones_like(x[..., :1])
-    powers = [power]
-    for i in range(1, degree + 1):  # y^{⊗i} / √i!, from the one before
-        power = (power[..., :, None] * x[..., None, :]).flatten(-2) / math.sqrt(i)
-        powers.append(power)
-    return torch.cat(powers, dim=-1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Features(Options):
-    """The feature map φ.
-
-    ``feature``  "elu", "relu", "dpfp" or "taylor".
-    ``nu``       of dpfp, ν (1 unless given).
-    ``degree``   of taylor, where the series is cut: even (2 unless given).
-    ``chunk``    how many tokens the chunked form and ``step`` take at once.
-    """
-
-    feature: Literal["elu", "relu", "dpfp", "taylor"] = "elu"
-    nu: Size | None = None
-    degree: Count | None = None
-    chunk: Size = 64
-
-    def check(self) -> None:
-        for name, owner in (("nu", "dpfp"), ("degree", "taylor")):
-            if getattr(self, name) is not None and self.feature != owner:
-                raise ValueError(
-                    f'{name} is an option of feature="{owner}", not of "{self.feature}"'
-                )
-
-    def __call__(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... r"]:
-        """φ(x)."""
-        if self.feature == "dpfp":
-            return dpfp_features(x, 1 if self.nu is None else self.nu)
-        if self.feature == "taylor":
-            return exponential_features(x, 2 if self.degree is None else self.degree)
-        return elu_features(x) if self.feature == "elu" else relu_features(x)
-
-    def count(self, d: sympy.Expr) -> sympy.Expr:
-        """r, the number of features for width d."""
-        if self.feature == "dpfp":
-            return 2 * d * (self.nu or 1)
-        if self.feature == "taylor":
-            return sum(d**i for i in range((2 if self.degree is None else self.degree) + 1))
-        return d
+__all__ = [
+    "CARD",
+    "FORMS",
+    "Features",
+    "LinearAttention",
+    "chunked",
+    "dpfp_features",
+    "elu_features",
+    "exponential_features",
+    "naive",
+    "recurrent",
+    "relu_features",
+]
 
 
 def _featured(

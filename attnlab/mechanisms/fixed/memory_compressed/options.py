@@ -1,0 +1,61 @@
+"""Which layer it is, a compressed one or a local one, and what each costs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import sympy
+
+from attnlab.core import patterns
+from attnlab.core.card import letters
+from attnlab.core.options import Options, Size
+from attnlab.core.patterns import Pattern
+from attnlab.mechanisms.fixed.memory_compressed.slots import refuse_gaps
+
+h, n, m, d, e, s, w, c = letters("h n m d e s w c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compression(Options):
+    """A compressed layer, or the local layer that it takes turns with.
+
+    ``kind``    "compressed" or "local".
+    ``kernel``  w, the width of a window (compressed).
+    ``stride``  s, from one window to the next (compressed).
+    ``null``    a learned slot that everybody may see (compressed).
+    ``block``   positions that see each other (local).
+    """
+
+    kind: Literal["compressed", "local"] = "compressed"
+    kernel: Size = 3
+    stride: Size = 3
+    null: bool = False
+    block: Size = 256
+
+    def check(self) -> None:
+        if self.kind == "local" and ((self.kernel, self.stride) != (3, 3) or self.null):
+            raise ValueError("a local layer compresses nothing: leave out kernel, stride, null")
+        if self.kind == "compressed" and self.block != 256:
+            raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
+        refuse_gaps(self.kernel, self.stride)
+
+    def pattern(self, *, causal: bool = False) -> Pattern:
+        """Of a local layer: each position sees its own block."""
+        seen = patterns.block_diagonal(self.block)
+        return seen.causal() if causal else seen
+
+
+def flops(chosen: Compression) -> sympy.Expr:
+    """Of a compressed layer, the convolutions and the slots; of a local one, its blocks."""
+    if chosen.kind == "local":
+        return 2 * h * n * c * (d + e)
+    return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
+
+
+def naive_flops(chosen: Compression) -> sympy.Expr:
+    """The same, but that a local layer is computed under the dense mask."""
+    return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
+
+
+def scores(chosen: Compression) -> sympy.Expr:
+    """Of a compressed layer the weights, or the windows; of a local one under the dense mask."""
+    return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)
