@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Iterator
 from html import escape
@@ -12,6 +11,7 @@ from torch import nn
 
 import attnlab.mechanisms
 from attnlab.core.card import Card
+from attnlab.core.options import check_value, parameters_of
 from attnlab.core.suggest import choose, suggestion
 
 
@@ -46,9 +46,16 @@ def cards() -> Catalog:
     return Catalog(module.CARD for module in _pages() if hasattr(module, "CARD"))
 
 
+@functools.cache
+def pages() -> dict[str, str]:
+    """Name of each mechanism → the module that is its page."""
+    return {module.CARD.name: module.__name__ for module in _pages() if hasattr(module, "CARD")}
+
+
 def card(name: str) -> Card:
-    """The card called ``name``; an unknown name is answered with the nearest ones."""
-    return choose("mechanism", name, {c.name: c for c in cards()})
+    """The card called ``name``, or by an alias; an unknown name is answered with the nearest."""
+    names = {c.name: c for c in cards()}
+    return choose("mechanism", name, names | {alias: c for c in cards() for alias in c.aliases})
 
 
 def build(
@@ -56,19 +63,21 @@ def build(
 ) -> nn.Module:
     """The module of mechanism ``name``, mapping (b, n, dim) to (b, n, dim).
 
-    Options are those of the mechanism's own module; an unknown one is refused with the nearest
-    known.
+    ``options`` are those of the mechanism (``attnlab.card(name).option_names()``). An unknown
+    option is refused with the nearest known, an unfit value in a sentence.
     """
     c = card(name)
-    known = inspect.signature(c.build).parameters
+    known = c.option_names()
     for option in options:
         if option not in known:
             raise TypeError(f"{name} has no option {option!r}{suggestion(option, known)}")
+    check_value("causal", causal, bool)
     if causal and c.causal == "never":
-        raise ValueError(f"{name} cannot be causal: its mixing needs the whole sequence at once")
+        raise ValueError(f"{name} cannot be causal: {c.because}")
     if not causal and c.causal == "always":
-        raise ValueError(f"{name} is always causal; build it with causal=True")
-    return c.build(dim=dim, heads=heads, causal=causal, **options)
+        raise ValueError(f"{name} is always causal; build it with causal=True: {c.because}")
+    chosen = {"causal": causal} if "causal" in parameters_of(c.build) else {}
+    return c.build(dim=dim, heads=heads, **chosen, **c.arguments(c.build, options))
 
 
 def _pages() -> Iterator[Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from attnlab.catalog import cards
+from attnlab.catalog import cards, pages
 from attnlab.core.card import Card
 
 
@@ -102,7 +102,7 @@ def mechanism_table() -> str:
 
 
 def _page(card: Card) -> str:
-    module = card.build.__module__
+    module = pages()[card.name]
     page = Path(__file__).parents[1] / module.replace(".", "/")
     return f"{module.replace('.', '/')}{'' if page.is_dir() else '.py'}"
 

@@ -1,13 +1,13 @@
 """Claims are tests: what the cards say is proved for every mechanism on the shelf, once for all.
 
 Inputs are made from the forms' own signatures (their jaxtyping letters), with a different prime
-for every letter that is free, so that two axes are never mixed up unnoticed. A mechanism added to
-the shelf is tested here without a line being written.
+for every letter that is free, so that two axes are never mixed up unnoticed. Every claim is asked
+under the default options and under each of the card's variants. A mechanism added to the shelf is
+tested here without a line being written.
 """
 
-import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,48 +19,82 @@ from torch.utils.checkpoint import checkpoint
 import attnlab
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
+from attnlab.core.options import Options, annotations_of, parameters_of
+from attnlab.core.patterns import Pattern
 from attnlab.core.probe import record
 from attnlab.core.shapes import letters_of
-from attnlab.measure.count import count, expected_exponent, exponent
+from attnlab.core.sparse.attention import PatternOptions
+from attnlab.measure.count import count, exponent
 
 CARDS = list(attnlab.cards())
 DIM, HEADS = 12, 6  # kv_heads = 1, 2, 3 all divide
 DTYPES = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}
+PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 
-# The group letter g must divide h, everything else is prime and different; k (projected length) and
-# r (rank, random features) are for those that have them.
+
+class Sizes(dict[str, int]):
+    """A size for every letter: as given, or the next unused prime."""
+
+    def __missing__(self, letter: str) -> int:
+        self[letter] = next(p for p in PRIMES if p not in self.values())
+        return self[letter]
+
+    def copy(self) -> "Sizes":
+        return Sizes(self)
+
+
+# The group letter g must divide h; all other letters draw primes of their own.
 SIZES = [
-    {"b": 2, "h": 6, "g": 3, "n": 7, "m": 7, "d": 5, "e": 11, "dim": 13, "k": 19, "r": 23},
-    {"b": 2, "h": 3, "g": 1, "n": 5, "m": 17, "d": 7, "e": 11, "dim": 13, "k": 19, "r": 23},
-    {"b": 1, "h": 2, "g": 2, "n": 1, "m": 1, "d": 3, "e": 5, "dim": 7, "k": 11, "r": 13},
+    Sizes(b=2, h=6, g=3, n=7, m=7, d=5, e=11),
+    Sizes(b=2, h=3, g=1, n=5, m=17, d=7, e=11),
+    Sizes(b=1, h=2, g=2, n=1, m=1, d=3, e=5),
 ]
+
+
+def variants(card: Card) -> tuple[Mapping[str, Any], ...]:
+    """The default options first."""
+    return ({}, *card.variants)
 
 
 def named(card: Card, *rest: Any) -> Any:
     return pytest.param(card, *rest, id="-".join([card.name, *(str(r) for r in rest)]))
 
 
-ALL = [named(card, i) for card in CARDS for i in range(len(card.variants))]
+ALL = [named(card, i) for card in CARDS for i in range(len(variants(card)))]
 FAST = [
     named(card, form, i)
     for card in CARDS
     for form in list(card.forms)[1:]
-    for i in range(len(card.variants))
+    for i in range(len(variants(card)))
 ]
 FORMS = [named(card, form) for card in CARDS for form in card.forms]
 CAUSAL = [
-    named(card, i) for card in CARDS if card.causal != "never" for i in range(len(card.variants))
+    named(card, i) for card in CARDS if card.causal != "never" for i in range(len(variants(card)))
 ]
 
 
-def options(function: Callable[..., Any], variant: Any) -> dict[str, Any]:
-    """Those of the variant's options that the function has."""
-    return {k: v for k, v in variant.items() if k in inspect.signature(function).parameters}
+def chosen(card: Card, variant: int) -> Options:
+    """The variant's options of the mechanism."""
+    own = annotations_of(card.options)
+    return card.options(**{k: v for k, v in variants(card)[variant].items() if k in own})
 
 
-def inputs(form: Callable[..., Any], sizes: dict[str, int], dtype: torch.dtype) -> list[Tensor]:
+def call(
+    card: Card, form: str, variant: int, made: list[Tensor], mask: Mapping[str, Any] | None = None
+) -> Tensor:
+    """A form under a variant; the pattern of a mechanism that is one goes into its mask."""
+    function, given = card.forms[form], dict(mask or {})
+    options = chosen(card, variant)
+    if isinstance(options, PatternOptions) and "mask" in parameters_of(function):
+        pattern = options.pattern(heads=made[0].shape[1])
+        given["mask"] = patterns.both(pattern, given.get("mask", patterns.full()))
+    out: Tensor = function(*made, **card.arguments(function, variants(card)[variant]), **given)
+    return out
+
+
+def inputs(form: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> list[Tensor]:
     """Random tensors for the required tensor arguments of a form, made from its own letters."""
-    signature, made = inspect.signature(form), []
+    signature, sizes, made = inspect.signature(form), sizes.copy(), []
     for name, contracts in letters_of(form).items():
         if signature.parameters[name].default is inspect.Parameter.empty:
             axes = contracts[0].axes
@@ -72,10 +106,10 @@ def inputs(form: Callable[..., Any], sizes: dict[str, int], dtype: torch.dtype) 
     return made
 
 
-def masks(form: Callable[..., Any], sizes: dict[str, int]) -> Iterator[dict[str, Any]]:
+def masks(form: Callable[..., Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Keyword arguments that mask in every way a form accepts."""
     yield {}
-    takes = inspect.signature(form).parameters
+    takes = parameters_of(form)
     b, h, n, m = (sizes[letter] for letter in "bhnm")
     if "padding" in takes:
         keys = sizes[letters_of(form)["padding"][0].axes[-1]]
@@ -86,25 +120,18 @@ def masks(form: Callable[..., Any], sizes: dict[str, int]) -> Iterator[dict[str,
     if "padding" in takes and "causal" in takes:
         yield {"causal": True, "padding": torch.rand(b, keys) > 0.5}
     if "mask" in takes:
-        real = torch.arange(m) < torch.randint(1, m + 1, (b, 1))
+        valid = torch.arange(m) < torch.randint(1, m + 1, (b, 1))
+        yield {"mask": patterns.causal()}
+        yield {"mask": patterns.causal() & patterns.padding(valid)}
+        yield {"mask": ~patterns.full()}
+    if "mask" in letters_of(form):
         holes = torch.rand(b, h, n, m) > 0.4
         holes[0, 0, 0] = False  # a row with nothing to see
-        yield {"mask": patterns.causal()}
-        yield {"mask": patterns.causal() & patterns.padding(real)}
         yield {"mask": holes}
         yield {"mask": holes[0, 0]}
-        yield {"mask": ~patterns.full()}
 
 
-def numbers(card: Card, form: str) -> dict[str, int]:
-    """What the letters of a card's costs stand for, in the first variant or by default."""
-    takes = inspect.signature(card.forms[form]).parameters
-    given = {name: takes[name].default for name in takes} | dict(card.variants[0])
-    given |= {letter: given[option] for letter, option in card.options.items()}
-    return {name: value for name, value in given.items() if isinstance(value, int)}
-
-
-def grown(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
+def gradients(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
     """Gradients of a function of the output that treats every entry differently."""
     torch.manual_seed(1)
     direction = torch.randn(outputs.shape, dtype=torch.float64).to(outputs.dtype)
@@ -114,15 +141,17 @@ def grown(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
 def module(card: Card, variant: int, causal: bool | None = None, **more: Any) -> nn.Module:
     torch.manual_seed(2)
     causal = card.causal == "always" if causal is None else causal
-    chosen = {**options(card.build, card.variants[variant]), **more}
-    return attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **chosen).double()
+    given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()} | more
+    return attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **given).double()
 
 
 def module_forms(card: Card) -> list[dict[str, str]]:
     """One set of options per form that the module can be built with."""
-    if "form" not in inspect.signature(card.build).parameters:
-        return [{}]
-    return [{"form": form} for form in card.forms]
+    return [{"form": form} for form in card.forms] if "form" in card.option_names() else [{}]
+
+
+def causalities(card: Card) -> list[bool]:
+    return {"never": [False], "optional": [False, True], "always": [True]}[card.causal]
 
 
 def test_there_are_cards() -> None:
@@ -133,71 +162,81 @@ def test_there_are_cards() -> None:
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_every_option_of_a_variant_is_somebodys(card: Card, variant: int) -> None:
-    chosen = card.variants[variant]
-    taken = [options(function, chosen) for function in (*card.forms.values(), card.build)]
-    assert set(chosen) == set().union(*taken)
+    taken = set(card.option_names()).union(*map(parameters_of, card.forms.values()))
+    assert set(variants(card)[variant]) <= taken
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["self", "cached", "one"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 @pytest.mark.parametrize(("card", "form", "variant"), FAST)
 def test_form_equals_naive(
-    card: Card, form: str, variant: int, dtype: torch.dtype, sizes: dict[str, int]
+    card: Card, form: str, variant: int, dtype: torch.dtype, sizes: Sizes
 ) -> None:
-    naive, fast = card.forms["naive"], card.forms[form]
-    for mask in masks(naive, sizes):
-        made = [x.requires_grad_() for x in inputs(naive, sizes, dtype)]
+    for mask in masks(card.forms["naive"], sizes):
+        made = [x.requires_grad_() for x in inputs(card.forms["naive"], sizes, dtype)]
         exact = [x.detach().double().requires_grad_() for x in made]
-        expected = naive(*exact, **mask, **options(naive, card.variants[variant]))
-        out = fast(*made, **mask, **options(fast, card.variants[variant]))
+        expected = call(card, "naive", variant, exact, mask)
+        out = call(card, form, variant, made, mask)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
-        for mine, theirs in zip(grown(out, made), grown(expected, exact), strict=True):
+        for mine, theirs in zip(gradients(out, made), gradients(expected, exact), strict=True):
             tolerance = DTYPES[dtype] * max(1.0, theirs.abs().max().item())
             torch.testing.assert_close(mine.double(), theirs, rtol=DTYPES[dtype], atol=tolerance)
 
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
+def test_half_precision_does_not_overflow(card: Card, form: str) -> None:
+    """Scores beyond 65,504, the largest number of float16, are computed in float32."""
+    made = [
+        x * 200 if i < 2 else x
+        for i, x in enumerate(inputs(card.forms[form], SIZES[0], torch.float16))
+    ]
+    for variant in range(len(variants(card))):
+        assert torch.isfinite(call(card, form, variant, made)).all()
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
 def test_row_with_nothing_to_see_is_zero(card: Card, form: str) -> None:
     function, sizes = card.forms[form], SIZES[0]
-    if "mask" not in inspect.signature(function).parameters:
+    if "mask" not in parameters_of(function):
         pytest.skip(f"{card.name} takes no mask")
-    made = [x.requires_grad_() for x in inputs(function, sizes, torch.float64)]
-    mask = torch.ones(sizes["n"], sizes["m"], dtype=torch.bool)
-    mask[3] = False
-    with record() as notes:
-        out = function(*made, mask=mask, **options(function, card.variants[0]))
-    assert (out[..., 3, :] == 0).all()
-    assert (out[..., 2, :] != 0).any()
-    assert all(torch.isfinite(g).all() for g in grown(out, made))
-    for weights in [value for name, value in notes if name == "weights"]:
-        assert (weights[..., 3, :] == 0).all()
-        torch.testing.assert_close(weights[..., :3, :].sum(-1), torch.ones_like(out[..., :3, 0]))
+    for variant in range(len(variants(card))):
+        made = [x.requires_grad_() for x in inputs(function, sizes, torch.float64)]
+        mask = ~patterns.places([3], of="row")
+        with record() as notes:
+            out = call(card, form, variant, made, {"mask": mask})
+        assert (out[..., 3, :] == 0).all()
+        assert (out[..., 4, :] != 0).any()
+        assert all(torch.isfinite(g).all() for g in gradients(out, made))
+        for weights in [value for name, value in notes if name == "weights"]:
+            assert (weights[..., 3, :] == 0).all()
+            sums = weights.sum(-1)
+            torch.testing.assert_close(sums, (sums > 0.5).double())
 
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_sequence_of_padding_alone_is_zero(card: Card, form: str) -> None:
     function, sizes = card.forms[form], SIZES[0]
-    if "padding" not in inspect.signature(function).parameters:
+    takes = parameters_of(function)
+    if not {"padding", "mask"} & set(takes):
         pytest.skip(f"{card.name} takes no padding")
     made = [x.requires_grad_() for x in inputs(function, sizes, torch.float64)]
     padding = torch.ones(sizes["b"], sizes["m"], dtype=torch.bool)
     padding[1] = False
-    out = function(*made, padding=padding, **options(function, card.variants[0]))
+    mask = {"padding": padding} if "padding" in takes else {"mask": patterns.padding(padding)}
+    out = call(card, form, 0, made, mask)
     assert (out[1] == 0).all()
     assert (out[0] != 0).any()
-    assert all(torch.isfinite(g).all() for g in grown(out, made))
+    assert all(torch.isfinite(g).all() for g in gradients(out, made))
 
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_promised_notes_fire_and_nothing_is_left(card: Card, form: str) -> None:
-    function = card.forms[form]
-    made = inputs(function, SIZES[0], torch.float64)
+    made = inputs(card.forms[form], SIZES[0], torch.float64)
     with record() as notes:
-        looked_at = function(*made, **options(function, card.variants[0]))
-    unseen = function(*made, **options(function, card.variants[0]))
+        looked_at = call(card, form, 0, made)
     assert set(card.notes.get(form, ())) == set(notes.names())
-    assert torch.equal(looked_at, unseen)
+    assert torch.equal(looked_at, call(card, form, 0, made))
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
@@ -222,12 +261,21 @@ def test_nothing_leaks_from_the_future(card: Card, variant: int) -> None:
             assert torch.equal(layer(other)[:, :t], out[:, :t]), form
             (grad,) = torch.autograd.grad(out[:, t - 1].sum(), x, retain_graph=True)
             assert (grad[:, t:] == 0).all()
-            assert (grad[:, :t] != 0).any() or (card.late and t == 1)
+            sees_nothing = t == 1 and (out[:, 0] == 0).all()
+            assert (grad[:, :t] != 0).any() or sees_nothing
+
+
+def depends_on_length(layer: nn.Module) -> bool:
+    """Whether the first 7 of 11 tokens see each other otherwise than 7 tokens alone do."""
+    pattern = getattr(layer, "pattern", None)
+    if not isinstance(pattern, Pattern):
+        return False
+    return not torch.equal(pattern.dense(11)[..., :7, :7], pattern.dense(7))
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_padding_changes_nothing_for_real_tokens(card: Card, variant: int) -> None:
-    for causal in {"never": [False], "optional": [False, True], "always": [True]}[card.causal]:
+    for causal in causalities(card):
         for form in module_forms(card):
             layer = module(card, variant, causal=causal, **form)
             x = torch.randn(2, 11, DIM, dtype=torch.float64)
@@ -240,9 +288,26 @@ def test_padding_changes_nothing_for_real_tokens(card: Card, variant: int) -> No
                 torch.testing.assert_close(
                     noisy_out[row, :length], out[row, :length], rtol=1e-9, atol=1e-9
                 )
-                if not card.by_length:
+                if not depends_on_length(layer):
                     alone = layer(x[row : row + 1, :length])[0]
                     torch.testing.assert_close(out[row, :length], alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_nothing_in_padded_tokens_reaches_the_others(
+    card: Card, variant: int, value: float
+) -> None:
+    """Not even NaN or an infinity, in values and in gradients."""
+    for form in module_forms(card):
+        layer = module(card, variant, **form)
+        x = torch.randn(2, 11, DIM, dtype=torch.float64)
+        padding = torch.arange(11) < torch.tensor([[11], [7]])
+        clean = layer(x, padding)[padding]
+        out = layer(x.masked_fill(~padding[..., None], value), padding)[padding]
+        torch.testing.assert_close(out, clean, rtol=1e-9, atol=1e-9)
+        for grad in torch.autograd.grad(out.square().sum(), list(layer.parameters())):
+            assert torch.isfinite(grad).all()
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
@@ -251,19 +316,32 @@ def test_any_length_in_any_form(card: Card, variant: int) -> None:
     for n in (1, 2, 3, 31, 64, 97):
         x = torch.randn(2, n, DIM, dtype=torch.float64)
         assert module(card, variant)(x).shape == x.shape
-        made = inputs(card.forms["naive"], {**SIZES[0], "n": n, "m": n}, torch.float64)
-        outs = [
-            form(*made, **options(form, card.variants[variant])) for form in card.forms.values()
-        ]
+        sizes = Sizes(SIZES[0] | {"n": n, "m": n})
+        made = inputs(card.forms["naive"], sizes, torch.float64)
+        outs = [call(card, form, variant, made) for form in card.forms]
         assert torch.isfinite(outs[0]).all()
         for out in outs[1:]:
             torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
+def test_a_batch_of_no_sequences(card: Card, variant: int) -> None:
+    for causal in causalities(card):
+        for form in module_forms(card):
+            layer = module(card, variant, causal, **form)
+            x = torch.randn(0, 7, DIM, dtype=torch.float64)
+            assert layer(x).shape == x.shape
+            assert layer(x, torch.ones(0, 7, dtype=torch.bool)).shape == x.shape
+            if causal and hasattr(layer, "step"):
+                out, state = layer.step(x)
+                assert layer.step(x[:, :1], state)[0].shape == (0, 1, DIM)
+                assert out.shape == x.shape
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
 def test_module_is_the_same_by_any_form(card: Card, variant: int) -> None:
     x = torch.randn(2, 7, DIM, dtype=torch.float64)
-    for causal in {"never": [False], "optional": [False, True], "always": [True]}[card.causal]:
+    for causal in causalities(card):
         outs = [module(card, variant, causal, **form)(x) for form in module_forms(card)]
         for out in outs[1:]:
             torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
@@ -294,10 +372,30 @@ def test_step_by_step_equals_all_at_once(card: Card, variant: int) -> None:
         torch.testing.assert_close(torch.cat(parts, dim=1), layer(x), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(("card", "variant"), CAUSAL)
+def test_states_of_other_layers_are_refused(card: Card, variant: int) -> None:
+    layer = module(card, variant, causal=True)
+    if not hasattr(layer, "step"):
+        pytest.skip(f"{card.name} has no incremental path")
+    x = torch.randn(2, 5, DIM, dtype=torch.float64)
+    _, state = layer.step(x)
+    for wrong in ([], 3, "state", {}, object()):
+        with pytest.raises(TypeError, match=r"`?state`? should be"):
+            layer.step(x, wrong)
+    with pytest.raises(ValueError, match="start a new batch with state=None"):
+        layer.step(x[:1], state)
+    wider = attnlab.build(
+        card.name, dim=2 * DIM, heads=HEADS, causal=True,
+        **{k: v for k, v in variants(card)[variant].items() if k in card.option_names()},
+    ).double()  # fmt: skip
+    with pytest.raises(ValueError, match="state"):
+        wider.step(torch.cat([x, x], dim=-1), state)
+
+
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_module_trains(card: Card, variant: int) -> None:
     layer = module(card, variant)
-    x, target = torch.randn(2, 3, 7, DIM, dtype=torch.float64)
+    x, target = torch.randn(2, 3, 37, DIM, dtype=torch.float64)  # longer than default blocks
     optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
     before = (layer(x) - target).square().mean()
     before.backward()
@@ -322,6 +420,8 @@ def test_recomputing_changes_no_gradient(card: Card, variant: int) -> None:
             torch.testing.assert_close(mine, theirs)
 
 
+# PyTorch's own tracer makes an object of an autograd function, and warns of it.
+@pytest.mark.filterwarnings("ignore:.*Function.* should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_module_compiles_whole(card: Card, variant: int) -> None:
     layer = module(card, variant)
@@ -331,63 +431,125 @@ def test_module_compiles_whole(card: Card, variant: int) -> None:
     torch.testing.assert_close(compiled(x), layer(x))
 
 
-@pytest.mark.parametrize(("card", "form"), FORMS)
-def test_cost_grows_as_claimed(card: Card, form: str) -> None:
-    """FLOPs and the largest tensor, counted, not timed, over lengths that no block divides."""
-    function = functools.partial(card.forms[form], **options(card.forms[form], card.variants[0]))
-    base = {"b": 1, "h": 2, "g": 2, "d": 13, "e": 13, "dim": 7, "k": 19, "r": 23}
-    lengths = (127, 257, 509, 1021)
-    counts = []
-    for n in lengths:
-        made = inputs(card.forms[form], {**base, "n": n, "m": n}, torch.float32)
-        function(*made)  # a layout is made once for each length and pattern, and kept
-        counts.append(count(function, *made))
-    counted = {
-        "time": [c.flops for c in counts],
-        "memory": [c.largest_tensor.elements for c in counts],
-    }
-    known = {**base, **numbers(card, form)}
+# ---- costs
+
+SHORT, FEW, SOME, MANY = ((n // 4, n // 2, n) for n in (127, 509, 4093, 8191))
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
+    """FLOPs and the largest tensor of the layer as it is built, n alone growing."""
+    for form in card.forms:
+        lengths = _lengths(card, variant, form)
+        made = {"form": form} if "form" in card.option_names() else {}
+        capacity = {"max_len": lengths[-1]} if _needs_capacity(card, variant) else {}
+        layer = module(card, variant, **made, **capacity).float()
+        counts = [_mixing(layer, n) for n in lengths]
+        options = _with(card, variant, capacity)
+        for what, values in zip(("time", "memory"), zip(*counts, strict=True), strict=True):
+            claim = _in_n_alone(card, what, form, options)
+            claimed = [float(claim.subs(dict.fromkeys(claim.free_symbols, n))) for n in lengths]
+            if what == "memory" and form == "blocked":
+                # A bound where there are many blocks, up to the masked pairs that they hold.
+                assert values[-1] <= 2 * claimed[-1], values
+                continue
+            grows, expected = (exponent(lengths, x).slope for x in (values, claimed))
+            assert grows <= expected + 0.1, (form, what, values)
+            if form != "blocked":  # whose blocks hold pairs that are masked
+                assert what == "memory" or grows >= expected - 0.1, (form, what, values)
+
+
+def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
+    """Long sequences for blocks, and for what has tiles or chunks of many tokens.
+
+    Loops, dense masks and stored tables would take too long there.
+    """
+    largest = max((v for v in vars(chosen(card, variant)).values() if type(v) is int), default=0)
+    if "max_len" in variants(card)[variant]:
+        longest = variants(card)[variant]["max_len"]
+        return longest // 4, longest // 2, longest
+    if form == "recurrent" or (form == "tiled" and largest < 16):
+        return SHORT
+    if form == "blocked" and largest > 256:
+        return MANY
+    return SOME if form == "blocked" or (largest > 64 and form in ("tiled", "chunked")) else FEW
+
+
+def _needs_capacity(card: Card, variant: int) -> bool:
+    """Whether a layer of this variant has a length that it was built for."""
+    given = variants(card)[variant]
+    return "max_len" in card.option_names() and not {"max_len", "factors"} & set(given)
+
+
+def _with(card: Card, variant: int, capacity: Mapping[str, Any]) -> Options:
+    own = annotations_of(card.options)
+    given = dict(variants(card)[variant]) | dict(capacity)
+    return card.options(**{k: v for k, v in given.items() if k in own})
+
+
+def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
+    """FLOPs of a layer without its linear maps, and the elements of its largest tensor."""
+    linear = 0
+
+    def book(part: nn.Module, args: tuple[Tensor, ...], _: Tensor) -> None:
+        nonlocal linear
+        linear += 2 * args[0].numel() * part.out_features  # type: ignore[operator]
+
+    x = torch.randn(1, n, DIM)
+    layer(x)  # a layout is made once for each length and pattern, and kept
+    hooks = [
+        part.register_forward_hook(book) for part in layer.modules() if isinstance(part, nn.Linear)
+    ]
+    counted = count(layer, x)
+    for hook in hooks:
+        hook.remove()
+    return counted.flops - linear, counted.largest_tensor.elements
+
+
+def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Expr:
+    """The claim with everything but n as the layer was built; for memory with the input itself."""
     n, m = letters("n m")
-    for what, values in counted.items():
-        claim = expected_exponent(card.cost(what, form).subs(m, n), "n", lengths, known)
-        slope = exponent(lengths, values).slope
-        if what == "memory" and card.family == "fixed" and form != "naive":
-            # Short sequences are one batch of blocks: their largest tensor is a bound, and jumps.
-            assert slope <= claim + 0.1, values
-        else:
-            assert slope == pytest.approx(claim, abs=0.1), (what, values)
+    claim = card.cost(what, form, options).subs(m, n)
+    widths = {"h": HEADS, "d": DIM // HEADS, "e": DIM // HEADS, "dim": DIM}
+    known = widths | {letter: getattr(options, name) for letter, name in card.letters.items()}
+    claim = claim.subs({x: known[x.name] for x in claim.free_symbols if x.name in known})
+    return claim + n * DIM if what == "memory" else claim
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_costs_are_stated_in_n_and_options(card: Card, variant: int) -> None:
+    allowed = {"n", "m", "d", "e", "h", "dim", *card.letters}
+    for form in card.forms:
+        for what in ("time", "memory"):
+            claim = card.cost(what, form, chosen(card, variant))
+            assert {x.name for x in claim.free_symbols} <= allowed
+    assert set(card.letters.values()) <= set(annotations_of(card.options))
 
 
 PATTERNED = [
     named(card, i)
     for card in CARDS
-    if card.pattern is not None and card.pairs is not None
-    for i in range(len(card.variants))
+    if issubclass(card.options, PatternOptions)
+    for i in range(len(variants(card)))
 ]
 
 
 @pytest.mark.parametrize(("card", "variant"), PATTERNED)
-def test_pairs_have_their_closed_form(card: Card, variant: int) -> None:
-    """Counted in the dense mask, in the blocks of the pattern, and by the card."""
-    chosen = options(card.pattern, card.variants[variant])
-    takes = inspect.signature(card.pattern).parameters
-    closed = card.pairs
-    by_options = not isinstance(closed, dict | sympy.Expr)
-    chosen |= {"heads": HEADS} if by_options and "heads" in takes else {}
-    given = {name: takes[name].default for name in takes} | chosen
-    known = {letter: given[option] for letter, option in card.options.items() if option in given}
-    closed = closed(**options(closed, chosen)) if by_options else closed
-    claims = closed if isinstance(closed, dict) else {"full": closed}
-    for kind, claim in claims.items():
-        causal = {"causal": kind == "causal"} if "causal" in takes else {}
-        pattern = card.pattern(**chosen, **causal)
-        for n in (1, 2, 3, 7, 16, 31, 64, 97):
-            values = {**given, **known, "n": n, "m": n}
-            # All letters at once: to replace them one by one simplifies a long formula each time.
-            claimed = claim.xreplace({s: sympy.sympify(values[s.name]) for s in claim.free_symbols})
-            of_heads = [pattern.of_head(head) for head in range(pattern.heads() or 1)]
-            counted = sum(each.count(n) for each in of_heads)
-            assert pattern.dense(n).sum() == counted == claimed, (kind, n)
+def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> None:
+    """Up to terms that grow more slowly, and to what the ends of lines and blocks lack."""
+    options, n = chosen(card, variant), 4093
+    assert isinstance(options, PatternOptions)
+    pattern = options.pattern(heads=HEADS, causal=card.causal == "always")
+    of_heads = [pattern.of_head(head) for head in range(pattern.heads() or 1)]
+    counted = sum(each.count(n) for each in of_heads) / len(of_heads)
+    h, d, e = letters("h d e")
+    claim = (card.cost("time", "blocked", options) / (2 * h * (d + e))).simplify()
+    known = {letter: getattr(options, name) for letter, name in card.letters.items()} | {"n": n}
+    claimed = float(claim.subs({x: known[x.name] for x in claim.free_symbols}))
+    assert 0.4 * claimed <= counted <= 1.1 * claimed
+
+
+# ---- wrong calls
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
@@ -410,9 +572,19 @@ def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None
         layer(x.float())
     with pytest.raises(TypeError, match=f"{card.name} has no option 'colour'"):
         attnlab.build(card.name, dim=DIM, heads=HEADS, colour="red")
-    chosen = options(card.build, card.variants[variant]) | {"causal": card.causal == "always"}
+    given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
     with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
-        attnlab.build(card.name, dim=DIM, heads=5, **chosen)
+        attnlab.build(card.name, dim=DIM, heads=5, causal=card.causal == "always", **given)
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_causality_is_refused_with_its_reason(card: Card) -> None:
+    if card.causal == "optional":
+        assert not card.because
+        return
+    assert card.because
+    with pytest.raises(ValueError, match=r"cannot be causal: |is always causal"):
+        attnlab.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "never")
 
 
 @pytest.mark.gpu
@@ -432,12 +604,12 @@ def test_what_does_not_fit_is_refused_in_a_sentence(card: Card, form: str) -> No
         mixed = [x.double() if i == index else x for i, x in enumerate(made)]
         with pytest.raises(ValueError, match=r"is float64 but .* is float32; give them one dtype"):
             function(*mixed)
-    if "mask" not in inspect.signature(function).parameters:
+    if "mask" not in parameters_of(function):
         return
     b, m = sizes["b"], sizes["m"]
     for shape, what in [((b, m + 2), "keys"), ((b, m - 2), "keys"), ((b + 1, m), "sequences")]:
         pattern = patterns.causal() & patterns.padding(torch.ones(shape, dtype=torch.bool))
         with pytest.raises(ValueError, match=f"padding is for .* {what}, but there are"):
             function(*made, mask=pattern)
-    with pytest.raises(TypeError, match=r"`mask` should be .* or Pattern or None, got a str"):
+    with pytest.raises(TypeError, match=r"`?mask`? should be .*, got"):
         function(*made, mask="causal")

@@ -507,12 +507,7 @@ RULES: list[Rule] = [
 
 
 # Faults that are known and on their way out; the test fails when one is gone and still listed.
-KNOWN: dict[Rule, list[str]] = {
-    no_imports_in_a_circle: [
-        "attnlab.mechanisms.fixed.longformer → attnlab.mechanisms.fixed.longformer.led → "
-        "attnlab.mechanisms.fixed.longformer",
-    ],
-}
+KNOWN: dict[Rule, list[str]] = {}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -9,16 +9,16 @@ and the exponent that a test expects come from one place.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 from torch import nn
 
-from attnlab.core.patterns import Pattern
+from attnlab.core.options import Options, annotations_of, check_value, parameters_of
 
 ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
 CAUSAL = ("never", "optional", "always")
+GIVEN = ("dim", "heads", "causal", "options")  # the parameters of ``build`` that are no options
 
 
 def letters(names: str) -> tuple[sympy.Symbol, ...]:
@@ -45,6 +45,11 @@ class Paper:
         return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
 
 
+Cost: TypeAlias = sympy.Expr | Callable[[Any], sympy.Expr]
+"""A cost in n and the letters of options; a function of the options where it is another formula
+for other options."""
+
+
 @dataclass(frozen=True)
 class Card:
     """The claims of one mechanism.
@@ -52,24 +57,20 @@ class Card:
     ``forms``     name → function; the first is ``naive``, the definition that the others must
                   equal.
     ``causal``    "never" (refuses), "optional" (``causal=True`` of its module) or "always".
+    ``because``   why, where it is never or always causal.
     ``time``      FLOPs (two per multiply-add) of the mixing itself on one sequence, projections
-                  apart; one expression for all forms, or one per form.
-    ``memory``    elements of the largest tensor a form makes, likewise.
+                  apart; one expression for all forms, or one per form. In n, the widths d, e and
+                  dim, the number of heads h, and options: what grows with n is written in n.
+    ``memory``    a bound of the elements of the largest tensor a form makes, likewise.
+    ``build``     ``build(dim=…, heads=…, options=…, …) -> nn.Module``; takes ``causal`` where that
+                  is optional.
+    ``options``   the class of its options; ``build`` and the forms that have options take one as
+                  ``options``.
+    ``letters``   letter of the costs → option that it stands for (``{"s": "stride"}``).
     ``notes``     form → names that it notes for ``attnlab.core.probe``.
-    ``variants``  options under which the claims are tested; each form, and ``build``, takes those
-                  that it has.
-    ``build``     ``build(dim=…, heads=…, causal=…, **options) -> nn.Module``.
-    ``options``   letter of the costs → option that it stands for (``{"s": "stride"}``); a letter
-                  that is called like its option needs no entry.
-    ``pattern``   ``pattern(*, causal=…, **options) -> Pattern``: who may see whom, where that is
-                  fixed.
-    ``pairs``     the number of pairs that it allows of n queries and n keys, in closed form (where
-                  heads differ: over all of them, ``heads``); ``{"causal": …, "full": …}`` where
-                  both exist; or a function ``pairs(**options)`` that gives one of these, where it
-                  depends on options that are not numbers.
-    ``by_length`` who may see whom depends on the length of the sequence (a last block that
-                  everybody sees), so that a padded sequence is not that sequence alone.
-    ``late``      the first causal queries may see nothing, not even themselves.
+    ``variants``  options under which the claims are tested, beside the defaults; each form, and
+                  ``build``, takes those that it has.
+    ``aliases``   other names under which the catalogue finds it.
     """
 
     name: str
@@ -79,17 +80,16 @@ class Card:
     paper: Paper
     forms: Mapping[str, Callable[..., Any]]
     causal: str
-    time: sympy.Expr | Mapping[str, sympy.Expr]
-    memory: sympy.Expr | Mapping[str, sympy.Expr]
+    time: Cost | Mapping[str, Cost]
+    memory: Cost | Mapping[str, Cost]
     build: Callable[..., nn.Module]
+    because: str = ""
+    options: type[Options] = Options
+    letters: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     departures: tuple[str, ...] = ()
-    variants: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
-    options: Mapping[str, str] = field(default_factory=dict)
-    pattern: Callable[..., Pattern] | None = None
-    pairs: sympy.Expr | Mapping[str, sympy.Expr] | Callable[..., Any] | None = None
-    by_length: bool = False
-    late: bool = False
+    variants: tuple[Mapping[str, Any], ...] = ()
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -101,10 +101,38 @@ class Card:
         if next(iter(self.forms), None) != "naive":
             raise ValueError(f"card {self.name!r}: the first form is `naive`, the definition")
 
-    def cost(self, what: str, form: str = "naive") -> sympy.Expr:
-        """The claimed ``"time"`` or ``"memory"`` of a form."""
+    def cost(self, what: str, form: str = "naive", options: Options | None = None) -> sympy.Expr:
+        """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options."""
         claim = {"time": self.time, "memory": self.memory}[what]
-        return claim[form] if isinstance(claim, Mapping) else claim
+        claim = claim[form] if isinstance(claim, Mapping) else claim
+        if isinstance(claim, sympy.Basic):
+            return claim
+        return claim(self.options() if options is None else options)
+
+    def option_names(self) -> dict[str, Any]:
+        """What ``attnlab.build`` takes beside dim, heads and causal → its annotation."""
+        own = {
+            name: annotation
+            for name, annotation in parameters_of(self.build).items()
+            if name not in GIVEN
+        }
+        return annotations_of(self.options) | own
+
+    def arguments(self, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the ``given`` options that ``function`` takes, as its keyword arguments.
+
+        ``function`` is ``build`` or one of the forms; fields of ``options`` are gathered into one.
+        """
+        takes, fields = parameters_of(function), annotations_of(self.options)
+        arguments = {
+            name: check_value(name, value, takes[name])
+            for name, value in given.items()
+            if name in takes
+        }
+        if "options" in takes:
+            own = {name: value for name, value in given.items() if name in fields}
+            arguments["options"] = self.options(**own)
+        return arguments
 
     def order(self, what: str, form: str = "naive") -> sympy.Expr:
         """The claim as an order of growth in n: its leading term, m = n and constants dropped."""

@@ -8,9 +8,10 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 (Shazeer 2019).
 """
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import autocasts, checked
 
@@ -23,20 +24,21 @@ class Heads(nn.Module):
     keys, for layers whose weights do not come from comparing: dim·g·e + h·e·dim.
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
-        kv_heads: int | None = None,
-        head_dim: int | None = None,
-        value_dim: int | None = None,
+        kv_heads: Size | None = None,
+        head_dim: Size | None = None,
+        value_dim: Size | None = None,
         bias: bool = False,
         queries: bool = True,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
-        _validate(dim, heads, kv_heads, head_dim)
+        _refuse_remainders(dim, heads, kv_heads, head_dim)
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.value_dim = self.head_dim if value_dim is None else value_dim
@@ -48,16 +50,24 @@ class Heads(nn.Module):
 
     @checked
     def project(
-        self, x: Float[Tensor, "b n dim"], context: Float[Tensor, "b m dim"] | None = None
+        self,
+        x: Float[Tensor, "b n dim"],
+        context: Float[Tensor, "b m dim"] | None = None,
+        *,
+        padding: Bool[Tensor, "b m"] | None = None,
     ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
-        """Queries from ``x``; keys and values from ``context``, or from ``x`` itself."""
+        """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
+
+        What is NaN or infinite in the tokens that ``padding`` masks reaches nobody (``finite``).
+        """
         if not hasattr(self, "query"):
             raise ValueError("these heads were built with queries=False: they have values alone")
         self.fits(x, "x")
         if context is None:
-            context = x
+            x = context = finite(x, padding)
         else:
             self.fits(context, "context")
+            context = finite(context, padding)
         q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
         k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
         v = self.values(context)
@@ -74,6 +84,12 @@ class Heads(nn.Module):
         """Put the heads side by side and project them back to ``dim``."""
         return self.output(out.transpose(1, 2).flatten(-2))
 
+    @staticmethod
+    def refuse_step(causal: bool) -> None:
+        """A ValueError for a layer that cannot decode, because it is not causal."""
+        if not causal:
+            raise ValueError("step decodes from left to right; build the module with causal=True")
+
     def fits(self, x: Tensor, name: str) -> None:
         """A ValueError if ``x`` has not the width or the dtype of this layer."""
         if x.shape[-1] != self.dim:
@@ -88,10 +104,25 @@ class Heads(nn.Module):
             )
 
 
-def _validate(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:
-    for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+def finite(
+    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
+) -> Float[Tensor, "b n dim"]:
+    """``x`` with zeros for what is NaN or infinite in padded tokens.
+
+    A mask gives such a token the weight 0, but 0 · NaN is NaN: in the output and in the gradients
+    of all others.
+    """
+    return x if padding is None else x.masked_fill(~padding[..., None] & ~x.isfinite(), 0)
+
+
+def zero_padded(
+    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
+) -> Float[Tensor, "b n dim"]:
+    """``x`` with zeros for padded tokens."""
+    return x if padding is None else x.masked_fill(~padding[..., None], 0)
+
+
+def _refuse_remainders(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:
     if head_dim is None and dim % heads:
         raise ValueError(
             f"heads={heads} does not divide dim={dim}: choose heads among the divisors of dim, "

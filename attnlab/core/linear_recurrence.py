@@ -1,4 +1,4 @@
-r"""Attention by features: a mean weighted by dot products of features, three ways round.
+r"""Linear recurrences: attention by features, as running sums.
 
 With features $\phi(q)$, $\phi(k)$ in place of a softmax,
 
@@ -6,14 +6,13 @@ $$o_i = \frac{\sum_{j \in S_i} \phi(q_i)\cdot\phi(k_j)\; v_j}{\sum_{j \in S_i}
 \phi(q_i)\cdot\phi(k_j)} = \frac{\phi(q_i)^\top \sum_{j \in S_i} \phi(k_j)\, v_j^\top}
 {\phi(q_i)^\top \sum_{j \in S_i} \phi(k_j)},$$
 
-$S_i$ all keys, or causally those up to i. On the left stand n × m weights; on the right only two
-running sums, of one size whatever the length.
+$S_i$ all keys, or causally those up to i. The left side has n × m weights; the right side, which is
+computed here, two sums whose size does not depend on the length.
 
-Features come in already applied, of either sign, and of any scale: a factor per query, or one for
-all keys of a head, cancels. A key whose features are all zero is not there, which is how padding is
-said. Nothing is added to a denominator; a row of weights that sums to exactly zero gives zeros.
-Half precisions are summed in float32, and the output has the dtype of the values. With fewer
-queries than keys, the queries are the last.
+The arguments are features, of either sign and any scale: a factor per query, or one for all keys of
+a head, cancels. To mask a key, zero its features. Nothing is added to a denominator; a row of
+weights that sums to exactly zero gives zeros. Half precisions are summed in float32, and the output
+has the dtype of the values. With fewer queries than keys, the queries are the last.
 """
 
 from typing import Any, NamedTuple
@@ -23,8 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import patterns
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.integers import check_integer
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 
@@ -39,47 +38,6 @@ class Sums(NamedTuple):
         return Sums(self.values + other.values, self.keys + other.keys)
 
 
-def quadratic(
-    q: Float[Tensor, "b h n r"],
-    k: Float[Tensor, "b h m r"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    causal: bool = False,
-) -> Float[Tensor, "b h n e"]:
-    """The left side: n × m weights, noted as "weights", times the values."""
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
-        scores = wide_q @ wide_k.mT
-        if causal:
-            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-        weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
-        return (weights @ wide_v).to(v.dtype)
-
-
-def recurrent(
-    q: Float[Tensor, "b h n r"],
-    k: Float[Tensor, "b h m r"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    causal: bool = False,
-) -> Float[Tensor, "b h n e"]:
-    """The right side as an RNN: add one key and value to the sums, then let one query read them.
-
-    Notes the sums after the last key as "state".
-    """
-    n, m = q.shape[-2], k.shape[-2]
-    lasts = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
-    with unrounded(v.device):
-        queries, keys, values = (x.split(1, dim=-2) for x in widened(q, k, v))
-        state, seen, out = nothing(keys[0], values[0]), 0, []
-        for query, last in zip(queries, lasts, strict=True):
-            while seen <= last:
-                state, seen = state + summed(keys[seen], values[seen]), seen + 1
-            out.append(read(query, state))
-        note("state", state)
-        return torch.cat(out, dim=-2).to(v.dtype)
-
-
 def chunked(
     q: Float[Tensor, "b h n r"],
     k: Float[Tensor, "b h m r"],
@@ -92,7 +50,7 @@ def chunked(
 
     Notes the sums after the last key as "state".
     """
-    refuse_chunk(chunk)
+    check_integer("chunk", chunk, at_least=1)
     n, m = q.shape[-2], k.shape[-2]
     if not causal:
         with unrounded(v.device):
@@ -121,19 +79,15 @@ def advance(
     backward pass computes both again, so that memory is q, k, v and the output. First derivatives
     only.
     """
-    refuse_chunk(chunk)
+    check_integer("chunk", chunk, at_least=1)
     wide_q, wide_k, wide_v = widened(q, k, v)
     state = nothing(wide_k, wide_v) if past is None else past
     _same_layer(state, wide_k, wide_v)
+    if not len(v):
+        return v.new_zeros(v.shape), state
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
     out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
     return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
-
-
-def refuse_chunk(chunk: int) -> None:
-    """A ValueError for chunks of no tokens."""
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
 
 
 def _same_layer(past: Sums, k: Tensor, v: Tensor) -> None:
@@ -208,7 +162,7 @@ def _spans(q: Tensor, v: Tensor, chunk: int) -> list[slice]:
     n = q.shape[-2]
     whole = n - n % chunk
     per_token = q.shape[0] * q.shape[1] * max(q.shape[-1], v.shape[-1])
-    step = max(1, SPAN // (per_token * chunk)) * chunk
+    step = max(1, SPAN // max(1, per_token * chunk)) * chunk
     if q.device.type not in ("cpu", "meta"):
         step = max(1, whole)  # an accelerator wants all of it at once
     spans = [slice(i, min(i + step, whole)) for i in range(0, whole, step)]

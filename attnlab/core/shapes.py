@@ -7,7 +7,8 @@ have one dtype (autocast, which converts them, excepted). What is wrong is said 
 words: which argument, what was expected, what came, in which letters.
 
 The vocabulary is jaxtyping's: ``b h n d`` letters, ``3`` a fixed size, ``#b`` a size that may be 1
-to broadcast, ``...`` any leading sizes.
+to broadcast, ``...`` any leading sizes. Arguments that are no tensors (sizes, flags, names) are
+checked against their annotations as options are (``attnlab.core.options``).
 
 While ``torch.compile`` traces, the check steps aside, so ``fullgraph=True`` works.
 """
@@ -22,6 +23,8 @@ from typing import Any, ParamSpec, TypeVar, Union
 
 import torch
 from torch import Tensor
+
+from attnlab.core.options import check_value, parameters_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,15 +61,15 @@ class Contract:
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Enforce the jaxtyping annotations of ``function``'s arguments on every call."""
+    """Enforce the annotations of ``function``'s arguments on every call."""
     signature = inspect.signature(function)
-    contracts = {
-        name: found
-        for name, parameter in signature.parameters.items()
-        if (found := _contracts(parameter.annotation))
+    annotations = parameters_of(function)
+    contracts = {name: found for name, a in annotations.items() if (found := _contracts(a))}
+    others = {name: _other_types(annotations[name]) for name in contracts}
+    plain = {
+        name: a for name, a in annotations.items() if name not in contracts and _is_checkable(a)
     }
-    others = {name: _other_types(signature.parameters[name].annotation) for name in contracts}
-    name = function.__qualname__
+    name = function.__qualname__.removesuffix(".__init__")
     passed: set[Any] = set()  # what was found right need not be looked at again
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any], kinds: Any) -> None:
@@ -75,6 +78,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError:
             return  # the call itself will fail, in Python's own words, which name the function
         _refuse_strangers(name, contracts, others, arguments)
+        for argument, annotation in plain.items():
+            if argument in arguments:
+                check_value(argument, arguments[argument], annotation)
         if check(name, contracts, arguments):
             if len(passed) >= REMEMBERED:
                 passed.clear()
@@ -92,10 +98,19 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _kind(value: Any) -> Any:
-    """All that a contract looks at: of a tensor shape, dtype and device, else the type."""
+    """All that a check looks at: of a tensor shape, dtype and device; of a number its value."""
     if isinstance(value, Tensor) and (value.is_nested or value.layout != torch.strided):
         return object()  # to be looked at every time
-    return (value.shape, value.dtype, value.device) if isinstance(value, Tensor) else type(value)
+    if isinstance(value, Tensor):
+        return value.shape, value.dtype, value.device
+    if isinstance(value, tuple):
+        return tuple(map(_kind, value))
+    return (type(value), value) if isinstance(value, int | float | str) else type(value)
+
+
+def _is_checkable(annotation: Any) -> bool:
+    """Whether it is an annotation of numbers, names or one class, and not of a type variable."""
+    return annotation is not Any and not isinstance(annotation, TypeVar)
 
 
 def check(
@@ -264,5 +279,5 @@ def _other_types(annotation: Any) -> tuple[type, ...]:
 
 def letters_of(function: Callable[..., Any]) -> dict[str, tuple[Contract, ...]]:
     """Argument name → its contracts, for whoever builds inputs from a signature."""
-    parameters = inspect.signature(function).parameters
-    return {name: found for name, p in parameters.items() if (found := _contracts(p.annotation))}
+    annotations = parameters_of(function)
+    return {name: found for name, a in annotations.items() if (found := _contracts(a))}

@@ -39,9 +39,11 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import PatternAttention
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.fixed import axial, image_transformer, sparse_transformer
+from attnlab.mechanisms.fixed.axial import Axes, LinesAndColumns
+from attnlab.mechanisms.fixed.image_transformer import QueryBlocks, generation_order
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import SPLITS, UNSCORED, Batch, task
 from attnlab.train import fit
@@ -97,29 +99,27 @@ def _heard() -> Tensor:
 
 
 _GENERATOR = (
-    axial.pattern(width=SIDE),
-    axial.pattern(width=SIDE, axis=0, causal=True),
-    axial.pattern(width=SIDE, causal=True),
+    Axes(width=SIDE).pattern(),
+    Axes(width=SIDE, axis=0).pattern(causal=True),
+    Axes(width=SIDE).pattern(causal=True),
 )
 
 
 def _rectangles(**flanges: int) -> Stack:
     """Image Transformer in 2-D, over rectangles of 2 × 2, twice."""
     block: dict[str, int] = {"rows": 2, "block": 2}
-    seen = image_transformer.pattern(causal=True, width=SIDE, **block, **flanges)
-    return Stack(
-        (seen, seen), tuple(image_transformer.generation_order(SIDE, SIDE, **block).tolist())
-    )
+    seen = QueryBlocks(width=SIDE, **block, **flanges).pattern(causal=True)
+    return Stack((seen, seen), tuple(generation_order(SIDE, SIDE, **block).tolist()))
 
 
 STACKS: Mapping[str, Stack] = {
     "full": Stack((patterns.causal(),) * 2),
     "1-D window": Stack((patterns.local(4).causal(),) * 2),
-    "1-D blocks": Stack((image_transformer.pattern(causal=True, block=4, memory=2),) * 2),
+    "1-D blocks": Stack((QueryBlocks(block=4, memory=2).pattern(causal=True),) * 2),
     "2-D window": Stack((patterns.local_2d((SIDE, SIDE), 1).causal(),) * 2),
     "2-D blocks": _rectangles(above=1, memory=1),
     "2-D strips": _rectangles(above=1, memory=0),
-    "axial": Stack(tuple(axial.pattern(causal=True, width=SIDE, axis=axis) for axis in (1, 0))),
+    "axial": Stack(tuple(Axes(width=SIDE, axis=axis).pattern(causal=True) for axis in (1, 0))),
     "axial + shift": Stack(),
 }
 
@@ -186,7 +186,7 @@ def _seeing(pattern: Pattern) -> Layer:
     """A layer whose heads all use ``pattern``."""
 
     def layer(dim: int, heads: int, causal: bool) -> nn.Module:
-        made = sparse_transformer.SparseTransformerAttention(dim, heads, causal=True, form="naive")
+        made = PatternAttention(dim, heads, Axes(), causal=True, form="naive")
         made.pattern = pattern
         return made
 
@@ -194,7 +194,7 @@ def _seeing(pattern: Pattern) -> Layer:
 
 
 def _generator(dim: int, heads: int, causal: bool) -> nn.Module:
-    return axial.LinesAndColumns(dim, heads, causal=causal, width=SIDE, form="naive")
+    return LinesAndColumns(dim, heads, causal=causal, width=SIDE, form="naive")
 
 
 def _model(options: Mapping[str, Any], layers: Sequence[Layer], seed: int) -> TinyTransformer:

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab import catalog
 from attnlab.core.patterns import Pattern, receptive_field
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.fixed.bigbird import BigBirdAttention
-from attnlab.mechanisms.fixed.longformer import LongformerAttention
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.needle import Needle
 from attnlab.train import fit
@@ -33,11 +32,11 @@ TASK: Mapping[str, int] = {"length": 64, "keys": 8, "words": 8, "every": 4}
 MODEL: Mapping[str, Any] = {"dim": 64, "hidden": 64, "heads": 2, "positions": "none"}
 TRAINING: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 2e-3}
 _BLOCKS: Mapping[str, int] = {"block": 2, "window": 3, "random": 1, "global_blocks": 0}
-ARMS: Mapping[str, tuple[type[nn.Module], Mapping[str, Any]]] = {
-    "window": (LongformerAttention, {"window": 8}),
-    "window + global": (LongformerAttention, {"window": 6, "global_positions": (0,)}),
-    "window + random": (BigBirdAttention, _BLOCKS),
-    "BigBird": (BigBirdAttention, {**_BLOCKS, "window": 1, "global_blocks": 2}),
+ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "window": ("longformer", {"window": 8}),
+    "window + global": ("longformer", {"window": 6, "global_positions": (0,)}),
+    "window + random": ("bigbird", _BLOCKS),
+    "BigBird": ("bigbird", {**_BLOCKS, "window": 1, "global_blocks": 2}),
 }
 RUNS: Mapping[str, tuple[str, int]] = {
     **{arm: (arm, STEPS) for arm in ARMS},
@@ -62,9 +61,9 @@ def problem(**changes: int) -> Any:
 
 def build(arm: str, seed: int, *, form: str = "naive") -> TinyTransformer:
     """The untrained model: every layer draws random blocks of its own."""
-    kind, options = ARMS[arm]
+    mechanism, options = ARMS[arm]
     layers = [
-        partial(kind, form=form, **({**options, "seed": layer} if "random" in options else options))
+        {**options, "form": form, **({"seed": layer} if "random" in options else {})}
         for layer in range(LAYERS)
     ]
     with torch.random.fork_rng(devices=[]):
@@ -72,14 +71,15 @@ def build(arm: str, seed: int, *, form: str = "naive") -> TinyTransformer:
         return TinyTransformer(
             **{**problem().model_options(), **MODEL, "max_len": 8192},
             layers=LAYERS,
-            attention=[partial(_two_sided, layer) for layer in layers],
+            attention=[partial(_two_sided, mechanism, layer) for layer in layers],
         )
 
 
-def _two_sided(build_layer: Any, dim: int, heads: int, causal: bool) -> nn.Module:
+def _two_sided(
+    mechanism: str, options: Mapping[str, Any], dim: int, heads: int, causal: bool
+) -> nn.Module:
     """The answer to a question stands nowhere after it, so nothing has to be hidden."""
-    layer: nn.Module = build_layer(dim, heads)
-    return layer
+    return catalog.build(mechanism, dim=dim, heads=heads, **options)
 
 
 def train(arm: str, seed: int, *, steps: int = STEPS, **more: Any) -> tuple[TinyTransformer, Any]:

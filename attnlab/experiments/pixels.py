@@ -36,9 +36,10 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.modes import mode
 from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import PatternAttention
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.fixed import sparse_transformer
+from attnlab.mechanisms.fixed.sparse_transformer import Factors
 from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import task
@@ -64,18 +65,15 @@ def aligned(stride: int, n: int) -> Pattern:
 
 VARIANTS: Mapping[str, Pattern] = {
     "dense": patterns.causal(),
-    "strided": sparse_transformer.pattern(stride=SIDE),
-    "fixed": sparse_transformer.pattern(stride=SIDE, kind="fixed", columns=2),
+    "strided": Factors(stride=SIDE).pattern(),
+    "fixed": Factors(stride=SIDE, kind="fixed", columns=2).pattern(),
     "window": patterns.local(11).causal(),
-    "stride 7": sparse_transformer.pattern(stride=SIDE - 1),
+    "stride 7": Factors(stride=SIDE - 1).pattern(),
     "aligned": aligned(SIDE, SIDE**2),
 }
 SIZES: Mapping[str, Pattern] = {
     **{f"window {w}": patterns.local(w - 1).causal() for w in (2, 4, 24)},
-    **{
-        f"fixed {c}": sparse_transformer.pattern(stride=SIDE, kind="fixed", columns=c)
-        for c in (1, 4)
-    },
+    **{f"fixed {c}": Factors(stride=SIDE, kind="fixed", columns=c).pattern() for c in (1, 4)},
 }
 PATTERNS: Mapping[str, Pattern] = {**VARIANTS, **SIZES}
 
@@ -142,9 +140,7 @@ def build(pattern: Pattern, seed: int) -> TinyTransformer:
     """The untrained model, whose every layer and head sees what ``pattern`` allows."""
 
     def seeing(dim: int, heads: int, causal: bool) -> nn.Module:
-        layer = sparse_transformer.SparseTransformerAttention(
-            dim, heads, causal=causal, form="naive"
-        )
+        layer = PatternAttention(dim, heads, Factors(), causal=causal, form="naive")
         layer.pattern = pattern
         return layer
 

@@ -21,9 +21,9 @@ from torch import nn
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.fixed.long_t5 import LongT5Attention
-from attnlab.mechanisms.fixed.longformer import LongformerAttention
-from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
+from attnlab.mechanisms.fixed.long_t5 import LongT5Attention, TransientGlobal
+from attnlab.mechanisms.fixed.longformer import LongformerAttention, Window
+from attnlab.mechanisms.fixed.memory_compressed import Compression, MemoryCompressedAttention
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.gist import Gist
 from attnlab.train import fit
@@ -71,15 +71,21 @@ def layers(arm: str) -> list[Any]:
     if kind == "all":
         return [FullAttention] * 2
     if kind == "window":
-        return [partial(LongformerAttention, window=2 * RADIUS, form="naive")] * 2
+        window = Window(window=2 * RADIUS)
+        return [partial(LongformerAttention, options=window, form="naive")] * 2
     if kind == "global":
-        return [partial(LongT5Attention, radius=RADIUS, block=int(size), form="naive")] * 2
-    local = partial(MemoryCompressedAttention, kind="local", block=2 * RADIUS, form="naive")
+        blocks = TransientGlobal(radius=RADIUS, block=int(size))
+        return [partial(LongT5Attention, options=blocks, form="naive")] * 2
+    local = partial(
+        MemoryCompressedAttention,
+        options=Compression(kind="local", block=2 * RADIUS),
+        form="naive",
+    )
     return [local, partial(_compressed, size=int(size), learned=kind == "conv")]
 
 
 def _compressed(dim: int, heads: int, *, size: int, learned: bool) -> MemoryCompressedAttention:
-    layer = MemoryCompressedAttention(dim, heads, kernel=size, stride=size)
+    layer = MemoryCompressedAttention(dim, heads, options=Compression(kernel=size, stride=size))
     return layer if learned else averaging(layer)
 
 
@@ -88,7 +94,7 @@ def averaging(layer: MemoryCompressedAttention) -> MemoryCompressedAttention:
     for kernel in (layer.key_kernel, layer.value_kernel):
         kernel.requires_grad_(False)
         kernel.copy_(torch.eye(kernel.shape[-1], dtype=kernel.dtype).expand_as(kernel))
-        kernel.div_(layer.width)
+        kernel.div_(layer.options.kernel)
     return layer
 
 

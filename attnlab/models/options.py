@@ -131,7 +131,7 @@ class Options:
             if each is not None and not _are_keyword_arguments(each):
                 raise TypeError(
                     "attention_options are keyword arguments as a dict, such as "
-                    f'{{"form": "tiled"}}, or a list of one dict (or None) per layer; got {each!r}.'
+                    f'{{"form": "naive"}}, or a list of one dict (or None) per layer; got {each!r}.'
                 )
             for name in DECIDED_BY_THE_MODEL.intersection(each or ()):
                 raise ValueError(

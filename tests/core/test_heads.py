@@ -47,8 +47,8 @@ def test_autocast_mixes_dtypes() -> None:
     [
         ({"dim": 10, "heads": 3}, "heads=3 does not divide dim=10"),
         ({"dim": 12, "heads": 6, "kv_heads": 4}, "kv_heads=4 does not divide heads=6"),
-        ({"dim": 12, "heads": 0}, "heads must be at least 1, got 0"),
-        ({"dim": 0, "heads": 1}, "dim must be at least 1, got 0"),
+        ({"dim": 12, "heads": 0}, "heads should be at least 1, got 0"),
+        ({"dim": 0, "heads": 1}, "dim should be at least 1, got 0"),
     ],
 )
 def test_bad_sizes(arguments: dict[str, int], sentence: str) -> None:

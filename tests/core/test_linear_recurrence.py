@@ -2,12 +2,52 @@
 
 import pytest
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core import linear_recurrence
-from attnlab.core.linear_recurrence import Sums, advance, chunked, quadratic, recurrent
+from attnlab.core import linear_recurrence, patterns
+from attnlab.core.linear_recurrence import Sums, advance, chunked, nothing, read, reciprocal, summed
+from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import record
 from attnlab.measure.count import count
+
+
+def quadratic(
+    q: Float[Tensor, "b h n r"],
+    k: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "b h n e"]:
+    """The left side of the formula: n × m weights, times the values."""
+    with unrounded(v.device):
+        wide_q, wide_k, wide_v = widened(q, k, v)
+        scores = wide_q @ wide_k.mT
+        if causal:
+            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+        weights = scores * reciprocal(scores.sum(dim=-1, keepdim=True))
+        return (weights @ wide_v).to(v.dtype)
+
+
+def recurrent(
+    q: Float[Tensor, "b h n r"],
+    k: Float[Tensor, "b h m r"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    causal: bool = False,
+) -> Float[Tensor, "b h n e"]:
+    """The right side as an RNN: add one key and value to the sums, then let one query read them."""
+    n, m = q.shape[-2], k.shape[-2]
+    lasts = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
+    with unrounded(v.device):
+        queries, keys, values = (x.split(1, dim=-2) for x in widened(q, k, v))
+        state, seen, out = nothing(keys[0], values[0]), 0, []
+        for query, last in zip(queries, lasts, strict=True):
+            while seen <= last:
+                state, seen = state + summed(keys[seen], values[seen]), seen + 1
+            out.append(read(query, state))
+        return torch.cat(out, dim=-2).to(v.dtype)
+
 
 WAYS = (chunked, recurrent)
 
@@ -89,12 +129,11 @@ def test_piece_by_piece_is_all_at_once() -> None:
     torch.testing.assert_close(state.keys, k.sum(-2))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_state_is_noted(way, causal: bool) -> None:
+def test_the_state_is_noted(causal: bool) -> None:
     q, k, v = made(5, 13)
     with record() as notes:
-        way(q, k, v, causal=causal)
+        chunked(q, k, v, causal=causal)
     (state,) = notes["state"]
     torch.testing.assert_close(state.values, k.mT @ v)
     torch.testing.assert_close(state.keys.squeeze(), k.sum(-2))
@@ -136,13 +175,12 @@ def test_scales_cancel(way) -> None:
     torch.testing.assert_close(scaled, expected)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("causal", [False, True])
-def test_half_precision_is_summed_wide(way, causal: bool) -> None:
+def test_half_precision_is_summed_wide(causal: bool) -> None:
     """Ones in bfloat16 would stop at 256."""
     ones = torch.ones(1, 1, 521, 2, dtype=torch.bfloat16)
     with record() as notes:
-        out = way(ones, ones, ones * 3, causal=causal)
+        out = chunked(ones, ones, ones * 3, causal=causal)
     assert out.dtype == torch.bfloat16
     assert (out == 3).all()
     assert (notes["state"][0].keys == 521).all()

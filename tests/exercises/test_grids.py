@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.exercises import Verdict, check_axis, check_neighbourhood
-from attnlab.mechanisms.fixed import axial
+from attnlab.mechanisms.fixed.axial import Axes
 
 
 def near(i: Tensor, j: Tensor, width: int, rows: int, columns: int) -> Tensor:
@@ -37,7 +37,7 @@ def shares(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:
 
 
 def shares_by_the_page(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:
-    return axial.pattern(width=width, axis=axis).dense(len(i))
+    return Axes(width=width, axis=axis).pattern().dense(len(i))
 
 
 def shares_by_distance(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.exercises import Verdict, check_strided, check_summaries
-from attnlab.mechanisms.fixed import sparse_transformer
+from attnlab.mechanisms.fixed.sparse_transformer import Factors
 
 
 def strided(i: Tensor, j: Tensor, s: int) -> Tensor:
@@ -22,7 +22,7 @@ def strided_by_loops(i: Tensor, j: Tensor, s: int) -> Tensor:
 
 
 def by_the_page(i: Tensor, j: Tensor, s: int) -> Tensor:
-    return sparse_transformer.pattern(stride=s).dense(len(i))
+    return Factors(stride=s).pattern().dense(len(i))
 
 
 def summaries(j: Tensor, s: int, c: int) -> Tensor:

@@ -50,6 +50,7 @@ def test_every_mechanism_has_a_row_that_leads_to_its_page():
     for card, row in zip(cards(), table[2:], strict=True):
         page = ROOT / addresses(row)[0]
         assert page.exists(), page
+        assert (page / "__init__.py" if page.is_dir() else page).read_text().count("\nCARD = ") == 1
         assert card.title in row
         assert str(card.paper.year) in row
         assert all(f"`{form}`" in row for form in card.forms)

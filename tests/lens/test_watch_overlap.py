@@ -133,7 +133,7 @@ def test_a_mode_of_the_caller_stays_where_it_was():
         assert _get_current_function_mode_stack()[-1] is mine
 
 
-@pytest.mark.parametrize("form", ["naive", "tiled"])
+@pytest.mark.parametrize("form", ["naive", "fused"])
 def test_closed_in_another_thread(form):
     model = FullAttention(6, 3, form=form)
     watching = watch(model)

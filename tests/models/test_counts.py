@@ -18,9 +18,12 @@ def rows_of(model):
     return {row.part: row for row in count(model, N)}
 
 
-@pytest.mark.parametrize("form", ["naive", "tiled", "fused"])
-def test_language_model_by_hand(make, form):
-    rows = rows_of(make(attention_options={"form": form}))
+@pytest.mark.parametrize(
+    ("attention", "form"),
+    [("full", "naive"), ("full", "fused"), ("flash", "tiled")],
+)
+def test_language_model_by_hand(make, attention, form):
+    rows = rows_of(make(attention=attention, attention_options={"form": form}))
     attention, feed_forward = (
         rows["decoder.blocks.1.attention"],
         rows["decoder.blocks.1.feed_forward"],

@@ -124,16 +124,20 @@ def _weights(
         one_q, one_k = q[None, None], k[None, None]
         if choice.random:
             rows = choice.rows(q.shape[-1])[None]
-            kernel = choice.feature.split()[0]
-            performer.naive(one_q, one_k, one_k, rows, causal=causal, kernel=kernel)
+            drawn = _random_features(choice)
+            performer.rescaled(one_q, one_k, one_k, rows, causal=causal, options=drawn)
         else:
-            nu = _nu(choice, q)
-            linear.naive(one_q, one_k, one_k, causal=causal, feature=choice.feature, nu=nu)
+            linear.naive(one_q, one_k, one_k, causal=causal, options=_features(choice, q))
     return notes["weights"][0][0, 0], one
 
 
-def _nu(choice: Choice, q: Tensor) -> int | None:
-    return choice.nu(q.shape[-1]) if choice.feature == "dpfp" else None
+def _random_features(choice: Choice) -> performer.RandomFeatures:
+    return performer.RandomFeatures(kernel=choice.feature.split()[0])  # type: ignore[arg-type]
+
+
+def _features(choice: Choice, q: Tensor) -> linear.Features:
+    nu = choice.nu(q.shape[-1]) if choice.feature == "dpfp" else None
+    return linear.Features(feature=choice.feature, nu=nu)  # type: ignore[arg-type]
 
 
 def _trigonometric(q: Tensor, k: Tensor, rows: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,13 +188,13 @@ def _seconds(call: Callable[[], Tensor]) -> float:
 
 def _form(choice: Choice, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Callable[[], Tensor]:
     if not choice.random:
-        nu = _nu(choice, q)
-        return lambda: linear.chunked(q, k, v, causal=causal, feature=choice.feature, nu=nu)
+        features = _features(choice, q)
+        return lambda: linear.chunked(q, k, v, causal=causal, options=features)
     rows = choice.rows(q.shape[-1]).float().expand(HEADS, -1, -1)
     if choice.feature == "trigonometric":
         return lambda: linear_recurrence.chunked(_waves(q, rows), _waves(k, rows), v, causal=causal)
-    kernel = choice.feature.split()[0]
-    return lambda: performer.chunked(q, k, v, rows, causal=causal, kernel=kernel)
+    drawn = _random_features(choice)
+    return lambda: performer.chunked(q, k, v, rows, causal=causal, options=drawn)
 
 
 def _waves(x: Tensor, rows: Tensor) -> Tensor:

@@ -7,6 +7,9 @@ from torch import Tensor
 from attnlab.core.patterns.algebra import FULL, Causal, Full, Pattern, both
 from attnlab.core.patterns.by_table import padding as valid_keys
 
+Mask = Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None
+"""What the forms of dense attention take as a mask: True may attend; None: all may."""
+
 
 def visible(
     causal: bool,

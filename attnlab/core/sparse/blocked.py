@@ -33,7 +33,8 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
-PIECE = {"cpu": 4 << 20, "else": 256 << 20}  # bytes gathered at once: on a CPU they stay in cache
+# Bytes gathered at once: on a CPU they stay in its cache; meta tensors count what a CPU would do.
+PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
 
 _aten = torch.ops.aten
 

@@ -58,7 +58,7 @@ def _attend(q: Tensor, past: KeyValueCache, allowed: Tensor) -> Tensor:
     note("keys", keys)
     note("values", values)
     mask = note("mask", allowed[..., seen].to(q.device))
-    if not len(keys[0, 0]):
+    if not keys.shape[2]:
         return q.new_zeros(*q.shape[:-1], values.shape[-1])
     scores = q @ keys.mT * q.shape[-1] ** -0.5
     return masked_softmax(scores, mask) @ values

@@ -12,7 +12,8 @@ from attnlab.measure.count import count
 from attnlab.measure.memory import resident
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
-from attnlab.mechanisms.dense.full import FullAttention, fused, naive, tiled
+from attnlab.mechanisms.dense.flash import naive, tiled
+from attnlab.mechanisms.dense.full import FullAttention, fused
 
 HEADS, WIDTH = 4, 64
 PASSES = ("forward", "forward and backward")
@@ -134,7 +135,7 @@ def _resident(form: str, n: int, backward: bool, threads: int) -> int:
     """The same call in a fresh process; a short one before it loads the kernels."""
     setup = f"""
 import torch
-from attnlab.mechanisms.dense.full import {form} as form
+from attnlab.mechanisms.dense.flash import {form} as form
 from attnlab.measure.topics.dense import inputs
 
 def run(tensors):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.lowrank.linformer import Linformer, Projection
+from attnlab.mechanisms.lowrank.linformer import Linformer, Places, Projection
 
 DIM, HEADS, K = 256, 4, 128
 
@@ -47,10 +48,10 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _linformer(n: int, k: int = K, *, early: bool = True) -> Linformer:
-    return Linformer(DIM, HEADS, k=min(k, n), max_len=n, early=early)
+    return Linformer(DIM, HEADS, options=Places(k=min(k, n), max_len=n, early=early))
 
 
-def _full(form: str = "fused", device: str = "cpu") -> FullAttention:
+def _full(form: Literal["naive", "fused"] = "fused", device: str = "cpu") -> FullAttention:
     with torch.device(device):
         return FullAttention(DIM, HEADS, form=form)
 
@@ -197,7 +198,12 @@ def _table(longest: int, repeats: int, threads: int) -> Iterator[Row]:
 def _layerwise(n: int, k: int, *, form: str = "fused", device: str = "cpu") -> Linformer:
     with torch.device(device):
         shared = Projection(k, n)
-        return Linformer(DIM, HEADS, sharing="layerwise", projection=shared, early=True, form=form)
+        return Linformer(
+            DIM,
+            HEADS,
+            form="naive" if form == "naive" else "fused",
+            options=Places(sharing="layerwise", projection=shared, early=True),
+        )
 
 
 def _peak(module: nn.Module, n: int) -> int:

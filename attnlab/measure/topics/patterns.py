@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab import catalog
 from attnlab.core.patterns import Pattern, fixed, global_, local, random, strided
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.layout import forget, layout
@@ -82,9 +83,8 @@ def _window(n: int, repeats: int, threads: int) -> Iterator[Row]:
     if not find_spec("transformers"):
         yield _missing("Hugging Face Longformer", "transformers")
         return
-    from attnlab.mechanisms.fixed.longformer import LongformerAttention
-
-    ours, peer = LongformerAttention(HEADS * WIDTH, HEADS, window=WINDOW), _longformer(n)
+    ours = catalog.build("longformer", dim=HEADS * WIDTH, heads=HEADS, window=WINDOW)
+    peer = _longformer(n)
     yield from _beside(peer, ours, n, repeats, threads, name="Longformer", at_least=None)
     x = torch.randn(1, n, HEADS * WIDTH, requires_grad=True)
     calls = {"peer": partial(_train_layer, peer[1], x, _used(peer[0])), "ours": _run(pattern, n)}
@@ -97,9 +97,8 @@ def _bigbird(n: int, repeats: int, threads: int) -> Iterator[Row]:
     if not find_spec("transformers"):
         yield _missing("Hugging Face BigBird", "transformers")
         return
-    from attnlab.mechanisms.fixed.bigbird import BigBirdAttention
-
-    ours, peer = BigBirdAttention(HEADS * WIDTH, HEADS, block=BLOCK, random=3), _big_bird(n)
+    ours = catalog.build("bigbird", dim=HEADS * WIDTH, heads=HEADS, block=BLOCK, random=3)
+    peer = _big_bird(n)
     yield from _beside(peer, ours, n, repeats, threads, name="BigBird", at_least=3)
 
 

@@ -34,19 +34,21 @@ Shazeer. Fast Transformer Decoding: One Write-Head is All You Need. 2019, arXiv:
 Transformer Models from Multi-Head Checkpoints. EMNLP 2023, arXiv:2305.13245, section 2.2.
 """
 
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
-from attnlab.core.cache import KeyValueCache
+from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.heads import Heads
-from attnlab.core.patterns import Pattern
+from attnlab.core.options import Size
+from attnlab.core.patterns import Mask
+from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.suggest import choose
 
 # ---- helpers
 
@@ -71,7 +73,7 @@ def naive(
     k: Float[Tensor, "b g m d"],
     v: Float[Tensor, "b g m e"],
     *,
-    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    mask: Mask = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """Full attention after repeating each key/value head h / g times, one after the other."""
@@ -79,9 +81,9 @@ def naive(
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = note("scores", q @ k.mT * scale)
+    scores = note("scores", wide(q) @ wide(k).mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
-    return weights @ v
+    return (weights @ wide(v)).to(v.dtype)
 
 
 # ---- grouped
@@ -93,18 +95,18 @@ def grouped(
     k: Float[Tensor, "b g m d"],
     v: Float[Tensor, "b g m e"],
     *,
-    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    mask: Mask = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
     allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    stacked = q.unflatten(1, (-1, repeats)).flatten(2, 3)
-    scores = note("scores", (stacked @ k.mT * scale).unflatten(2, (repeats, n)).flatten(1, 2))
-    weights = note("weights", masked_softmax(scores, allowed))
-    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ v
-    return out.unflatten(2, (repeats, n)).flatten(1, 2)
+    stacked = wide(q).unflatten(1, (-1, repeats)).flatten(2, 3)
+    scores = (stacked @ wide(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
+    weights = note("weights", masked_softmax(note("scores", scores), allowed))
+    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ wide(v)
+    return out.unflatten(2, (repeats, n)).flatten(1, 2).to(v.dtype)
 
 
 # ---- fused
@@ -116,7 +118,7 @@ def fused(
     k: Float[Tensor, "b g m d"],
     v: Float[Tensor, "b g m e"],
     *,
-    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    mask: Mask = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """PyTorch's ``scaled_dot_product_attention``, which repeats heads where its kernels must."""
@@ -136,53 +138,25 @@ FORMS = {"naive": naive, "grouped": grouped, "fused": fused}
 # ---- module
 
 
-class MultiQueryAttention(nn.Module):
+class MultiQueryAttention(DenseAttention):
     """Attention with g = ``kv_heads`` key/value heads: (b, n, dim) → (b, n, dim).
 
-    Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes with a cache of
-    g·t·(d + e) numbers per sequence.
+    ``step`` decodes with a cache of g·t·(d + e) numbers per sequence.
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
-        kv_heads: int = 1,
+        kv_heads: Size = 1,
         causal: bool = False,
-        form: str = "fused",
+        form: Literal["naive", "grouped", "fused"] = "fused",
         bias: bool = False,
     ) -> None:
-        super().__init__()
-        self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias)
-        self.causal, self.form = causal, form
-        self.attend = choose("form of multi-query attention", form, FORMS)
-
-    @checked
-    def forward(
-        self,
-        x: Float[Tensor, "b n dim"],
-        padding: Bool[Tensor, "b n"] | None = None,
-        *,
-        context: Float[Tensor, "b m dim"] | None = None,
-        context_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> Float[Tensor, "b n dim"]:
-        q, k, v = self.heads.project(x, context)
-        mask = note("mask", patterns.visible(self.causal, padding, context, context_padding))
-        return self.heads.merge(self.attend(q, k, v, mask=mask))
-
-    @checked
-    def step(
-        self, x: Float[Tensor, "b t dim"], state: KeyValueCache | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
-        """The next t tokens given the state of all before them (None at the beginning)."""
-        if not self.causal:
-            raise ValueError("step decodes from left to right; build the module with causal=True")
-        q, k, v = self.heads.project(x)
-        state = KeyValueCache.extended(state, k, v)
-        keys, values = note("keys", state.keys), note("values", state.values)  # all, old and new
-        out = self.attend(q, keys, values, mask=note("mask", patterns.causal()))
-        return self.heads.merge(out), state
+        super().__init__(dim, heads, FORMS[form], kv_heads=kv_heads, causal=causal, bias=bias)
+        self.form = form
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}, form={self.form!r}"
@@ -190,7 +164,7 @@ class MultiQueryAttention(nn.Module):
 
 # ---- card
 
-b, h, n, m, d, e, g = letters("b h n m d e g")
+h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
     name="multi_query",
@@ -214,6 +188,7 @@ CARD = Card(
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
     ),
-    variants=({"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 6}),
+    variants=({"kv_heads": 2}, {"kv_heads": 6}),
     build=MultiQueryAttention,
+    aliases=("mqa", "gqa", "grouped_query"),
 )

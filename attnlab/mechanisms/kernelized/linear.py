@@ -1,15 +1,15 @@
 r"""Linear Transformer: with features for a softmax, attention is an RNN.
 
-A softmax weight is one way to say how alike a query and a key are. If likeness is a dot product of
-features instead, $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$, the query can be drawn out of the
+A softmax weight measures how alike a query and a key are. If the measure is a dot product of
+features instead, $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$, the query can be taken out of the
 sum over the keys:
 
 $$o_i = \frac{\sum_{j \le i} \phi(q_i)^\top \phi(k_j)\; v_j}{\sum_{j \le i} \phi(q_i)^\top
 \phi(k_j)} = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i},\qquad
 S_i = S_{i-1} + \phi(k_i)\, v_i^\top,\quad z_i = z_{i-1} + \phi(k_i)$$
 
-All that the past amounts to is the matrix $S$ and the vector $z$: a recurrent network whose state
-has one size, however long it reads. Without causality $S$ and $z$ are summed once, over all keys.
+The whole past is held in the matrix $S$ and the vector $z$: a recurrent network whose state has
+one size at any length. Without causality $S$ and $z$ are summed once, over all keys.
 
 Cost: $4 h n r e$ FLOPs and no n × m tensor, with r features per head; the causal ``chunked`` form
 adds $2 h n c (r + e)$ for chunks of c tokens.
@@ -52,9 +52,10 @@ Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from typing import Literal
 
+import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -63,11 +64,11 @@ from torch.nn import functional as F
 from attnlab.core import linear_recurrence, patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
-from attnlab.core.linear_recurrence import Sums
-from attnlab.core.precision import widened
+from attnlab.core.linear_recurrence import Sums, reciprocal
+from attnlab.core.options import Count, Options, Size
+from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
-from attnlab.core.suggest import choose
 
 # ---- feature maps
 
@@ -107,33 +108,50 @@ def exponential_features(x: Float[Tensor, "... d"], degree: int = 2) -> Float[Te
     return torch.cat(powers, dim=-1)
 
 
-FEATURES: dict[str, Callable[..., Tensor]] = {
-    "elu": elu_features,
-    "relu": relu_features,
-    "dpfp": dpfp_features,
-    "taylor": exponential_features,
-}
+@dataclass(frozen=True, kw_only=True)
+class Features(Options):
+    """The feature map φ.
 
+    ``feature``  "elu", "relu", "dpfp" or "taylor".
+    ``nu``       of dpfp, ν (1 unless given).
+    ``degree``   of taylor, where the series is cut: even (2 unless given).
+    ``chunk``    how many tokens the chunked form and ``step`` take at once.
+    """
 
-def feature_map(
-    feature: str, *, nu: int | None = None, degree: int | None = None
-) -> Callable[[Tensor], Tensor]:
-    """The map called ``feature``; an option of another map is refused."""
-    phi = choose("feature map", feature, FEATURES)
-    given = {}
-    for name, value, owner in (("nu", nu, "dpfp"), ("degree", degree, "taylor")):
-        if value is not None and feature != owner:
-            raise ValueError(f'{name} is an option of feature="{owner}", not of "{feature}"')
-        if value is not None:
-            given[name] = value
-    return partial(phi, **given)
+    feature: Literal["elu", "relu", "dpfp", "taylor"] = "elu"
+    nu: Size | None = None
+    degree: Count | None = None
+    chunk: Size = 64
+
+    def check(self) -> None:
+        for name, owner in (("nu", "dpfp"), ("degree", "taylor")):
+            if getattr(self, name) is not None and self.feature != owner:
+                raise ValueError(
+                    f'{name} is an option of feature="{owner}", not of "{self.feature}"'
+                )
+
+    def __call__(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... r"]:
+        """φ(x)."""
+        if self.feature == "dpfp":
+            return dpfp_features(x, 1 if self.nu is None else self.nu)
+        if self.feature == "taylor":
+            return exponential_features(x, 2 if self.degree is None else self.degree)
+        return elu_features(x) if self.feature == "elu" else relu_features(x)
+
+    def count(self, d: sympy.Expr) -> sympy.Expr:
+        """r, the number of features for width d."""
+        if self.feature == "dpfp":
+            return 2 * d * (self.nu or 1)
+        if self.feature == "taylor":
+            return sum(d**i for i in range((2 if self.degree is None else self.degree) + 1))
+        return d
 
 
 def _featured(
-    q: Tensor, k: Tensor, padding: Tensor | None, phi: Callable[[Tensor], Tensor]
+    q: Tensor, k: Tensor, padding: Tensor | None, options: Features
 ) -> tuple[Tensor, Tensor]:
-    """φ(q) and φ(k); keys that are padding have no features."""
-    q, k = (phi(x) for x in widened(q, k))
+    """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
+    q, k = (options(x) for x in widened(q, k))
     if padding is not None:
         k = k.masked_fill(~padding[:, None, :, None], 0)
     return note("features_q", q), note("features_k", k)
@@ -150,37 +168,16 @@ def naive(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    feature: str = "elu",
-    nu: int | None = None,
-    degree: int | None = None,
+    options: Features = Features(),
 ) -> Float[Tensor, "b h n e"]:
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
-    phi = feature_map(feature, nu=nu, degree=degree)
-    return linear_recurrence.quadratic(*_featured(q, k, padding, phi), v, causal=causal)
-
-
-# ---- chunked
-
-
-@checked
-def chunked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    feature: str = "elu",
-    nu: int | None = None,
-    degree: int | None = None,
-    chunk: int = 64,
-) -> Float[Tensor, "b h n e"]:
-    """One sum over the keys (eq. 5 and 6); causally a running one, ``chunk`` tokens at a time.
-
-    The causal backward pass computes the states again (section 3.3.1); first derivatives only.
-    """
-    phi = feature_map(feature, nu=nu, degree=degree)
-    return linear_recurrence.chunked(*_featured(q, k, padding, phi), v, causal=causal, chunk=chunk)
+    with unrounded(v.device):
+        phi_q, phi_k = _featured(q, k, padding, options)
+        scores = phi_q @ phi_k.mT
+        if causal:
+            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+        weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
+        return (weights @ v.to(weights.dtype)).to(v.dtype)
 
 
 # ---- recurrent
@@ -194,16 +191,53 @@ def recurrent(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    feature: str = "elu",
-    nu: int | None = None,
-    degree: int | None = None,
+    options: Features = Features(),
 ) -> Float[Tensor, "b h n e"]:
-    """The RNN (eq. 16 to 20). To train through it keeps a state per token: it is for reading."""
-    phi = feature_map(feature, nu=nu, degree=degree)
-    return linear_recurrence.recurrent(*_featured(q, k, padding, phi), v, causal=causal)
+    """The RNN (eq. 16 to 20): each key and value is added to S and z, each query reads them.
+
+    To train through it keeps a state per token: it is for reading.
+    """
+    n, m = q.shape[-2], k.shape[-2]
+    last = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
+    with unrounded(v.device):
+        phi_q, phi_k = _featured(q, k, padding, options)
+        wide_v = v.to(phi_k.dtype)
+        S = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1], v.shape[-1])
+        z = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1])
+        out, seen = [], 0
+        for i in range(n):
+            while seen <= last[i]:
+                key, value = phi_k[:, :, seen], wide_v[:, :, seen]
+                S, z = S + key[..., None] * value[..., None, :], z + key
+                seen += 1
+            query = phi_q[:, :, i, None]
+            out.append(query @ S * reciprocal(query @ z[..., None]))
+        note("state", Sums(S, z))
+        return torch.cat(out, dim=-2).to(v.dtype)
 
 
-FORMS = {"naive": naive, "chunked": chunked, "recurrent": recurrent}
+# ---- chunked
+
+
+@checked
+def chunked(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    options: Features = Features(),
+) -> Float[Tensor, "b h n e"]:
+    """One sum over the keys (eq. 5 and 6); causally a running one, a chunk of tokens at a time.
+
+    The causal backward pass computes the states again (section 3.3.1); first derivatives only.
+    """
+    features = _featured(q, k, padding, options)
+    return linear_recurrence.chunked(*features, v, causal=causal, chunk=options.chunk)
+
+
+FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
 
 # ---- module
 
@@ -212,59 +246,52 @@ class LinearAttention(nn.Module):
     """Multi-head linear attention: (b, n, dim) → (b, n, dim), by any of the forms.
 
     ``step`` decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
-    ``chunk`` is how many tokens ``step`` and the chunked form take at once.
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
         causal: bool = False,
-        form: str = "chunked",
-        feature: str = "elu",
-        nu: int | None = None,
-        degree: int | None = None,
-        chunk: int = 64,
+        form: Literal["naive", "recurrent", "chunked"] = "chunked",
+        options: Features = Features(),
         bias: bool = False,
     ) -> None:
         super().__init__()
-        linear_recurrence.refuse_chunk(chunk)
         self.heads = Heads(dim, heads, bias=bias)
-        self.causal, self.form, self.feature, self.chunk = causal, form, feature, chunk
-        self.features = feature_map(feature, nu=nu, degree=degree)
-        self.features(torch.zeros(self.heads.head_dim))  # refuses what does not suit the width
-        attend: Callable[..., Tensor] = choose("form of linear attention", form, FORMS)
-        options = {"chunk": chunk} if form == "chunked" else {}
-        self.attend = partial(attend, feature=feature, nu=nu, degree=degree, **options)
+        self.causal, self.form, self.options = causal, form, options
+        options(torch.zeros(self.heads.head_dim))  # refuses what does not suit the width
 
     @checked
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
-        q, k, v = self.heads.project(x)
+        q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(self.causal, padding))
-        return self.heads.merge(self.attend(q, k, v, causal=self.causal, padding=padding))
+        attend = FORMS[self.form]
+        out = attend(q, k, v, causal=self.causal, padding=padding, options=self.options)
+        return self.heads.merge(out)
 
     @checked
     def step(
         self, x: Float[Tensor, "b t dim"], state: Sums | None = None
     ) -> tuple[Float[Tensor, "b t dim"], Sums]:
         """The next t tokens given the sums over all before them (None at the beginning)."""
-        if not self.causal:
-            raise ValueError("step decodes from left to right; build the module with causal=True")
+        self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        features = _featured(q, k, None, self.features)
-        out, state = linear_recurrence.advance(*features, v, state, chunk=self.chunk)
+        features = _featured(q, k, None, self.options)
+        out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
         return self.heads.merge(out), note("state", state)
 
     def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, feature={self.feature!r}"
+        return f"causal={self.causal}, form={self.form!r}, feature={self.options.feature!r}"
 
 
 # ---- card
 
-b, h, n, m, d, e = letters("b h n m d e")
+h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
     name="linear",
@@ -280,12 +307,17 @@ CARD = Card(
     ),
     forms=FORMS,
     causal="optional",
+    options=Features,
     time={
-        "naive": 2 * h * n * m * (d + e),
-        "chunked": 2 * h * (n + m) * d * e,
-        "recurrent": 2 * h * (n + m) * d * e,
+        "naive": lambda chosen: 2 * h * n * m * (chosen.count(d) + e),
+        "recurrent": lambda chosen: 2 * h * (n + m) * chosen.count(d) * e,
+        "chunked": lambda chosen: 2 * h * (n + m) * chosen.count(d) * e,
     },
-    memory={"naive": h * n * m, "chunked": h * n * e, "recurrent": h * n * e},
+    memory={
+        "naive": lambda chosen: h * n * (m + chosen.count(d)),
+        "recurrent": lambda chosen: h * n * (chosen.count(d) + e),
+        "chunked": lambda chosen: h * n * (chosen.count(d) + e),
+    },
     notes={
         "naive": ("features_q", "features_k", "weights"),
         "chunked": ("features_q", "features_k", "state"),
@@ -300,7 +332,8 @@ CARD = Card(
         {"chunk": 3},
         {"feature": "relu", "chunk": 5},
         {"feature": "dpfp", "nu": 3, "chunk": 2},
-        {"feature": "taylor", "degree": 2, "chunk": 64},
+        {"feature": "taylor", "degree": 2},
     ),
     build=LinearAttention,
+    aliases=("linear_transformer",),
 )

@@ -56,18 +56,22 @@ arXiv:2006.04768, eq. 7 and section 4.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Literal
 
+import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.heads import Heads
+from attnlab.core.heads import Heads, finite, zero_padded
+from attnlab.core.options import Options, Size
+from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.suggest import choose
 
 # ---- helpers
 
@@ -75,7 +79,7 @@ from attnlab.core.suggest import choose
 def real_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
     """(b, h or 1, 1, k): the places that a real position reaches, through E or through F.
 
-    A place that nothing reaches, padding or not, is the equation's own affair and stays.
+    A place whose rows of E and F are zero is kept: it has a score of 0 in the equation too.
     """
     if padding is None:
         return None
@@ -85,8 +89,8 @@ def real_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
     return by_sequence.unsqueeze(-2) if e.dim() == 3 else by_sequence[:, None, None]
 
 
-def zero_padded(x: Tensor, padding: Tensor | None) -> Tensor:
-    """Keys or values (b, h, m, d), zero where there is no real token."""
+def _masked(x: Tensor, padding: Tensor | None) -> Tensor:
+    """Keys or values (b, h, m, d) with zeros for padded tokens."""
     return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
 
 
@@ -97,15 +101,20 @@ class Projection(nn.Module):
     "convolution". Parameters: k·max_len, none, or s = ⌈max_len / k⌉; times ``heads`` where given.
     """
 
+    @checked
     def __init__(
-        self, k: int, max_len: int, *, kind: str = "linear", heads: int | None = None
+        self,
+        k: Size,
+        max_len: Size,
+        *,
+        kind: Literal["linear", "mean-pool", "convolution"] = "linear",
+        heads: Size | None = None,
     ) -> None:
         super().__init__()
-        if not 1 <= k <= max_len:
+        if k > max_len:
             raise ValueError(f"k must lie between 1 and max_len={max_len}, got {k}")
         self.k, self.max_len, self.kind, self.heads = k, max_len, kind, heads
         self.window = -(-max_len // k)
-        self._make = choose("kind of projection", kind, KINDS)
         shape = {"linear": (k, max_len), "mean-pool": None, "convolution": (self.window,)}[kind]
         self.weight = None
         if shape is not None:
@@ -113,7 +122,7 @@ class Projection(nn.Module):
             self.weight = nn.Parameter(torch.randn(shape) / math.sqrt(shape[-1]))
 
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "*h k n"]:
-        return self._make(self, x)
+        return KINDS[self.kind](self, x)
 
     def extra_repr(self) -> str:
         per_head = "" if self.heads is None else f", heads={self.heads}"
@@ -164,15 +173,15 @@ def naive(
     padding: Bool[Tensor, "b m"] | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
-    keys, values = e @ zero_padded(k, padding), f @ zero_padded(v, padding)
+    keys, values = wide(e) @ wide(_masked(k, padding)), wide(f) @ wide(_masked(v, padding))
     return _weighted(q, keys, values, real_places(e, f, padding))
 
 
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the k places."""
-    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
+    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return weights @ values
+    return (weights @ wide(values)).to(q.dtype)
 
 
 # ---- fused
@@ -193,9 +202,8 @@ def fused(
     Half precisions are summed in float32: a sum over the whole length, rounded before the softmax,
     would be rounded twice.
     """
-    half = q.dtype in (torch.float16, torch.bfloat16)
-    wide_q, k, v, e, f = (x.float() if half else x for x in (q, k, v, e, f))
-    keys, values = _project(e, zero_padded(k, padding)), _project(f, zero_padded(v, padding))
+    wide_q, k, v, e, f = (wide(x) for x in (q, k, v, e, f))
+    keys, values = _project(e, _masked(k, padding)), _project(f, _masked(v, padding))
     return _sdpa(wide_q, keys, values, real_places(e, f, padding)).to(q.dtype)
 
 
@@ -216,121 +224,127 @@ OVER_PLACES = {"naive": _weighted, "fused": _sdpa}
 
 # ---- module
 
-SHARING = {"none": (True, 2), "headwise": (False, 2), "key-value": (False, 1), "layerwise": None}
+SHARING = {"none": (True, 2), "headwise": (False, 2), "key-value": (False, 1)}
 """Per level: is there a matrix per head, and how many kinds (E and F, or one) in a layer."""
 
 
-class Linformer(nn.Module):
-    """Multi-head attention over k places: (b, n, dim) → (b, n, dim), n up to ``max_len``.
+@dataclass(frozen=True, kw_only=True)
+class Places(Options):
+    """The k places, and who makes them.
 
-    ``projection`` is a kind ("linear", "mean-pool", "convolution"), or with ``sharing="layerwise"``
-    the one ``Projection`` that all layers are given. ``k`` (128) and ``max_len`` (512) are then
-    its own. ``early`` projects the sequence before keys and values are made of it.
+    ``k``           their number.
+    ``max_len``     the longest sequence.
+    ``sharing``     "none", "headwise", "key-value" or "layerwise".
+    ``projection``  a kind, "linear", "mean-pool" or "convolution"; or, with "layerwise", the one
+                    ``Projection`` that all layers are given, whose k and max_len then count.
+    ``early``       the sequence is projected before keys and values are made of it.
     """
 
+    k: Size = 128
+    max_len: Size = 512
+    sharing: Literal["none", "headwise", "key-value", "layerwise"] = "headwise"
+    projection: Literal["linear", "mean-pool", "convolution"] | Projection = "linear"
+    early: bool = False
+
+    def check(self) -> None:
+        given = isinstance(self.projection, Projection)
+        if given != (self.sharing == "layerwise"):
+            raise ValueError(
+                "layerwise sharing is one matrix for all layers: make it once, "
+                "projection=Projection(k, max_len), and give it to every layer with "
+                f"sharing='layerwise'; got sharing={self.sharing!r} and "
+                f"projection={self.projection!r}"
+            )
+        if given and (self.k, self.max_len) != (128, 512):
+            raise ValueError("k and max_len are those of the given projection; leave them out here")
+        if isinstance(self.projection, Projection) and self.projection.heads is not None:
+            raise ValueError(
+                "a layerwise projection is one for all heads; "
+                f"this one was made with heads={self.projection.heads}"
+            )
+        if self.sharing == "none" and self.projection == "mean-pool":
+            raise ValueError(
+                "mean-pool has no weights, so there is nothing that heads could not share"
+            )
+        if self.sharing == "none" and self.early:
+            raise ValueError(
+                "early=True projects the sequence once for all heads, so E must be shared by "
+                "them: use sharing='headwise', 'key-value' or 'layerwise'"
+            )
+
+    def projections(self, heads: int) -> tuple[Projection, Projection]:
+        """E and F of one layer."""
+        if isinstance(self.projection, Projection):
+            return self.projection, self.projection
+        per_head, kinds = SHARING[self.sharing]
+        made = [
+            Projection(
+                self.k,
+                self.max_len,
+                kind=self.projection,
+                heads=heads if per_head else None,
+            )
+            for _ in range(kinds)
+        ]
+        return made[0], made[-1]
+
+    def places(self, n: sympy.Expr) -> sympy.Expr:
+        """How many places n positions have: k, or one for each window of ⌈max_len / k⌉."""
+        k, max_len = letters("k max_len")
+        if self.projection in ("mean-pool", "convolution"):
+            return n * k / max_len
+        return k
+
+
+class Linformer(nn.Module):
+    """Multi-head attention over k places: (b, n, dim) → (b, n, dim), n up to ``max_len``."""
+
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
-        causal: bool = False,
-        k: int | None = None,
-        max_len: int | None = None,
-        sharing: str = "headwise",
-        projection: str | Projection = "linear",
-        early: bool = False,
-        form: str = "fused",
+        form: Literal["naive", "fused"] = "fused",
+        options: Places = Places(),
     ) -> None:
         super().__init__()
-        _refuse(causal, k, max_len, sharing, projection, early)
         self.heads = Heads(dim, heads)
-        self.sharing, self.early, self.form = sharing, early, form
-        self.attend = choose("form of Linformer", form, FORMS)
-        if isinstance(projection, Projection):
-            self.e = self.f = projection
-        else:
-            per_head, kinds = SHARING[sharing]  # type: ignore[misc]
-            made = [
-                Projection(
-                    128 if k is None else k,
-                    512 if max_len is None else max_len,
-                    kind=projection,
-                    heads=heads if per_head else None,
-                )
-                for _ in range(kinds)
-            ]
-            self.e, self.f = made[0], made[-1]
+        self.options, self.form = options, form
+        self.e, self.f = options.projections(heads)
 
     @checked
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
-        if self.early:
+        self.heads.fits(x, "x")
+        x = finite(x, padding)
+        if self.options.early:
             return self._early(x, padding)
         q, k, v = self.heads.project(x)
-        return self.heads.merge(self.attend(q, k, v, *self._matrices(x), padding=padding))
+        return self.heads.merge(FORMS[self.form](q, k, v, *self._matrices(x), padding=padding))
 
     def _matrices(self, x: Tensor) -> tuple[Tensor, Tensor]:
         e = self.e(x)
         return e, e if self.f is self.e else self.f(x)
 
     def _early(self, x: Tensor, padding: Tensor | None) -> Tensor:
-        """Keys and values are made of the k places of E x and of F x, which stand below each
-        other."""
+        """Keys are made of the k places of E x, values of those of F x."""
         e, f = self._matrices(x)
         seen = real_places(e, f, padding)
-        real = x if padding is None else x.masked_fill(~padding[..., None], 0)
+        real = zero_padded(x, padding)
         both = (e if f is e else torch.cat([e, f])).to(x.dtype)  # the heads refuse a foreign dtype
         q, k, v = self.heads.project(x, both @ real)
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)
         return self.heads.merge(out)
 
     def extra_repr(self) -> str:
-        return f"sharing={self.sharing!r}, early={self.early}, form={self.form!r}"
-
-
-def _refuse(
-    causal: bool,
-    k: int | None,
-    max_len: int | None,
-    sharing: str,
-    projection: str | Projection,
-    early: bool,
-) -> None:
-    """What the options cannot mean together."""
-    if causal:
-        raise ValueError(
-            "Linformer cannot be causal: each of its k keys and values is a sum over all "
-            "positions, later ones included, and no mask on the n × k weights can take the future "
-            "out of a sum. Build it with causal=False, or take a mechanism that can be causal"
-        )
-    choose("sharing", sharing, SHARING)
-    given = isinstance(projection, Projection)
-    if given != (sharing == "layerwise"):
-        raise ValueError(
-            "layerwise sharing is one matrix for all layers: make it once, "
-            "projection=Projection(k, max_len), and give it to every layer with "
-            f"sharing='layerwise'; got sharing={sharing!r} and projection={projection!r}"
-        )
-    if given and not (k is None and max_len is None):
-        raise ValueError("k and max_len are those of the given projection; leave them out here")
-    if isinstance(projection, Projection) and projection.heads is not None:
-        raise ValueError(
-            "a layerwise projection is one for all heads; "
-            f"this one was made with heads={projection.heads}"
-        )
-    if sharing == "none" and projection == "mean-pool":
-        raise ValueError("mean-pool has no weights, so there is nothing that heads could not share")
-    if sharing == "none" and early:
-        raise ValueError(
-            "early=True projects the sequence once for all heads, so E must be shared by them: "
-            "use sharing='headwise', 'key-value' or 'layerwise'"
-        )
+        return f"sharing={self.options.sharing!r}, early={self.options.early}, form={self.form!r}"
 
 
 # ---- card
 
-b, h, n, m, d, e, k = letters("b h n m d e k")
+h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
     name="linformer",
@@ -346,8 +360,14 @@ CARD = Card(
     ),
     forms=FORMS,
     causal="never",
-    time=2 * h * k * (n + m) * (d + e),
-    memory={"naive": h * n * k, "fused": h * n * e},
+    because="each of its k keys and values is a sum over all positions, later ones included",
+    options=Places,
+    letters={"k": "k", "max_len": "max_len"},
+    time=lambda chosen: 2 * h * chosen.places(n) * (n + m) * (d + e),
+    memory={
+        "naive": lambda chosen: h * n * (chosen.places(n) + d + e),
+        "fused": lambda chosen: h * n * (chosen.places(n) + d + e),
+    },
     notes={"naive": ("scores", "weights")},
     departures=(
         "padded keys and values are zero before the projection, and a place that only padding "

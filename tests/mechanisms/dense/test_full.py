@@ -10,7 +10,7 @@ import attnlab
 from attnlab.core import patterns
 from attnlab.core.probe import record
 from attnlab.measure.count import count
-from attnlab.mechanisms.dense.full import FORMS, FullAttention, fused, naive, tiled
+from attnlab.mechanisms.dense.full import FORMS, FullAttention, fused, naive
 
 
 @pytest.fixture
@@ -28,56 +28,6 @@ def test_by_hand() -> None:
         out = naive(q, k, v)
     torch.testing.assert_close(notes["weights"][0].flatten(), torch.tensor([0.25, 0.75]).double())
     torch.testing.assert_close(out.flatten(), torch.tensor([2.0, 3.0]).double())
-
-
-@pytest.mark.parametrize("tile", [1, 2, 3, 5, 7, 13, 64])
-def test_tiles_of_any_size(qkv: tuple[Tensor, Tensor, Tensor], tile: int) -> None:
-    made = [x.requires_grad_() for x in qkv]
-    for mask in (None, patterns.causal(), torch.rand(2, 1, 7, 13) > 0.5, torch.rand(1, 13) > 0.3):
-        expected = torch.autograd.grad(naive(*made, mask=mask).sin().sum(), made)
-        got = torch.autograd.grad(tiled(*made, mask=mask, tile=tile).sin().sum(), made)
-        for mine, theirs in zip(got, expected, strict=True):
-            torch.testing.assert_close(mine, theirs)
-
-
-def test_tiles_survive_poisoned_memory(
-    qkv: tuple[Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is allocated empty is written before it is read."""
-    poisoned = lambda self, *shape, **kw: self.new_full(  # noqa: E731
-        shape[0] if isinstance(shape[0], tuple | torch.Size) else shape, torch.nan, **kw
-    )
-    expected = naive(*qkv, mask=patterns.causal())
-    monkeypatch.setattr(Tensor, "new_empty", poisoned)
-    torch.testing.assert_close(tiled(*qkv, mask=patterns.causal(), tile=4), expected)
-
-
-def test_tiled_never_makes_the_scores() -> None:
-    """Extra memory, forward and backward, grows linearly; naive's grows with the square."""
-    peaks = {}
-    for form, options in ((naive, {}), (tiled, {"tile": 64})):
-        for n in (512, 1024):
-            made = [torch.randn(1, 2, n, 16, requires_grad=True) for _ in range(3)]
-            call = lambda q, k, v, f=form, o=options: f(q, k, v, mask=patterns.causal(), **o)  # noqa: E731
-            peaks[form.__name__, n] = count(call, *made, backward=True).peak_bytes
-    assert peaks["naive", 1024] > 3.5 * peaks["naive", 512]
-    assert peaks["tiled", 1024] < 2.2 * peaks["tiled", 512]
-    assert peaks["tiled", 1024] < 0.2 * peaks["naive", 1024]
-
-
-def test_tiled_skips_what_nobody_sees() -> None:
-    """A causal pattern costs about half of the FLOPs, because empty tiles are not computed."""
-    made = [torch.randn(1, 1, 1024, 16) for _ in range(3)]
-    whole = count(lambda q, k, v: tiled(q, k, v, tile=64), *made).flops
-    half = count(lambda q, k, v: tiled(q, k, v, tile=64, mask=patterns.causal()), *made).flops
-    assert half == whole * (16 * 17 / 2) / 16**2
-
-
-def test_log_sum_exp_is_noted(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    with record() as notes:
-        tiled(*qkv, tile=4)
-        naive(*qkv)
-    torch.testing.assert_close(notes["log_sum_exp"][0], notes["scores"][0].logsumexp(-1))
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -174,7 +124,6 @@ def test_counted_flops_are_the_card_s() -> None:
     claimed = int(claim.subs({s: sizes[s.name] for s in claim.free_symbols}))
     assert count(naive, q, k, v).flops == claimed == 2 * 3 * 17 * 17 * 10
     assert count(fused, q, k, v).flops == claimed
-    assert count(lambda *x: tiled(*x, tile=4), q, k, v).flops == claimed
 
 
 def test_calls_that_make_no_sense() -> None:
@@ -188,10 +137,8 @@ def test_calls_that_make_no_sense() -> None:
         FullAttention(12, 3)(x, real, context=x)
     with pytest.raises(ValueError, match="causal=True"):
         FullAttention(12, 3).step(x)
-    with pytest.raises(ValueError, match="did you mean 'tiled'"):
-        FullAttention(12, 3, form="tiles")
-    with pytest.raises(ValueError, match="tile must be at least 1"):
-        tiled(*(torch.randn(1, 1, 3, 4) for _ in range(3)), tile=0)
+    with pytest.raises(ValueError, match="did you mean 'fused'"):
+        FullAttention(12, 3, form="fuse")
     layer = FullAttention(12, 3, causal=True)
     _, state = layer.step(x)
     with pytest.raises(ValueError, match="the cache holds 2 sequences, but 1 came"):
@@ -207,26 +154,3 @@ def test_a_watched_step_shows_all_keys() -> None:
             layer.step(x[:, 4:], state)
         assert notes.last("keys").shape == (1, 3, 5, 4)
         assert notes.last("values").shape == (1, 3, 5, 4)
-
-
-def test_tiled_sums_in_float32_under_autocast_too() -> None:
-    """What it converts to float32 autocast must not convert back, forward or backward."""
-    torch.manual_seed(0)
-    made = [
-        torch.randn(2, 3, n, d).bfloat16().requires_grad_() for n, d in [(7, 5), (11, 5), (11, 13)]
-    ]
-    plain = tiled(*made, tile=3)
-    expected = torch.autograd.grad(plain.float().square().sum(), made)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        automatic = tiled(*made, tile=3)
-        found = torch.autograd.grad(automatic.float().square().sum(), made)
-    assert torch.equal(automatic, plain)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_second_derivatives_of_tiled_are_refused_not_left_out() -> None:
-    q, k, v = torch.randn(3, 1, 1, 5, 4).requires_grad_().unbind()
-    for reached in (tiled(q, k, v).sum(), tiled(q, k, v).square().sum()):
-        with pytest.raises(RuntimeError, match="tiled has first derivatives only"):
-            torch.autograd.grad(reached, q, create_graph=True)

@@ -1,6 +1,7 @@
 """Axial attention: its lines by hand, its limits (L3), its reach, the shift, its map."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,22 +9,22 @@ from torch import Tensor
 
 import attnlab
 from attnlab.core import patterns
+from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.axial import (
-    FORMS,
-    AxialAttention,
-    LinesAndColumns,
-    down,
-    pattern,
-)
+from attnlab.mechanisms.fixed.axial import CARD, Axes, LinesAndColumns, down
 
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 def made(n: int = 23) -> list[Tensor]:
     return [torch.randn(2, 3, n, e, dtype=torch.float64) for e in (5, 5, 7)]
+
+
+def pattern(*, causal: bool = False, heads: int = 1, **options: Any) -> Pattern:
+    return Axes(**options).pattern(causal=causal, heads=heads)
 
 
 def both(height: int, width: int) -> Tensor:
@@ -50,6 +51,22 @@ def test_pairs_of_a_grid() -> None:
     """n (H + W) for both axes."""
     counted = sum(pattern(width=7, axis=axis).count(77) for axis in (0, 1))
     assert counted == 77 * (11 + 7)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("options", CARD.variants, ids=str)
+def test_pairs_of_any_length(options: dict[str, Any], causal: bool) -> None:
+    """s cells of a line or column have s² pairs, and s (s + 1) / 2 causally."""
+    width, seen = options["width"], pattern(causal=causal, heads=3, **options)
+    for n in (1, 2, 3, 7, 16, 31, 64, 97):
+        cells = torch.arange(n)
+        sizes = ((cells % width).bincount(), (cells // width).bincount())
+        first = options.get("axis", 1)
+        for head in range(seen.heads() or 1):
+            s = sizes[(first + head) % 2]
+            expected = (s * (s + 1) // 2 if causal else s**2).sum()
+            each = seen.of_head(head)
+            assert each.dense(n).sum() == each.count(n) == expected, (n, head)
 
 
 def test_a_line_and_then_a_column_reach_everybody() -> None:
@@ -83,15 +100,16 @@ def test_one_line_is_full_attention(form: Callable[..., Tensor]) -> None:
     q, k, v = made()
     for causal, mask in ((False, None), (True, patterns.causal())):
         expected = full.naive(q, k, v, mask=mask)
-        torch.testing.assert_close(form(q, k, v, causal=causal, width=23, axis=1), expected)
-        torch.testing.assert_close(form(q, k, v, causal=causal, width=1, axis=0), expected)
+        for width, axis in ((23, 1), (1, 0)):
+            seen = pattern(causal=causal, width=width, axis=axis)
+            torch.testing.assert_close(form(q, k, v, mask=seen), expected)
 
 
 @by_form
 def test_across_a_single_line_a_cell_sees_itself(form: Callable[..., Tensor]) -> None:
     q, k, v = made()
-    torch.testing.assert_close(form(q, k, v, width=23, axis=0), v)
-    torch.testing.assert_close(form(q, k, v, width=1, axis=1), v)
+    torch.testing.assert_close(form(q, k, v, mask=pattern(width=23, axis=0)), v)
+    torch.testing.assert_close(form(q, k, v, mask=pattern(width=1, axis=1)), v)
 
 
 # ---- heads and modules
@@ -100,15 +118,16 @@ def test_across_a_single_line_a_cell_sees_itself(form: Callable[..., Tensor]) ->
 @by_form
 def test_heads_take_turns(form: Callable[..., Tensor]) -> None:
     q, k, v = made()
-    out = form(q, k, v, width=5, axis=0, split=True)
+    out = form(q, k, v, mask=pattern(width=5, axis=0, split=True, heads=3))
     for head, axis in enumerate((0, 1, 0)):
-        one = form(*(x[:, head : head + 1] for x in (q, k, v)), width=5, axis=axis)
+        seen = pattern(width=5, axis=axis)
+        one = form(*(x[:, head : head + 1] for x in (q, k, v)), mask=seen)
         torch.testing.assert_close(out[:, head : head + 1], one)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_map_is_the_masked_softmax(axis: int) -> None:
-    layer = AxialAttention(12, 3, causal=True, width=5, axis=axis).double()
+    layer = PatternAttention(12, 3, Axes(width=5, axis=axis), causal=True).double()
     x = torch.randn(2, 23, 12, dtype=torch.float64)
     mixing = mixing_matrix(layer, x)
     q, k, _ = layer.heads.project(x)
@@ -175,19 +194,19 @@ def test_lines_and_columns_compile_whole() -> None:
 
 
 def test_decoding_along_a_line_forgets_the_lines_before() -> None:
-    _, state = AxialAttention(12, 3, causal=True, width=5).step(torch.randn(2, 13, 12))
-    assert state.places.tolist() == [10, 11, 12]
-    _, state = AxialAttention(12, 3, causal=True, width=5, axis=0).step(torch.randn(2, 13, 12))
-    assert state.places.tolist() == list(range(13))
+    for axis, kept in ((1, [10, 11, 12]), (0, list(range(13)))):
+        layer = PatternAttention(12, 3, Axes(width=5, axis=axis), causal=True)
+        _, state = layer.step(torch.randn(2, 13, 12))
+        assert state.places.tolist() == kept
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"width": 0}, "a line has at least one cell, got width=0"),
+        ({"width": 0}, "width should be at least 1, got 0"),
         ({"axis": 2}, r"axis is 0 \(along columns\) or 1 \(along lines\), got 2"),
         ({"split": True, "heads": 1}, "half of the heads to each axis: got heads=1"),
-        ({"form": "tiled"}, "no form of axial attention 'tiled'"),
+        ({"form": "tiled"}, "there is no form 'tiled'"),
     ],
 )
 def test_what_cannot_be_is_said(options: dict, said: str) -> None:
@@ -195,7 +214,7 @@ def test_what_cannot_be_is_said(options: dict, said: str) -> None:
         attnlab.build("axial", **{"dim": 12, "heads": 3, **options})
 
 
-@pytest.mark.parametrize("module", [AxialAttention, LinesAndColumns])
-def test_only_a_causal_layer_decodes(module: type) -> None:
+@pytest.mark.parametrize("module", [PatternAttention(12, 3, Axes()), LinesAndColumns(12, 3)])
+def test_only_a_causal_layer_decodes(module: Any) -> None:
     with pytest.raises(ValueError, match="causal=True"):
-        module(12, 3).step(torch.randn(2, 1, 12))
+        module.step(torch.randn(2, 1, 12))

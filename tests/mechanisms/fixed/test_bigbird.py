@@ -1,16 +1,19 @@
 """BigBird: the official rows, its limits, nothing counted twice, and Hugging Face's numbers."""
 
 import itertools
+from typing import Any
 
 import pytest
-import sympy
 import torch
 from torch import Tensor
 
+import attnlab
+from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.bigbird import CARD, FORMS, BigBirdAttention, naive, pattern
+from attnlab.mechanisms.fixed.bigbird import CARD, BlockGraph
 
 OFFICIAL = {"window": 3, "random": 3, "global_blocks": 2}
 
@@ -20,16 +23,30 @@ def made(n: int, e: int = 11) -> list[Tensor]:
     return [torch.randn(s, dtype=torch.float64) for s in shapes]
 
 
-def pairs(**values: int) -> int:
-    known = {"t": 0, **values}
-    numbers = {s: sympy.Integer(known[s.name]) for s in CARD.pairs.free_symbols}
-    return int(CARD.pairs.xreplace(numbers))
+def pattern(heads: int = 1, **options: Any) -> Pattern:
+    return BlockGraph(**options).pattern(heads=heads)
+
+
+def pairs(n: int, *, B: int, w: int, r: int, G: int, t: int = 0) -> int:
+    """By the rows of the paper: a block sees whole blocks, and draws r of those that are left."""
+    inner = max(0, n - t)
+    sizes = [min(B, inner - start) for start in range(0, inner, B)]
+    first, last, blocks = (G + 1) // 2, G // 2, range(len(sizes))
+    own_globals = [i for i in blocks if i < first or i >= len(sizes) - last]
+    left, right = first, len(sizes) - 1 - last  # the inner blocks at the ends
+    total = n**2 - inner**2  # the rows and columns of the extra tokens
+    for i in blocks:
+        seen = [j for j in blocks if i in own_globals or j in own_globals or abs(i - j) <= w // 2]
+        never = [j for j in blocks if (i, j) in ((left, right), (right, left))]
+        drawable = set(blocks) - set(seen) - set(never if last else [right])
+        total += sizes[i] * (sum(sizes[j] for j in seen) + B * min(r, len(drawable)))
+    return total
 
 
 def test_622_of_4096_blocks() -> None:
     blocks = pattern(block=1, **OFFICIAL)
     assert blocks.count(64) == 622
-    assert pairs(n=64, B=1, w=3, r=3, G=2) == 622
+    assert pairs(64, B=1, w=3, r=3, G=2) == 622
     assert pattern(block=64, **OFFICIAL).count(4096) == 622 * 64**2
     nb = 29
     assert blocks.count(nb) == 2 * nb + 2 * (4 + 3) + (nb - 4) * (5 + 3)
@@ -78,7 +95,7 @@ def test_block_1_and_the_last_but_one_never_draw_each_other() -> None:
 )
 def test_limits_are_full_attention(form, options) -> None:
     q, k, v = made(13)
-    torch.testing.assert_close(form(q, k, v, **options), full.naive(q, k, v))
+    torch.testing.assert_close(form(q, k, v, mask=pattern(**options)), full.naive(q, k, v))
 
 
 def test_a_narrower_window_is_not_full() -> None:
@@ -108,7 +125,7 @@ def test_equals_the_softmax_over_a_set(form) -> None:
     q, k, v = made(23)
     options = {"block": 3, "random": 2, "seed": 5}
     seen = pattern(**options).dense(23)
-    out = form(q, k, v, **options)
+    out = form(q, k, v, mask=pattern(**options))
     for i in (0, 4, 11, 19, 22):
         keys = sorted(set(seen[i].nonzero().flatten().tolist()))
         weights = torch.softmax(q[:, :, i : i + 1] @ k[:, :, keys].mT / 5**0.5, dim=-1)
@@ -123,21 +140,30 @@ def test_no_pair_is_computed_twice(options, n: int) -> None:
 
 
 def test_pairs_of_many_shapes() -> None:
-    """The closed form, where blocks are few, short, all global, or more than asked for."""
+    """Where blocks are few, short, all global, or more than asked for."""
     for B, w, r, (G, t) in itertools.product((1, 3), (1, 7), (0, 2), ((1, 0), (3, 0), (0, 2))):
         seen = pattern(block=B, window=w, random=r, global_blocks=G, global_tokens=t)
         for n in (5, 19):
-            assert seen.count(n) == pairs(n=n, B=B, w=w, r=r, G=G, t=t), (n, B, w, r, G, t)
+            assert seen.count(n) == pairs(n, B=B, w=w, r=r, G=G, t=t), (n, B, w, r, G, t)
+
+
+@pytest.mark.parametrize("options", CARD.variants, ids=str)
+def test_pairs_of_the_variants(options: dict[str, Any]) -> None:
+    chosen = BlockGraph(**{**options, "per_head": False})
+    w, r, G, t = chosen.window, chosen.random, chosen.global_blocks, chosen.global_tokens
+    for n in (1, 2, 3, 7, 16, 31, 64, 97):
+        expected = pairs(n, B=chosen.block, w=w, r=r, G=G, t=t)
+        assert chosen.pattern().dense(n).sum() == chosen.pattern().count(n) == expected, n
 
 
 def test_heads_draw_apart() -> None:
     options = {"block": 1, "random": 2}
-    masks = pattern(**options, heads=3).dense(31)
+    masks = pattern(3, **options, per_head=True).dense(31)
     assert masks.shape == (3, 31, 31)
     assert not torch.equal(masks[0], masks[1])
     assert masks[0].sum() == masks[1].sum() == pattern(**options).count(31)
     # No head of one seed draws what a head of the next does.
-    others = pattern(**options, heads=3, seed=1).dense(31)
+    others = pattern(3, **options, per_head=True, seed=1).dense(31)
     assert not any(torch.equal(a, b) for a in masks for b in others)
 
 
@@ -152,10 +178,10 @@ def test_equal_arguments_make_equal_patterns() -> None:
 
 @pytest.mark.parametrize("per_head", [False, True])
 def test_mixing_matrix_is_the_masked_softmax(per_head: bool) -> None:
-    layer = BigBirdAttention(12, 3, block=2, random=1, per_head=per_head).double()
+    layer = PatternAttention(12, 3, BlockGraph(block=2, random=1, per_head=per_head)).double()
     x = torch.randn(2, 17, 12, dtype=torch.float64)
     q, k, _ = layer.heads.project(x)
-    seen = pattern(block=2, random=1, heads=3 if per_head else None).dense(17)
+    seen = pattern(3, block=2, random=1, per_head=per_head).dense(17)
     weights = torch.softmax((q @ k.mT / 2).masked_fill(~seen, -torch.inf), dim=-1)
     mixing = mixing_matrix(layer, x)
     assert mixing.exact
@@ -196,16 +222,17 @@ def test_equals_hugging_face_in_train_mode() -> None:
 
 
 def test_wrong_arguments_are_answered_in_sentences() -> None:
-    q, k, v = made(7)
     with pytest.raises(ValueError, match="window is odd: got 4, try 5"):
-        naive(q, k, v, window=4)
-    with pytest.raises(ValueError, match="block must be at least 1, got 0"):
-        pattern(block=0)
-    with pytest.raises(ValueError, match="random must be at least 0, got -1"):
-        pattern(random=-1)
+        BlockGraph(window=4)
+    with pytest.raises(ValueError, match="block should be at least 1, got 0"):
+        BlockGraph(block=0)
+    with pytest.raises(ValueError, match="random should be at least 0, got -1"):
+        BlockGraph(random=-1)
     with pytest.raises(ValueError, match="either blocks are global or extra tokens are"):
-        BigBirdAttention(12, 3, global_tokens=5)
-    with pytest.raises(ValueError, match="BigBird is not causal"):
-        BigBirdAttention(12, 3, causal=True)
-    with pytest.raises(ValueError, match=r"form of BigBird attention"):
-        BigBirdAttention(12, 3, form="dense")
+        attnlab.build("bigbird", dim=12, heads=3, global_tokens=5)
+    with pytest.raises(ValueError, match="bigbird cannot be causal: its global positions"):
+        attnlab.build("bigbird", dim=12, heads=3, causal=True)
+    with pytest.raises(ValueError, match="never causal: its global positions"):
+        PatternAttention(12, 3, BlockGraph(), causal=True)
+    with pytest.raises(ValueError, match="there is no form 'dense'"):
+        attnlab.build("bigbird", dim=12, heads=3, form="dense")

@@ -1,18 +1,27 @@
 """ETC: the sum pair by pair, its four pieces, labels, structure, limits, and no n × n tensor."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+import attnlab
+from attnlab.core.patterns import Pattern
 from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed import bigbird
-from attnlab.mechanisms.fixed.etc import FORMS, ETCAttention, blocked, naive, pattern
+from attnlab.mechanisms.fixed.bigbird import BlockGraph
+from attnlab.mechanisms.fixed.etc import FORMS, ETCAttention, GlobalLocal, blocked, naive
 
 NAMED = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-SIZES = {"global_tokens": 3, "radius": 2, "segment": 4}
+SIZES = GlobalLocal(global_tokens=3, radius=2, segment=4)
+OWN_ONLY = GlobalLocal(global_tokens=3, radius=2, segment=4, own_only=True)
+
+
+def pattern(**options: Any) -> Pattern:
+    return GlobalLocal(**options).pattern()
 
 
 def made(n: int, labels: int = 9, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -49,7 +58,7 @@ def pair_by_pair(x: dict[str, Tensor], own: list[int], row: int, i: int, t: int,
 @NAMED
 def test_pair_by_pair(form) -> None:
     x, own = made(13), part_of(13, 3)
-    out = form(**x, **SIZES, part_of=own)
+    out = form(**x, options=SIZES, part_of=own)
     for row in range(2):
         for i in range(13):
             expected = pair_by_pair(x, own[row].tolist(), row, i, t=3, radius=2)
@@ -68,8 +77,8 @@ def test_blocked_is_naive_with_labels_and_all(dtype: torch.dtype, own_only: bool
         x = {name: value.requires_grad_() for name, value in made(23, labels, dtype).items()}
         exact = {name: value.detach().double().requires_grad_() for name, value in x.items()}
         own = part_of(23, tokens) if tokens else None
-        chosen = {"global_tokens": tokens, "radius": radius, "own_only": own_only}
-        chosen |= {"part_of": own, "padding": padding, "segment": 4}
+        options = GlobalLocal(global_tokens=tokens, radius=radius, own_only=own_only, segment=4)
+        chosen = {"options": options, "part_of": own, "padding": padding}
         out, expected = blocked(**x, **chosen, block=block), naive(**exact, **chosen)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
@@ -86,10 +95,12 @@ def test_blocked_is_naive_with_labels_and_all(dtype: torch.dtype, own_only: bool
 def test_no_global_tokens_and_a_wide_radius_are_full_attention(form) -> None:
     x = made(13)
     q, k, v = x["q"], x["k"], x["v"]
-    out = form(q, k, v, global_tokens=0, radius=12)
+    out = form(q, k, v, options=GlobalLocal(global_tokens=0, radius=12))
     torch.testing.assert_close(out, full.naive(q, k, v))
-    assert not torch.allclose(form(q, k, v, global_tokens=0, radius=11), full.naive(q, k, v))
-    torch.testing.assert_close(form(q, k, v, global_tokens=13), full.naive(q, k, v))
+    out = form(q, k, v, options=GlobalLocal(global_tokens=0, radius=11))
+    assert not torch.allclose(out, full.naive(q, k, v))
+    out = form(q, k, v, options=GlobalLocal(global_tokens=13))
+    torch.testing.assert_close(out, full.naive(q, k, v))
 
 
 @NAMED
@@ -97,12 +108,13 @@ def test_labels_of_zero_are_the_mask_of_bigbird(form) -> None:
     """BigBird's ETC with blocks of one position: a window of 2·radius + 1."""
     x = made(17)
     q, k, v = x["q"], x["k"], x["v"]
-    seen = bigbird.pattern(block=1, window=5, random=0, global_blocks=0, global_tokens=3)
-    assert torch.equal(pattern(**SIZES).dense(17), seen.dense(17))
+    blocks = BlockGraph(block=1, window=5, random=0, global_blocks=0, global_tokens=3)
+    seen = blocks.pattern()
+    assert torch.equal(SIZES.pattern().dense(17), seen.dense(17))
     expected = full.naive(q, k, v, mask=seen)
-    torch.testing.assert_close(form(q, k, v, **SIZES), expected)
-    torch.testing.assert_close(form(q, k, v, **SIZES, labels=0 * x["labels"]), expected)
-    assert not torch.allclose(form(q, k, v, **SIZES, labels=x["labels"]), expected)
+    torch.testing.assert_close(form(q, k, v, options=SIZES), expected)
+    torch.testing.assert_close(form(q, k, v, options=SIZES, labels=0 * x["labels"]), expected)
+    assert not torch.allclose(form(q, k, v, options=SIZES, labels=x["labels"]), expected)
 
 
 def test_own_only_by_hand() -> None:
@@ -140,11 +152,12 @@ def test_sentences_of_each_sequence(form) -> None:
     x = made(13)
     q, k, v, labels = x["q"], x["k"], x["v"], x["labels"]
     runs = torch.tensor([-1, -1, -1, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]).expand(2, -1)
-    chosen = {"labels": labels, "own_only": True}
-    out = form(q, k, v, **SIZES, **chosen, part_of=runs)
-    torch.testing.assert_close(out, form(q, k, v, **SIZES, **chosen))
-    nobody = form(q, k, v, **SIZES, **chosen, part_of=torch.full((2, 13), -1))
-    alone = form(q[:, :, 3:], k[:, :, 3:], v[:, :, 3:], labels=labels, global_tokens=0, radius=2)
+    chosen = {"labels": labels, "options": OWN_ONLY}
+    out = form(q, k, v, **chosen, part_of=runs)
+    torch.testing.assert_close(out, form(q, k, v, **chosen))
+    nobody = form(q, k, v, **chosen, part_of=torch.full((2, 13), -1))
+    long = GlobalLocal(global_tokens=0, radius=2)
+    alone = form(q[:, :, 3:], k[:, :, 3:], v[:, :, 3:], labels=labels, options=long)
     torch.testing.assert_close(nobody[:, :, 3:], alone)
 
 
@@ -156,7 +169,8 @@ def test_no_tensor_grows_with_the_square() -> None:
             shapes = ((1, 2, n, 8),) * 3
             x = [torch.randn(s, requires_grad=True) for s in shapes]
             labels = torch.randn(2, 9, 8, requires_grad=True)
-            call = lambda q, k, v, a, f=form: f(q, k, v, labels=a, global_tokens=4, radius=8)  # noqa: E731
+            few = GlobalLocal(global_tokens=4, radius=8)
+            call = lambda q, k, v, a, f=form, o=few: f(q, k, v, labels=a, options=o)  # noqa: E731
             counted = count(call, *x, labels, backward=True)
             peaks[form.__name__, n] = counted.peak_bytes
             assert (counted.largest_tensor.elements < n**2 / 4) == (form is blocked)
@@ -166,19 +180,19 @@ def test_no_tensor_grows_with_the_square() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_mixing_matrix_is_the_softmax_with_labels(form: str) -> None:
-    layer = ETCAttention(12, 3, form=form, **SIZES, clip=2).double()
+    layer = ETCAttention(12, 3, SIZES, form=form, clip=2).double()
     layer.labels.data *= 50  # as large as a key
     x = torch.randn(2, 17, 12, dtype=torch.float64)
     q, k, v = layer.heads.project(x)
     with record() as notes:
-        naive(q, k, v, labels=layer.labels, **SIZES)
+        naive(q, k, v, labels=layer.labels, options=SIZES)
     mixing = mixing_matrix(layer, x)
     assert mixing.exact
     torch.testing.assert_close(mixing.matrix, notes["weights"][0], rtol=0, atol=1e-6)
 
 
 def test_the_mask_is_noted_with_padding_and_sentences() -> None:
-    layer = ETCAttention(12, 3, **SIZES, own_only=True)
+    layer = ETCAttention(12, 3, OWN_ONLY)
     padding, own = torch.rand(2, 13) > 0.3, part_of(13, 3)
     with record() as notes:
         layer(torch.randn(2, 13, 12), padding, part_of=own)
@@ -190,8 +204,8 @@ def test_the_mask_is_noted_with_padding_and_sentences() -> None:
 
 
 def test_separate_projections_with_equal_weights_are_the_shared_ones() -> None:
-    shared = ETCAttention(12, 3, **SIZES)
-    separate = ETCAttention(12, 3, **SIZES, separate=True)
+    shared = ETCAttention(12, 3, SIZES)
+    separate = ETCAttention(12, 3, SIZES, separate=True)
     separate.load_state_dict(shared.state_dict(), strict=False)
     for name, piece in separate.pieces.items():
         piece.load_state_dict(getattr(shared.heads, name.rpartition("_")[2]).state_dict())
@@ -215,7 +229,7 @@ def test_information_travels_by_the_global_token() -> None:
 
 
 def test_whole_under_compile_with_sentences() -> None:
-    layer = ETCAttention(12, 3, **SIZES, own_only=True)
+    layer = ETCAttention(12, 3, OWN_ONLY)
     x, own = torch.randn(2, 13, 12), part_of(13, 3)
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x, part_of=own), layer(x, part_of=own))
@@ -227,18 +241,42 @@ def test_wrong_arguments_are_answered_in_sentences() -> None:
     for form in FORMS.values():
         with pytest.raises(ValueError, match="number is odd and at least 5: got 8"):
             form(q, k, v, labels=x["labels"])
-        with pytest.raises(ValueError, match="radius must be at least 0, got -1"):
-            form(q, k, v, radius=-1)
+        with pytest.raises(ValueError, match="radius should be at least 0, got -1"):
+            form(q, k, v, options=GlobalLocal(radius=-1))
         with pytest.raises(ValueError, match="part_of does nothing without labels"):
             form(q, k, v, part_of=part_of(7, 2))
         own = torch.full((2, 7), 5)
+        two = GlobalLocal(own_only=True, global_tokens=2)
         with pytest.raises(ValueError, match="global token 5, but there are 2: 0 … 1, or −1"):
-            form(q, k, v, part_of=own, own_only=True, global_tokens=2)
-    with pytest.raises(ValueError, match="at least one query, got block=0"):
+            form(q, k, v, part_of=own, options=two)
+    with pytest.raises(ValueError, match="block should be at least 1, got 0"):
         blocked(q, k, v, block=0)
-    with pytest.raises(ValueError, match="ETC is not causal"):
-        ETCAttention(12, 3, causal=True)
-    with pytest.raises(ValueError, match="clip must be at least 0, got -2"):
+    with pytest.raises(ValueError, match="etc cannot be causal: its global tokens"):
+        attnlab.build("etc", dim=12, heads=3, causal=True)
+    with pytest.raises(ValueError, match="clip should be at least 0, got -2"):
         ETCAttention(12, 3, clip=-2)
-    with pytest.raises(ValueError, match="segment must be at least 1, got 0"):
-        ETCAttention(12, 3, segment=0)
+    with pytest.raises(ValueError, match="segment should be at least 1, got 0"):
+        attnlab.build("etc", dim=12, heads=3, segment=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_sequences_and_no_numbers(form: str) -> None:
+    """An empty batch, and the meta device, which has shapes only."""
+    layer, own = ETCAttention(12, 3, OWN_ONLY, separate=True, form=form), part_of(13, 3)
+    empty = layer(torch.randn(0, 13, 12), torch.ones(0, 13).bool(), part_of=own[:0])
+    assert empty.shape == (0, 13, 12)
+    x, padding = torch.randn(2, 13, 12, device="meta"), torch.ones(2, 13, device="meta").bool()
+    assert layer.to("meta")(x, padding, part_of=own.to("meta")).shape == x.shape
+
+
+@pytest.mark.parametrize("own_only", [False, True])
+def test_pairs_of_any_length(own_only: bool) -> None:
+    """g2g and g2l are full; l2g is full or one a token; l2l is a band, cut off at its corners."""
+    for t, radius in ((0, 1), (2, 2), (3, 4), (1, 200)):
+        seen = pattern(global_tokens=t, radius=radius, segment=3, own_only=own_only)
+        for n in (1, 2, 3, 7, 16, 31, 64, 97):
+            long = max(0, n - t)
+            band = sum(min(long, i + radius + 1) - max(0, i - radius) for i in range(long))
+            l2g = long * (min(t, 1) if own_only else min(t, n))
+            expected = min(t, n) * n + l2g + band
+            assert seen.dense(n).sum() == seen.count(n) == expected, (t, radius, n)

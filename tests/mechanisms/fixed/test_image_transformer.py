@@ -1,6 +1,7 @@
 """Image Transformer: its blocks by hand, its limits (L3), the order of its pixels, its map."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,17 +10,19 @@ from torch import Tensor
 import attnlab
 from attnlab.core import patterns
 from attnlab.core.patterns import Intervals, Pattern
+from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.image_transformer import (
-    FORMS,
-    ImageTransformerAttention,
-    generation_order,
-    pattern,
-)
+from attnlab.mechanisms.fixed.image_transformer import CARD, QueryBlocks, generation_order
 
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+def pattern(*, causal: bool = False, **options: Any) -> Pattern:
+    return QueryBlocks(**options).pattern(causal=causal)
+
+
 PATTERNS = [
     pattern(block=5, memory=3),
     pattern(block=1, memory=4),
@@ -59,6 +62,33 @@ def test_two_dimensions_pixel_by_pixel() -> None:
             inside = top - h_m <= v < top + h_q and left - w_m <= u < left + w_q + w_m
             assert mask[i, j] == inside
             assert past[i, j] == (inside and j <= i)
+
+
+def memory_block(n: int, block: int, memory: int, width: int, rows: int, above: int) -> Tensor:
+    """The mask of n positions by the definition, in raster coordinates."""
+    height = rows * (n // (rows * width) + 1)
+    pixels = generation_order(height, width, rows=rows, block=block)[:n]
+    y, x = pixels // width, pixels % width
+    top, left = (y // rows * rows)[:, None], (x // block * block)[:, None]
+    lines = (y >= top - above) & (y < top + rows)
+    return lines & (x >= left - memory) & (x < left + block + memory)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("options", CARD.variants, ids=str)
+def test_pairs_of_any_length(options: dict[str, int], causal: bool) -> None:
+    """Unfinished lines, rectangles and bands included."""
+    seen = pattern(causal=causal, **options)
+    for n in (1, 2, 3, 7, 16, 31, 64, 97):
+        if "width" in options:
+            expected = memory_block(n, **options)
+        else:
+            first = torch.arange(n)[:, None] // options["block"] * options["block"]
+            places = torch.arange(n)
+            expected = (places >= first - options["memory"]) & (places < first + options["block"])
+        expected = expected.tril() if causal else expected
+        assert torch.equal(seen.dense(n), expected)
+        assert seen.count(n) == expected.sum(), n
 
 
 def test_generation_goes_block_by_block() -> None:
@@ -104,9 +134,9 @@ def test_limits_are_dense_causal_attention(form: Callable[..., Tensor]) -> None:
     q, k, v = made()
     expected = full.naive(q, k, v, mask=patterns.causal())
     for block, memory in ((23, 0), (40, 7), (1, 22), (5, 20)):
-        out = form(q, k, v, causal=True, block=block, memory=memory)
+        out = form(q, k, v, mask=pattern(causal=True, block=block, memory=memory))
         torch.testing.assert_close(out, expected)
-    out = form(q, k, v, causal=True, block=1, memory=21)
+    out = form(q, k, v, mask=pattern(causal=True, block=1, memory=21))
     assert not torch.allclose(out, expected)
 
 
@@ -114,7 +144,7 @@ def test_limits_are_dense_causal_attention(form: Callable[..., Tensor]) -> None:
 def test_no_memory_is_block_local(form: Callable[..., Tensor]) -> None:
     q, k, v = made()
     expected = full.naive(q, k, v, mask=patterns.block_diagonal(5))
-    torch.testing.assert_close(form(q, k, v, block=5, memory=0), expected)
+    torch.testing.assert_close(form(q, k, v, mask=pattern(block=5, memory=0)), expected)
 
 
 def test_a_rectangle_of_the_whole_image_is_full() -> None:
@@ -140,7 +170,7 @@ def test_neighbours_do_not_see_equally_many() -> None:
     "options", [{"block": 5, "memory": 3}, {"width": 5, "rows": 2, "block": 2, "above": 1}]
 )
 def test_map_is_the_masked_softmax(options: dict[str, int]) -> None:
-    layer = ImageTransformerAttention(12, 3, causal=True, **options).double()
+    layer = PatternAttention(12, 3, QueryBlocks(**options), causal=True).double()
     x = torch.randn(2, 23, 12, dtype=torch.float64)
     mixing = mixing_matrix(layer, x)
     q, k, _ = layer.heads.project(x)
@@ -150,12 +180,11 @@ def test_map_is_the_masked_softmax(options: dict[str, int]) -> None:
 
 
 def test_decoding_keeps_what_can_still_be_seen() -> None:
-    flat = ImageTransformerAttention(12, 3, causal=True, block=5, memory=3)
+    flat = PatternAttention(12, 3, QueryBlocks(block=5, memory=3), causal=True)
     _, state = flat.step(torch.randn(2, 22, 12))
     assert state.places.tolist() == list(range(17, 22))  # of the next block: 17, 18, 19; its own
-    image = ImageTransformerAttention(
-        12, 3, causal=True, width=6, rows=2, block=3, above=1, memory=0
-    )
+    rectangles = QueryBlocks(width=6, rows=2, block=3, above=1, memory=0)
+    image = PatternAttention(12, 3, rectangles, causal=True)
     _, state = image.step(torch.randn(2, 24, 12))
     pixels = generation_order(4, 6, rows=2, block=3)[state.places]
     assert (pixels // 6 >= 3).all()  # one line above the next band
@@ -171,7 +200,7 @@ def test_decoding_keeps_what_can_still_be_seen() -> None:
         ({"above": 2}, "belong to 2-D attention: give the width"),
         ({"width": 5, "block": 6}, "6 columns does not fit into lines of 5"),
         ({"width": 5, "block": 2, "rows": 0}, "rows should be at least 1, got 0"),
-        ({"form": "tiled"}, "no form of the Image Transformer's attention 'tiled'"),
+        ({"form": "tiled"}, "there is no form 'tiled'"),
     ],
 )
 def test_what_cannot_be_is_said(options: dict, said: str) -> None:
@@ -186,4 +215,4 @@ def test_an_image_is_cut_into_whole_rectangles() -> None:
 
 def test_only_a_causal_layer_decodes() -> None:
     with pytest.raises(ValueError, match="causal=True"):
-        ImageTransformerAttention(12, 3).step(torch.randn(2, 1, 12))
+        PatternAttention(12, 3, QueryBlocks()).step(torch.randn(2, 1, 12))

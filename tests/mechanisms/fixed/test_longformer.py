@@ -10,15 +10,17 @@ from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.core import patterns
+from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.fixed.longformer import (
+    CARD,
     FORMS,
     EncoderDecoder,
+    GlobalRows,
     LongformerAttention,
-    pairs,
-    pattern,
+    Window,
 )
 
 Form = Callable[..., Tensor]
@@ -30,8 +32,22 @@ def made(h: int = 3, n: int = 17) -> list[Tensor]:
     return [torch.randn(2, h, n, e, dtype=torch.float64) for e in (5, 5, 7)]
 
 
-def of_global(q: Tensor, k: Tensor, v: Tensor, at: Sequence[int] = GLOBAL) -> dict[str, Tensor]:
-    return {"q_global": q[:, :, list(at)], "k_global": k, "v_global": v}
+def pattern(*, causal: bool = False, **options: Any) -> Pattern:
+    step = options.get("dilation", 1)
+    heads = max(1, len(step)) if isinstance(step, tuple) else 1
+    return Window(**options).pattern(causal=causal, heads=heads)
+
+
+def of_global(q: Tensor, k: Tensor, v: Tensor, at: Sequence[int] = GLOBAL) -> GlobalRows:
+    return GlobalRows(tuple(at), q[:, :, list(at)], k, v)
+
+
+def pairs(n: int, w: int, step: int = 1, chosen: Sequence[int] = (), causal: bool = False) -> int:
+    """Counted by the definition, pair by pair."""
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    near = ((i - j).abs() <= w // 2 * step) & ((i - j) % step == 0)
+    of_global = torch.isin(i, torch.tensor(chosen)) | torch.isin(j, torch.tensor(chosen))
+    return int(((near | of_global) & ((j <= i) | (not causal))).sum())
 
 
 def test_rows_by_hand() -> None:
@@ -49,11 +65,11 @@ def test_rows_by_hand() -> None:
 @forms
 def test_a_window_of_everything_is_full_attention(form: Form) -> None:
     q, k, v = made(n=13)
-    torch.testing.assert_close(form(q, k, v, window=24), full.naive(q, k, v))
+    torch.testing.assert_close(form(q, k, v, mask=pattern(window=24)), full.naive(q, k, v))
     mask = patterns.causal()
     expected = full.naive(q, k, v, mask=mask)
-    torch.testing.assert_close(form(q, k, v, window=24, causal=True), expected)
-    assert not torch.allclose(form(q, k, v, window=22), full.naive(q, k, v))
+    torch.testing.assert_close(form(q, k, v, mask=pattern(window=24, causal=True)), expected)
+    assert not torch.allclose(form(q, k, v, mask=pattern(window=22)), full.naive(q, k, v))
 
 
 @forms
@@ -61,9 +77,8 @@ def test_equal_projections_are_the_masked_softmax(form: Form) -> None:
     q, k, v = made()
     mask = pattern(window=4, global_positions=GLOBAL)
     expected = full.naive(q, k, v, mask=mask)
-    out = form(q, k, v, window=4, global_positions=GLOBAL)
-    torch.testing.assert_close(out, expected)
-    out = form(q, k, v, window=4, global_positions=GLOBAL, **of_global(q, k, v))
+    torch.testing.assert_close(form(q, k, v, mask=mask), expected)
+    out = form(q, k, v, mask=mask, global_rows=of_global(q, k, v))
     torch.testing.assert_close(out, expected)
 
 
@@ -80,9 +95,7 @@ def test_pairs_of_the_papers_window(n: int, w: int) -> None:
 @pytest.mark.parametrize("n", [13, 14, 41])
 def test_pairs_with_global_tokens(chosen: tuple[int, ...], step: int, n: int) -> None:
     seen = pattern(window=6, dilation=step, global_positions=chosen)
-    closed = pairs(dilation=step, global_positions=chosen)["full"]
-    sizes = {"n": n, "w": 6}
-    counted = closed.subs({x: sizes[x.name] for x in closed.free_symbols})
+    counted = pairs(n, 6, step, chosen)
     assert seen.dense(n).sum() == seen.count(n) == counted
     if chosen == tuple(range(len(chosen))) and step == 1:
         g = len(chosen)
@@ -91,10 +104,17 @@ def test_pairs_with_global_tokens(chosen: tuple[int, ...], step: int, n: int) ->
 
 def test_pairs_of_heads_that_differ() -> None:
     seen = pattern(window=4, dilation=(1, 2, 5))
-    closed = pairs(dilation=(1, 2, 5))["full"]
     for n in (3, 7, 31):
-        counted = closed.subs({x: {"n": n, "w": 4}[x.name] for x in closed.free_symbols})
-        assert seen.dense(n).sum() == int(counted)
+        assert seen.dense(n).sum() == sum(pairs(n, 4, step) for step in (1, 2, 5))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("options", CARD.variants, ids=str)
+def test_pairs_of_the_variants(options: dict[str, int], causal: bool) -> None:
+    seen = pattern(causal=causal, **options)
+    for n in (1, 2, 3, 7, 16, 31, 64, 97):
+        counted = pairs(n, options["window"], options.get("dilation", 1), causal=causal)
+        assert seen.dense(n).sum() == seen.count(n) == counted, n
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -122,7 +142,7 @@ def test_blocked_pays_for_its_pairs() -> None:
 @forms
 def test_each_head_has_its_own_dilation(form: Form) -> None:
     q, k, v = made()
-    out = form(q, k, v, window=4, dilation=(1, 3, 1))
+    out = form(q, k, v, mask=pattern(window=4, dilation=(1, 3, 1)))
     for head, step in enumerate((1, 3, 1)):
         mask = patterns.dilated(2, step)
         expected = full.naive(q, k, v, mask=mask)[:, head]
@@ -135,21 +155,14 @@ def test_each_head_has_its_own_dilation(form: Form) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("padded", [False, True])
 def test_forms_agree_on_global_tokens(dtype: torch.dtype, padded: bool) -> None:
-    inputs = [*made(), *of_global(*made()).values()]
-    padding = torch.rand(2, 17) > 0.4 if padded else None
+    inputs = [*made(), *of_global(*made())[1:]]
+    padding = patterns.padding(torch.rand(2, 17) > 0.4 if padded else None)
+    mask = patterns.both(pattern(window=4, dilation=(1, 2, 3), global_positions=GLOBAL), padding)
     exact = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}[dtype]
     outs, grads = [], []
     for form, kind in ((FORMS["naive"], torch.float64), (FORMS["blocked"], dtype)):
         x = [each.to(dtype).to(kind).requires_grad_() for each in inputs]
-        names = ("q_global", "k_global", "v_global")
-        out = form(
-            *x[:3],
-            window=4,
-            dilation=(1, 2, 3),
-            global_positions=GLOBAL,
-            padding=padding,
-            **dict(zip(names, x[3:], strict=True)),
-        )
+        out = form(*x[:3], mask=mask, global_rows=GlobalRows(GLOBAL, *x[3:]))
         outs.append(out.double())
         direction = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view(out.shape)
         grads.append(torch.autograd.grad((out * direction.to(kind)).sum(), x))
@@ -162,20 +175,22 @@ def test_forms_agree_on_global_tokens(dtype: torch.dtype, padded: bool) -> None:
 @forms
 def test_global_projections_serve_the_rows_of_global_tokens_alone(form: Form) -> None:
     q, k, v = made()
-    options = {"window": 4, "global_positions": GLOBAL}
-    local = form(q, k, v, **options)
-    out = form(q, k, v, **options, **of_global(*made()))
+    mask = pattern(window=4, global_positions=GLOBAL)
+    local = form(q, k, v, mask=mask)
+    out = form(q, k, v, mask=mask, global_rows=of_global(*made()))
     others = [i for i in range(17) if i not in GLOBAL]
     assert torch.equal(out[:, :, others], local[:, :, others])
     assert not torch.isclose(out[:, :, list(GLOBAL)], local[:, :, list(GLOBAL)]).any()
     ask, look, take = made()
     rows = full.naive(ask[:, :, list(GLOBAL)], look, take)
-    out = form(q, k, v, **options, **of_global(ask, look, take))
+    out = form(q, k, v, mask=mask, global_rows=of_global(ask, look, take))
     torch.testing.assert_close(out[:, :, list(GLOBAL)], rows)
 
 
 def module(**options: Any) -> LongformerAttention:
-    return LongformerAttention(12, 3, **options).double()
+    layer = attnlab.build("longformer", dim=12, heads=3, **options)
+    assert isinstance(layer, LongformerAttention)
+    return layer.double()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -278,7 +293,7 @@ def test_decoding_remembers_half_a_window(dilation: int, kept: list[int]) -> Non
 
 
 def test_encoder_decoder_reads_through_windows_and_writes_in_full() -> None:
-    layer = EncoderDecoder(12, 3, window=2).double()
+    layer = EncoderDecoder(12, 3, module(window=2)).double()
     x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
     source = torch.randn(2, 17, 12, dtype=torch.float64, requires_grad=True)
     real = torch.arange(17) < torch.tensor([[17], [11]])
@@ -292,15 +307,15 @@ def test_encoder_decoder_reads_through_windows_and_writes_in_full() -> None:
 
 
 def test_encoder_decoder_is_three_attentions() -> None:
-    layer = EncoderDecoder(12, 3, window=4, global_positions=(0,)).double()
+    layer = EncoderDecoder(12, 3, module(window=4, global_positions=(0,))).double()
     x, source = (torch.randn(2, n, 12, dtype=torch.float64) for n in (5, 17))
 
     def attend(heads: Any, y: Tensor, other: Tensor | None, mask: Any) -> Tensor:
         return heads.merge(full.naive(*heads.project(y, other), mask=mask))
 
     read = source + attend(layer.encoder.heads, source, None, layer.encoder.pattern)
-    written = x + attend(layer.decoder, x, None, patterns.causal())
-    expected = written + attend(layer.cross, written, read, None)
+    written = x + attend(layer.decoder.heads, x, None, patterns.causal())
+    expected = written + attend(layer.cross.heads, written, read, None)
     torch.testing.assert_close(layer(x, context=source), expected)
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x, context=source), expected)
@@ -334,8 +349,8 @@ def test_a_tiny_transformer_can_be_an_led() -> None:
         ({"window": 5}, "total w, half of it to each side .* even and at least 2; got 5"),
         ({"window": 0}, "at least 2; got 0"),
         ({"window": -2}, "at least 2; got -2"),
-        ({"dilation": 0}, "step should be at least 1, got 0"),
-        ({"dilation": ()}, "per_head needs a pattern for each head"),
+        ({"dilation": 0}, "dilation should be at least 1, got 0"),
+        ({"dilation": ()}, "a step to 0 heads, but there are"),
         ({"causal": True, "global_positions": (0,)}, "a causal Longformer has no global tokens"),
         ({"global_positions": (-1,)}, "global positions count from the start"),
         ({"global_positions": (2, 0, 2)}, r"named twice: \[2, 0, 2\]"),
@@ -351,16 +366,19 @@ def test_wrong_options_are_answered_in_sentences(options: dict[str, Any], said: 
 @forms
 def test_wrong_global_rows_are_answered_in_sentences(form: Form) -> None:
     q, k, v = made()
-    with pytest.raises(ValueError, match="all or none of them"):
-        form(q, k, v, global_positions=(0,), q_global=q[:, :, :1])
-    with pytest.raises(ValueError, match=r"q_global has 2 rows, .*=\[0\], which are 1"):
-        form(q, k, v, global_positions=(0,), **of_global(q, k, v, (0, 1)))
+    mask, rows = pattern(global_positions=(0,)), of_global(q, k, v, (0,))
+    with pytest.raises(TypeError, match="missing 2 required"):
+        GlobalRows((0,), q[:, :, :1])  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"has 2 queries; .*=\[0\], which are 1"):
+        form(q, k, v, mask=mask, global_rows=rows._replace(queries=q[:, :, :2]))
     with pytest.raises(ValueError, match="for whole sequences, got 3 queries, 17 keys"):
-        form(q[:, :, :3], k, v, global_positions=(0,), **of_global(q, k, v, (0,)))
+        form(q[:, :, :3], k, v, mask=mask, global_rows=rows)
+    with pytest.raises(ValueError, match="d is 4, expected 5"):
+        form(q, k, v, mask=mask, global_rows=rows._replace(keys=k[..., :4]))
     with pytest.raises(ValueError, match="position 17 is outside of a sequence of 17"):
-        form(q, k, v, global_positions=(17,))
-    with pytest.raises(ValueError, match="a step to 2 heads, but there are 3"):
-        form(q, k, v, dilation=(1, 2))
+        form(q, k, v, mask=pattern(global_positions=(17,)))
+    with pytest.raises(ValueError, match="for 2 heads, but there are 3"):
+        form(q, k, v, mask=pattern(dilation=(1, 2)))
 
 
 def test_other_wrong_calls() -> None:
@@ -373,3 +391,7 @@ def test_other_wrong_calls() -> None:
         module().step(x[:, :1])
     with pytest.raises(TypeError, match="window should be a whole number, got '4'"):
         module(window="4")
+
+
+def test_led_is_found_by_its_name() -> None:
+    assert attnlab.card("led") is CARD

@@ -10,15 +10,11 @@ from torch import Tensor
 import attnlab
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.sparse_transformer import (
-    FORMS,
-    SparseTransformerAttention,
-    factors,
-    pattern,
-)
+from attnlab.mechanisms.fixed.sparse_transformer import Factors
 
 Form = Callable[..., Tensor]
 forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -26,6 +22,18 @@ forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 def made(h: int = 3, n: int = 17) -> list[Tensor]:
     return [torch.randn(2, h, n, e, dtype=torch.float64) for e in (5, 5, 7)]
+
+
+def factors(
+    stride: int, kind: str = "strided", columns: int = 1, window: str = "paper", turn: int = 0
+) -> tuple[Pattern, Pattern]:
+    options: dict[str, Any] = {"kind": kind, "columns": columns, "window": window}
+    near, far = Factors(stride=stride, **options).factors(turn)
+    return near.causal(), far.causal()
+
+
+def pattern(heads: int = 1, **options: Any) -> Pattern:
+    return Factors(**options).pattern(heads=heads)
 
 
 def rows(seen: Pattern, n: int) -> list[list[int]]:
@@ -74,15 +82,10 @@ def test_other_dense_ends() -> None:
 def test_a_long_stride_is_full_causal_attention(form: Form, kind: str) -> None:
     q, k, v = made()
     expected = full.naive(q, k, v, mask=patterns.causal())
-    torch.testing.assert_close(form(q, k, v, stride=17, kind=kind), expected)
+    torch.testing.assert_close(form(q, k, v, mask=pattern(stride=17, kind=kind)), expected)
 
 
 def test_pairs_of_a_layer_of_enwik8() -> None:
-    card = attnlab.card("sparse_transformer")
-    assert card.pairs is not None
-    closed = card.pairs(kind="fixed")  # type: ignore[operator]
-    sizes = {"n": 12288, "s": 128, "c": 32}
-    assert closed.subs({x: sizes[x.name] for x in closed.free_symbols}) == 19_470_336
     assert pattern(stride=128, kind="fixed", columns=32).count(12288) == 19_470_336
     assert patterns.causal().count(12288) == 75_503_616
 
@@ -126,24 +129,28 @@ def test_distinct_sub_blocks_share_out_a_block(columns: int) -> None:
 
 
 def test_heads_take_factors_as_they_are_told() -> None:
-    near, far = factors(5, "fixed", 2)
+    chosen = Factors(stride=5, kind="fixed", columns=2)
+    near, far = chosen.factors()
     options: dict[str, Any] = {"stride": 5, "kind": "fixed", "columns": 2}
-    assert pattern(**options) == near | far
-    assert [pattern(**options, layer=r) for r in range(3)] == [near, far, near]
-    separate = pattern(**options, separate=True, heads=3)
-    assert [separate.of_head(a) for a in range(3)] == [near, far, near]
-    second = factors(5, "fixed", 2, turn=1)[1]
-    distinct = pattern(**options, distinct=True, heads=3)
-    assert [distinct.of_head(a) for a in range(3)] == [near | far, near | second, near | far]
-    both = pattern(**options, separate=True, distinct=True, heads=4)
-    assert [both.of_head(a) for a in range(4)] == [near, far, near, second]
+
+    def of_heads(heads: int, **more: Any) -> list[Pattern]:
+        allowed = Factors(**options, **more).allowed(heads)
+        return [allowed.of_head(a) for a in range(heads)]
+
+    assert chosen.allowed(3) == near | far
+    assert [Factors(**options, layer=r).allowed(1) for r in range(3)] == [near, far, near]
+    assert of_heads(3, separate=True) == [near, far, near]
+    second = chosen.factors(turn=1)[1]
+    assert of_heads(3, distinct=True) == [near | far, near | second, near | far]
+    assert of_heads(4, separate=True, distinct=True) == [near, far, near, second]
+    assert pattern(**options) == (near | far).causal()
 
 
 @forms
 def test_rows_before_the_first_summary_are_zero(form: Form) -> None:
     """Where adding −10⁹ would give them the mean of everything, the future included."""
     q, k, v = (x.requires_grad_() for x in made())
-    out = form(q, k, v, stride=5, kind="fixed", columns=2, layer=1)
+    out = form(q, k, v, mask=pattern(stride=5, kind="fixed", columns=2, layer=1))
     assert (out[:, :, :3] == 0).all()
     assert (out[:, :, 3:] != 0).all()
     for gradient in torch.autograd.grad(out.square().sum(), (q, k, v)):
@@ -153,7 +160,7 @@ def test_rows_before_the_first_summary_are_zero(form: Form) -> None:
 @forms
 def test_separate_heads_are_heads_of_their_own(form: Form) -> None:
     q, k, v = made()
-    out = form(q, k, v, stride=4, separate=True)
+    out = form(q, k, v, mask=pattern(stride=4, separate=True, heads=3))
     for head, factor in enumerate((0, 1, 0)):
         mask = factors(4)[factor]
         expected = full.naive(q, k, v, mask=mask)[:, head]
@@ -163,8 +170,10 @@ def test_separate_heads_are_heads_of_their_own(form: Form) -> None:
 # ---- the module
 
 
-def module(**options: Any) -> SparseTransformerAttention:
-    return SparseTransformerAttention(12, 3, **options).double()
+def module(*, causal: bool = True, **options: Any) -> PatternAttention:
+    layer = attnlab.build("sparse_transformer", dim=12, heads=3, causal=causal, **options)
+    assert isinstance(layer, PatternAttention)
+    return layer.double()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -224,10 +233,10 @@ def test_a_step_leaves_the_state_it_was_given() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"kind": "stride"}, "no kind of sparse transformer 'stride'; did you mean 'strided'"),
+        ({"kind": "stride"}, "there is no kind 'stride'; did you mean 'strided'"),
         (
             {"window": "papers"},
-            "no window of the sparse transformer 'papers'; did you mean 'paper'",
+            "there is no window 'papers'; did you mean 'paper'",
         ),
         ({"stride": 0}, "stride should be at least 1, got 0"),
         ({"stride": 0, "kind": "fixed"}, "stride should be at least 1, got 0"),
@@ -237,7 +246,7 @@ def test_a_step_leaves_the_state_it_was_given() -> None:
         ({"stride": 4, "kind": "fixed", "columns": 0}, "columns should be at least 1, got 0"),
         ({"kind": "fixed", "window": "code"}, "the fixed kind has blocks, no window"),
         ({"layer": 1, "separate": True}, "layer by layer, separate=True head by head: choose one"),
-        ({"layer": -1}, "layers are counted from 0, got layer=-1"),
+        ({"layer": -1}, "layer should be at least 0, got -1"),
         (
             {"stride": 5, "kind": "fixed", "columns": 3, "distinct": True},
             "a block of 5 holds one set of 3 summary columns only",
@@ -252,10 +261,10 @@ def test_wrong_options_are_answered_in_sentences(options: dict[str, Any], said: 
 
 
 def test_other_wrong_calls() -> None:
-    with pytest.raises(ValueError, match="say how many with heads=…"):
+    with pytest.raises(ValueError, match="needs 2 heads, one for each factor; got 1"):
         pattern(separate=True)
-    with pytest.raises(ValueError, match="it needs 2 heads, got 1"):
-        SparseTransformerAttention(12, 1, separate=True)
+    with pytest.raises(ValueError, match="needs 2 heads, one for each factor; got 1"):
+        PatternAttention(12, 1, Factors(separate=True))
     with pytest.raises(ValueError, match="always causal"):
         module(causal=False)
     with pytest.raises(TypeError, match=r"stride should be a whole number, got 2\.5"):

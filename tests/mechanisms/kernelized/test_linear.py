@@ -14,12 +14,12 @@ from attnlab.measure.count import count, exponent
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.kernelized.linear import (
     FORMS,
+    Features,
     LinearAttention,
     chunked,
     dpfp_features,
     elu_features,
     exponential_features,
-    feature_map,
     naive,
     relu_features,
 )
@@ -55,7 +55,7 @@ def test_by_hand(form) -> None:
 def test_the_rnn_is_the_masked_quadratic_form(feature: str) -> None:
     """Both as they stand in the paper: S and z token by token, and tril(φ(Q) φ(K)ᵀ) V."""
     q, k, v = made()
-    phi = feature_map(feature, **MAPS[feature])
+    phi = Features(feature=feature, **MAPS[feature])
     weights = (phi(q) @ phi(k).mT).tril()
     quadratic = weights / weights.sum(-1, keepdim=True) @ v
     s, z, rows = torch.zeros(2, 3, phi(k).shape[-1], 11).double(), 0, []
@@ -67,7 +67,7 @@ def test_the_rnn_is_the_masked_quadratic_form(feature: str) -> None:
     rnn = torch.stack(rows, dim=2)
     torch.testing.assert_close(rnn, quadratic, equal_nan=True)
     for form in FORMS.values():
-        out = form(q, k, v, causal=True, feature=feature, **MAPS[feature])
+        out = form(q, k, v, causal=True, options=phi)
         torch.testing.assert_close(out, quadratic.nan_to_num())
 
 
@@ -75,7 +75,7 @@ def test_the_rnn_is_the_masked_quadratic_form(feature: str) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_last_causal_row_is_the_non_causal_row(form, feature: str) -> None:
     q, k, v = made()
-    options = {"feature": feature, **MAPS[feature]}
+    options = {"options": Features(feature=feature, **MAPS[feature])}
     causal, whole = form(q, k, v, causal=True, **options), form(q, k, v, **options)
     torch.testing.assert_close(causal[:, :, -1], whole[:, :, -1])
     assert not torch.allclose(causal[:, :, 0], whole[:, :, 0])
@@ -84,7 +84,7 @@ def test_last_causal_row_is_the_non_causal_row(form, feature: str) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_constant_features_are_a_running_mean(form) -> None:
     q, k, v = made()
-    out = form(q, k, v, causal=True, feature="taylor", degree=0)
+    out = form(q, k, v, causal=True, options=Features(feature="taylor", degree=0))
     torch.testing.assert_close(out, v.cumsum(2) / torch.arange(1, 8)[:, None])
 
 
@@ -97,7 +97,7 @@ def test_taylor_features_tend_to_softmax_attention() -> None:
         weights, errors = notes["weights"][0], []
         for degree in (0, 2, 4, 6, 8, 10):
             with record() as notes:
-                naive(q, k, v, causal=causal, feature="taylor", degree=degree)
+                naive(q, k, v, causal=causal, options=Features(feature="taylor", degree=degree))
             errors.append((notes["weights"][0] - weights).abs().max().item())
         assert all(later < earlier / 2 for earlier, later in itertools.pairwise(errors)), errors
         assert errors[0] > 0.1
@@ -114,12 +114,14 @@ def test_taylor_features_tend_to_softmax_attention() -> None:
 def test_mixing_matrix_is_the_closed_form(
     form: str, feature: str, causal: bool, padded: bool
 ) -> None:
-    layer = LinearAttention(12, 3, causal=causal, form=form, feature=feature, **MAPS[feature])
+    layer = LinearAttention(
+        12, 3, causal=causal, form=form, options=Features(feature=feature, **MAPS[feature])
+    )
     layer, x = layer.double(), torch.randn(2, 11, 12, dtype=torch.float64)
     real = torch.arange(11) < torch.tensor([[11], [7]])
     mixing = mixing_matrix(layer, x, padding=real if padded else None)
     q, k, _ = layer.heads.project(x)
-    weights = layer.features(q) @ layer.features(k).mT
+    weights = layer.options(q) @ layer.options(k).mT
     weights = weights * real[:, None, None] if padded else weights
     weights = weights.tril() if causal else weights
     total = weights.sum(-1, keepdim=True)
@@ -173,7 +175,7 @@ def test_nothing_in_common_gives_zero(form, feature: str) -> None:
     k[:] = torch.tensor([2.0, 3.0])
     leaves = [x.requires_grad_() for x in (q, k, v)]
     for causal in (False, True):
-        out = form(*leaves, causal=causal, feature=feature)
+        out = form(*leaves, causal=causal, options=Features(feature=feature))
         assert (out[:, :, 3] == 0).all()
         assert (out[q.gt(0).all(-1)] != 0).all()
         assert all(torch.isfinite(g).all() for g in torch.autograd.grad(out.sin().sum(), leaves))
@@ -182,23 +184,24 @@ def test_nothing_in_common_gives_zero(form, feature: str) -> None:
 def test_wrong_options_are_answered_in_sentences() -> None:
     q, k, v = made()
     for form in FORMS.values():
-        with pytest.raises(ValueError, match="no feature map 'elo'; did you mean 'elu'"):
-            form(q, k, v, feature="elo")
+        with pytest.raises(ValueError, match="no feature 'elo'; did you mean 'elu'"):
+            form(q, k, v, options=Features(feature="elo"))
         with pytest.raises(ValueError, match='nu is an option of feature="dpfp", not of "elu"'):
-            form(q, k, v, nu=1)
+            form(q, k, v, options=Features(nu=1))
         with pytest.raises(ValueError, match='degree is an option of feature="taylor"'):
-            form(q, k, v, feature="dpfp", degree=2)
+            form(q, k, v, options=Features(feature="dpfp", degree=2))
         with pytest.raises(ValueError, match="degree must be even and not negative, got 3"):
-            form(q, k, v, feature="taylor", degree=3)
-    for nu in (0, 10):
-        with pytest.raises(ValueError, match=f"nu must be between 1 and 2d - 1 = 9.*got {nu}"):
-            chunked(q, k, v, feature="dpfp", nu=nu)
+            form(q, k, v, options=Features(feature="taylor", degree=3))
+    with pytest.raises(ValueError, match=r"nu must be between 1 and 2d - 1 = 9.*got 10"):
+        chunked(q, k, v, options=Features(feature="dpfp", nu=10))
+    with pytest.raises(ValueError, match="nu should be at least 1, got 0"):
+        Features(feature="dpfp", nu=0)
     with pytest.raises(ValueError, match="nu must be between 1 and 2d - 1 = 3"):
-        LinearAttention(12, 6, feature="dpfp", nu=4)
-    with pytest.raises(ValueError, match="no form of linear attention 'chunks'"):
+        LinearAttention(12, 6, options=Features(feature="dpfp", nu=4))
+    with pytest.raises(ValueError, match="no form 'chunks'"):
         LinearAttention(12, 6, form="chunks")
-    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
-        LinearAttention(12, 6, chunk=0)
+    with pytest.raises(ValueError, match="chunk should be at least 1, got 0"):
+        LinearAttention(12, 6, options=Features(chunk=0))
     with pytest.raises(ValueError, match="causal=True"):
         LinearAttention(12, 6).step(torch.randn(1, 1, 12))
 
@@ -208,8 +211,8 @@ def test_wrong_options_are_answered_in_sentences() -> None:
 
 @pytest.mark.parametrize("feature", MAPS)
 def test_the_state_has_one_size(feature: str) -> None:
-    layer = LinearAttention(12, 3, causal=True, feature=feature, **MAPS[feature])
-    r = layer.features(torch.zeros(4)).shape[-1]
+    layer = LinearAttention(12, 3, causal=True, options=Features(feature=feature, **MAPS[feature]))
+    r = layer.options(torch.zeros(4)).shape[-1]
     state, sizes = None, []
     for t in (1, 1, 67, 1):
         _, state = layer.step(torch.randn(2, t, 12), state)
@@ -241,7 +244,7 @@ def test_cost_is_linear_forward_and_backward(causal: bool) -> None:
     counts = []
     for n in lengths:
         q, k, v = (torch.randn(1, 2, n, d, requires_grad=True) for _ in range(3))
-        call = lambda *x: chunked(*x, causal=causal, chunk=chunk)  # noqa: E731
+        call = lambda *x: chunked(*x, causal=causal, options=Features(chunk=chunk))  # noqa: E731
         with torch.no_grad():
             flops = count(call, q, k, v).flops
         products = 4 * 2 * n * d * d + causal * 2 * 2 * n * chunk * (d + d)
@@ -260,3 +263,15 @@ def test_parameters() -> None:
     linear, dense = (attnlab.build(name, dim=12, heads=3) for name in ("linear", "full"))
     sizes = [{k: p.shape for k, p in layer.named_parameters()} for layer in (linear, dense)]
     assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_rnn_sums_half_precision_wide_and_notes_its_state(causal: bool) -> None:
+    """Ones in bfloat16 would stop at 256."""
+    ones = torch.zeros(1, 1, 521, 2, dtype=torch.bfloat16)  # elu(0) + 1 = 1
+    with record() as notes:
+        out = FORMS["recurrent"](ones, ones, ones + 3, causal=causal)
+    assert out.dtype == torch.bfloat16
+    assert (out == 3).all()
+    assert (notes["state"][0].keys == 521).all()
+    assert (notes["state"][0].values == 3 * 521).all()

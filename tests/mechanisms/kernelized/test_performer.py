@@ -19,6 +19,7 @@ from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.kernelized.performer import (
     FORMS,
     Performer,
+    RandomFeatures,
     chunked,
     default_features,
     features,
@@ -230,14 +231,16 @@ def test_forms_are_the_map_by_plain_features(form, kernel: str, causal: bool) ->
     for n, m in ((13, 13), (5, 17)):
         q, k, v, rows = made(n, m)
         expected = closed_map(q, k, rows, kernel, causal) @ v
-        found = form(q, k, v, rows, kernel=kernel, causal=causal)
+        found = form(q, k, v, rows, causal=causal, options=RandomFeatures(kernel=kernel))
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", ["positive", "hyperbolic", "relu"])
 def test_mixing_matrix_is_the_closed_form(kernel: str, causal: bool) -> None:
-    layer = Performer(15, 3, causal=causal, kernel=kernel, features=23, chunk=4).double()
+    layer = Performer(
+        15, 3, causal=causal, options=RandomFeatures(kernel=kernel, features=23, chunk=4)
+    ).double()
     x = torch.randn(2, 13, 15, dtype=torch.float64)
     found = mixing_matrix(layer, x)
     with torch.no_grad():
@@ -259,7 +262,9 @@ def test_map_tends_to_softmax_as_features_grow(kernel: str) -> None:
     sizes, errors = [40, 160, 640, 2560], []
     for r in sizes:
         draws = [orthogonal_rows(3 * r, 5, seeded(seed)).view(3, r, 5) for seed in range(40)]
-        found = torch.stack([chunked(q, k, v, rows, kernel=kernel) for rows in draws])
+        found = torch.stack(
+            [chunked(q, k, v, rows, options=RandomFeatures(kernel=kernel)) for rows in draws]
+        )
         errors.append((found - exact).square().mean().sqrt().item())
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.08)
@@ -271,7 +276,9 @@ def test_relu_is_another_kernel() -> None:
     q, k, v, _ = made(11, 11, scale=0.25)
     rows = torch.stack([orthogonal_rows(3200, 5, seeded(h)) for h in range(3)])
     exact = full.naive(q, k, v)
-    assert (chunked(q, k, v, rows, kernel="relu") - exact).norm() > 0.2 * exact.norm()
+    assert (
+        chunked(q, k, v, rows, options=RandomFeatures(kernel="relu")) - exact
+    ).norm() > 0.2 * exact.norm()
 
 
 def test_spans_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +289,9 @@ def test_spans_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
             expected = naive(*tensors, causal=causal, padding=padding)
             for span, chunk in ((1, 1), (1, 7), (900, 5), (10**6, 64)):
                 monkeypatch.setattr(sums, "SPAN", span)
-                found = chunked(*tensors, causal=causal, padding=padding, chunk=chunk)
+                found = chunked(
+                    *tensors, causal=causal, padding=padding, options=RandomFeatures(chunk=chunk)
+                )
                 torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -301,7 +310,7 @@ def test_more_queries_than_keys_leave_the_first_without_any() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("form", FAST.values(), ids=FAST)
 def test_large_logits_lose_nothing(form, dtype: torch.dtype, causal: bool) -> None:
     """Exponents of several hundred, far past float32's 88, beside float64, which holds them."""
     tensors = [x.to(dtype) for x in made(31, 31, scale=12)]
@@ -316,14 +325,14 @@ def test_large_logits_lose_nothing(form, dtype: torch.dtype, causal: bool) -> No
     assert all(torch.isfinite(g).all() for g in grads)
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("form", FAST.values(), ids=FAST)
 def test_small_keys_after_large_ones_and_the_reverse(form) -> None:
     """A key of length 60 has features of e^-600: the unit must be the one of keys seen so far."""
     for backwards in (False, True):
         q, k, v, rows = made(29, 29)
         lengths = torch.linspace(0.1, 40, 29, dtype=torch.float64)[:, None]
         k = k * (lengths.flip(0) if backwards else lengths)
-        expected = naive(q, k, v, rows, causal=True)
+        expected = rescaled(q, k, v, rows, causal=True)
         found = form(*(x.float() for x in (q, k, v, rows)), causal=True)
         torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
         first = v[..., 0, :].float()
@@ -344,7 +353,7 @@ def test_absurd_logits_give_no_nan(form) -> None:
 
 
 def test_redraw_and_seed() -> None:
-    layer, same, other = (Performer(12, 3, seed=seed) for seed in (5, 5, 6))
+    layer, same, other = (Performer(12, 3, options=RandomFeatures(seed=seed)) for seed in (5, 5, 6))
     assert torch.equal(layer.projection, same.projection)
     assert not torch.equal(layer.projection, other.projection)
     assert not torch.equal(layer.projection[0], layer.projection[1])  # each head its own
@@ -360,7 +369,7 @@ def test_redraw_and_seed() -> None:
 
 
 def test_projection_is_a_buffer_not_a_parameter() -> None:
-    layer, other = Performer(12, 3, seed=1), Performer(12, 3, seed=2)
+    layer, other = (Performer(12, 3, options=RandomFeatures(seed=seed)) for seed in (1, 2))
     assert sum(p.numel() for p in layer.parameters()) == 4 * 12 * 12
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other.projection, layer.projection)
@@ -369,7 +378,10 @@ def test_projection_is_a_buffer_not_a_parameter() -> None:
 
 
 def test_state_is_of_constant_size() -> None:
-    layer, state = Performer(12, 3, causal=True, features=11, kernel="hyperbolic"), None
+    layer, state = (
+        (Performer(12, 3, causal=True, options=RandomFeatures(features=11, kernel="hyperbolic"))),
+        None,
+    )
     for _ in range(3):
         _, state = layer.step(torch.randn(2, 5, 12), state)
         assert state.sums.shape == (2, 3, 22, 5)
@@ -391,24 +403,25 @@ def test_half_precision_sums_do_not_stop_growing(form: str) -> None:
     [
         ({"kernel": "positve"}, "there is no kernel 'positve'; did you mean 'positive'?"),
         ({"kernel": "trigonometric"}, "there is no kernel 'trigonometric'"),
-        ({"form": "fast"}, "there is no form of Performer 'fast'"),
         ({"norms": "long"}, "there is no norms 'long'"),
         ({"norms": "fixed", "orthogonal": False}, "norms='fixed' is for orthogonal rows"),
-        ({"features": 0}, "features must be at least 1, got 0"),
-        ({"chunk": 0}, "chunk must be at least 1, got 0"),
+        ({"features": 0}, "features should be at least 1, got 0"),
+        ({"chunk": 0}, "chunk should be at least 1, got 0"),
     ],
 )
 def test_wrong_options_are_answered_in_sentences(options: dict, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        Performer(12, 3, **options)
+        Performer(12, 3, options=RandomFeatures(**options))
 
 
 def test_wrong_calls_are_answered_in_sentences() -> None:
     tensors = made(7, 7)
-    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
-        chunked(*tensors, chunk=0)
+    with pytest.raises(ValueError, match="chunk should be at least 1, got 0"):
+        chunked(*tensors, options=RandomFeatures(chunk=0))
+    with pytest.raises(ValueError, match="there is no form 'fast'"):
+        Performer(12, 3, form="fast")
     with pytest.raises(ValueError, match="there is no kernel 'cos'"):
-        naive(*tensors, kernel="cos")
+        naive(*tensors, options=RandomFeatures(kernel="cos"))
     with pytest.raises(ValueError, match="causal=True"):
         Performer(12, 3).step(torch.randn(2, 1, 12))
     layer = Performer(12, 3, causal=True)

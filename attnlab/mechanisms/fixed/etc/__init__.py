@@ -45,24 +45,24 @@ Uszkoreit, Vaswani. Self-Attention with Relative Position Representations. NAACL
 arXiv:1803.02155.
 """
 
-from typing import Any
+from typing import Any, Literal
 
-import sympy
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.heads import Heads
+from attnlab.core.heads import Heads, finite
+from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
+from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.suggest import choose
-from attnlab.mechanisms.fixed.etc.blocks import blocked
+from attnlab.mechanisms.fixed.etc.blocks import BLOCK, blocked
 from attnlab.mechanisms.fixed.etc.labels import CROSS, label_of_pairs, validate_labels
-from attnlab.mechanisms.fixed.etc.structure import members, pattern, validate
+from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, members
 
 # ---- naive
 
@@ -78,34 +78,40 @@ def naive(
     part_of: Int[Tensor, "b n"] | None = None,
     global_keys: Float[Tensor, "b h n d"] | None = None,
     global_values: Float[Tensor, "b h n e"] | None = None,
-    global_tokens: int = 16,
-    radius: int = 84,
-    segment: int = 16,
-    own_only: bool = False,
+    options: GlobalLocal = DEFAULT,
 ) -> Float[Tensor, "b h n e"]:
     """The equation, dense. ``labels`` are the vectors a (none: all zero).
 
     ``global_keys`` and ``global_values`` are what global queries see, if it is not k and v.
     """
-    validate_labels(labels, part_of, global_tokens, own_only)
-    n = q.shape[-2]
-    t = min(global_tokens, n)
-    global_keys = k if global_keys is None else global_keys
-    global_values = v if global_values is None else global_values
+    validate_labels(labels, part_of, options)
+    n, dtype = q.shape[-2], v.dtype
+    t = min(options.global_tokens, n)
+    q, k, v = wide(q), wide(k), wide(v)
+    global_keys = k if global_keys is None else wide(global_keys)
+    global_values = v if global_values is None else wide(global_values)
+    owners = members(n, options, part_of, q.device)
     scores = torch.cat([q[:, :, :t] @ global_keys.mT, q[:, :, t:] @ k.mT], dim=-2)
     if labels is not None:
-        owners = members(n, t, segment, part_of, q.device)
         ids = label_of_pairs(n, t, (labels.shape[-2] - CROSS) // 2, owners)
-        scores = scores + (q @ labels.mT).gather(-1, ids[:, None].expand(scores.shape))
+        scores = scores + (q @ wide(labels).mT).gather(-1, ids[:, None].expand(scores.shape))
     scores = note("scores", scores * q.shape[-1] ** -0.5)
-    seen = pattern(
-        global_tokens=global_tokens, radius=radius, segment=segment, own_only=own_only,
-        part_of=part_of,
-    )  # fmt: skip
-    seen = patterns.both(seen, patterns.padding(padding))
-    mask = patterns.as_mask(seen, n, n, q.device, len(q))
-    weights = note("weights", masked_softmax(scores, mask))
-    return torch.cat([weights[:, :, :t] @ global_values, weights[:, :, t:] @ v], dim=-2)
+    allowed = _allowed(n, t, options, owners)[:, None]
+    if padding is not None:
+        allowed = allowed & padding[:, None, None]
+    weights = note("weights", masked_softmax(scores, allowed))
+    out = torch.cat([weights[:, :, :t] @ global_values, weights[:, :, t:] @ v], dim=-2)
+    return out.to(dtype)
+
+
+def _allowed(n: int, t: int, options: GlobalLocal, owners: Tensor) -> Bool[Tensor, "#b n n"]:
+    """Which pairs the four pieces hold."""
+    i = torch.arange(n, device=owners.device)
+    row, column = i[:, None], i[None, :]
+    near = (row >= t) & (column >= t) & ((row - column).abs() <= options.radius)
+    is_part = owners[:, :, None] == column
+    l2g = is_part if options.own_only else torch.ones_like(is_part)
+    return (row < t) | near | ((column < t) & l2g)
 
 
 FORMS = {"naive": naive, "blocked": blocked}
@@ -117,41 +123,26 @@ PIECES = ("g2g", "g2l", "l2g")  # beside l2l
 class ETCAttention(nn.Module):
     """Multi-head ETC attention: (b, n, dim) → (b, n, dim), the global tokens first in x.
 
-    ``part_of`` (b, n) gives for each long token the position of the global token that it is part
-    of, −1 for none.
+    ``clip`` is the paper's k. ``separate`` gives each piece projections of its own. ``part_of`` (b,
+    n) gives for each long token the position of the global token that it is part of, −1 for none.
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
+        options: GlobalLocal = DEFAULT,
         *,
-        causal: bool = False,
-        form: str = "blocked",
-        global_tokens: int = 16,
-        radius: int = 84,
-        clip: int = 12,
-        segment: int = 16,
-        own_only: bool = False,
+        clip: Count = 12,
         separate: bool = False,
+        form: Literal["naive", "blocked"] = "blocked",
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if causal:
-            raise ValueError(
-                "ETC is not causal: its global tokens see, and show to all, what comes later; "
-                "build it with causal=False, or take a window of the past"
-            )
-        if clip < 0:
-            raise ValueError(f"clip must be at least 0, got {clip}")
-        validate(global_tokens, radius, segment)
         self.heads = Heads(dim, heads, bias=bias)
         self.labels = nn.Parameter(torch.randn(heads, 2 * clip + 1 + CROSS, dim // heads) * 0.02)
-        self.form, self.attend = form, choose("form of ETC attention", form, FORMS)
-        self.options: dict[str, Any] = {
-            "global_tokens": global_tokens, "radius": radius, "segment": segment,
-            "own_only": own_only,
-        }  # fmt: skip
+        self.options, self.form = options, form
         names = ("global_query", *(f"{p}_{x}" for p in PIECES for x in ("key", "value")))
         self.pieces = nn.ModuleDict(
             {name: nn.Linear(dim, dim, bias=bias) for name in names} if separate else {}
@@ -165,23 +156,21 @@ class ETCAttention(nn.Module):
         *,
         part_of: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n dim"]:
-        q, k, v = self.heads.project(x)
-        seen_by_global: dict[str, Any] = {}
+        q, k, v = self.heads.project(x, padding=padding)
+        seen_by_global: dict[str, Tensor] = {}
         if self.pieces:
-            q, k, v, seen_by_global = self._separate(x, q, k, v)
+            q, k, v, seen_by_global = self._separate(finite(x, padding), q, k, v)
         # Not while compiling: a pattern that holds a tensor cannot be built then.
         note("mask", lambda: self._mask(padding, part_of))
-        out = self.attend(
-            q, k, v, labels=self.labels, padding=padding, part_of=part_of,
-            **seen_by_global, **self.options,
-        )  # fmt: skip
+        given: dict[str, Any] = {"labels": self.labels, "padding": padding, "part_of": part_of}
+        out = FORMS[self.form](q, k, v, **given, **seen_by_global, options=self.options)
         return self.heads.merge(out)
 
     def _separate(
         self, x: Tensor, q: Tensor, k: Tensor, v: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
+    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         """``heads`` projects for l2l; the other pieces have projections of their own."""
-        t = min(self.options["global_tokens"], x.shape[1])
+        t = min(self.options.global_tokens, x.shape[1])
         first, rest = x[:, :t], x[:, t:]
 
         def split(name: str, part: Tensor) -> Tensor:
@@ -195,29 +184,15 @@ class ETCAttention(nn.Module):
         return q, k, v, {"global_keys": keys, "global_values": values}
 
     def _mask(self, padding: Tensor | None, part_of: Tensor | None) -> Pattern:
-        seen = pattern(**self.options, part_of=part_of)
-        return patterns.both(seen, patterns.padding(padding))
+        return patterns.both(self.options.structure(part_of), patterns.padding(padding))
 
     def extra_repr(self) -> str:
-        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{options}, form={self.form!r}"
+        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card
 
-n, h, d, e, r = letters("n h d e r")
-t = sympy.Symbol("t", nonnegative=True, integer=True)
-
-
-def _pairs() -> sympy.Expr:
-    """g2g and g2l are full; l2g is full or one a token; l2l is a band, cut off at its corners."""
-    long = sympy.Max(0, n - t)
-    tokens = n - long
-    own = sympy.Min(1, tokens) * long
-    l2g = sympy.Piecewise((own, sympy.Symbol("own_only")), (tokens * long, True))
-    reach = sympy.Min(r, sympy.Max(0, long - 1))
-    return tokens * n + l2g + long * (2 * reach + 1) - reach * (reach + 1)
-
+n, h, d, e, t, r = letters("n h d e t r")
 
 CARD = Card(
     name="etc",
@@ -232,12 +207,15 @@ CARD = Card(
         "2004.08483",
     ),
     forms=FORMS,
-    causal="never",
+    causal=GlobalLocal.CAUSAL,
+    because=GlobalLocal.BECAUSE,
+    options=GlobalLocal,
+    letters={"t": "global_tokens", "r": "radius"},
     time={
         "naive": 2 * h * n**2 * (d + e),
         "blocked": 2 * h * n * (2 * t + 2 * r + 1) * (d + e),
     },
-    memory={"naive": h * n**2, "blocked": h * n * (t + 3 * r)},
+    memory={"naive": h * n**2, "blocked": h * n * (t + 3 * r + BLOCK)},
     notes={"naive": ("scores", "weights")},
     departures=(
         "global and long input are one sequence, the global tokens first",
@@ -252,8 +230,5 @@ CARD = Card(
         {"global_tokens": 3, "radius": 0, "clip": 1, "separate": True},
         {"global_tokens": 1, "radius": 200},
     ),
-    options={"t": "global_tokens", "r": "radius"},
-    pattern=pattern,
-    pairs=_pairs(),
     build=ETCAttention,
 )

@@ -4,7 +4,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-CROSS = 4  # labels beside the distances
+from attnlab.mechanisms.fixed.etc.structure import GlobalLocal
+
+CROSS = 4  # labels beside the distances, which are the last ones:
+OWN_GLOBAL, OTHER_GLOBAL, OWN_LONG, OTHER_LONG = range(-CROSS, 0)
 
 
 def label_of_pairs(
@@ -12,24 +15,28 @@ def label_of_pairs(
 ) -> Int[Tensor, "#b n n"]:
     """The label of every pair, also of those that nobody may see."""
     i = torch.arange(n, device=owners.device)
-    column, row = i[None, :], i[:, None]
+    column, row, labels = i[None, :], i[:, None], 2 * clip + 1 + CROSS
     distance = (column - row).clamp(-clip, clip) + clip
-    up = torch.where(owners[:, :, None] == column, 0, 1) + 2 * clip + 1
-    down = torch.where(owners[:, None, :] == row, 2, 3) + 2 * clip + 1
-    ids = torch.where((row >= global_tokens) & (column < global_tokens), up, distance)
-    return torch.where((row < global_tokens) & (column >= global_tokens), down, ids)
+    l2g = torch.where(owners[:, :, None] == column, OWN_GLOBAL, OTHER_GLOBAL) + labels
+    g2l = torch.where(owners[:, None, :] == row, OWN_LONG, OTHER_LONG) + labels
+    ids = torch.where((row >= global_tokens) & (column < global_tokens), l2g, distance)
+    return torch.where((row < global_tokens) & (column >= global_tokens), g2l, ids)
 
 
-def by_distance(told: Tensor, rows: Tensor, columns: int) -> Tensor:
-    """What queries (…, r, labels) at positions ``rows`` say to the distance of columns 0, 1, …"""
-    clip = (told.shape[-1] - CROSS) // 2
-    ids = (torch.arange(columns, device=told.device) - rows).clamp(-clip, clip) + clip
-    return told.gather(-1, ids.expand(*told.shape[:-1], columns))
+def by_distance(label_scores: Tensor, rows: Tensor, columns: int) -> Tensor:
+    """The scores of the labels of distances, for queries (…, r, labels) at positions ``rows`` and
+    keys at columns 0, 1, …"""
+    clip = (label_scores.shape[-1] - CROSS) // 2
+    ids = (torch.arange(columns, device=label_scores.device) - rows).clamp(-clip, clip) + clip
+    return label_scores.gather(-1, ids.expand(*label_scores.shape[:-1], columns))
 
 
-def validate_labels(
-    labels: Tensor | None, part_of: Tensor | None, global_tokens: int, own_only: bool
-) -> None:
+def by_membership(label_scores: Tensor, is_part: Tensor, own: int, other: int) -> Tensor:
+    """The score of the label ``own`` where one token is part of the other, else of ``other``."""
+    return torch.where(is_part, label_scores[..., own, None], label_scores[..., other, None])
+
+
+def validate_labels(labels: Tensor | None, part_of: Tensor | None, options: GlobalLocal) -> None:
     if labels is not None and (labels.shape[-2] < CROSS + 1 or labels.shape[-2] % 2 == 0):
         raise ValueError(
             f"a clip of k needs 2k + 5 labels, so their number is odd and at least 5: got "
@@ -37,10 +44,12 @@ def validate_labels(
         )
     if part_of is None:
         return
-    if labels is None and not own_only:
+    if labels is None and not options.own_only:
         raise ValueError("part_of does nothing without labels and with own_only=False")
-    if not torch.compiler.is_compiling() and (part_of >= global_tokens).any():
+    if torch.compiler.is_compiling() or part_of.is_meta:
+        return
+    if (part_of >= options.global_tokens).any():
         raise ValueError(
-            f"part_of names the global token {int(part_of.max())}, but there are {global_tokens}: "
-            f"0 … {global_tokens - 1}, or −1 for none"
+            f"part_of names the global token {int(part_of.max())}, but there are "
+            f"{options.global_tokens}: 0 … {options.global_tokens - 1}, or −1 for none"
         )

@@ -1,40 +1,57 @@
 """Who sees whom, and which global token a long one is part of."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.core import patterns
+from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Coverage, Intervals, Pattern
+from attnlab.core.sparse.attention import PatternOptions
 
 
-def pattern(
-    *,
-    global_tokens: int = 16,
-    radius: int = 84,
-    segment: int = 16,
-    own_only: bool = False,
-    part_of: Int[Tensor, "b n"] | None = None,
-) -> Pattern:
-    """The four pieces as one pattern; ``own_only`` shows a long token its own global token alone.
+@dataclass(frozen=True, kw_only=True)
+class GlobalLocal(PatternOptions):
+    """Global tokens first, then a long input that sees its neighbourhood.
 
-    ``segment`` and ``part_of`` say which one that is: see ``members``.
+    ``global_tokens``  how many of the first positions see all and are seen by all.
+    ``radius``         how many tokens a long one sees to either side.
+    ``segment``        how many long tokens are part of one global token, unless that is given.
+    ``own_only``       a long token sees the global token that it is part of, and no other.
     """
-    validate(global_tokens, radius, segment)
-    long = patterns.local(radius).shifted(global_tokens)
-    if not global_tokens:
-        return long
-    rows = patterns.edges(global_tokens, of="row")
-    columns = patterns.edges(global_tokens, of="column")
-    if own_only:
+
+    CAUSAL: ClassVar[str] = "never"
+    BECAUSE: ClassVar[str] = (
+        "its global tokens see what comes later, and all tokens see them; "
+        "take a window of the past instead"
+    )
+
+    global_tokens: Count = 16
+    radius: Count = 84
+    segment: Size = 16
+    own_only: bool = False
+
+    def allowed(self, heads: int) -> Pattern:
+        return self.structure()
+
+    def structure(self, part_of: Int[Tensor, "b n"] | None = None) -> Pattern:
+        """The four pieces as one pattern; for ``part_of`` see ``members``."""
+        t, long = self.global_tokens, patterns.local(self.radius).shifted(self.global_tokens)
+        if not t:
+            return long
+        rows, columns = patterns.edges(t, of="row"), patterns.edges(t, of="column")
+        if not self.own_only:
+            return rows | columns | long
         if part_of is None:
-            columns = Segments(global_tokens, segment)
-        else:
-            i = torch.arange(part_of.shape[-1], device=part_of.device)
-            columns = columns & patterns.document(torch.where(i < global_tokens, i, part_of))
-    return rows | columns | long
+            return rows | Segments(t, self.segment) | long
+        i = torch.arange(part_of.shape[-1], device=part_of.device)
+        return rows | columns & patterns.document(torch.where(i < t, i, part_of)) | long
+
+
+DEFAULT = GlobalLocal()
 
 
 @patterns.readable
@@ -69,7 +86,7 @@ def _own(i: Tensor, tokens: int, size: int) -> Tensor:
 
 
 def members(
-    n: int, global_tokens: int, segment: int, part_of: Tensor | None, device: torch.device
+    n: int, options: GlobalLocal, part_of: Tensor | None, device: torch.device
 ) -> Int[Tensor, "#b n"]:
     """The global token that each position is part of, −1 for none.
 
@@ -78,18 +95,7 @@ def members(
     """
     if part_of is not None:
         return part_of
-    i = torch.arange(n, device=device)
-    if not global_tokens:
+    i, t = torch.arange(n, device=device), options.global_tokens
+    if not t:
         return torch.full_like(i, -1)[None]
-    own = _own(i, global_tokens, segment)
-    return own.masked_fill(i < global_tokens, -1)[None]
-
-
-def validate(global_tokens: int, radius: int, segment: int) -> None:
-    for name, size, least in (
-        ("global_tokens", global_tokens, 0),
-        ("radius", radius, 0),
-        ("segment", segment, 1),
-    ):
-        if size < least:
-            raise ValueError(f"{name} must be at least {least}, got {size}")
+    return _own(i, t, options.segment).masked_fill(i < t, -1)[None]

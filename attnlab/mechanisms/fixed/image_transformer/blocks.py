@@ -8,20 +8,21 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.core import patterns
+from attnlab.core.integers import check_integer
 from attnlab.core.patterns import Coverage, Intervals, Pattern
 
 
 @patterns.readable
 @dataclass(frozen=True, repr=False)
 class Lines(Pattern):
-    """1-D local: j is in i's block of ``length`` positions, or among the ``memory`` before it."""
+    """1-D local: j is in i's block of ``length``, or among the ``memory`` positions before it."""
 
     length: int
     memory: int
 
     def __post_init__(self) -> None:
-        _at_least(1, block=self.length)
-        _at_least(0, memory=self.memory)
+        check_integer("length", self.length, at_least=1)
+        check_integer("memory", self.memory, at_least=0)
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -31,23 +32,20 @@ class Lines(Pattern):
     def code(self) -> str:  # type: ignore[override]
         return f"Lines({self.length}, {self.memory})"
 
-    def _first(self, i: Tensor) -> Tensor:
-        return i // self.length * self.length
-
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
-        first = self._first(i)
+        first = i // self.length * self.length
         return (j >= first - self.memory) & (j < first + self.length)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
         """Both ends of what is seen move on with i: the first and the last row decide."""
-        first, last = self._first(rows.first), self._first(rows.last)
+        first, last = (i // self.length * self.length for i in (rows.first, rows.last))
         every = (columns.first >= last - self.memory) & (columns.last < first + self.length)
         some = (columns.last >= first - self.memory) & (columns.first < last + self.length)
         return Coverage(every, some)
 
 
 class _Place(NamedTuple):
-    """Where positions in generation order stand: the corner of their rectangle, their pixel."""
+    """Where a position stands: the upper left corner of its rectangle, and its own pixel."""
 
     top: Tensor
     left: Tensor
@@ -75,17 +73,18 @@ class _Box(NamedTuple):
 @patterns.readable
 @dataclass(frozen=True, repr=False)
 class Rectangles(Pattern):
-    """2-D local, positions in generation order: i's rectangle, extended upwards and sidewards."""
+    """2-D local: i's rectangle of ``rows`` × ``columns``, ``above`` lines over it and ``memory``
+    columns to either side; positions stand in generation order."""
 
     width: int
     rows: int
     columns: int
     above: int
-    beside: int
+    memory: int
 
     def __post_init__(self) -> None:
-        _at_least(1, width=self.width, rows=self.rows, block=self.columns)
-        _at_least(0, above=self.above, memory=self.beside)
+        for name, least in {"width": 1, "rows": 1, "columns": 1, "above": 0, "memory": 0}.items():
+            check_integer(name, getattr(self, name), at_least=least)
         if self.columns > self.width:
             raise ValueError(
                 f"a rectangle of {self.columns} columns does not fit into lines of {self.width} "
@@ -96,36 +95,35 @@ class Rectangles(Pattern):
     def description(self) -> str:  # type: ignore[override]
         return (
             f"each pixel of lines of {self.width} sees its rectangle of {self.rows} × "
-            f"{self.columns}, {self.above} lines above it and {self.beside} columns to either side"
+            f"{self.columns}, {self.above} lines above it and {self.memory} columns to either side"
         )
 
     @property
     def code(self) -> str:  # type: ignore[override]
-        numbers = (self.width, self.rows, self.columns, self.above, self.beside)
+        numbers = (self.width, self.rows, self.columns, self.above, self.memory)
         return f"Rectangles({', '.join(map(str, numbers))})"
 
     def place(self, p: Tensor) -> _Place:
         """Bands of rectangles, each rectangle line by line; the last of a band may be narrower."""
-        band = p // (self.rows * self.width)
-        rest = p % (self.rows * self.width)
+        band, rest = p // (self.rows * self.width), p % (self.rows * self.width)
         left = rest // (self.rows * self.columns) * self.columns
-        rest = rest - left * self.rows
         breadth = (self.width - left).clamp(max=self.columns)
+        inside = rest - left * self.rows
         top = band * self.rows
-        return _Place(top, left, top + rest // breadth, left + rest % breadth)
+        return _Place(top, left, top + inside // breadth, left + inside % breadth)
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         query, key = self.place(i), self.place(j)
         lines = (key.row >= query.top - self.above) & (key.row < query.top + self.rows)
-        right = query.left + self.columns + self.beside
-        return lines & (key.column >= query.left - self.beside) & (key.column < right)
+        right = query.left + self.columns + self.memory
+        return lines & (key.column >= query.left - self.memory) & (key.column < right)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Between the rectangle around the keys and what all, or any, of the queries see."""
+        """Compares the box around the keys with what any, and what all, of the queries see."""
         keys = self._around(columns)
         first, last = self.place(rows.first), self.place(rows.last)
         one_band = first.top == last.top
-        left, right = first.left - self.beside, last.left + self.columns + self.beside - 1
+        left, right = first.left - self.memory, last.left + self.columns + self.memory - 1
         any_sees = _Box(
             first.top - self.above,
             last.top + self.rows - 1,
@@ -135,12 +133,13 @@ class Rectangles(Pattern):
         all_see = _Box(
             last.top - self.above,
             first.top + self.rows - 1,
-            last.left - self.beside,
-            first.left + self.columns + self.beside - 1,
+            last.left - self.memory,
+            first.left + self.columns + self.memory - 1,
         )
         return Coverage(one_band & all_see.holds(keys), any_sees.meets(keys))
 
     def _around(self, intervals: Intervals) -> _Box:
+        """A box that holds all positions from the first to the last."""
         first, last = self.place(intervals.first), self.place(intervals.last)
         one_band = first.top == last.top
         one_block = one_band & (first.left == last.left)
@@ -154,41 +153,17 @@ class Rectangles(Pattern):
         )
 
 
-def pattern(
-    *,
-    causal: bool = False,
-    block: int = 64,
-    memory: int = 64,
-    width: int | None = None,
-    rows: int = 1,
-    above: int = 0,
-) -> Pattern:
-    """1-D local; with ``width``, 2-D local over positions in ``generation_order``."""
-    if width is None and (rows, above) != (1, 0):
-        raise ValueError(
-            f"rows={rows} and above={above} belong to 2-D attention: give the width of the image, "
-            "or leave them out"
-        )
-    seen = Lines(block, memory) if width is None else Rectangles(width, rows, block, above, memory)
-    return seen.causal() if causal else seen
-
-
 def generation_order(height: int, width: int, *, rows: int, block: int) -> Int[Tensor, "n"]:
     """The raster positions of an image's pixels in the order of 2-D attention.
 
     ``x[:, order]`` brings a sequence of pixels into it, ``y[:, order.argsort()]`` back.
     """
-    _at_least(1, height=height)
+    for name, size in {"height": height, "width": width, "rows": rows, "block": block}.items():
+        check_integer(name, size, at_least=1)
+    place = Rectangles(width, rows, block, 0, 0).place(torch.arange(height * width))
     if height % rows:
         raise ValueError(
             f"rectangles of {rows} lines do not divide an image of {height}: the last ones would "
             "be of another height; choose rows among the divisors of the height"
         )
-    place = Rectangles(width, rows, block, 0, 0).place(torch.arange(height * width))
     return place.row * width + place.column
-
-
-def _at_least(least: int, **sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < least:
-            raise ValueError(f"{name} should be at least {least}, got {size}")

@@ -42,9 +42,10 @@ Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Sum
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
+import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -54,21 +55,20 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
+from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.sparse.blocked import blocked as over_blocks
+from attnlab.core.sparse import attention, decoding
 from attnlab.core.sparse.decoding import DecodingState
-from attnlab.core.sparse.decoding import step as step_under
-from attnlab.core.suggest import choose
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
+    refuse_gaps,
     unfolded,
     visible_slots,
-    width_of,
     with_null,
-    zero_padded,
+    without_padded,
 )
 
 # ---- naive
@@ -84,15 +84,16 @@ def naive(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    stride: int = 3,
+    stride: Size = 3,
     null_key: Float[Tensor, "h d"] | None = None,
     null_value: Float[Tensor, "h e"] | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The equations (Liu et al., section 4.2.4); kernels (h, width, in, out), a matrix for each
     place of a window."""
-    width = width_of(key_kernel, stride)
-    keys = _convolved(zero_padded(k, padding), key_kernel, stride)
-    values = _convolved(zero_padded(v, padding), value_kernel, stride)
+    width = key_kernel.shape[1]
+    refuse_gaps(width, stride)
+    keys = _convolved(without_padded(k, padding), key_kernel, stride)
+    values = _convolved(without_padded(v, padding), value_kernel, stride)
     seen = visible_slots(
         q.shape[2], k.shape[2], width=width, stride=stride,
         causal=causal, padding=padding, device=q.device,
@@ -102,7 +103,7 @@ def naive(
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, as it is written."""
-    windows = unfolded(x, kernel.shape[1], stride)
+    windows, kernel = unfolded(wide(x), kernel.shape[1], stride), wide(kernel)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
@@ -111,9 +112,9 @@ def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
 
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the slots."""
-    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
+    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return weights @ values
+    return (weights @ wide(values)).to(q.dtype)
 
 
 # ---- fused
@@ -129,7 +130,7 @@ def fused(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    stride: int = 3,
+    stride: Size = 3,
     null_key: Float[Tensor, "h d"] | None = None,
     null_value: Float[Tensor, "h e"] | None = None,
 ) -> Float[Tensor, "b h n e"]:
@@ -137,9 +138,10 @@ def fused(
 
     Half precisions are summed in float32.
     """
-    width = width_of(key_kernel, stride)
-    keys = _multiplied(zero_padded(k, padding), key_kernel, stride)
-    values = _multiplied(zero_padded(v, padding), value_kernel, stride)
+    width = key_kernel.shape[1]
+    refuse_gaps(width, stride)
+    keys = _multiplied(without_padded(k, padding), key_kernel, stride)
+    values = _multiplied(without_padded(v, padding), value_kernel, stride)
     seen = visible_slots(
         q.shape[2], k.shape[2], width=width, stride=stride,
         causal=causal, padding=padding, device=q.device,
@@ -158,22 +160,39 @@ def _sdpa(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tenso
 
 
 FORMS = {"naive": naive, "fused": fused}
-OVER_SLOTS = {"naive": _weighted, "fused": _sdpa}
 
-# ---- local blocks
-
-
-def local_pattern(*, causal: bool = False, block: int = 256) -> Pattern:
-    """Each position sees its own block."""
-    seen = patterns.block_diagonal(block)
-    return seen.causal() if causal else seen
+# ---- options
 
 
-def _local_naive(q: Tensor, k: Tensor, v: Tensor, seen: Pattern) -> Tensor:
-    return _weighted(q, k, v, patterns.as_mask(seen, q.shape[2], k.shape[2], q.device, len(q)))
+@dataclass(frozen=True, kw_only=True)
+class Compression(Options):
+    """A compressed layer, or the local layer that it takes turns with.
 
+    ``kind``    "compressed" or "local".
+    ``kernel``  w, the width of a window (compressed).
+    ``stride``  s, from one window to the next (compressed).
+    ``null``    a learned slot that everybody may see (compressed).
+    ``block``   positions that see each other (local).
+    """
 
-LOCAL: dict[str, Callable[..., Tensor]] = {"naive": _local_naive, "fused": over_blocks}
+    kind: Literal["compressed", "local"] = "compressed"
+    kernel: Size = 3
+    stride: Size = 3
+    null: bool = False
+    block: Size = 256
+
+    def check(self) -> None:
+        if self.kind == "local" and ((self.kernel, self.stride) != (3, 3) or self.null):
+            raise ValueError("a local layer compresses nothing: leave out kernel, stride, null")
+        if self.kind == "compressed" and self.block != 256:
+            raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
+        refuse_gaps(self.kernel, self.stride)
+
+    def pattern(self, *, causal: bool = False) -> Pattern:
+        """Of a local layer: each position sees its own block."""
+        seen = patterns.block_diagonal(self.block)
+        return seen.causal() if causal else seen
+
 
 # ---- module
 
@@ -190,79 +209,73 @@ class Compressed(NamedTuple):
 class MemoryCompressedAttention(nn.Module):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
-    ``kernel`` and ``stride`` are 3 unless given; the kernels have h·kernel·(d² + e²) parameters.
-    ``kind="local"`` is the layer that it takes turns with, in blocks of ``block`` (256).
+    The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the layer that it takes
+    turns with, in blocks.
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
         causal: bool = False,
-        kind: str = "compressed",
-        kernel: int | None = None,
-        stride: int | None = None,
-        null: bool = False,
-        block: int | None = None,
-        form: str = "fused",
+        form: Literal["naive", "fused"] = "fused",
+        options: Compression = Compression(),
     ) -> None:
         super().__init__()
-        choose("kind of memory-compressed attention", kind, {"compressed": 0, "local": 1})
-        choose("form of memory-compressed attention", form, FORMS)
         self.heads = Heads(dim, heads)
-        self.causal, self.kind, self.form, self.null = causal, kind, form, null
-        if kind == "local":
-            if not (kernel is None and stride is None and not null):
-                raise ValueError("a local layer compresses nothing: leave out kernel, stride, null")
-            self.pattern = local_pattern(causal=causal, block=256 if block is None else block)
+        self.causal, self.form, self.options = causal, form, options
+        if options.kind == "local":
+            self.pattern = options.pattern(causal=causal)
             return
-        if block is not None:
-            raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
-        self.width = 3 if kernel is None else kernel
-        self.stride = 3 if stride is None else stride
-        if self.width < 1:
-            raise ValueError(f"kernel should be at least 1, got {kernel}")
         self.key_kernel = self._kernel(self.heads.head_dim)
         self.value_kernel = self._kernel(self.heads.value_dim)
-        width_of(self.key_kernel, self.stride)
-        if null:
+        if options.null:
             self.null_key = nn.Parameter(torch.zeros(heads, self.heads.head_dim))
             self.null_value = nn.Parameter(torch.zeros(heads, self.heads.value_dim))
 
     def _kernel(self, size: int) -> nn.Parameter:
-        shape = (self.heads.heads, self.width, size, size)
-        return nn.Parameter(torch.randn(shape) / (self.width * size) ** 0.5)
+        shape = (self.heads.heads, self.options.kernel, size, size)
+        return nn.Parameter(torch.randn(shape) / (self.options.kernel * size) ** 0.5)
 
     @checked
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
-        q, k, v = self.heads.project(x)
-        if self.kind == "local":
+        q, k, v = self.heads.project(x, padding=padding)
+        if self.options.kind == "local":
             seen = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-            return self.heads.merge(LOCAL[self.form](q, k, v, seen))
+            attend = attention.naive if self.form == "naive" else attention.blocked
+            return self.heads.merge(attend(q, k, v, mask=seen))
         out = FORMS[self.form](
             q, k, v, self.key_kernel, self.value_kernel,
-            causal=self.causal, padding=padding, stride=self.stride, **self._nulls(),
+            causal=self.causal, padding=padding, stride=self.options.stride, **self._nulls(),
         )  # fmt: skip
         return self.heads.merge(out)
 
     def _nulls(self) -> dict[str, Tensor]:
-        return {"null_key": self.null_key, "null_value": self.null_value} if self.null else {}
+        return (
+            {"null_key": self.null_key, "null_value": self.null_value} if self.options.null else {}
+        )
 
     @checked
     def step(
         self, x: Float[Tensor, "b t dim"], state: Compressed | DecodingState | None = None
     ) -> tuple[Float[Tensor, "b t dim"], Compressed | DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        if not self.causal:
-            raise ValueError("step decodes from left to right; build the module with causal=True")
+        self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
         new: Compressed | DecodingState
-        if self.kind == "local":
+        kind = DecodingState if self.options.kind == "local" else Compressed
+        if state is not None and not isinstance(state, kind):
+            raise ValueError(
+                f"the state is of another kind of layer: a {type(state).__name__}, not a "
+                f"{kind.__name__}; start a new batch with state=None"
+            )
+        if self.options.kind == "local":
             assert state is None or isinstance(state, DecodingState)
-            out, new = step_under(q, k, v, self.pattern, state)
+            out, new = decoding.step(q, k, v, self.pattern, state)
         else:
             assert state is None or isinstance(state, Compressed)
             new = self._remember(k, v, state)
@@ -273,35 +286,54 @@ class MemoryCompressedAttention(nn.Module):
         """Windows that are full now become slots."""
         slots, rest, length = state or (None, None, 0)
         rest = KeyValueCache.extended(rest, k, v)
-        full = max(0, (rest.keys.shape[2] - self.width) // self.stride + 1)
+        full = max(0, (rest.keys.shape[2] - self.options.kernel) // self.options.stride + 1)
         if full:
-            end = (full - 1) * self.stride + self.width
-            keys = _multiplied(rest.keys[:, :, :end], self.key_kernel, self.stride)
-            values = _multiplied(rest.values[:, :, :end], self.value_kernel, self.stride)
+            end = (full - 1) * self.options.stride + self.options.kernel
+            keys = _multiplied(rest.keys[:, :, :end], self.key_kernel, self.options.stride)
+            values = _multiplied(rest.values[:, :, :end], self.value_kernel, self.options.stride)
             made = (x[:, :, :full].to(k.dtype) for x in (keys, values))
             slots = KeyValueCache.extended(slots, *made)
-        rest = KeyValueCache(*(x[:, :, full * self.stride :] for x in rest))
+        rest = KeyValueCache(*(x[:, :, full * self.options.stride :] for x in rest))
         return Compressed(slots, rest, length + k.shape[2])
 
     def _look(self, q: Tensor, state: Compressed) -> Tensor:
         keys, values = state.slots or (q[:, :, :0], state.open.values[:, :, :0])
-        last = torch.arange(keys.shape[2], device=q.device) * self.stride + self.width - 1
+        last = (
+            torch.arange(keys.shape[2], device=q.device) * self.options.stride
+            + self.options.kernel
+            - 1
+        )
         i = torch.arange(state.length - q.shape[2], state.length, device=q.device)
         keys, values, seen = with_null(keys, values, last <= i[:, None], **self._nulls())
         if not keys.shape[2]:
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
-        return OVER_SLOTS[self.form](q, keys, values, seen)
+        return (_weighted if self.form == "naive" else _sdpa)(q, keys, values, seen)
 
     def extra_repr(self) -> str:
-        if self.kind == "local":
-            return f"{self.pattern}, form={self.form!r}"
-        sizes = f"kernel={self.width}, stride={self.stride}, null={self.null}"
-        return f"causal={self.causal}, {sizes}, form={self.form!r}"
+        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card
 
-b, h, n, m, d, e, k, s = letters("b h n m d e k s")
+h, n, m, d, e, s, w, c = letters("h n m d e s w c")
+
+
+def flops(chosen: Compression) -> sympy.Expr:
+    """Of a compressed layer, the convolutions and the slots; of a local one, its blocks."""
+    if chosen.kind == "local":
+        return 2 * h * n * c * (d + e)
+    return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
+
+
+def naive_flops(chosen: Compression) -> sympy.Expr:
+    """The same, but that a local layer is computed under the dense mask."""
+    return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
+
+
+def scores(chosen: Compression) -> sympy.Expr:
+    """Of a compressed layer the weights, or the windows; of a local one under the dense mask."""
+    return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)
+
 
 CARD = Card(
     name="memory_compressed",
@@ -317,8 +349,10 @@ CARD = Card(
     ),
     forms=FORMS,
     causal="optional",
-    time=2 * h * (m / s) * (k * (d**2 + e**2) + n * (d + e)),
-    memory={"naive": h * n * m / s, "fused": h * (m / s) * k * d},
+    options=Compression,
+    letters={"s": "stride", "w": "kernel", "c": "block"},
+    time={"naive": naive_flops, "fused": flops},
+    memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
     departures=(
         "what does not fill a window at the end is filled up with zeros",
@@ -327,13 +361,10 @@ CARD = Card(
         "one kernel per head, without a bias",
     ),
     variants=(
-        {},
         {"kernel": 2, "stride": 2, "null": True},
         {"kernel": 5, "stride": 2},
         {"kernel": 1, "stride": 1},
         {"kind": "local", "block": 4},
     ),
     build=MemoryCompressedAttention,
-    options={"s": "stride"},
-    late=True,
 )

@@ -40,17 +40,17 @@ def unfolded(x: Tensor, width: int, stride: int) -> Tensor:
     return F.pad(x, (0, 0, 0, more)).unfold(-2, width, stride)
 
 
-def width_of(kernel: Tensor, stride: int) -> int:
-    width = kernel.shape[1]
+def refuse_gaps(width: int, stride: int) -> None:
+    """A ValueError for windows with positions between them."""
     if not 1 <= stride <= width:
         raise ValueError(
             f"the stride should lie between 1 and the kernel's width of {width}, got {stride}: "
             "with a longer one nobody would see the positions between two windows"
         )
-    return width
 
 
-def zero_padded(x: Tensor, padding: Tensor | None) -> Tensor:
+def without_padded(x: Tensor, padding: Tensor | None) -> Tensor:
+    """Keys or values (b, h, m, d) with zeros for padded tokens."""
     return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
 
 

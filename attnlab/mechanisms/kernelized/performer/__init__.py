@@ -28,19 +28,20 @@ generalised attention: another kernel, no estimate of the softmax.
 
 Cost: $2 h r (2 d + 2 e) n$ FLOPs and $h n r$ numbers; r = d log d unless said otherwise.
 
-Scale, and why nothing here leaks. Exponents of ±100 are common; something must be subtracted from
-them. Per query anything may be, it cancels. For keys only what is common to all keys of a head
-cancels, but a maximum over *all* keys would change earlier rows of causal attention in their last
-bits when later keys change. So each key is divided by its own largest feature, whose logarithm
-(its *size*) goes beside it; the sums are kept in units of the largest size *so far* and are scaled
-down when a larger one comes, as in the online softmax. A row depends on keys it sees, bit for bit,
-and so does ``step``. A row whose every product is lost even so (largest features of query and
-keys apart by a factor of some $10^{28}$ in float32: logits of several hundred) gives zeros, never
-NaN. Half precisions are computed in float32.
-
-``naive``      the implied n × m map, then times the values: quadratic.
-``chunked``    the sums in one product, or causally by chunks with running sums.
+``naive``      the implied n × m map, φ(q)·φ(k) over its row's sum, times the values.
+``rescaled``   the same map, with every exponent taken relative to a running maximum.
 ``recurrent``  one key at a time, state of r (e + 1) numbers per head.
+``chunked``    the sums in one product, or causally chunk by chunk.
+
+Scale. The exponents may be ±100, where naive's features underflow to zero; the other forms subtract
+something first. Anything may be subtracted for a query, since it cancels in its row. For keys only
+what is common to all keys of a head cancels, and a maximum over *all* keys would change earlier
+rows of causal attention in their last bits when later keys change. So each key is divided by its
+own largest feature, whose logarithm (its *size*) is kept beside it; the sums are kept in units of
+the largest size *so far* and are scaled down when a larger one comes, as in the online softmax. A
+row depends only on keys that it sees, bit for bit, and so does ``step``. A row whose every product
+is lost even so (largest features of query and keys apart by a factor of some $10^{28}$ in float32:
+logits of several hundred) gives zeros, never NaN. Half precisions are computed in float32.
 
 The paper's letters: $L$ is our n, $m$ (features) our r, $\omega$ the rows of ``projection``,
 SM-hat+ "positive", SM-hat hyp+ "hyperbolic".
@@ -57,6 +58,8 @@ Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.147
 theorem 2, section 2.4.
 """
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -64,14 +67,13 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
+from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
-from attnlab.core.suggest import choose
 from attnlab.mechanisms.kernelized.performer.random_features import (
-    KERNELS,
-    NORMS,
     FeatureMap,
+    RandomFeatures,
     default_features,
     features,
     gaussian_rows,
@@ -82,9 +84,9 @@ from attnlab.mechanisms.kernelized.performer.sums import (
     State,
     advance,
     chunked,
-    finite,
     over,
     recurrent,
+    rescaled,
     with_ones,
 )
 
@@ -92,6 +94,7 @@ __all__ = [
     "CARD",
     "FORMS",
     "Performer",
+    "RandomFeatures",
     "State",
     "chunked",
     "default_features",
@@ -100,8 +103,10 @@ __all__ = [
     "naive",
     "orthogonal_rows",
     "recurrent",
+    "rescaled",
     "trigonometric_features",
 ]
+
 
 # ---- naive
 
@@ -115,24 +120,24 @@ def naive(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    kernel: str = "positive",
+    options: RandomFeatures = RandomFeatures(),
 ) -> Float[Tensor, "b h n e"]:
     """The map that the features imply, dense: rows of φ(q)·φ(k), each over its sum."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        phi = FeatureMap.of(kernel, rows)
-        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
-        sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
+        scale = q.shape[-1] ** -0.25
+        phi_q = features(wide_q * scale, rows, kernel=options.kernel)
+        phi_k = features(wide_k * scale, rows, kernel=options.kernel)
+        if padding is not None:
+            phi_k = phi_k.masked_fill(~padding[:, None, :, None], 0)
+        scores = phi_q @ phi_k.mT
         if causal:
-            seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-            sizes = sizes.masked_fill(~seen, -torch.inf)
-        unit = sizes.amax(dim=-1, keepdim=True)
-        scores = queries @ keys.values.mT * torch.exp(sizes - finite(unit))
+            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
         weights = note("weights", over(scores, scores.sum(dim=-1, keepdim=True)))
         return (weights @ wide_v).to(v.dtype)
 
 
-FORMS = {"naive": naive, "chunked": chunked, "recurrent": recurrent}
+FORMS = {"naive": naive, "rescaled": rescaled, "recurrent": recurrent, "chunked": chunked}
 
 # ---- module
 
@@ -140,64 +145,47 @@ FORMS = {"naive": naive, "chunked": chunked, "recurrent": recurrent}
 class Performer(nn.Module):
     """Attention by positive random features: (b, n, dim) → (b, n, dim).
 
-    ``features`` r per head (d log d unless given). Every head has a projection of its own, drawn by
-    a generator seeded with ``seed`` and kept as the buffer ``projection`` (h, r, d); ``redraw``
-    draws a new one, which also ends the use of older states. ``orthogonal=False`` draws independent
-    rows, and ``norms`` is as in ``orthogonal_rows``. ``step`` decodes with a state of r·(e + 1) + 1
-    numbers per head.
+    Every head has a projection of its own, drawn by a generator seeded with ``seed`` and kept as
+    the buffer ``projection`` (h, r, d); ``redraw`` draws a new one, after which older states no
+    longer fit. ``step`` decodes with a state of r·(e + 1) + 1 numbers per head.
     """
 
     projection: Tensor
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
         causal: bool = False,
-        features: int | None = None,
-        kernel: str = "positive",
-        orthogonal: bool = True,
-        norms: str = "chi",
-        seed: int = 0,
-        form: str = "chunked",
-        chunk: int = 64,
+        form: Literal["naive", "rescaled", "recurrent", "chunked"] = "chunked",
+        options: RandomFeatures = RandomFeatures(),
         bias: bool = False,
     ) -> None:
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
-        width = self.heads.head_dim
-        features = default_features(width) if features is None else features
-        _validate(features, chunk, orthogonal, norms)
-        choose("kernel", kernel, KERNELS)
-        self.attend = choose("form of Performer", form, FORMS)
-        self.causal, self.kernel, self.form, self.chunk = causal, kernel, form, chunk
-        self.orthogonal, self.norms = orthogonal, norms
-        self.register_buffer("projection", torch.empty(heads, features, width))
-        self.redraw(torch.Generator().manual_seed(seed))
+        self.causal, self.form, self.options = causal, form, options
+        drawn = self._drawn(torch.Generator().manual_seed(options.seed))
+        self.register_buffer("projection", drawn.to(torch.get_default_dtype()))
+
+    def _drawn(self, generator: torch.Generator) -> Float[Tensor, "h r d"]:
+        heads, d = self.heads.heads, self.heads.head_dim
+        return torch.stack([self.options.draw(d, generator) for _ in range(heads)])
 
     @torch.no_grad()
     def redraw(self, generator: torch.Generator) -> None:
         """A new projection in place of the old, from ``generator``, for each head in turn."""
-        heads, features, width = self.projection.shape
-        drawn = [
-            orthogonal_rows(features, width, generator, norms=self.norms)
-            if self.orthogonal
-            else gaussian_rows(features, width, generator)
-            for _ in range(heads)
-        ]
-        self.projection.copy_(torch.stack(drawn))
+        self.projection.copy_(self._drawn(generator))
 
     @checked
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
-        q, k, v = self.heads.project(x)
-        options = {"chunk": self.chunk} if self.form == "chunked" else {}
-        out = self.attend(
-            q, k, v, self.projection,
-            causal=self.causal, padding=padding, kernel=self.kernel, **options,
-        )  # fmt: skip
+        q, k, v = self.heads.project(x, padding=padding)
+        out = FORMS[self.form](
+            *(q, k, v, self.projection), causal=self.causal, padding=padding, options=self.options
+        )
         return self.heads.merge(out)
 
     @checked
@@ -205,35 +193,20 @@ class Performer(nn.Module):
         self, x: Float[Tensor, "b t dim"], state: State | None = None
     ) -> tuple[Float[Tensor, "b t dim"], State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        if not self.causal:
-            raise ValueError("step decodes from left to right; build the module with causal=True")
+        self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
         with unrounded(x.device):
             wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
-            phi, values = FeatureMap.of(self.kernel, rows), with_ones(wide_v)
+            phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
             fresh = State.empty(phi.rows, values)
             state = fresh if state is None else _fitting(state, fresh)
-            out, state = advance(phi.queries(wide_q), phi.keys(wide_k), values, state, self.chunk)
+            out, state = advance(
+                phi.queries(wide_q), phi.keys(wide_k), values, state, self.options.chunk
+            )
         return self.heads.merge(out.to(v.dtype)), state
 
     def extra_repr(self) -> str:
-        features = self.projection.shape[1]
-        return (
-            f"causal={self.causal}, kernel={self.kernel!r}, features={features}, "
-            f"orthogonal={self.orthogonal}, form={self.form!r}"
-        )
-
-
-def _validate(features: int, chunk: int, orthogonal: bool, norms: str) -> None:
-    for name, size in (("features", features), ("chunk", chunk)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-    choose("norms", norms, NORMS)
-    if norms != "chi" and not orthogonal:
-        raise ValueError(
-            f"norms={norms!r} is for orthogonal rows; independent Gaussian rows have their own "
-            "length: leave norms out or set orthogonal=True"
-        )
+        return f"causal={self.causal}, form={self.form!r}, features={self.projection.shape[1]}"
 
 
 def _fitting(state: State, fresh: State) -> State:
@@ -248,7 +221,7 @@ def _fitting(state: State, fresh: State) -> State:
 
 # ---- card
 
-b, h, n, m, d, e, r = letters("b h n m d e r")
+h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
     name="performer",
@@ -265,13 +238,29 @@ CARD = Card(
     ),
     forms=FORMS,
     causal="optional",
+    options=RandomFeatures,
     time={
-        "naive": 2 * h * n * m * (r + e) + 2 * h * r * d * (n + m),
-        "chunked": 2 * h * r * (d + e) * (n + m),
-        "recurrent": 2 * h * r * (d + e) * (n + m),
+        "naive": lambda chosen: (
+            2 * h * n * m * (chosen.count(d) + e) + 2 * h * chosen.count(d) * d * (n + m)
+        ),
+        "rescaled": lambda chosen: (
+            2 * h * n * m * (chosen.count(d) + e) + 2 * h * chosen.count(d) * d * (n + m)
+        ),
+        "recurrent": lambda chosen: 2 * h * chosen.count(d) * (d + e) * (n + m),
+        "chunked": lambda chosen: 2 * h * chosen.count(d) * (d + e) * (n + m),
     },
-    memory={"naive": h * n * m, "chunked": h * n * r, "recurrent": h * n * r},
-    notes={"naive": ("weights",), "chunked": ("state",), "recurrent": ("state",)},
+    memory={
+        "naive": h * n * m,
+        "rescaled": h * n * m,
+        "recurrent": lambda chosen: h * n * chosen.count(d),
+        "chunked": lambda chosen: h * n * chosen.count(d),
+    },
+    notes={
+        "naive": ("weights",),
+        "rescaled": ("weights",),
+        "recurrent": ("state",),
+        "chunked": ("state",),
+    },
     departures=(
         "nothing is added to features or denominators, which would bias every row",
         "orthogonal rows are uniform in direction (signs of the QR decomposition put back)",
@@ -281,9 +270,10 @@ CARD = Card(
         "causal rows are aligned at the bottom right when there are fewer queries than keys",
     ),
     variants=(
-        {"kernel": "positive", "chunk": 32},
+        {"kernel": "positive", "chunk": 5, "norms": "fixed"},
         {"kernel": "hyperbolic", "chunk": 3, "features": 7},
         {"kernel": "relu", "chunk": 5, "orthogonal": False},
     ),
     build=Performer,
+    aliases=("favor",),
 )

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
+import sympy
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.core.options import Options, Size
 from attnlab.core.shapes import checked
 from attnlab.core.suggest import choose
 
@@ -126,3 +129,41 @@ class FeatureMap(NamedTuple):
         if padding is None:
             return keys
         return keys._replace(size=keys.size.masked_fill(~padding[:, None], -torch.inf))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomFeatures(Options):
+    """The features φ, and how they are drawn.
+
+    ``features``    r per head; d log d, and at least 2 d, unless given.
+    ``kernel``      "positive", "hyperbolic" or "relu".
+    ``orthogonal``  rows orthogonal in blocks of d; else independent.
+    ``norms``       of orthogonal rows: "chi" as long as Gaussian vectors, "fixed" √d.
+    ``seed``        of the generator that draws them.
+    ``chunk``       how many tokens the causal chunked form and ``step`` take at once.
+    """
+
+    features: Size | None = None
+    kernel: Literal["positive", "hyperbolic", "relu"] = "positive"
+    orthogonal: bool = True
+    norms: Literal["chi", "fixed"] = "chi"
+    seed: int = 0
+    chunk: Size = 64
+
+    def check(self) -> None:
+        if self.norms != "chi" and not self.orthogonal:
+            raise ValueError(
+                f"norms={self.norms!r} is for orthogonal rows; independent Gaussian rows have "
+                "their own length: leave norms out or set orthogonal=True"
+            )
+
+    def draw(self, d: int, generator: torch.Generator) -> Float[Tensor, "r d"]:
+        """The rows of one head of width d."""
+        r = default_features(d) if self.features is None else self.features
+        if self.orthogonal:
+            return orthogonal_rows(r, d, generator, norms=self.norms)
+        return gaussian_rows(r, d, generator)
+
+    def count(self, d: sympy.Expr) -> sympy.Expr:
+        """r, up to rounding."""
+        return d * sympy.log(d) if self.features is None else sympy.Integer(self.features)

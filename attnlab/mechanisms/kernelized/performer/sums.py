@@ -7,10 +7,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core import patterns
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
-from attnlab.mechanisms.kernelized.performer.random_features import FeatureMap, Features
+from attnlab.mechanisms.kernelized.performer.random_features import (
+    FeatureMap,
+    Features,
+    RandomFeatures,
+)
 
 
 class State(NamedTuple):
@@ -57,6 +62,35 @@ def finite(unit: Tensor) -> Tensor:
     return unit.masked_fill(unit == -torch.inf, 0)
 
 
+# ---- rescaled
+
+
+@checked
+def rescaled(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    projection: Float[Tensor, "h r d"],
+    *,
+    causal: bool = False,
+    padding: Bool[Tensor, "b m"] | None = None,
+    options: RandomFeatures = RandomFeatures(),
+) -> Float[Tensor, "b h n e"]:
+    """The same map where exponents are too large or too small for naive."""
+    with unrounded(q.device):
+        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+        phi = FeatureMap.of(options.kernel, rows)
+        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
+        sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
+        if causal:
+            seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+            sizes = sizes.masked_fill(~seen, -torch.inf)
+        unit = sizes.amax(dim=-1, keepdim=True)
+        scores = queries @ keys.values.mT * torch.exp(sizes - finite(unit))
+        weights = note("weights", over(scores, scores.sum(dim=-1, keepdim=True)))
+        return (weights @ wide_v).to(v.dtype)
+
+
 # ---- chunked
 
 
@@ -69,17 +103,15 @@ def chunked(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    kernel: str = "positive",
-    chunk: int = 64,
+    options: RandomFeatures = RandomFeatures(),
 ) -> Float[Tensor, "b h n e"]:
     """Linear: the sums first, then every query reads them; causally chunk by chunk."""
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        phi, values = FeatureMap.of(kernel, rows), with_ones(wide_v)
+        phi = FeatureMap.of(options.kernel, rows)
         by_position = _advanced if causal else _absorbed
-        out, state = by_position(phi, wide_q, wide_k, values, padding, chunk)
+        values = with_ones(wide_v)
+        out, state = by_position(phi, wide_q, wide_k, values, padding, options.chunk)
         note("state", state)
         return out.to(v.dtype)
 
@@ -91,7 +123,7 @@ SPAN = 2**21
 def _spans(n: int, rows: Tensor, values: Tensor, chunk: int) -> list[slice]:
     """Slices of whole chunks; an accelerator wants all of it at once."""
     per_chunk = chunk * values.shape[0] * values.shape[1] * rows.shape[-2]
-    step = max(1, SPAN // per_chunk) * chunk if values.device.type == "cpu" else n
+    step = max(1, SPAN // max(1, per_chunk)) * chunk if values.device.type == "cpu" else n
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
 
@@ -113,19 +145,19 @@ def _advanced(
 ) -> tuple[Tensor, State]:
     """The last n of m positions ask. The first m - n are summed; if n > m, the first see none."""
     n, m = q.shape[-2], k.shape[-2]
-    blind, early = max(n - m, 0), max(m - n, 0)
+    unseeing, early = max(n - m, 0), max(m - n, 0)
     state = State.empty(phi.rows, values)
-    out = [values.new_zeros(*values.shape[:2], blind, values.shape[-1] - 1)]
+    out = [values.new_zeros(*values.shape[:2], unseeing, values.shape[-1] - 1)]
     if early:
         real = None if padding is None else padding[:, :early]
         state = state.absorb(phi.keys(k[..., :early, :], real), values[..., :early, :])
-    for span in _spans(n - blind, phi.rows, values, chunk):
-        asked = slice(span.start + blind, span.stop + blind)
-        told = slice(span.start + early, span.stop + early)
-        real = None if padding is None else padding[:, told]
-        queries, keys = phi.queries(q[..., asked, :]), phi.keys(k[..., told, :], real)
-        rows, state = advance(queries, keys, values[..., told, :], state, chunk)
-        out.append(rows)
+    for span in _spans(n - unseeing, phi.rows, values, chunk):
+        rows_of = slice(span.start + unseeing, span.stop + unseeing)
+        keys_of = slice(span.start + early, span.stop + early)
+        real = None if padding is None else padding[:, keys_of]
+        queries, keys = phi.queries(q[..., rows_of, :]), phi.keys(k[..., keys_of, :], real)
+        read, state = advance(queries, keys, values[..., keys_of, :], state, chunk)
+        out.append(read)
     return torch.cat(out, dim=-2), state
 
 
@@ -180,22 +212,28 @@ def recurrent(
     *,
     causal: bool = False,
     padding: Bool[Tensor, "b m"] | None = None,
-    kernel: str = "positive",
+    options: RandomFeatures = RandomFeatures(),
 ) -> Float[Tensor, "b h n e"]:
     """One key at a time into a state of constant size; each query reads it when it may."""
-    n, m = q.shape[-2], k.shape[-2]
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        phi, values = FeatureMap.of(kernel, rows), with_ones(wide_v)
-        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
-        state, out = State.empty(phi.rows, values), []
-        for i in range(max(m, n)):  # position of the key, and causally of query i - (m - n)
-            j = i - max(n - m, 0)
-            if j >= 0:
-                key = Features(keys.values[..., j : j + 1, :], keys.size[..., j : j + 1])
-                state = state.absorb(key, values[..., j : j + 1, :])
-            if causal and i >= m - n:
-                row = i - max(m - n, 0)
-                out.append(state.read(queries[..., row : row + 1, :]))
-        note("state", state)
-        return (torch.cat(out, dim=-2) if causal else state.read(queries)).to(v.dtype)
+        phi = FeatureMap.of(options.kernel, rows)
+        return _one_by_one(phi, wide_q, wide_k, wide_v, causal, padding).to(v.dtype)
+
+
+def _one_by_one(
+    phi: FeatureMap, q: Tensor, k: Tensor, v: Tensor, causal: bool, padding: Tensor | None
+) -> Tensor:
+    n, m = q.shape[-2], k.shape[-2]
+    values, queries, keys = with_ones(v), phi.queries(q), phi.keys(k, padding)
+    state, out = State.empty(phi.rows, values), []
+    for i in range(max(m, n)):  # position of the key, and causally of query i - (m - n)
+        j = i - max(n - m, 0)
+        if j >= 0:
+            key = Features(keys.values[..., j : j + 1, :], keys.size[..., j : j + 1])
+            state = state.absorb(key, values[..., j : j + 1, :])
+        if causal and i >= m - n:
+            row = i - max(m - n, 0)
+            out.append(state.read(queries[..., row : row + 1, :]))
+    note("state", state)
+    return torch.cat(out, dim=-2) if causal else state.read(queries)

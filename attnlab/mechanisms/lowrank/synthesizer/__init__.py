@@ -66,7 +66,10 @@ Models. ICML 2021, arXiv:2005.00743, section 3.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Literal
 
+import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -75,8 +78,10 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.heads import Heads
-from attnlab.core.patterns import Pattern
+from attnlab.core.heads import Heads, finite
+from attnlab.core.options import Options, Size
+from attnlab.core.patterns import Mask, Pattern
+from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -100,14 +105,14 @@ def naive(
     v: Float[Tensor, "b h m e"],
     *,
     table: Float[Tensor, "#b #h n m"] | None = None,
-    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    mask: Mask = None,
 ) -> Float[Tensor, "b h n e"]:
     """softmax(rows · columnsᵀ + table) V, dense."""
     allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, len(v), v.shape[1])
-    logits = rows @ columns.mT
+    logits = wide(rows) @ wide(columns).mT
     logits = note("logits", logits if table is None else logits + table)
     weights = note("weights", masked_softmax(logits, allowed))
-    return weights @ v
+    return (weights @ wide(v)).to(v.dtype)
 
 
 # ---- fused
@@ -120,7 +125,7 @@ def fused(
     v: Float[Tensor, "b h m e"],
     *,
     table: Float[Tensor, "#b #h n m"] | None = None,
-    mask: Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None = None,
+    mask: Mask = None,
 ) -> Float[Tensor, "b h n e"]:
     """PyTorch's ``scaled_dot_product_attention``; factors are its queries and keys, a table its
     additive mask."""
@@ -156,44 +161,94 @@ VARIANTS = {
     "random_vanilla": ("random", "vanilla"),
 }
 
+# ---- options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesis(Options):
+    """Which functions write the logits.
+
+    ``variant``  one of ``VARIANTS``; a mixture has one weight per component, in its name's order.
+    ``max_len``  the longest sequence.
+    ``rank``     of factorized_random (8 unless given).
+    ``factors``  of factorized_dense, (a, b) with a · b = max_len; those nearest to each other
+                 unless given.
+    """
+
+    variant: str = "dense"
+    max_len: Size = 256
+    rank: Size | None = None
+    factors: tuple[Size, Size] | None = None
+
+    def check(self) -> None:
+        choose("variant of the Synthesizer", self.variant, VARIANTS)
+        for name, owner in (("rank", "factorized_random"), ("factors", "factorized_dense")):
+            if getattr(self, name) is not None and self.variant != owner:
+                raise ValueError(f"{name} belongs to variant={owner!r}; {self.variant!r} has none")
+        if self.factors is not None and math.prod(self.factors) != self.max_len:
+            raise ValueError(
+                f"factors=(a, b) must multiply to max_len={self.max_len}, got {self.factors}: a "
+                "row of logits is made of a · b products"
+            )
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        return VARIANTS[self.variant]
+
+    def functions(self, dim: int, heads: int) -> list[nn.Module]:
+        """The synthesizing functions; vanilla logits are the layer's own."""
+        build = {
+            "dense": lambda: Dense(dim, heads, self.max_len),
+            "random": lambda: Random(heads, self.max_len),
+            "fixed_random": lambda: Random(heads, self.max_len, fixed=True),
+            "factorized_dense": lambda: FactorizedDense(dim, heads, self._factors()),
+            "factorized_random": lambda: FactorizedRandom(
+                heads, self.max_len, 8 if self.rank is None else self.rank
+            ),
+        }
+        return [build[name]() for name in self.components if name in build]
+
+    def _factors(self) -> tuple[int, int]:
+        if self.factors is not None:
+            return self.factors
+        a = next(a for a in range(math.isqrt(self.max_len), 0, -1) if self.max_len % a == 0)
+        return a, self.max_len // a
+
+    def width(self, d: sympy.Expr) -> sympy.Expr:
+        """How wide the factors of the logits are: a column of zeros where there are none."""
+        widths = {"dense": d + 1, "vanilla": d, "factorized_random": self.rank or 8}
+        return sum((widths.get(name, 0) for name in self.components), sympy.Integer(0)) or 1
+
+    def factor_entries(self, n: sympy.Expr) -> sympy.Expr:
+        """How many numbers a token writes that its n logits are multiplied from."""
+        if self.variant != "factorized_dense":
+            return sympy.Integer(0)
+        a, _ = self._factors()
+        return a + n / a
+
+
 # ---- module
 
 
 class Synthesizer(nn.Module):
-    """A layer whose logits are synthesized: (b, n, dim) → (b, n, dim), for n up to ``max_len``.
+    """A layer whose logits are synthesized: (b, n, dim) → (b, n, dim), for n up to ``max_len``."""
 
-    ``rank`` (8) is Factorized Random's k; ``factors`` are Factorized Dense's (a, b) with a · b =
-    max_len, those nearest to each other unless given. Both belong to that variant only. In a
-    mixture ``mixture`` holds one number per component, in the order of the variant's name.
-    """
-
+    @checked
     def __init__(
         self,
-        dim: int,
-        heads: int,
+        dim: Size,
+        heads: Size,
         *,
         causal: bool = False,
-        variant: str = "dense",
-        max_len: int = 256,
-        rank: int | None = None,
-        factors: tuple[int, int] | None = None,
-        form: str = "fused",
+        form: Literal["naive", "fused"] = "fused",
+        options: Synthesis = Synthesis(),
         bias: bool = False,
     ) -> None:
         super().__init__()
-        components = choose("variant of the Synthesizer", variant, VARIANTS)
-        rank, factors = _sizes(variant, max_len, rank, factors)
+        components = options.components
         self.heads = Heads(dim, heads, bias=bias, queries="vanilla" in components)
-        self.causal, self.variant, self.max_len, self.form = causal, variant, max_len, form
-        self.attend = choose("form of the Synthesizer", form, FORMS)
-        build = {
-            "dense": lambda: Dense(dim, heads, max_len),
-            "random": lambda: Random(heads, max_len),
-            "fixed_random": lambda: Random(heads, max_len, fixed=True),
-            "factorized_dense": lambda: FactorizedDense(dim, heads, factors),
-            "factorized_random": lambda: FactorizedRandom(heads, max_len, rank),
-        }
-        self.synthesize = nn.ModuleList(build[name]() for name in components if name in build)
+        self.causal, self.form, self.options = causal, form, options
+        self.synthesize = nn.ModuleList(options.functions(dim, heads))
         self.mixture = nn.Parameter(torch.zeros(len(components))) if len(components) > 1 else None
 
     @checked
@@ -201,7 +256,7 @@ class Synthesizer(nn.Module):
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
         mask = patterns.visible(self.causal, padding)
-        return self._attend(x, None, mask)[0]
+        return self._attend(finite(x, padding), None, mask)[0]
 
     @checked
     def step(
@@ -209,8 +264,7 @@ class Synthesizer(nn.Module):
     ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning): their
         values, and their keys where vanilla is mixed in (elsewhere keys of width 0)."""
-        if not self.causal:
-            raise ValueError("step decodes from left to right; build the module with causal=True")
+        self.heads.refuse_step(self.causal)
         return self._attend(x, state, patterns.causal())
 
     def _attend(
@@ -232,12 +286,12 @@ class Synthesizer(nn.Module):
             note("keys", state.keys)  # all, old and new
             note("values", state.values)
         note("mask", mask)
-        out = self.attend(rows, columns, state.values, table=table, mask=mask)
+        out = FORMS[self.form](rows, columns, state.values, table=table, mask=mask)
         return self.heads.merge(out), state
 
     def _project(self, x: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         """Queries, keys, values; without vanilla no queries, and keys of width 0."""
-        if "vanilla" in VARIANTS[self.variant]:
+        if "vanilla" in self.options.components:
             return self.heads.project(x)
         v = self.heads.values(x)
         return None, v[..., :0], v
@@ -247,47 +301,20 @@ class Synthesizer(nn.Module):
         return None if self.mixture is None else note("mixture", self.mixture.softmax(0))
 
     def _refuse_longer(self, n: int) -> None:
-        if n > self.max_len:
+        if n > self.options.max_len:
             raise ValueError(
                 f"the sequence has {n} positions, but this Synthesizer stores alignments for "
-                f"max_len={self.max_len}; build it with max_len={n} or more, or shorten the "
-                "sequence"
+                f"max_len={self.options.max_len}; build it with max_len={n} or more, or shorten "
+                "the sequence"
             )
 
     def extra_repr(self) -> str:
-        return (
-            f"variant={self.variant!r}, causal={self.causal}, max_len={self.max_len}, "
-            f"form={self.form!r}"
-        )
-
-
-def _sizes(
-    variant: str, max_len: int, rank: int | None, factors: tuple[int, int] | None
-) -> tuple[int, tuple[int, int]]:
-    """``rank`` and ``factors`` as given or by default; refused where they would do nothing."""
-    for name, size, owner in (
-        ("rank", rank, "factorized_random"),
-        ("factors", factors, "factorized_dense"),
-    ):
-        if size is not None and variant != owner:
-            raise ValueError(f"{name} belongs to variant={owner!r}; {variant!r} has none")
-    rank = 8 if rank is None else rank
-    if max_len < 1 or rank < 1:
-        raise ValueError(f"max_len and rank must be at least 1, got {max_len} and {rank}")
-    if factors is None:
-        a = next(a for a in range(math.isqrt(max_len), 0, -1) if max_len % a == 0)
-        factors = (a, max_len // a)
-    if min(factors) < 1 or math.prod(factors) != max_len:
-        raise ValueError(
-            f"factors=(a, b) must multiply to max_len={max_len}, got {tuple(factors)}: a row of "
-            "logits is made of a · b products"
-        )
-    return rank, factors
+        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card
 
-h, n, m, e, r = letters("h n m e r")
+h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
     name="synthesizer",
@@ -303,8 +330,9 @@ CARD = Card(
     ),
     forms=FORMS,
     causal="optional",
-    time=2 * h * n * m * (r + e),
-    memory={"naive": h * n * m, "fused": h * n * (r + e)},
+    options=Synthesis,
+    time=lambda chosen: 2 * h * n * (m * (chosen.width(d) + e) + d * chosen.factor_entries(n)),
+    memory=h * n * m,
     notes={"naive": ("logits", "weights")},
     departures=(
         "a row with nothing to see gives zeros",
@@ -313,7 +341,7 @@ CARD = Card(
         "positions are places in the tensor: a sequence is padded at its end",
     ),
     variants=(
-        *({"variant": variant} for variant in VARIANTS),
+        *({"variant": variant} for variant in VARIANTS if variant != "dense"),
         {"variant": "factorized_dense", "max_len": 101 * 3, "factors": (101, 3)},
         {"variant": "factorized_random", "max_len": 101, "rank": 3},
     ),

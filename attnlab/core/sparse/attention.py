@@ -1,0 +1,205 @@
+r"""Attention under a fixed pattern: its options, its forms, its layer and its card.
+
+Query i may see the keys $S_i$, and nothing depends on the content but the weights:
+
+$$o_i = \sum_{j \in S_i} w_{ij}\, v_j,\qquad
+w_{ij} = \mathrm{softmax}_{j \in S_i}\!\left(\frac{q_i \cdot k_j}{\sqrt d}\right)$$
+
+A page for such a mechanism says what $S_i$ is: a subclass of ``PatternOptions``. The rest is here.
+
+``naive``    the equation under the dense mask.
+``blocked``  only the pairs that the pattern allows, block by block.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import sympy
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from attnlab.core import patterns
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.options import Options, Size
+from attnlab.core.patterns import Pattern
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse import blocked as engine
+from attnlab.core.sparse import decoding
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternOptions(Options):
+    """The options of a mechanism whose queries see fixed positions.
+
+    ``CAUSAL`` is "never", "optional" or "always"; ``BECAUSE`` says why it is not optional.
+    """
+
+    CAUSAL: ClassVar[str] = "optional"
+    BECAUSE: ClassVar[str] = ""
+
+    @abstractmethod
+    def allowed(self, heads: int) -> Pattern:
+        """Who may see whom, past and future alike; one pattern ``per_head`` where heads differ."""
+
+    def pattern(self, *, causal: bool | None = None, heads: int = 1) -> Pattern:
+        """Who may see whom; the past only where ``causal`` (by default if it is always so)."""
+        causal = self.CAUSAL == "always" if causal is None else causal
+        if causal != (self.CAUSAL == "always") and self.CAUSAL != "optional":
+            raise ValueError(f"this pattern is {self.CAUSAL} causal: {self.BECAUSE}")
+        seen = self.allowed(heads)
+        return seen.causal() if causal else seen
+
+
+# ---- forms
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    mask: Pattern | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """The equation under the dense mask; the queries are the last n of m positions."""
+    allowed = dense_mask(mask, q, k)
+    scores = note("scores", scaled_scores(q, k))
+    weights = note("weights", masked_softmax(scores, allowed))
+    return (weights @ wide(v)).to(v.dtype)
+
+
+@checked
+def blocked(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    mask: Pattern | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """The same at the cost of the allowed pairs. First derivatives only."""
+    mask = patterns.FULL if mask is None else mask
+    return engine.blocked(q, k, v, mask, allow_fully_masked=True)
+
+
+@checked
+def scaled_scores(
+    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b h m d"]
+) -> Float[Tensor, "b h n m"]:
+    """$q_i \\cdot k_j / \\sqrt d$."""
+    return wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+
+
+def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """The mask of these queries and keys; None where all are allowed."""
+    h = q.shape[1]
+    if mask is not None and (made_for := mask.heads() or h) != h:
+        raise ValueError(f"the pattern is for {made_for} heads, but there are {h}")
+    return patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+
+
+FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked}
+
+# ---- module
+
+
+class PatternAttention(nn.Module):
+    """Multi-head attention under a fixed pattern: (b, n, dim) → (b, n, dim).
+
+    A query with nothing to see gives zeros. ``step`` decodes where the layer is causal; its state
+    is what later positions can still see.
+    """
+
+    @checked
+    def __init__(
+        self,
+        dim: Size,
+        heads: Size,
+        options: PatternOptions,
+        *,
+        causal: bool | None = None,
+        form: Literal["naive", "blocked"] = "blocked",
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heads = Heads(dim, heads, bias=bias)
+        self.options, self.form = options, form
+        self.causal = options.CAUSAL == "always" if causal is None else causal
+        self.pattern = options.pattern(causal=self.causal, heads=heads)
+
+    @checked
+    def forward(
+        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n dim"]:
+        q, k, v = self.heads.project(x, padding=padding)
+        mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
+        return self.heads.merge(FORMS[self.form](q, k, v, mask=mask))
+
+    @checked
+    def step(
+        self, x: Float[Tensor, "b t dim"], state: decoding.DecodingState | None = None
+    ) -> tuple[Float[Tensor, "b t dim"], decoding.DecodingState]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        self.heads.refuse_step(self.causal)
+        out, state = decoding.step(*self.heads.project(x), self.pattern, state)
+        return self.heads.merge(out), state
+
+    def extra_repr(self) -> str:
+        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
+
+
+# ---- card
+
+h, n, m, d, e = letters("h n m d e")
+
+
+def pattern_card(
+    *,
+    name: str,
+    title: str,
+    paper: Paper,
+    options: type[PatternOptions],
+    pairs: Callable[[Any], sympy.Expr],
+    letters: Mapping[str, str],
+    departures: tuple[str, ...],
+    variants: tuple[Mapping[str, Any], ...],
+    forms: Mapping[str, Callable[..., Tensor]] = FORMS,
+    build: Callable[..., nn.Module] = PatternAttention,
+    aliases: tuple[str, ...] = (),
+) -> Card:
+    """The card of a mechanism that is a pattern.
+
+    ``pairs`` gives, for the options, the number of pairs that n queries of one head see, up to
+    terms that grow more slowly in n.
+    """
+    return Card(
+        name=name,
+        title=title,
+        family="fixed",
+        role="attend",
+        paper=paper,
+        forms=forms,
+        causal=options.CAUSAL,
+        because=options.BECAUSE,
+        options=options,
+        letters=letters,
+        time={
+            "naive": 2 * h * n * m * (d + e),
+            "blocked": lambda chosen: 2 * h * (d + e) * pairs(chosen),
+        },
+        memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
+        notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
+        departures=(
+            *departures,
+            "a row with nothing to see gives zeros",
+            "no dropout on the weights",
+        ),
+        variants=variants,
+        build=build,
+        aliases=aliases,
+    )

@@ -1,0 +1,267 @@
+r"""FlashAttention: full attention, tile by tile, without ever holding the matrix of scores.
+
+The output of full attention (``dense.full``) is n × e, but the n × m scores in between are what
+fills the memory and what a GPU waits for. FlashAttention computes the same numbers from tiles of
+queries and keys. The softmax of a row needs its maximum and its sum, which are not known before the
+last key; so each row keeps a running maximum $\mu$, a running sum $\ell$ and a running output, and
+rescales them when a larger score comes (the online softmax). For a tile T of keys with scores
+$s_j$:
+
+$$\mu' = \max(\mu, \max_{j \in T} s_j),\qquad
+\ell' = e^{\mu - \mu'} \ell + \sum_{j \in T} e^{s_j - \mu'},\qquad
+o' = e^{\mu - \mu'} o + \sum_{j \in T} e^{s_j - \mu'} v_j,$$
+
+and after the last tile the output is $o / \ell$. The backward pass keeps only the log-sum-exp
+$L = \mu + \log \ell$ of each row and computes the weights $e^{s_j - L}$ again, tile by tile.
+
+Cost: the $2 h n m (d + e)$ FLOPs of full attention (the backward pass has 5 products in place of
+4), and memory linear in n. The gain in time on a GPU comes from reading and writing less; in
+PyTorch it is the memory that can be seen here. For speed take ``full``'s ``fused`` form, whose
+kernel is this algorithm.
+
+``naive``   full attention, dense.
+``tiled``   the algorithm, forward and backward.
+
+The papers' letters: the blocks $B_r \times B_c$ are ``tile`` × ``tile``, $m_i$, $\ell_i$ are
+``largest``, ``total``; ``lse`` is the $L$ of FlashAttention-2.
+
+Departures. A row with nothing to see gives zeros. Tiles in which nothing is allowed are skipped.
+
+Dao, Fu, Ermon, Rudra, Ré. FlashAttention: Fast and Memory-Efficient Exact Attention with
+IO-Awareness. NeurIPS 2022, arXiv:2205.14135, algorithms 1, 2 and 4. Dao. FlashAttention-2: Faster
+Attention with Better Parallelism and Work Partitioning. ICLR 2024, arXiv:2307.08691. The online
+softmax: Milakov, Gimelshein. Online normalizer calculation for softmax. 2018, arXiv:1805.02867.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.core import patterns
+from attnlab.core.attention import DenseAttention
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.derivatives import refuse_second
+from attnlab.core.options import Options, Size
+from attnlab.core.patterns import Mask, Pattern
+from attnlab.core.precision import unrounded, wide, wide_dtype
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiling(Options):
+    """``tile`` queries meet ``tile`` keys at a time."""
+
+    tile: Size = 512
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    mask: Mask = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h n e"]:
+    """Full attention, dense: what the tiles must give. ``scale`` is 1/√d unless given."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    weights = note("weights", masked_softmax(scores, allowed))
+    return (weights @ wide(v)).to(v.dtype)
+
+
+# ---- tiled
+
+
+@checked
+def tiled(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h m d"],
+    v: Float[Tensor, "b h m e"],
+    *,
+    mask: Mask = None,
+    scale: float | None = None,
+    options: Tiling = Tiling(),
+) -> Float[Tensor, "b h n e"]:
+    """tile × tile scores at a time, forward and backward; no n × m tensor.
+
+    Tiles where a ``Pattern`` allows nothing are skipped. First derivatives only.
+    """
+    if isinstance(mask, Pattern):
+        mask.refuse_misfit(k.shape[-2], len(q), q.shape[1])
+        mask = mask.sized(k.shape[-2])
+    tiles = Tiles(q.shape[-2], k.shape[-2], options.tile, mask)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    out, lse = _Tiled.apply(q, k, v, tiles, scale)
+    note("log_sum_exp", lse)
+    return out
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of an n × m score matrix that somebody may see, each with its part of the mask."""
+
+    n: int
+    m: int
+    tile: int
+    mask: Tensor | Pattern | None
+
+    def rows(self) -> Iterator[slice]:
+        return (slice(i, min(i + self.tile, self.n)) for i in range(0, self.n, self.tile))
+
+    def seen(self, rows: slice, device: torch.device) -> Iterator[tuple[slice, Tensor | None]]:
+        """The column tiles that ``rows`` see; the mask is None where they see all of it."""
+        for j in range(0, self.m, self.tile):
+            columns = slice(j, min(j + self.tile, self.m))
+            cover, allowed = self._look(rows, columns, device)
+            if cover is not False:
+                yield columns, allowed
+
+    def _look(self, rows: slice, columns: slice, device: torch.device) -> tuple[Any, Tensor | None]:
+        if self.mask is None:
+            return True, None
+        if isinstance(self.mask, Tensor):
+            whole = self.mask.expand(*self.mask.shape[:-2], self.n, self.m)
+            return None, whole[..., rows, columns]
+        past = self.m - self.n  # the queries are the last n of m positions
+        i, j = range(rows.start + past, rows.stop + past), range(columns.start, columns.stop)
+        # Whether a tile is full or empty depends on values: not asked while compiling.
+        cover = None if torch.compiler.is_compiling() else self.mask.cover(i, j)
+        return cover, self.mask.block(i, j, device) if cover is None else None
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
+        lse = q.new_empty(q.shape[:-1], dtype=wide_dtype(q))
+        with unrounded(q.device):
+            for rows in tiles.rows():
+                out[..., rows, :], lse[..., rows] = _attend_rows(q, k, v, tiles, rows, scale)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.tiles, ctx.scale = tiles, scale
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second("tiled")
+        q, k, v, out, lse = ctx.saved_tensors  # once: a checkpoint hands them out no second time
+        wide = wide_dtype(q)
+        dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
+        with unrounded(q.device):
+            for rows in ctx.tiles.rows():
+                qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
+                # Softmax backward needs sum_j w_ij dw_ij: that is do_i · o_i (section 3.1).
+                delta = (do * out[..., rows, :]).sum(dim=-1, keepdim=True)
+                for columns, allowed in ctx.tiles.seen(rows, q.device):
+                    kj, vj = k[..., columns, :].to(wide), v[..., columns, :].to(wide)
+                    scores = _scores(qi, kj, allowed, ctx.scale)
+                    weights = torch.exp(scores - lse[..., rows, None])
+                    d_scores = weights * (do @ vj.mT - delta) * ctx.scale
+                    dv[..., columns, :] += weights.mT @ do
+                    dk[..., columns, :] += d_scores.mT @ qi
+                    dq[..., rows, :] += d_scores @ kj
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None
+
+
+def _attend_rows(
+    q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, rows: slice, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The online softmax: output and log-sum-exp of ``rows`` (+inf for a row that sees nothing)."""
+    wide = wide_dtype(q)
+    qi = q[..., rows, :].to(wide)
+    out = qi.new_zeros(*qi.shape[:-1], v.shape[-1])
+    largest = qi.new_full((*qi.shape[:-1], 1), -torch.inf)
+    total = qi.new_zeros((*qi.shape[:-1], 1))
+    for columns, allowed in tiles.seen(rows, q.device):
+        scores = _scores(qi, k[..., columns, :].to(wide), allowed, scale)
+        raised = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+        shift = raised.masked_fill(raised == -torch.inf, 0)
+        fade = torch.exp(largest - shift)  # what the sums so far are worth under the new maximum
+        powers = torch.exp(scores - shift)
+        total = total * fade + powers.sum(dim=-1, keepdim=True)
+        out = out * fade + powers @ v[..., columns, :].to(wide)
+        largest = raised
+    empty = total == 0
+    lse = (largest + torch.log(total)).masked_fill(empty, torch.inf)
+    return (out / (total + empty)).to(q.dtype), lse.squeeze(-1)
+
+
+def _scores(qi: Tensor, kj: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
+    scores = qi @ kj.mT * scale
+    return scores if allowed is None else scores.masked_fill_(~allowed, -torch.inf)
+
+
+FORMS = {"naive": naive, "tiled": tiled}
+
+# ---- module
+
+
+class FlashAttention(DenseAttention):
+    """Multi-head attention by tiles: (b, n, dim) → (b, n, dim)."""
+
+    @checked
+    def __init__(
+        self,
+        dim: Size,
+        heads: Size,
+        *,
+        causal: bool = False,
+        form: Literal["naive", "tiled"] = "tiled",
+        options: Tiling = Tiling(),
+        bias: bool = False,
+    ) -> None:
+        attend = functools.partial(tiled, options=options) if form == "tiled" else naive
+        super().__init__(dim, heads, attend, causal=causal, bias=bias)
+        self.form, self.options = form, options
+
+    def extra_repr(self) -> str:
+        return f"causal={self.causal}, form={self.form!r}, tile={self.options.tile}"
+
+
+# ---- card
+
+h, n, m, d, e, t = letters("h n m d e t")
+
+CARD = Card(
+    name="flash",
+    title="FlashAttention",
+    family="dense",
+    role="attend",
+    paper=Paper(
+        "Dao, Fu, Ermon, Rudra, Ré",
+        "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
+        "NeurIPS",
+        2022,
+        "2205.14135",
+    ),
+    forms=FORMS,
+    causal="optional",
+    options=Tiling,
+    letters={"t": "tile"},
+    time=2 * h * n * m * (d + e),
+    memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
+    notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
+    departures=(
+        "a row with nothing to see gives zeros",
+        "causal masks are aligned at the bottom right when there are fewer queries than keys",
+        "in PyTorch, not in one kernel: it saves memory, not time",
+    ),
+    variants=({"tile": 32}, {"tile": 3}),
+    build=FlashAttention,
+    aliases=("flash_attention",),
+)

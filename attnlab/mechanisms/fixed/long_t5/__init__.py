@@ -1,0 +1,269 @@
+r"""LongT5's transient global attention: a window, and a summary of every block of the sequence.
+
+A window of radius r is cheap and blind to what is far. ETC (Ainslie et al. 2020) adds global tokens
+with inputs of their own; LongT5 makes them on the fly, in every layer, and throws them away
+afterwards. The sequence is cut into G blocks of c tokens, and the global token of block g is
+
+$$x_g = \mathrm{RMSNorm}\Bigl(\sum_{j \in \text{block } g} x_j\Bigr)$$
+
+with a learned gain. Keys and values of tokens and global tokens come from the same projections. A
+query has one softmax over the tokens within r of it *and* all G global tokens:
+
+$$s_{ij} = q_i \cdot k_j + \beta_{j - i}\quad(|i - j| \le r),\qquad
+s_{ig} = q_i \cdot k_g + \gamma_{g - \text{block}(i)}$$
+
+β and γ are T5's relative biases, a number per head and bucket of distances (in tokens, in blocks).
+As in T5 there is no $1/\sqrt d$.
+
+The global tokens are keys and values only, they have no queries: a layer has one more table and one
+more gain than a local one.
+
+Time: $2 h n (2r + 1 + n/c)(d + e)$. The window is linear in n, but there are n/c global tokens: the
+order is n²/c, that of full attention divided by the size of a block.
+
+``naive``    the equations, dense: n × (n + G) scores.
+``blocked``  the sequence in pieces of r + 1 queries: each is compared with its own piece, the one
+             before and the one after, and with the globals. No n × n tensor.
+
+The paper's letters: its $k$ (block size, 16) is c, ``block``; $r$ (127) is ``radius``.
+
+Tokens after the last full block join that block: they are summed into its global token, and their
+block distance counts from it. A sequence shorter than a block has no global token. Both go by the
+length of the sequence up to its last real token, so a padded sequence gives what it gives alone;
+padded tokens are not summed.
+
+Never causal: the sum of a block holds tokens that come after some of its queries.
+
+Known elsewhere: without a mask, Hugging Face's layer lets the first and the last piece look at the
+zeros that stand beyond the ends; with a mask of ones it equals ours. Departures: the two tables
+belong to this layer (T5 shares those of the first layer with all others: tie them to have that).
+No dropout on the weights.
+
+Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang. LongT5: Efficient Text-To-Text Transformer for Long
+Sequences. Findings of NAACL 2022, arXiv:2112.07916, section 3.1. Buckets: Raffel et al. Exploring
+the Limits of Transfer Learning with a Unified Text-to-Text Transformer. JMLR 2020,
+arXiv:1910.10683, section 2.1.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads, finite
+from attnlab.core.options import Count, Options, Size
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.fixed.long_t5.blocks import (
+    blocks_of,
+    buckets_of,
+    check_buckets,
+    lengths,
+    sums,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransientGlobal(Options):
+    """The window and the blocks.
+
+    ``radius``    how many tokens a query sees to either side.
+    ``block``     the paper's k: how many tokens a global token sums up.
+    ``farthest``  the distance from which on all share one bucket of biases.
+    """
+
+    radius: Count = 127
+    block: Size = 16
+    farthest: Size = 128
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h n d"],
+    v: Float[Tensor, "b h n e"],
+    global_k: Float[Tensor, "b h globals d"],
+    global_v: Float[Tensor, "b h globals e"],
+    local_table: Float[Tensor, "h buckets"],
+    global_table: Float[Tensor, "h buckets"],
+    *,
+    padding: Bool[Tensor, "b n"] | None = None,
+    options: TransientGlobal = TransientGlobal(),
+) -> Float[Tensor, "b h n e"]:
+    """The equations (Guo et al., section 3.1), one row of n + G scores per query.
+
+    Of the global keys and values the first ⌊length / block⌋ of each sequence are used.
+    """
+    b, _, n, _ = q.shape
+    i = torch.arange(n, device=q.device)
+    distance = i - i[:, None]
+    near = wide(q) @ wide(k).mT + _bias(local_table, distance, options.farthest)
+    is_near = (distance.abs() <= options.radius).expand(b, 1, n, n)
+    if padding is not None:
+        is_near = is_near & padding[:, None, None, :]
+    far, exists = _global_scores(q, global_k, global_table, padding, options)
+    allowed = torch.cat([is_near, exists.expand(b, 1, n, -1)], dim=-1)
+    scores = note("scores", torch.cat([near, far], dim=-1))
+    weights = note("weights", masked_softmax(scores, allowed))
+    return (weights @ wide(torch.cat([v, global_v], dim=2))).to(v.dtype)
+
+
+def _bias(table: Tensor, distance: Tensor, farthest: int) -> Tensor:
+    """The bias of each head for each of the distances: (h, …)."""
+    return wide(table)[:, buckets_of(distance, table.shape[1], farthest)]
+
+
+def _global_scores(
+    q: Tensor, global_k: Tensor, table: Tensor, padding: Tensor | None, options: TransientGlobal
+) -> tuple[Tensor, Tensor]:
+    """Scores (b, h, n, globals) of the global tokens, and which of them exist
+    (b or 1, 1, 1, globals)."""
+    n, count = q.shape[2], global_k.shape[2]
+    block_of, exists = blocks_of(n, options.block, count, lengths(padding, n, q.device))
+    distance = torch.arange(count, device=q.device) - block_of[..., None]
+    bias = _bias(table, distance, options.farthest)  # (h, b or 1, n, globals)
+    return wide(q) @ wide(global_k).mT + bias.transpose(0, 1), exists[:, None, None]
+
+
+# ---- blocked
+
+
+@checked
+def blocked(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b h n d"],
+    v: Float[Tensor, "b h n e"],
+    global_k: Float[Tensor, "b h globals d"],
+    global_v: Float[Tensor, "b h globals e"],
+    local_table: Float[Tensor, "h buckets"],
+    global_table: Float[Tensor, "h buckets"],
+    *,
+    padding: Bool[Tensor, "b n"] | None = None,
+    options: TransientGlobal = TransientGlobal(),
+) -> Float[Tensor, "b h n e"]:
+    """Pieces of radius + 1 queries against three pieces of keys, and against the globals.
+
+    One softmax over both; half precisions are summed in float32.
+    """
+    b, _, n, _ = q.shape
+    piece = min(options.radius + 1, n)
+    places = torch.arange(3 * piece, device=q.device)
+    distance = places - places[piece : 2 * piece, None]
+    near = _pieces(wide(q), piece) @ _around(wide(k), piece)
+    near = near + _bias(local_table, distance, options.farthest)[:, None]
+    valid = torch.ones(1, n, dtype=torch.bool, device=q.device) if padding is None else padding
+    valid = _around(valid[:, None, :, None], piece)  # nothing is valid beyond the ends
+    is_near = (distance.abs() <= options.radius) & valid
+    far, exists = _global_scores(q, global_k, global_table, padding, options)
+    far = _pieces(far, piece)
+    shape = (b, 1, *near.shape[2:4], -1)
+    allowed = torch.cat([is_near.expand(shape), exists[..., None, :].expand(shape)], dim=-1)
+    weights = masked_softmax(torch.cat([near, far], dim=-1), allowed)
+    of_near, of_far = weights.split([3 * piece, global_k.shape[2]], dim=-1)
+    out = of_near @ _around(wide(v), piece).mT + of_far @ wide(global_v)[:, :, None]
+    return out.flatten(2, 3)[:, :, :n].to(q.dtype)
+
+
+def _pieces(x: Tensor, piece: int) -> Tensor:
+    """(b, h, n, d) → (b, h, pieces, piece, d), zeros at the end."""
+    return F.pad(x, (0, 0, 0, -x.shape[2] % piece)).unflatten(2, (-1, piece))
+
+
+def _around(x: Tensor, piece: int) -> Tensor:
+    """(b, h, n, d) → (b, h, pieces, d, 3 · piece): each piece, the one before, the one after."""
+    return F.pad(x, (0, 0, piece, piece + -x.shape[2] % piece)).unfold(2, 3 * piece, piece)
+
+
+FORMS = {"naive": naive, "blocked": blocked}
+
+# ---- module
+
+
+class LongT5Attention(nn.Module):
+    """Multi-head transient global attention: (b, n, dim) → (b, n, dim). Never causal."""
+
+    @checked
+    def __init__(
+        self,
+        dim: Size,
+        heads: Size,
+        options: TransientGlobal = TransientGlobal(),
+        *,
+        buckets: Size = 32,
+        form: Literal["naive", "blocked"] = "blocked",
+    ) -> None:
+        super().__init__()
+        check_buckets(buckets, options.farthest)
+        self.heads = Heads(dim, heads)
+        self.options, self.form = options, form
+        self.norm = nn.RMSNorm(dim, eps=1e-6)
+        self.local_table = nn.Parameter(torch.zeros(heads, buckets))
+        self.global_table = nn.Parameter(torch.zeros(heads, buckets))
+
+    @checked
+    def forward(
+        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n dim"]:
+        n, x = x.shape[1], finite(x, padding)
+        self.heads.fits(x, "x")
+        summaries = self.norm(sums(x, self.options.block, padding))
+        q, k, v = self.heads.project(x, torch.cat([x, summaries.to(x.dtype)], dim=1))
+        tensors = (q, k[:, :, :n], v[:, :, :n], k[:, :, n:], v[:, :, n:])
+        tables = (self.local_table, self.global_table)
+        out = FORMS[self.form](*tensors, *tables, padding=padding, options=self.options)
+        return self.heads.merge(out)
+
+    def extra_repr(self) -> str:
+        return f"{self.options}, form={self.form!r}".removeprefix(", ")
+
+
+# ---- card
+
+h, n, d, e, c, r = letters("h n d e c r")
+
+CARD = Card(
+    name="long_t5",
+    title="LongT5: transient global attention",
+    family="fixed",
+    role="attend",
+    paper=Paper(
+        "Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang",
+        "LongT5: Efficient Text-To-Text Transformer for Long Sequences",
+        "Findings of NAACL",
+        2022,
+        "2112.07916",
+    ),
+    forms=FORMS,
+    causal="never",
+    because="a global token is the sum of a whole block, and holds tokens that come after some of "
+    "the queries that see it (LongT5 decodes with full attention)",
+    options=TransientGlobal,
+    letters={"c": "block", "r": "radius"},
+    time={
+        "naive": 2 * h * n * (n + n / c) * (d + e),
+        "blocked": 2 * h * n * (3 * (r + 1) + n / c) * (d + e),
+    },
+    memory={"naive": h * n * (n + n / c), "blocked": h * n * (3 * (r + 1) + n / c)},
+    notes={"naive": ("scores", "weights")},
+    departures=(
+        "blocks and global tokens go by a sequence's length without its padding",
+        "each layer has its own two tables of biases",
+        "no dropout on the weights",
+    ),
+    variants=(
+        {"radius": 5, "block": 3},
+        {"radius": 2, "block": 7},
+        {"radius": 1, "block": 1},
+        {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
+    ),
+    build=LongT5Attention,
+)
