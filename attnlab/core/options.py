@@ -81,7 +81,12 @@ def check_value(name: str, value: Any, annotation: Any) -> Any:
     if not chosen:
         expected = " or ".join(_named(one) for one in alternatives)
         raise TypeError(f"{name} should be {expected}, got {value!r}")
-    return _checked_as(name, value, chosen[0])
+    for one in chosen[:-1]:  # a list of texts, or of lists of texts
+        try:
+            return _checked_as(name, value, one)
+        except (TypeError, ValueError):
+            continue
+    return _checked_as(name, value, chosen[-1])
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
@@ -135,7 +140,8 @@ def _checked_as(name: str, value: Any, annotation: Any) -> Any:
     if origin is Literal:
         choose(name, value, dict.fromkeys(typing.get_args(plain)))
     if origin in (tuple, Sequence):
-        return _items(name, tuple(value), typing.get_args(plain))
+        inner = typing.get_args(plain)
+        return _items(name, tuple(value), inner if origin is tuple else (*inner, ...))
     return value
 
 
