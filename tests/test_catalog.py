@@ -12,21 +12,28 @@ from attnlab import catalog
 
 def test_every_page_of_the_shelf_is_found() -> None:
     shelf = Path(attnlab.__file__).parent / "mechanisms"
-    pages = {p for p in shelf.rglob("*.py") if "CARD = Card(" in p.read_text(encoding="utf-8")}
+    pages = {p for p in shelf.rglob("*.py") if "\nCARD = " in p.read_text(encoding="utf-8")}
     assert len(pages) == len(attnlab.cards())
     for card in attnlab.cards():
         assert (shelf / card.family).is_dir()
 
 
+@pytest.mark.parametrize(
+    ("alias", "name"), [("flash", "flash"), ("gqa", "multi_query"), ("led", "longformer")]
+)
+def test_a_mechanism_is_found_by_its_other_names(alias: str, name: str) -> None:
+    assert attnlab.card(alias) is attnlab.card(name)
+
+
 def test_names_are_unique() -> None:
-    names = [card.name for card in attnlab.cards()]
+    names = [name for card in attnlab.cards() for name in (card.name, *card.aliases)]
     assert len(names) == len(set(names))
 
 
 def test_nearest_name_is_suggested() -> None:
-    with pytest.raises(ValueError, match=r"no mechanism 'ful'; did you mean 'full'\?"):
+    with pytest.raises(ValueError, match=r"no mechanism 'ful'; did you mean 'full' or 'flash'\?"):
         attnlab.card("ful")
-    with pytest.raises(ValueError, match="known: full, multi_query"):
+    with pytest.raises(ValueError, match="known: flash, full, multi_query"):
         attnlab.card("zzz")
     with pytest.raises(TypeError, match="no option 'kv_head'; did you mean 'kv_heads'"):
         attnlab.build("multi_query", dim=8, heads=2, kv_head=1)

@@ -222,7 +222,7 @@ def test_memory_is_linear_and_no_token_keeps_a_state(monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_is_refused() -> None:
     q, k, v = made()
     for causal in (False, True):
-        with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
+        with pytest.raises(ValueError, match="chunk should be at least 1, got 0"):
             chunked(q, k, v, causal=causal, chunk=0)
     _, state = advance(q, k, v)
     with pytest.raises(

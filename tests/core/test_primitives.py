@@ -17,7 +17,8 @@ from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.shorthands import Shorthand
 from attnlab.core.sparse.blocked import blocked
 from attnlab.mechanisms.dense import multi_query
-from attnlab.mechanisms.dense.full import fused, naive, tiled
+from attnlab.mechanisms.dense.flash import tiled
+from attnlab.mechanisms.dense.full import fused, naive
 
 EXAMPLES = [
     *("full()", "causal()", "local(0)", "local(3)", "strided(4)", "summaries(5, 2)", "prefix(4)"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from io import StringIO
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -108,7 +109,9 @@ def _peer(causal: bool) -> Callable[..., Tensor] | None:
 
 def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The causal pass beside one that sees everything, as a bare form and in its module."""
-    calls = {causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (0, 1)}
+    calls = {
+        causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (False, True)
+    }
     yield _ratio(
         f"{one.name}, causal / not, form, n = {n:,}",
         calls,
@@ -119,7 +122,7 @@ def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> 
     if one.module is None:
         return
     x = torch.randn(1, n, DIM, requires_grad=True)
-    modules = {causal: one.module(DIM, HEADS, causal=bool(causal)) for causal in (0, 1)}
+    modules = {causal: one.module(DIM, HEADS, causal=causal) for causal in (False, True)}
     calls = {c: _trained(module, (x,), *module.parameters()) for c, module in modules.items()}
     yield _ratio(
         f"{one.name}, causal / not, module, n = {n:,}",
@@ -220,7 +223,7 @@ def _trained(
 
 def _ratio(
     figure: str,
-    calls: dict[int, Callable[[], object]],
+    calls: dict[Any, Callable[[], object]],
     repeats: int,
     threads: int,
     *,

@@ -310,7 +310,7 @@ class Linformer(nn.Module):
     ) -> None:
         super().__init__()
         self.heads = Heads(dim, heads)
-        self.options, self.form = options, form
+        self.options, self.form, self.early = options, form, options.early
         self.e, self.f = options.projections(heads)
 
     @checked
@@ -319,7 +319,7 @@ class Linformer(nn.Module):
     ) -> Float[Tensor, "b n dim"]:
         self.heads.fits(x, "x")
         x = finite(x, padding)
-        if self.options.early:
+        if self.early:
             return self._early(x, padding)
         q, k, v = self.heads.project(x)
         return self.heads.merge(FORMS[self.form](q, k, v, *self._matrices(x), padding=padding))
@@ -339,7 +339,7 @@ class Linformer(nn.Module):
         return self.heads.merge(out)
 
     def extra_repr(self) -> str:
-        return f"sharing={self.options.sharing!r}, early={self.options.early}, form={self.form!r}"
+        return f"sharing={self.options.sharing!r}, early={self.early}, form={self.form!r}"
 
 
 # ---- card

@@ -26,6 +26,7 @@ from attnlab.mechanisms.kernelized.performer import (
     gaussian_rows,
     naive,
     orthogonal_rows,
+    rescaled,
     sums,
     trigonometric_features,
 )

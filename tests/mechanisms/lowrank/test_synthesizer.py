@@ -13,16 +13,27 @@ from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.lowrank.synthesizer import FORMS, VARIANTS, Synthesizer, fused, naive
+from attnlab.mechanisms.lowrank.synthesizer import (
+    FORMS,
+    VARIANTS,
+    Synthesis,
+    Synthesizer,
+    fused,
+    naive,
+)
 
 DIM, HEADS, LENGTH, N = 12, 3, 35, 11
 MIXTURES = [variant for variant, components in VARIANTS.items() if len(components) > 1]
 FACTORED = ["dense", "factorized_random", "dense_vanilla"]
 
 
+def synthesizer(*, form: str = "fused", causal: bool = False, **options) -> Synthesizer:
+    return Synthesizer(DIM, HEADS, causal=causal, form=form, options=Synthesis(**options))  # type: ignore[arg-type]
+
+
 def layer(variant: str, *, max_len: int = LENGTH, form: str = "fused", **options) -> Synthesizer:
     torch.manual_seed(3)
-    made = Synthesizer(DIM, HEADS, variant=variant, max_len=max_len, form=form, **options).double()
+    made = synthesizer(variant=variant, max_len=max_len, form=form, **options).double()
     with torch.no_grad():
         for parameter in made.synthesize.parameters():  # zero biases would hide a lost one
             parameter.normal_()
@@ -89,7 +100,7 @@ def closed_logits(made: Synthesizer, x: Tensor, head: int) -> Tensor:
     n, parts = len(x), iter(made.synthesize)
     each = [
         vanilla(made, x, head) if name == "vanilla" else LOGITS[name](next(parts), x, head)[:, :n]
-        for name in VARIANTS[made.variant]
+        for name in VARIANTS[made.options.variant]
     ]
     if made.mixture is None:
         return each[0]
@@ -128,7 +139,7 @@ def test_naive_notes_the_logits_and_their_weights(variant: str) -> None:
 
 def test_a_mixture_starts_even() -> None:
     with record() as notes:
-        Synthesizer(DIM, HEADS, variant="random_dense")(tokens().float())
+        synthesizer(variant="random_dense")(tokens().float())
     assert notes["mixture"][0].tolist() == [0.5, 0.5]
 
 
@@ -314,7 +325,7 @@ def test_fused_honours_a_table_under_any_mask(dtype: torch.dtype, batch: int) ->
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_is_made_of_factors_never_holds_the_logits(variant: str) -> None:
-    made = Synthesizer(DIM, HEADS, variant=variant, max_len=512)
+    made = synthesizer(variant=variant, max_len=512)
     x = torch.randn(1, 509, DIM)
     largest = count(made, x).largest_tensor.elements
     assert (largest < 509 * 509) == (variant in FACTORED)
@@ -364,26 +375,29 @@ def test_watch_sees_the_weights_that_are_used(variant: str, form: str) -> None:
     ("options", "sentence"),
     [
         ({"variant": "rndom"}, "no variant of the Synthesizer 'rndom'; did you mean 'random'"),
-        ({"form": "tiled"}, "no form of the Synthesizer 'tiled'"),
+        ({"form": "tiled"}, "no form 'tiled'"),
         ({"variant": "random", "rank": 4}, "rank belongs to variant='factorized_random'"),
         ({"factors": (5, 7)}, "factors belongs to variant='factorized_dense'; 'dense' has none"),
         (
             {"variant": "factorized_dense", "factors": (5, 8), "max_len": 35},
             r"must multiply to max_len=35, got \(5, 8\)",
         ),
-        ({"variant": "factorized_dense", "factors": (-5, -7), "max_len": 35}, "must multiply"),
-        ({"max_len": 0}, "max_len and rank must be at least 1, got 0"),
-        ({"variant": "factorized_random", "rank": 0}, "must be at least 1, got 256 and 0"),
+        (
+            {"variant": "factorized_dense", "factors": (-5, -7), "max_len": 35},
+            r"factors\[0\] should be at least 1, got -5",
+        ),
+        ({"max_len": 0}, "max_len should be at least 1, got 0"),
+        ({"variant": "factorized_random", "rank": 0}, "rank should be at least 1, got 0"),
     ],
 )
 def test_bad_options(options: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Synthesizer(DIM, HEADS, **options)
+        synthesizer(**options)
 
 
 def test_factors_are_as_near_to_each_other_as_they_can_be() -> None:
     for max_len, factors in ((256, (16, 16)), (35, (5, 7)), (24, (4, 6)), (13, (1, 13))):
-        made = Synthesizer(DIM, HEADS, variant="factorized_dense", max_len=max_len)
+        made = synthesizer(variant="factorized_dense", max_len=max_len)
         assert made.synthesize[0].factors == factors
 
 
