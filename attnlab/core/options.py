@@ -81,12 +81,7 @@ def check_value(name: str, value: Any, annotation: Any) -> Any:
     if not chosen:
         expected = " or ".join(_named(one) for one in alternatives)
         raise TypeError(f"{name} should be {expected}, got {value!r}")
-    for one in chosen[:-1]:  # a list of texts, or of lists of texts
-        try:
-            return _checked_as(name, value, one)
-        except (TypeError, ValueError):
-            continue
-    return _checked_as(name, value, chosen[-1])
+    return _checked_as(name, value, chosen[0])
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
