@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+import torch
 from torch import nn
 
 import attnlab.mechanisms
@@ -77,7 +78,14 @@ def build(
     if not causal and c.causal == "always":
         raise ValueError(f"{name} is always causal; build it with causal=True: {c.because}")
     chosen = {"causal": causal} if "causal" in parameters_of(c.build) else {}
-    return c.build(dim=dim, heads=heads, **chosen, **c.arguments(c.build, options))
+    arguments = c.arguments(c.build, options)
+    try:
+        return c.build(dim=dim, heads=heads, **chosen, **arguments)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
+            raise
+        asked = ", ".join(f"{k}={v!r}" for k, v in {"dim": dim, "heads": heads, **options}.items())
+        raise ValueError(f"{name} with {asked} needs more memory than there is") from error
 
 
 def _pages() -> Iterator[Any]:

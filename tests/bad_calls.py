@@ -139,12 +139,21 @@ def several(value: Any) -> bool:
 def mistakes(annotation: Any, right: Any) -> Iterator[tuple[str, Any, str]]:
     """(words, value, what has to become of the call) for an argument that is right as ``right``."""
     if isinstance(right, Tensor):
-        any_axes = "..." in str(getattr(annotation, "dim_str", ""))
-        yield from tensor_mistakes(right, EITHER if any_axes else REFUSE)
+        shapes = [each.dim_str.split() for each in contracts(annotation)]
+        fewer = any("..." in shape or len(shape) < right.dim() for shape in shapes)
+        yield from tensor_mistakes(right, EITHER if fewer else REFUSE)
     for value in VALUES:
         yield shown(value), value, EITHER if allowed(value, annotation) else REFUSE
     if isinstance(right, int) and not isinstance(right, bool):
         yield f"np.int64({right})", np.int64(right), WELCOME
+
+
+def contracts(annotation: Any) -> Iterator[Any]:
+    """The shapes that an annotation of a tensor allows."""
+    if hasattr(annotation, "dim_str"):
+        yield annotation
+    for each in typing.get_args(annotation):
+        yield from contracts(each)
 
 
 def tensor_mistakes(right: Tensor, fewer_axes: str) -> Iterator[tuple[str, Any, str]]:

@@ -51,10 +51,18 @@ class Elsewhere(Tensor):
 
 
 class Generator(NewGenerator):
-    """Random numbers for the pretend device."""
+    """Random numbers for the device that it was made for."""
+
+    there: bool
 
     def __new__(cls, device: Any = "cpu") -> torch.Generator:
-        return super().__new__(cls) if on_pretend(device) else NewGenerator(device)
+        made = super().__new__(cls)
+        made.there = on_pretend(device)
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(NAME, 0) if self.there else torch.device("cpu")
 
     def __init__(self, device: Any = "cpu") -> None:
         pass
@@ -74,7 +82,7 @@ class Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         there = on_pretend(kwargs.get("device")) or isinstance((*args, None)[0], Elsewhere)
         generator = kwargs.get("generator")
-        if generator is not None and isinstance(generator, Generator) != there:
+        if generator is not None and getattr(generator, "there", False) != there:
             raise RuntimeError(f"{func.__name__} draws with the generator of another device")
         if there and func in FROM_DATA:
             return func(*args, **{**kwargs, "device": "cpu"}).to(kwargs["device"])

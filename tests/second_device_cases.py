@@ -28,11 +28,20 @@ from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.spectrum import spectrum
 from tests import second_device
-from tests.test_claims import DIM, HEADS, SIZES, inputs, masks, module_forms, options
+from tests.test_claims import (
+    DIM,
+    SIZES,
+    call,
+    causalities,
+    inputs,
+    masks,
+    module,
+    module_forms,
+    variants,
+)
 
 Case = Callable[[torch.device], Iterator[Tensor]]
 
-CAUSAL = {"never": [False], "optional": [False, True], "always": [True]}
 PATTERNS = (
     "full()",
     "causal()",
@@ -64,10 +73,10 @@ def cases() -> dict[str, Case]:
 
 
 def of_card(card: Card) -> Iterator[tuple[str, Case]]:
-    for index, variant in enumerate(card.variants):
-        for name, form in card.forms.items():
-            yield f"{card.name} {name} {index}", functools.partial(run_form, form, variant)
-        for causal in CAUSAL[card.causal]:
+    for index in range(len(variants(card))):
+        for name in card.forms:
+            yield f"{card.name} {name} {index}", functools.partial(run_form, card, name, index)
+        for causal in causalities(card):
             name = f"{card.name} module {index}{' causal' if causal else ''}"
             yield name, functools.partial(run_module, card, index, causal)
     yield f"{card.name} training", functools.partial(trained, card)
@@ -77,15 +86,15 @@ def of_card(card: Card) -> Iterator[tuple[str, Case]]:
 # ---- mechanisms
 
 
-def run_form(form: Callable[..., Tensor], variant: Any, device: torch.device) -> Iterator[Tensor]:
+def run_form(card: Card, form: str, index: int, device: torch.device) -> Iterator[Tensor]:
     """Output, gradients and notes, under every mask."""
     with torch.device(device):  # what is made here lies on the device
-        made = inputs(form, SIZES[0], torch.float64)
-        ways = list(masks(form, SIZES[0]))
+        made = inputs(card.forms[form], SIZES[0], torch.float64)
+        ways = list(masks(card.forms[form], SIZES[0]))
     for mask in ways:
         leaves = [x.detach().requires_grad_() for x in made]
         with record() as notes:
-            out = form(*leaves, **mask, **options(form, variant))
+            out = call(card, form, index, leaves, mask)
         yield out
         yield from gradients(out, leaves)
         yield from (value for _, value in notes if isinstance(value, Tensor))
@@ -93,11 +102,8 @@ def run_form(form: Callable[..., Tensor], variant: Any, device: torch.device) ->
 
 def run_module(card: Card, index: int, causal: bool, device: torch.device) -> Iterator[Tensor]:
     """Alone, with padding and its gradients, and decoding where it can."""
-    chosen = options(card.build, card.variants[index])
     for form in module_forms(card):
-        torch.manual_seed(2)
-        layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **chosen, **form)
-        layer.double().to(device)
+        layer = module(card, index, causal, **form).to(device)
         x = torch.randn(2, 11, DIM, dtype=torch.float64).to(device).requires_grad_()
         yield layer(x.detach())
         out = layer(x, padded(2, 11).to(device))
@@ -127,9 +133,8 @@ def gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 def mixed(card: Card, device: torch.device) -> Iterator[Tensor]:
-    layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "always")
     x = torch.randn(1, 9, DIM, dtype=torch.float64).to(device)
-    yield mixing_matrix(layer.double().to(device), x).matrix
+    yield mixing_matrix(module(card, 0).to(device), x).matrix
 
 
 # ---- patterns
@@ -222,10 +227,10 @@ def watched(device: torch.device) -> Iterator[Tensor]:
         model = tiny(card.name).to(device)
         with attnlab.watch(model, keep="copy") as seen:
             model(tokens, padding=padded(2, 8).to(device))
-        for call in seen:
-            yield from (x for x in (call.queries, call.keys, call.values) if x is not None)
+        for each in seen:
+            yield from (x for x in (each.queries, each.keys, each.values) if x is not None)
             with suppress(ValueError):  # a sentence, where the mechanism has no weights
-                yield call.weights
+                yield each.weights
 
 
 def told_of_heads(device: torch.device) -> Iterator[Tensor]:

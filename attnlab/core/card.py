@@ -15,6 +15,7 @@ import sympy
 from torch import nn
 
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
+from attnlab.core.suggest import choose
 
 ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
 CAUSAL = ("never", "optional", "always")
@@ -103,7 +104,9 @@ class Card:
 
     def cost(self, what: str, form: str = "naive", options: Options | None = None) -> sympy.Expr:
         """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options."""
-        claim = {"time": self.time, "memory": self.memory}[what]
+        choose("form", form, self.forms)
+        check_value("options", options, Options | None)
+        claim = choose("cost", what, {"time": self.time, "memory": self.memory})
         claim = claim[form] if isinstance(claim, Mapping) else claim
         if isinstance(claim, sympy.Basic):
             return claim

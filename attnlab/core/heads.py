@@ -91,10 +91,16 @@ class Heads(nn.Module):
             raise ValueError("step decodes from left to right; build the module with causal=True")
 
     def fits(self, x: Tensor, name: str) -> None:
-        """A ValueError if ``x`` has not the width or the dtype of this layer."""
+        """A ValueError if ``x`` has not the width, the device or the dtype of this layer."""
         if x.shape[-1] != self.dim:
             raise ValueError(
                 f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
+            )
+        home = self.value.weight.device
+        if x.device != home:
+            raise ValueError(
+                f"`{name}` is on {x.device} but the layer's parameters are on {home}; "
+                "move one of them with .to(device)"
             )
         own = self.value.weight.dtype
         if x.dtype != own and not autocasts(x.device):

@@ -135,7 +135,8 @@ def _checked_as(name: str, value: Any, annotation: Any) -> Any:
     if origin is Literal:
         choose(name, value, dict.fromkeys(typing.get_args(plain)))
     if origin in (tuple, Sequence):
-        return _items(name, tuple(value), typing.get_args(plain))
+        inner = typing.get_args(plain)
+        return _items(name, tuple(value), inner if origin is tuple else (*inner, ...))
     return value
 
 

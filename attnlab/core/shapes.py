@@ -13,6 +13,7 @@ checked against their annotations as options are (``attnlab.core.options``).
 While ``torch.compile`` traces, the check steps aside, so ``fullgraph=True`` works.
 """
 
+import collections.abc
 import functools
 import inspect
 import types
@@ -109,8 +110,14 @@ def _kind(value: Any) -> Any:
 
 
 def _is_checkable(annotation: Any) -> bool:
-    """Whether it is an annotation of numbers, names or one class, and not of a type variable."""
-    return annotation is not Any and not isinstance(annotation, TypeVar)
+    """Whether it is an annotation of numbers, names or one class.
+
+    Of a type variable nothing is known; lists of several kinds (texts, or lists of texts) are
+    checked by the function that takes them.
+    """
+    kinds = [typing.get_origin(part) for part in typing.get_args(annotation)]
+    several = kinds.count(collections.abc.Sequence) > 1
+    return annotation is not Any and not isinstance(annotation, TypeVar) and not several
 
 
 def check(

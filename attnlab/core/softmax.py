@@ -5,10 +5,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.core.precision import wide
+from attnlab.core.shapes import checked
 
 
+@checked
 def masked_softmax(
-    scores: Float[Tensor, "... n m"], mask: Bool[Tensor, "... n m"] | None = None
+    scores: Float[Tensor, "... n m"], mask: Bool[Tensor, "... #n #m"] | None = None
 ) -> Float[Tensor, "... n m"]:
     r"""Weights over the keys that each query may see.
 

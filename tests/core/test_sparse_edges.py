@@ -115,7 +115,7 @@ def test_a_layout_of_documents_is_put_together_for_each_sequence() -> None:
         (lambda: p.local(1).shifted(0.5), "starts should be a whole number, got 0.5"),
         (lambda: blocked(*inputs(7, 7), p.full(), block=2.5), "block should be a whole number"),
         (lambda: blocked(*inputs(7, 7), p.full(), block=0), "block should be at least 1, got 0"),
-        (lambda: layout(p.full(), 7, 7, 3.5), "block should be a whole number, got 3.5"),
+        (lambda: layout(p.full(), 7, 7, 3.5), "block should be a whole number or None, got 3.5"),
         (lambda: p.receptive_field([], 7, 2), "pattern of at least one layer, got none"),
         (lambda: p.local(1).receptive_field(7, 2.5), "layers should be a whole number, got 2.5"),
         (lambda: p.listed(torch.tensor([[0, 1], [-2, 1]])), "lists key -2, but its 2 rows"),

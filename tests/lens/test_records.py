@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from attnlab.lens.watch import watch
-from attnlab.mechanisms.dense import full
+from attnlab.mechanisms.dense import flash, full
 
 B, H, N, D = 2, 3, 5, 4
 
@@ -100,9 +100,13 @@ def pickled(x):
 
 @pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, pickled], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("inference", [True, False])
-@pytest.mark.parametrize("form", ["naive", "fused", "tiled"])
-def test_copies_and_pickles_of_records(again, inference, form):
-    model = nn.Sequential(full.FullAttention(H * D, H, form=form), nn.ReLU())
+@pytest.mark.parametrize(
+    ("layer", "form"),
+    [(full.FullAttention, "naive"), (full.FullAttention, "fused"), (flash.FlashAttention, "tiled")],
+    ids=["naive", "fused", "tiled"],
+)
+def test_copies_and_pickles_of_records(again, inference, layer, form):
+    model = nn.Sequential(layer(H * D, H, form=form), nn.ReLU())
     x = torch.randn(B, N, H * D)
     x += 1  # a count of changes that is not 0
     with torch.inference_mode(inference), watch(model) as seen:
@@ -134,7 +138,7 @@ def test_a_copy_outlives_a_change_and_a_changed_record_is_not_copied():
 
 
 def test_a_pattern_survives_a_pickle():
-    model = full.FullAttention(H * D, H, causal=True, form="tiled")
+    model = flash.FlashAttention(H * D, H, causal=True)
     with watch(model) as seen:
         model(torch.randn(B, N, H * D))
     assert seen[0]._history.pattern is not None

@@ -231,7 +231,7 @@ def test_state_of_another_model(make, tokens):
     for foreign in ("state", (1, 2, 3), (0, [None, None]), []):
         with pytest.raises(TypeError, match=r"what this model's own step\(\) returned"):
             model.step(tokens[:, 3:4], foreign)
-    with pytest.raises(TypeError, match="a KeyValueCache; got a int"):
+    with pytest.raises(TypeError, match="a KeyValueCache or None, got 3"):
         model.step(tokens[:, 3:4], DecoderState(3, [3, 3]))
     fewer = make(layers=2, attention="multi_query")
     with pytest.raises(ValueError, match=r"keys of .* heads of width .* another layer's state"):

@@ -121,7 +121,7 @@ class Pattern(ABC):
         """The mask of the pairs ``rows`` × ``columns``, both given as positions."""
         check_range("rows", rows)
         check_range("columns", columns)
-        device = _device(device)
+        device = check_device(device)
         if len(rows) * len(columns) > LARGEST_MASK or max(len(rows), len(columns)) > LONGEST:
             raise ValueError(
                 f"a mask of {len(rows):,} × {len(columns):,} is too large to be written down; "
@@ -195,7 +195,7 @@ class Pattern(ABC):
         return self.code
 
 
-def _device(device: torch.device | str | None) -> torch.device | None:
+def check_device(device: torch.device | str | None) -> torch.device | None:
     """The device of a name; a TypeError or a ValueError where PyTorch knows none."""
     if not isinstance(device, torch.device | str | None):
         raise TypeError(f"device should be a device or its name, got {device!r}")

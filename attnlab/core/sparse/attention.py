@@ -47,7 +47,8 @@ class PatternOptions(Options):
     def allowed(self, heads: int) -> Pattern:
         """Who may see whom, past and future alike; one pattern ``per_head`` where heads differ."""
 
-    def pattern(self, *, causal: bool | None = None, heads: int = 1) -> Pattern:
+    @checked
+    def pattern(self, *, causal: bool | None = None, heads: Size = 1) -> Pattern:
         """Who may see whom; the past only where ``causal`` (by default if it is always so)."""
         causal = self.CAUSAL == "always" if causal is None else causal
         if causal != (self.CAUSAL == "always") and self.CAUSAL != "optional":

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from attnlab.core.patterns import Pattern, as_mask
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
-from attnlab.core.sparse.blocked import blocked, by_pattern, without_padding
+from attnlab.core.sparse.blocked import blocked, by_pattern, check_dropout, without_padding
 from attnlab.core.sparse.flex import flex, refusal
 from attnlab.core.sparse.layout import layout
 
@@ -43,6 +43,7 @@ def auto(
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h n e"]:
     """Attention over ``pattern`` by the form that ``choose`` names; the probe sees the choice."""
+    check_dropout(dropout)
     choice = note("choice", choose(q, k, v, pattern, dropout=dropout))
     if choice.form == "blocked":
         return blocked(q, k, v, pattern, scale=scale, dropout=dropout)

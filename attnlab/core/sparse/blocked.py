@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.derivatives import refuse_second
-from attnlab.core.integers import check_integer
+from attnlab.core.options import Size
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
@@ -48,7 +48,7 @@ def blocked(
     *,
     scale: float | None = None,
     dropout: float = 0.0,
-    block: int | None = None,
+    block: Size | None = None,
     allow_fully_masked: bool = False,
 ) -> Float[Tensor, "b h n e"]:
     """Softmax attention over the pairs that ``pattern`` allows, at the cost of these pairs.
@@ -57,10 +57,7 @@ def blocked(
     without it the layout chooses. A query that sees nothing gets zeros, and a warning says which,
     unless ``allow_fully_masked``. First derivatives only.
     """
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is a probability below 1, got {dropout}")
-    if block is not None:
-        check_integer("block", block, at_least=1)
+    check_dropout(dropout)
     pattern.refuse_misfit(k.shape[-2], len(q))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pattern, real = without_padding(pattern)
@@ -75,9 +72,15 @@ def blocked(
     return out
 
 
+def check_dropout(dropout: float) -> None:
+    """A ValueError unless ``dropout`` is a probability below 1."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is a probability below 1, got {dropout}")
+
+
 def _warn_of_fully_masked(q: Tensor, k: Tensor, pattern: Pattern, block: int | None) -> None:
     for heads, seen in by_pattern(pattern, q.shape[1]):
-        if rows := layout(seen, q.shape[-2], k.shape[-2], block, str(q.device)).fully_masked:
+        if rows := layout(seen, q.shape[-2], k.shape[-2], block).fully_masked:
             more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
             where = "" if len(heads) == q.shape[1] else f" in head {heads[0]}"
             warnings.warn(

@@ -26,8 +26,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnlab.core.integers import check_integer
+from attnlab.core.options import Size
 from attnlab.core.patterns import FULL, Intervals, Order, Pattern
+from attnlab.core.patterns.algebra import LONGEST, check_device
+from attnlab.core.shapes import checked
 
 BLOCKS = (32, 64, 128)  # queries in a block
 GATHERED = 24  # what fetching a key for a block costs, in pairs
@@ -175,13 +177,17 @@ class Layout:
         return replace(self, parts=parts)
 
 
+@checked
 def layout(
-    pattern: Pattern, n: int, m: int, block: int | None = None, device: str = "cpu"
+    pattern: Pattern, n: Size, m: Size, block: Size | None = None, device: str = "cpu"
 ) -> Layout:
     """The cheapest layout found for a pattern; ``block`` fixes the number of queries in a block.
 
     Cached: the same pattern at the same lengths is laid out once.
     """
+    check_device(device)
+    if m > LONGEST:
+        raise ValueError(f"a layout is made for at most {LONGEST:,} keys, got m={m:,}")
     return _remembered(pattern, n, m, block, device)
 
 
@@ -190,8 +196,6 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
     if device != "cpu":
         return layout(pattern, n, m, block).to(torch.device(device))
     refuse_lengths(n, m)
-    if block is not None:
-        check_integer("block", block, at_least=1)
     pattern.refuse_misfit(m)
     pattern = pattern.sized(m)
     natural = Order("natural", (torch.arange(m),))

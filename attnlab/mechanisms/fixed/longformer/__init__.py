@@ -98,7 +98,8 @@ class Window(PatternOptions):
         radius = self.window // 2
         return patterns.local(radius) if step == 1 else patterns.dilated(radius, step)
 
-    def pattern(self, *, causal: bool | None = None, heads: int = 1) -> Pattern:
+    @checked
+    def pattern(self, *, causal: bool | None = None, heads: Size = 1) -> Pattern:
         if causal and self.global_positions:
             raise ValueError(
                 "a causal Longformer has no global tokens: what sees all and is seen by all "

@@ -12,6 +12,9 @@ from torch.nn import functional as F
 
 from attnlab.core.options import Count, Options, Size
 
+MOST_FEATURES = 2**24
+"""How many features a head may have."""
+
 
 def elu_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
     return F.elu(x) + 1
@@ -38,6 +41,11 @@ def exponential_features(x: Float[Tensor, "... d"], degree: int = 2) -> Float[Te
         raise ValueError(
             f"degree must be even and not negative, got {degree}: cut after an odd power, the "
             "exponential series falls below zero, and the sum of weights may vanish"
+        )
+    if degree > MOST_FEATURES.bit_length() or x.shape[-1] ** degree > MOST_FEATURES:
+        raise ValueError(
+            f"degree={degree} makes more than {MOST_FEATURES:,} features of heads of width "
+            f"{x.shape[-1]}"
         )
     x = x * x.shape[-1] ** -0.25
     power = torch.ones_like(x[..., :1])
