@@ -179,6 +179,8 @@ def _named(annotation: Any) -> str:
         return " or ".join(map(repr, typing.get_args(plain)))
     if typing.get_origin(plain) in (tuple, Sequence):
         return "a sequence"
+    if plain is Callable or typing.get_origin(plain) is Callable:
+        return "a function"
     return f"a {getattr(plain, '__name__', plain)}"
 
 

@@ -61,11 +61,11 @@ CALLS = {
     "tokens None": (lambda: head_statistics(W, [None] * 3), TypeError, "tokens must be texts"),
     "tokens ids": (lambda: head_statistics(W, torch.arange(3)), TypeError, "tokens must be texts"),
     "delimiters 5": (
-        lambda: head_statistics(W, ["a"] * 3, delimiters=5), TypeError, "delimiters must be a"),
+        lambda: head_statistics(W, ["a"] * 3, delimiters=5), TypeError, "delimiters should be a"),
     "delimiters None": (
-        lambda: head_statistics(W, ["a"] * 3, delimiters=None), TypeError, "delimiters must be"),
+        lambda: head_statistics(W, ["a"] * 3, delimiters=None), TypeError, "delimiters should be"),
     "delimiters lists": (
-        lambda: head_statistics(W, ["a"] * 3, delimiters=[["."]]), TypeError, "delimiters must"),
+        lambda: head_statistics(W, ["a"] * 3, delimiters=[["."]]), TypeError, "delimiters\\[0\\] should be a text"),
     "mask": (
         lambda: head_statistics(W, mask=torch.ones(5, 5, dtype=torch.bool)), ValueError, "mask"),
     # mixing matrices
@@ -94,7 +94,7 @@ CALLS = {
     "output NaN": (lambda: mixing_matrix(lambda x: x / 0, X), ValueError, "output holds NaN"),
     "random": (lambda: mixing_matrix(nn.Dropout(0.5), X), ValueError, "two calls with the same"),
     "detached": (lambda: mixing_matrix(lambda x: x.sign().detach(), X), ValueError, "differentiab"),
-    "form None": (lambda: mixing_of(None, Q, Q, Q), TypeError, "form must be callable"),
+    "form None": (lambda: mixing_of(None, Q, Q, Q), TypeError, "form should be a function"),
     "form shape": (lambda: mixing_of(lambda q, k, v: v[:, :, :3], Q, Q, Q), ValueError,
                    r"form should give \(2, 3, 5, …\)"),
     "form heads": (lambda: mixing_of(lambda q, k, v: v[:, :1], Q, Q, Q), ValueError, "form should"),
