@@ -60,6 +60,10 @@ class Generator(NewGenerator):
         made.there = on_pretend(device)
         return made
 
+    @property
+    def device(self) -> torch.device:
+        return torch.device(NAME, 0) if self.there else torch.device("cpu")
+
     def __init__(self, device: Any = "cpu") -> None:
         pass
 
