@@ -65,7 +65,7 @@ CALLS = {
     "delimiters None": (
         lambda: head_statistics(W, ["a"] * 3, delimiters=None), TypeError, "delimiters should be"),
     "delimiters lists": (
-        lambda: head_statistics(W, ["a"] * 3, delimiters=[["."]]), TypeError, "delimiters\\[0\\] should be a text"),
+        lambda: head_statistics(W, ["a"] * 3, delimiters=[["."]]), TypeError, "should be a text"),
     "mask": (
         lambda: head_statistics(W, mask=torch.ones(5, 5, dtype=torch.bool)), ValueError, "mask"),
     # mixing matrices
