@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from attnlab.core import probe
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.models.layers import sinusoidal_positions
 from attnlab.models.options import Options
 from attnlab.models.tiny import TinyTransformer
 

@@ -32,13 +32,13 @@ from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
-from attnlab.core import patterns
+from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
+from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
@@ -54,12 +54,13 @@ def naive(
     v: Float[Tensor, "b h m e"],
     *,
     mask: Mask = None,
+    bias: Bias = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
-    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
 
@@ -74,14 +75,11 @@ def fused(
     v: Float[Tensor, "b h m e"],
     *,
     mask: Mask = None,
+    bias: Bias = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """PyTorch's ``scaled_dot_product_attention``, given the mask in the cheapest way it takes."""
-    n, m = q.shape[-2], k.shape[-2]
-    if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
+    return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -101,8 +99,9 @@ class FullAttention(DenseAttention):
         causal: bool = False,
         form: Literal["naive", "fused"] = "fused",
         bias: bool = False,
+        positions: PositionScheme | None = None,
     ) -> None:
-        super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias)
+        super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
         self.form = form
 
     def extra_repr(self) -> str:

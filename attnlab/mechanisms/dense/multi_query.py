@@ -38,13 +38,13 @@ from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
-from attnlab.core import patterns
+from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
+from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
@@ -74,6 +74,7 @@ def naive(
     v: Float[Tensor, "b g m e"],
     *,
     mask: Mask = None,
+    bias: Bias = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """Full attention after repeating each key/value head h / g times, one after the other."""
@@ -96,6 +97,7 @@ def grouped(
     v: Float[Tensor, "b g m e"],
     *,
     mask: Mask = None,
+    bias: Bias = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
@@ -104,7 +106,7 @@ def grouped(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     stacked = wide(q).unflatten(1, (-1, repeats)).flatten(2, 3)
     scores = (stacked @ wide(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
-    weights = note("weights", masked_softmax(note("scores", scores), allowed))
+    weights = note("weights", masked_softmax(note("scores", biased(scores, bias)), allowed))
     out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ wide(v)
     return out.unflatten(2, (repeats, n)).flatten(1, 2).to(v.dtype)
 
@@ -119,18 +121,12 @@ def fused(
     v: Float[Tensor, "b g m e"],
     *,
     mask: Mask = None,
+    bias: Bias = None,
     scale: float | None = None,
 ) -> Float[Tensor, "b h n e"]:
     """PyTorch's ``scaled_dot_product_attention``, which repeats heads where its kernels must."""
-    n, m, shared = q.shape[-2], k.shape[-2], queries_per_key_head(q, k) > 1
-    if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
-        return F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, scale=scale, enable_gqa=shared
-        )
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=allowed, scale=scale, enable_gqa=shared
-    )
+    queries_per_key_head(q, k)  # refuses numbers of heads that do not fit
+    return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
 
 FORMS = {"naive": naive, "grouped": grouped, "fused": fused}
@@ -154,8 +150,17 @@ class MultiQueryAttention(DenseAttention):
         causal: bool = False,
         form: Literal["naive", "grouped", "fused"] = "fused",
         bias: bool = False,
+        positions: PositionScheme | None = None,
     ) -> None:
-        super().__init__(dim, heads, FORMS[form], kv_heads=kv_heads, causal=causal, bias=bias)
+        super().__init__(
+            dim,
+            heads,
+            FORMS[form],
+            kv_heads=kv_heads,
+            causal=causal,
+            bias=bias,
+            positions=positions,
+        )
         self.form = form
 
     def extra_repr(self) -> str:
