@@ -166,15 +166,15 @@ def _items(name: str, values: tuple[Any, ...], annotations: tuple[Any, ...]) -> 
 def _named(annotation: Any) -> str:
     """The annotation in words, for an error."""
     plain, _ = _plain(annotation)
-    words = {
+    names = {
         bool: "True or False",
         int: "a whole number",
         float: "a number",
         str: "a text",
         type(None): "None",
     }
-    if plain in words:
-        return words[plain]
+    if plain in names:
+        return names[plain]
     if typing.get_origin(plain) is Literal:
         return " or ".join(map(repr, typing.get_args(plain)))
     if typing.get_origin(plain) in (tuple, Sequence):

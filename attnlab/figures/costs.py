@@ -127,7 +127,7 @@ def _cost_description(
     points: Mapping[str, Array],
     slopes: Mapping[str, float | None],
 ) -> str:
-    words = [f"{title}. {quantity} against {letter}, both axes logarithmic."]
+    sentences = [f"{title}. {quantity} against {letter}, both axes logarithmic."]
     for name, pairs in points.items():
         grows = (
             ""
@@ -135,11 +135,11 @@ def _cost_description(
             else f", growing like {letter} to the power {slopes[name]:.2f}"
         )
         (first, cost), (last, end) = pairs[0], pairs[-1]
-        words.append(
+        sentences.append(
             f"{name}: {cost:.3g} at {letter} = {whole_number(first):,}, "
             f"{end:.3g} at {letter} = {whole_number(last):,}{grows}."
         )
-    return " ".join(words)
+    return " ".join(sentences)
 
 
 def trade_off(
@@ -184,8 +184,8 @@ def trade_off(
         for name, got in sizes.items()
         for spent, mean, spread, seeds in got
     ]
-    said = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
-    description = f"{title}. {score} against {cost}, means over seeds. {said}."
+    values = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
+    description = f"{title}. {score} against {cost}, means over seeds. {values}."
     return Picture(traces, page, description=description, rows=table, theme=theme)
 
 

@@ -29,8 +29,8 @@ def packed(cells: Array) -> Array:
     0; hatching covers them.
     """
     cells = np.nan_to_num(cells, nan=0.0)
-    whole = bool(np.all(cells == np.round(cells)))
-    for kind in (np.uint8, np.int8, np.int16) if whole else ():
+    integers = bool(np.all(cells == np.round(cells)))
+    for kind in (np.uint8, np.int8, np.int16) if integers else ():
         if cells.min() >= np.iinfo(kind).min and cells.max() <= np.iinfo(kind).max:
             return cells.astype(kind)
     return cells.astype(np.float32)
@@ -257,5 +257,5 @@ def _grid_notes(
         )
         for layer in range(layers)
     ]
-    words = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
-    return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
+    caption = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
+    return [*columns, *rows, note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8)]

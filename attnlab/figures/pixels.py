@@ -68,7 +68,7 @@ def pixel_receptive_field(
     ]
     labels = [_like(f"blocks: {n}", (blocks or {}).get(n), height, width) for n in fields]
     traces = [_cells(films[-1], where), _lines(where, look), _edges(where, labels, look)]
-    traces.append(_askers(where, pixel))
+    traces.append(_query_markers(where, pixel))
     frames = []
     if layers > 1:
         add_player(page, look, range(1, layers + 1), "after layer")
@@ -184,11 +184,11 @@ class _Places:
 
     def mosaic(self, images: Sequence[Array]) -> Array:
         """All panels in one array, zeros between them."""
-        whole = np.zeros(self.size, np.uint8)
+        mosaic = np.zeros(self.size, np.uint8)
         for at, image in enumerate(images):
             top, left = self.corner(at)
-            whole[top : top + self.height, left : left + self.width] = image
-        return whole
+            mosaic[top : top + self.height, left : left + self.width] = image
+        return mosaic
 
 
 # how it is drawn
@@ -243,7 +243,7 @@ def _drawing(x: list[float], y: list[float], colour: str, width: float) -> go.Sc
     )
 
 
-def _askers(where: _Places, pixel: tuple[int, int]) -> go.Scatter:
+def _query_markers(where: _Places, pixel: tuple[int, int]) -> go.Scatter:
     corners = [where.corner(at) for at in range(where.count)]
     colour, symbol = QUERY
     return go.Scatter(
@@ -283,8 +283,8 @@ def _page(
         | {"xanchor": "left", "yanchor": "bottom", "font": {"size": 12, "color": look.ink}}
         for at, (name, field) in enumerate(fields.items())
     ]
-    words = "● asks · orange: what it hears of, and how many"
-    page["annotations"].append(note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8))
+    caption = "● asks · orange: what it hears of, and how many"
+    page["annotations"].append(note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8))
     return page
 
 
@@ -333,12 +333,12 @@ def _description(
     title: str, pixel: tuple[int, int], fields: Mapping[str, Mask], rows: Sequence[Row]
 ) -> str:
     layers, height, width = next(iter(fields.values())).shape
-    said = []
+    counts_by_panel = []
     for name in fields:
         counts = [str(row["pixels"]) for row in rows if row["panel"] == name]
-        said.append(f"{name}: {', '.join(counts)}")
+        counts_by_panel.append(f"{name}: {', '.join(counts)}")
     what = "sees" if layers == 1 else f"hears of, after 1 … {layers} layers,"
     return (
         f"{sentence(title)} The pixel in row {pixel[0]}, column {pixel[1]} of {height} × {width} "
-        f"{what} so many pixels: {'; '.join(said)}."
+        f"{what} so many pixels: {'; '.join(counts_by_panel)}."
     )

@@ -61,7 +61,7 @@ def receptive_field_film(
         [trace],
         page,
         frames,
-        description=f"{sentence(title)} {_words(known, n, layers)}",
+        description=f"{sentence(title)} {_description(known, n, layers)}",
         rows=_rows(after),
         theme=theme,
     )
@@ -99,7 +99,7 @@ def _page(look: Theme, title: str, n: int, layers: int) -> dict[str, Any]:
     return page
 
 
-def _words(known: ReceptiveField, n: int, layers: int) -> str:
+def _description(known: ReceptiveField, n: int, layers: int) -> str:
     if known.complete:
         count = known.layers or next(
             L for L, frame in enumerate(known.after, 1) if bool(frame.all())

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.patterns.arguments import REQUIRED, Argument, size
-from attnlab.core.patterns.formulas import FUNCTIONS, Cases, filled, function, of_self, said
+from attnlab.core.patterns.formulas import FUNCTIONS, Cases, filled, first_match, function, of_self
 from attnlab.core.patterns.intervals import Coverage, Intervals, check_range
 from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
@@ -216,7 +216,7 @@ def _lengths(n: int, m: int | None) -> tuple[int, int]:
 
 def both(left: Pattern, right: Pattern) -> Pattern:
     """``left & right``; ``full()`` is left out. Three and more are joined from the left."""
-    _refuse_stranger(left, right)
+    _check_patterns(left, right)
     if isinstance(right, Full):
         return left
     if isinstance(right, And):
@@ -226,7 +226,7 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 
 def either(left: Pattern, right: Pattern) -> Pattern:
     """``left | right``, which is ``full()`` if one of them is. Joined from the left."""
-    _refuse_stranger(left, right)
+    _check_patterns(left, right)
     if isinstance(left, Full) or isinstance(right, Full):
         return FULL
     if isinstance(right, Or):
@@ -234,7 +234,7 @@ def either(left: Pattern, right: Pattern) -> Pattern:
     return Or(left, right)
 
 
-def _refuse_stranger(*patterns: object) -> None:
+def _check_patterns(*patterns: object) -> None:
     for pattern in patterns:
         if not isinstance(pattern, Pattern):
             raise TypeError(
@@ -474,9 +474,9 @@ class Primitive(Pattern):
 
     @classmethod
     def _conditions(cls, cases: Cases) -> Conditions:
-        whens = (of_self(when, cls.arguments) for when, _ in cases)
-        made = (function("self, n", when, FUNCTIONS) for when in whens)
-        return tuple(zip(made, (told for _, told in cases), strict=True))
+        conditions = (of_self(condition, cls.arguments) for condition, _ in cases)
+        made = (function("self, n", condition, FUNCTIONS) for condition in conditions)
+        return tuple(zip(made, (template for _, template in cases), strict=True))
 
     def __post_init__(self) -> None:
         for name, argument in self.arguments.items():
@@ -485,16 +485,16 @@ class Primitive(Pattern):
         self._refuse(self._invalid)
 
     def _refuse(self, conditions: Conditions, n: int = 0) -> None:
-        for holds, told in conditions:
+        for holds, template in conditions:
             if holds(self, n):
-                raise ValueError(filled(told, vars(self) | {"n": n}))
+                raise ValueError(filled(template, vars(self) | {"n": n}))
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} needs a rule, or a method `allows`")
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        return said(self.describing(), vars(self)) or ""
+        return first_match(self.describing(), vars(self)) or ""
 
     @classmethod
     def describing(cls) -> Cases:
@@ -523,7 +523,7 @@ class Primitive(Pattern):
         self._refuse(self._misfit, m)
 
     def remarks(self, m: int) -> Iterator[str]:
-        if remark := said(self.remark, vars(self) | {"n": m}):
+        if remark := first_match(self.remark, vars(self) | {"n": m}):
             yield remark
 
 

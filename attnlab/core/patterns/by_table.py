@@ -165,16 +165,16 @@ def _between(ordered: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 
 @functools.lru_cache(maxsize=32)
-def _drawn(keys: int, seed: int, m: int, words: str, code: str) -> Listed:
+def _drawn(keys: int, seed: int, m: int, description: str, code: str) -> Listed:
     generator = torch.Generator().manual_seed(seed)
     keys = min(keys, m)
     if m <= 1024 or 2 * keys > m:
         rows = (torch.randperm(m, generator=generator)[:keys] for _ in range(m))
-        return Listed(torch.stack(list(rows)), words, code)
+        return Listed(torch.stack(list(rows)), description, code)
     drawn = torch.randint(m, (m, keys), generator=generator)
     while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m
         drawn[again] = torch.randint(m, (int(again.sum()),), generator=generator)
-    return Listed(drawn, words, code)
+    return Listed(drawn, description, code)
 
 
 @functools.lru_cache(maxsize=32)

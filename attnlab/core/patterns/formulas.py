@@ -30,9 +30,11 @@ def filled(template: str, names: Names) -> str:
     return re.sub(r"\{([^{}]*)\}", lambda found: str(value(found[1], names)), template)
 
 
-def said(cases: Cases, names: Names) -> str | None:
+def first_match(cases: Cases, names: Names) -> str | None:
     """The template of the first case that holds, filled; None where none does."""
-    return next((filled(told, names) for when, told in cases if value(when, names)), None)
+    return next(
+        (filled(template, names) for condition, template in cases if value(condition, names)), None
+    )
 
 
 def function(parameters: str, formula: str, names: Names) -> Callable[..., Any]:
