@@ -39,8 +39,8 @@ def cost_curves(
     ``series`` maps a name to pairs (n, cost); ``quantity`` names the cost with its unit ("time
     (ms)"). A straight line of slope 2 is a cost that grows with n². The legend shows each slope:
     the one given in ``exponents``, or else the least-squares slope through all points of a series
-    that has at least two lengths ({} shows none). Costs of something else than the length, such as
-    the head width, say so in ``length`` and ``letter``.
+    that has at least two lengths ({} shows none). If the cost is measured against another size,
+    such as the head width, name that size in ``length`` and ``letter``.
     """
     check_texts(quantity=quantity, title=title, length=length, letter=letter)
     series = check_mapping("series", series, '{"full": [(64, 1.5), (128, 6.1)]}')
@@ -150,7 +150,7 @@ def trade_off(
     title: str,
     theme: str | None = None,
 ) -> Picture:
-    """What each name costs against what it scores: its mean over seeds, a bar of ± one deviation.
+    """Score against cost: a point per name, the mean over seeds, with a bar of ± one deviation.
 
     ``points`` maps a name to (cost, one score per seed), or to several of these, in order of cost:
     sizes of one thing, joined by a line. ``cost`` and ``score`` name the axes with their units. The

@@ -161,7 +161,7 @@ def _outline(boxes: Array, colour: str, fill: str, width: float) -> go.Scatter |
 
 
 def _marks(boxes: Array) -> go.Scatter | None:
-    """A triangle on the frame of each scored box, so that colour is not the only sign."""
+    """A triangle on the frame of each scored box, so that it differs not by colour alone."""
     if not len(boxes):
         return None
     return go.Scatter(
@@ -318,7 +318,7 @@ def _reading(shape: tuple[int, ...], patch: int) -> dict[str, Any]:
 
 
 def _places(strip: tuple[int, ...], patch: int) -> dict[str, Any]:
-    """Tick numbers of the sequence: positions, whatever the columns between patches."""
+    """The ticks of the sequence: position numbers, which skip the columns between patches."""
     pitch = patch + 1 if patch > 1 else 1
     count = (strip[1] + 1) // pitch if patch > 1 else strip[1]
     step = max(1, count // 8)
@@ -330,7 +330,7 @@ def _places(strip: tuple[int, ...], patch: int) -> dict[str, Any]:
 
 
 def _cuts(shape: tuple[int, ...], patch: int) -> list[dict[str, Any]]:
-    """Lines between patches."""
+    """The lines between patches in the image."""
     if patch == 1:
         return []
     height, width = shape

@@ -1,4 +1,4 @@
-"""Small grey images side by side: samples of several models, what each pixel may see."""
+"""Small grey images side by side: samples of several models, masks of single pixels."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -65,7 +65,7 @@ def small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
 
 
 def _value(unit: int | None) -> str:
-    """The hover text for a value that is exact, or a whole number of 1/unit."""
+    """The hover text for a value: exact, or a rounded one stored as a whole number of 1/unit."""
     if unit is None:
         return "%{z:.4~f}"
     if unit == 1:
@@ -208,7 +208,7 @@ def _small_axis(
     place: int,
     letter: str,
 ) -> dict[str, Any]:
-    """A side of one row or column of small maps; all zoom together."""
+    """An axis of one row or column of small maps; all of them zoom together."""
     return bare_axis(
         look,
         type="category",

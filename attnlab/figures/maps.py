@@ -200,7 +200,7 @@ def _range(weights: Array, largest: float | None) -> tuple[float, float]:
 
 
 def _quantised(shown: Array, high: float) -> tuple[Array, int]:
-    """Whole numbers of 1/unit, the unit the largest power of ten for which they fit one byte."""
+    """Rounded to multiples of 1/unit; the unit is the largest power of ten that fits one byte."""
     top = max(high, float(np.nanmax(np.abs(shown))))
     levels = 127 if np.nanmin(shown) < 0 else 255
     unit = 1

@@ -49,7 +49,7 @@ class Blocks:
         return ~self.full & ~self.empty
 
     def ends(self, at: Any) -> tuple[Any, Any]:
-        """The first and the last position of the blocks at these places."""
+        """The first and the last position of the blocks with these indices."""
         return at * self.size, np.minimum((at + 1) * self.size, self.length) - 1
 
 

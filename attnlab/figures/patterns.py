@@ -85,7 +85,7 @@ def head_patterns(
 ) -> Picture:
     """A small panel for each head (of a ``per_head`` pattern) or each pattern of a list.
 
-    ``names`` say what the panels show; by default they are heads 0, 1, 2, …
+    ``names`` are the panels' titles, by default heads 0, 1, 2, …
     """
     check_texts(title=title)
     several = _several(patterns)
@@ -119,7 +119,7 @@ def density_curves(
 ) -> Picture:
     """The share of the pairs that each pattern allows against the length, both axes logarithmic.
 
-    A pattern whose numbers follow the length is given as a function of it: ``lambda n:
+    A pattern that depends on the length is given as a function of it: ``lambda n:
     local(isqrt(n))``. Slope −1 is a cost that grows with n, slope 0 one that grows with n². Pairs
     are counted block by block: lengths may be long.
     """

@@ -1,4 +1,4 @@
-"""Singular values of attention maps: how much the largest directions keep."""
+"""Singular values of attention maps: which share the largest of them hold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

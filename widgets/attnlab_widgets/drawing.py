@@ -15,7 +15,7 @@ from attnlab.figures import svg
 from attnlab.figures.theme import Theme, rgb
 
 _SIZE = 12
-_FINER = 2  # a PNG has so many pixels per unit
+_FINER = 2  # pixels of the PNG per unit
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Drawing:
     def map(
         self, levels: np.ndarray, palette: list[str], x: float, y: float, w: float, h: float
     ) -> None:
-        """``levels`` (rows, columns) are places in ``palette``."""
+        """``levels`` (rows, columns) are indices into ``palette``."""
         self.parts.append(("map", {"levels": levels, "palette": palette, "box": (x, y, w, h)}))
 
     def frame(self, x: float, y: float, w: float, h: float, colour: str, width: float = 1) -> None:
