@@ -6,7 +6,6 @@ What is compared with what is the page's own: ``attend(q, k, v, *, mask)`` is on
 from collections.abc import Callable
 from typing import Any
 
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -15,7 +14,7 @@ from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.positions import Bias, PositionScheme
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, Tokens, checked
 
 
 class DenseAttention(nn.Module):
@@ -28,16 +27,10 @@ class DenseAttention(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        attend: Callable[..., Tensor],
-        *,
-        kv_heads: Size | None = None,
-        causal: bool = False,
-        bias: bool = False,
+        self, dim: Size, heads: Size, attend: Callable[..., Tensor], *,
+        kv_heads: Size | None = None, causal: bool = False, bias: bool = False,
         positions: PositionScheme | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias, positions=positions)
         self.heads.check_positions(causal=causal)
@@ -45,13 +38,9 @@ class DenseAttention(nn.Module):
 
     @checked
     def forward(
-        self,
-        x: Float[Tensor, "b n dim"],
-        padding: Bool[Tensor, "b n"] | None = None,
-        *,
-        context: Float[Tensor, "b m dim"] | None = None,
-        context_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> Float[Tensor, "b n dim"]:
+        self, x: Tokens, padding: TokenPadding = None, *,
+        context: Context = None, context_padding: KeyPadding = None,
+    ) -> Tokens:  # fmt: skip
         mask = patterns.visible(self.causal, padding, context, context_padding)
         padding = padding if context is None else context_padding
         q, k, v = self.heads.project(x, context, padding=padding)
@@ -61,8 +50,8 @@ class DenseAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: KeyValueCache | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
+        self, x: NewTokens, state: KeyValueCache | None = None
+    ) -> tuple[NewTokens, KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x, start=0 if state is None else state.length)

@@ -30,9 +30,6 @@ NeurIPS 2017, arXiv:1706.03762, section 3.2.
 
 from typing import Literal
 
-from jaxtyping import Float
-from torch import Tensor
-
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
@@ -41,7 +38,7 @@ from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
 
 # ---- naive
@@ -49,14 +46,9 @@ from attnlab.core.softmax import masked_softmax
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Mask = None,
-    bias: Bias = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
@@ -70,14 +62,9 @@ def naive(
 
 @checked
 def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Mask = None,
-    bias: Bias = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """PyTorch's ``scaled_dot_product_attention``, given the mask in the cheapest way it takes."""
     return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
@@ -92,15 +79,10 @@ class FullAttention(DenseAttention):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        form: Literal["naive", "fused"] = "fused",
-        bias: bool = False,
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
         positions: PositionScheme | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
         self.form = form
 

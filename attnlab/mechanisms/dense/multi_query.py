@@ -36,7 +36,6 @@ Transformer Models from Multi-Head Checkpoints. EMNLP 2023, arXiv:2305.13245, se
 
 from typing import Literal
 
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import patterns, sdpa
@@ -47,7 +46,7 @@ from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import GroupKeys, GroupValues, Outputs, Queries, checked
 from attnlab.core.softmax import masked_softmax
 
 # ---- helpers
@@ -69,20 +68,15 @@ def queries_per_key_head(q: Tensor, k: Tensor) -> int:
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g m d"],
-    v: Float[Tensor, "b g m e"],
-    *,
-    mask: Mask = None,
-    bias: Bias = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """Full attention after repeating each key/value head h / g times, one after the other."""
     repeats = queries_per_key_head(q, k)
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
 
@@ -92,14 +86,9 @@ def naive(
 
 @checked
 def grouped(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g m d"],
-    v: Float[Tensor, "b g m e"],
-    *,
-    mask: Mask = None,
-    bias: Bias = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
     allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
@@ -116,14 +105,9 @@ def grouped(
 
 @checked
 def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g m d"],
-    v: Float[Tensor, "b g m e"],
-    *,
-    mask: Mask = None,
-    bias: Bias = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """PyTorch's ``scaled_dot_product_attention``, which repeats heads where its kernels must."""
     queries_per_key_head(q, k)  # refuses numbers of heads that do not fit
     return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
@@ -142,25 +126,14 @@ class MultiQueryAttention(DenseAttention):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        kv_heads: Size = 1,
-        causal: bool = False,
-        form: Literal["naive", "grouped", "fused"] = "fused",
-        bias: bool = False,
+        self, dim: Size, heads: Size, *, kv_heads: Size = 1, causal: bool = False,
+        form: Literal["naive", "grouped", "fused"] = "fused", bias: bool = False,
         positions: PositionScheme | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
-            dim,
-            heads,
-            FORMS[form],
-            kv_heads=kv_heads,
-            causal=causal,
-            bias=bias,
-            positions=positions,
-        )
+            dim, heads, FORMS[form],
+            kv_heads=kv_heads, causal=causal, bias=bias, positions=positions,
+        )  # fmt: skip
         self.form = form
 
     def extra_repr(self) -> str:
