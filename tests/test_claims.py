@@ -84,6 +84,7 @@ def call(
 ) -> Tensor:
     """A form under a variant; the pattern of a mechanism that is one goes into its mask."""
     function, given = card.forms[form], dict(mask or {})
+    given |= {name: x.to(made[0].dtype) for name, x in given.items() if name == "bias"}
     options = chosen(card, variant)
     if isinstance(options, PatternOptions) and "mask" in parameters_of(function):
         pattern = options.pattern(heads=made[0].shape[1])
@@ -124,6 +125,10 @@ def masks(form: Callable[..., Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
         yield {"mask": patterns.causal()}
         yield {"mask": patterns.causal() & patterns.padding(valid)}
         yield {"mask": ~patterns.full()}
+    if "bias" in takes:
+        yield {"bias": torch.randn(h, n + m - 1)}
+        yield {"bias": torch.randn(h, n + m - 1), "mask": patterns.causal()}
+        yield {"bias": torch.randn(b, h, n, m), "mask": patterns.causal()}
     if "mask" in letters_of(form):
         holes = torch.rand(b, h, n, m) > 0.4
         holes[0, 0, 0] = False  # a row with nothing to see

@@ -169,13 +169,6 @@ def test_positions_matter_unless_none(make):
         assert torch.allclose(out[0], out[4], atol=1e-5) == (positions == "none")
 
 
-def test_sinusoids():
-    table = sinusoidal_positions(13, 7)
-    assert table.shape == (13, 7)
-    assert table[11, 4].item() == pytest.approx(math.sin(11 / 10000 ** (4 / 7)), abs=1e-6)
-    assert table[11, 3].item() == pytest.approx(math.cos(11 / 10000 ** (2 / 7)), abs=1e-6)
-
-
 def test_post_norm_ends_in_a_norm_and_pre_norm_reads_through_one(make, tokens):
     last = make(norm="post").decoder.blocks[-1].feed_forward_residual.norm
     out = make(norm="post").decode(tokens)
