@@ -72,7 +72,7 @@ def test_a_prediction_is_committed_and_its_picture_drawn(book, expect):
     shown = book.output(1)
     shown.get_by_label("far back").check()
     shown.get_by_role("button", name="Commit, then look").click()
-    message = "→ You message far back. It is: one back. It copies."
+    message = "→ You said far back. It is: one back. It copies."
     expect(shown.get_by_role("status")).to_have_text(message)
     shown.locator(".js-plotly-plot .main-svg").first.wait_for()
     book.screenshot("notebook-7-prediction")

@@ -31,7 +31,7 @@ def test_with_the_mouse(asked, expect):
     assert "It copies" not in shown.inner_text()
     shown.get_by_label("far back").check()
     commit.click()
-    message = "→ You message far back. It is: one back. It copies & shifts."
+    message = "→ You said far back. It is: one back. It copies & shifts."
     expect(shown.get_by_role("status")).to_have_text(message)
     shown.locator(".js-plotly-plot").wait_for()
     expect(shown.get_by_label("one back")).to_be_disabled()

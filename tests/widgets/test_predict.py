@@ -36,7 +36,7 @@ def test_the_answer_commits_and_says_why(asked, choice, right):
     assert asked._button.disabled
     assert "It copies &amp; shifts." in asked._verdict.value
     assert ("Yes: one back" in asked._verdict.value) is right
-    assert ("You message far back" in asked._verdict.value) is not right
+    assert ("You said far back" in asked._verdict.value) is not right
     assert 'role="status"' in asked._verdict.value
 
 
@@ -79,7 +79,7 @@ def test_a_page_without_widgets_has_question_choices_and_folded_answer(asked, mo
     assert "<details><summary>Answer</summary>" in bundle["text/html"]
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == asked.model_id
     press(asked, "far back")
-    assert repr(asked).endswith("You message far back; it is one back.")
+    assert repr(asked).endswith("You said far back; it is one back.")
 
 
 def test_many_choices_become_a_list_and_numbers_are_choices():
