@@ -14,6 +14,7 @@ A distance is that of the key from the query, j − i: negative for keys of the 
 the last n of m positions.
 """
 
+from abc import abstractmethod
 from typing import TypeAlias
 
 import torch
@@ -45,13 +46,13 @@ class Rotation(PositionScheme):
 
     head_dim: int
 
+    @abstractmethod
     def queries(self, q: Tensor, positions: Tensor) -> Tensor:
         """Queries (b, h, n, d) at ``positions``, turned."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keys(self, k: Tensor, positions: Tensor) -> Tensor:
         """Keys (b, g, n, d) at ``positions``, turned."""
-        raise NotImplementedError
 
     def forward(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys of the same tokens, turned."""
@@ -71,9 +72,9 @@ class DistanceBias(PositionScheme):
 
     heads: int
 
+    @abstractmethod
     def forward(self, i: Tensor, j: Tensor) -> Tensor:
         """The biases (…, h, n, m) of queries at positions i (…, n) and keys at j (…, m)."""
-        raise NotImplementedError
 
     def by_distance(self, n: int, m: int, device: torch.device) -> Float[Tensor, "h r"]:
         """The biases of the n + m - 1 distances between the last n of m positions and all m."""
@@ -100,13 +101,16 @@ def positions_of(
 
 def of_pairs(bias: Tensor, n: int, m: int) -> Tensor:
     """A bias as (h, n, m) or (b, h, n, m)."""
-    if bias.ndim == 4:
-        return bias
-    if bias.shape[-1] != n + m - 1:
+    check_distances(bias, n, m)
+    return bias if bias.ndim == 4 else reversed_rows(bias, m).flip(-2)
+
+
+def check_distances(bias: Tensor, n: int, m: int) -> None:
+    """A ValueError for a bias by distance that has not a number for each of n + m - 1."""
+    if bias.ndim == 2 and bias.shape[-1] != n + m - 1:
         raise ValueError(
             f"a bias by distance needs n + m - 1 = {n + m - 1} distances, got {bias.shape[-1]}"
         )
-    return reversed_rows(bias, m).flip(-2)
 
 
 def reversed_rows(bias: Float[Tensor, "h r"], m: int) -> Float[Tensor, "h n m"]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
-from attnlab.core.positions import of_pairs, reversed_rows
+from attnlab.core.positions import check_distances, of_pairs, reversed_rows
 from attnlab.core.precision import wide_dtype
 
 ROWS = 512
@@ -36,6 +36,8 @@ def attend(
     causal = patterns.is_causal(mask)
     if bias is None and causal and n == m:  # PyTorch aligns is_causal at the top left
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, **more)
+    if bias is not None:
+        check_distances(bias, n, m)
     if bias is not None and bias.ndim == 2 and q.device.type == "cpu":
         if causal and n <= m:
             return _causal_by_distance(q, k, v, bias, more)
