@@ -532,7 +532,7 @@ def counting() -> Iterator[Call]:
         yield from bad_calls(method.__name__, method, right)
 
 
-# ---- exercises: a wrong solution is told what is wrong with it, and no solution is refused
+# ---- exercises: a wrong solution gets an explanation, and an argument that is no solution an error
 
 
 def of_exercise(name: str) -> Iterator[Call]:
@@ -620,15 +620,15 @@ def test_bad_calls_end_in_a_sentence(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # some texts are names of files
-    faults = [f"{call.target}: {call.words}: {said}" for call, said in faults_of(target)]
+    faults = [f"{call.target}: {call.words}: {message}" for call, message in faults_of(target)]
     assert not faults, "\n".join([f"{len(faults)} calls of {target} end badly:", *faults])
 
 
 def faults_of(target: str) -> Iterator[tuple[Call, str]]:
     for call in targets()[target]():
         torch.manual_seed(0)
-        if said := fault(call):
-            yield call, said
+        if message := fault(call):
+            yield call, message
 
 
 def test_there_are_many_bad_calls() -> None:

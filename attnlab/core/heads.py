@@ -8,12 +8,23 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 (Shazeer 2019).
 """
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.options import Size
 from attnlab.core.probe import note
-from attnlab.core.shapes import autocasts, checked
+from attnlab.core.shapes import (
+    Context,
+    GroupKeys,
+    GroupValues,
+    KeyPadding,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    autocasts,
+    checked,
+)
 
 
 class Heads(nn.Module):
@@ -26,16 +37,10 @@ class Heads(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        kv_heads: Size | None = None,
-        head_dim: Size | None = None,
-        value_dim: Size | None = None,
-        bias: bool = False,
-        queries: bool = True,
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        kv_heads: Size | None = None, head_dim: Size | None = None, value_dim: Size | None = None,
+        bias: bool = False, queries: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
         _refuse_remainders(dim, heads, kv_heads, head_dim)
@@ -50,12 +55,8 @@ class Heads(nn.Module):
 
     @checked
     def project(
-        self,
-        x: Float[Tensor, "b n dim"],
-        context: Float[Tensor, "b m dim"] | None = None,
-        *,
-        padding: Bool[Tensor, "b m"] | None = None,
-    ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        self, x: Tokens, context: Context = None, *, padding: KeyPadding = None
+    ) -> tuple[Queries, GroupKeys, GroupValues]:
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
 
         What is NaN or infinite in the tokens that ``padding`` masks reaches nobody (``finite``).
@@ -74,13 +75,13 @@ class Heads(nn.Module):
         return note("queries", q), note("keys", k), note("values", v)
 
     @checked
-    def values(self, x: Float[Tensor, "b m dim"]) -> Float[Tensor, "b g m e"]:
+    def values(self, x: Float[Tensor, "b m dim"]) -> GroupValues:
         """The values alone. Not noted: whoever has other queries and keys notes all three."""
         self.fits(x, "x")
         return self.value(x).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
 
     @checked
-    def merge(self, out: Float[Tensor, "b h n e"]) -> Float[Tensor, "b n dim"]:
+    def merge(self, out: Outputs) -> Tokens:
         """Put the heads side by side and project them back to ``dim``."""
         return self.output(out.transpose(1, 2).flatten(-2))
 
@@ -110,9 +111,7 @@ class Heads(nn.Module):
             )
 
 
-def finite(
-    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
-) -> Float[Tensor, "b n dim"]:
+def finite(x: Tokens, padding: TokenPadding) -> Tokens:
     """``x`` with zeros for what is NaN or infinite in padded tokens.
 
     A mask gives such a token the weight 0, but 0 · NaN is NaN: in the output and in the gradients
@@ -121,9 +120,7 @@ def finite(
     return x if padding is None else x.masked_fill(~padding[..., None] & ~x.isfinite(), 0)
 
 
-def zero_padded(
-    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
-) -> Float[Tensor, "b n dim"]:
+def zero_padded(x: Tokens, padding: TokenPadding) -> Tokens:
     """``x`` with zeros for padded tokens."""
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
 

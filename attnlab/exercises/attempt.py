@@ -136,17 +136,17 @@ def same(value: object, expected: object) -> bool:
             and len(value) == len(expected)
             and all(map(same, value, expected))
         )
-    mine, theirs = as_float64(value), as_float64(expected)
-    if mine is None or theirs is None or mine.shape != theirs.shape:
+    actual, wanted = as_float64(value), as_float64(expected)
+    if actual is None or wanted is None or actual.shape != wanted.shape:
         return False
     near = _TOLERANCE.get(getattr(value, "dtype", torch.float64), 1e-5)
-    return torch.allclose(mine, theirs, rtol=near, atol=near, equal_nan=True)
+    return torch.allclose(actual, wanted, rtol=near, atol=near, equal_nan=True)
 
 
 def recognise(
     function: Function, cases: Sequence[Arguments], known_mistakes: Sequence[KnownMistake]
 ) -> str | None:
-    """The sentence of the first known mistake that gives exactly what the function gives.
+    """The sentence of the first known mistake whose result equals that of the function.
 
     Some mistakes run only with equal sizes (queries and keys exchanged, a forgotten transpose), so
     several cases are tried.

@@ -1,4 +1,4 @@
-"""Checks of lesson 13: which summaries a query may see, and means of blocks, the last one short."""
+"""Checks of lesson 13: which summaries a query may attend to, and means of blocks of tokens."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from attnlab.exercises.attempt import (
 )
 from attnlab.exercises.verdict import Function, returns_verdict
 
-# ---- which summaries a query may see
+# ---- which summaries a query may attend to
 
 Rule = Callable[[Tensor, Tensor, int, int], Tensor]  # (i, slot, width, stride) -> mask
 
@@ -93,11 +93,11 @@ _VISIBLE_MISTAKEN: tuple[KnownMistake, ...] = (
 
 @returns_verdict
 def check_visible_slots(function: Function) -> str:
-    """Are these the slots a query may see? `visible(n, width, stride) -> (n, slots)`, True = may.
+    """Are these the slots a query may attend to? `visible(n, width, stride) -> (n, slots)`, bool.
 
-    Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i sees it if none
-    of them comes after i. There are ⌈n / stride⌉ slots. Called with windows that touch or
-    overlap, and with lengths that are no multiple of the stride.
+    Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i may
+    attend to it if none of them comes after i. There are ⌈n / stride⌉ slots. Called with windows
+    that touch or overlap, and with lengths that are no multiple of the stride.
     """
     for n, width, stride in ((13, 5, 2), (11, 3, 3), (17, 4, 4), (7, 2, 2), (5, 1, 1)):
         given = {"n": n, "width": width, "stride": stride}
@@ -122,7 +122,7 @@ def _means(x: Tensor, block: int, real: Tensor) -> Tensor:
     return sums / counts.clamp(min=1)
 
 
-def _everybody(x: Tensor) -> Tensor:
+def _all_tokens(x: Tensor) -> Tensor:
     return torch.ones(len(x), dtype=torch.bool)
 
 
@@ -141,7 +141,7 @@ def _interleaved(x: Tensor, block: int, real: Tensor) -> Tensor:
 
 def _last_wide(x: Tensor, block: int, real: Tensor) -> Tensor:
     """The sum of real tokens divided by the number of all tokens, padding included."""
-    counts = _blocks(x, block, _everybody(x))[1]
+    counts = _blocks(x, block, _all_tokens(x))[1]
     return _blocks(x, block, real)[0] / counts
 
 
@@ -149,12 +149,12 @@ _MEANS_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Padding is in the mean: where `real` is False there is no token. Leave it out of "
         "the sum and of the count.",
-        lambda x, block, real: _means(x, block, _everybody(x)),
+        lambda x, block, real: _means(x, block, _all_tokens(x)),
     ),
     (
         "Padding is in the sum, though not in the count: set it to zero before you add.",
         lambda x, block, real: (
-            _blocks(x, block, _everybody(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
+            _blocks(x, block, _all_tokens(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
         ),
     ),
     (
@@ -169,7 +169,7 @@ _MEANS_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Padding is in the mean, and so are the zeros after the end: each sum is divided by "
         "`block`.",
-        lambda x, block, real: _blocks(x, block, _everybody(x))[0] / block,
+        lambda x, block, real: _blocks(x, block, _all_tokens(x))[0] / block,
     ),
     (
         "The remainder is dropped: tokens after the last full block are in no summary, so distant "

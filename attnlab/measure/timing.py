@@ -84,7 +84,7 @@ def _baseline(names: list[str], baseline: str | None) -> str:
 
 
 def _timing(name: str, own: tuple[float, ...], base: tuple[float, ...]) -> Timing:
-    ratios = [mine / theirs for mine, theirs in zip(own, base, strict=True)]
+    ratios = [time / base_time for time, base_time in zip(own, base, strict=True)]
     return Timing(
         name,
         own,
@@ -111,7 +111,7 @@ def _seconds(function: Callable[[], object]) -> float:
     result = function()
     _synchronize()
     elapsed = time.perf_counter() - start
-    del result  # freeing it is the caller's time, not the call's
+    del result  # freeing the result is not part of the call
     return elapsed
 
 

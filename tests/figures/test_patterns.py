@@ -46,7 +46,7 @@ NAMES = list(four())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_figure_is_a_picture_with_a_twin_and_a_still(name):
+def test_every_figure_is_a_picture_with_a_description_and_an_svg(name):
     picture = four()[name]
     assert isinstance(picture, Picture)
     assert picture.description.startswith("ABCD"[NAMES.index(name)] + ". ")
@@ -98,7 +98,7 @@ def test_pointing_at_a_block_says_what_it_is(drawn):
     assert "pairs" in mixed["hovertemplate"]
 
 
-def test_the_twin_says_who_sees_nothing_and_the_rows_who_sees_whom():
+def test_the_description_names_masked_queries_and_the_rows_the_keys_of_each():
     picture = pattern_map(causal() & ~local(1), 5, title="Far past")
     assert "6 of 25 pairs may be seen (24 %)" in picture.description
     assert "Positions 0–1 see nothing." in picture.description
@@ -155,11 +155,11 @@ def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
 @pytest.mark.parametrize(
     ("pattern", "layers", "words"),
     [
-        (local(2), 2, "After 2 layers there is more to come."),
+        (local(2), 2, "After 2 layers the receptive fields still grow."),
         (local(2), 4, "Everything is connected after 3 layers."),
         (full(), 1, "Everything is connected after 1 layer."),
-        (local(2).causal(), 4, "Every output knows its whole past after 3 layers."),
-        (strided(3), 4, "After 1 layer further layers add nothing: some never meet."),
+        (local(2).causal(), 4, "Every output depends on its whole past after 3 layers."),
+        (strided(3), 4, "After 1 layer more layers add nothing; some pairs stay unconnected."),
     ],
 )
 def test_the_reach_says_how_it_ends(pattern, layers, words):
@@ -173,7 +173,7 @@ def test_layers_take_their_patterns_in_turn():
         in receptive_field_film(axes, 15, layers=3, title="Axes").description
     )
     alone = receptive_field_film(axes[0], 15, layers=3, title="One axis").description
-    assert "some never meet" in alone
+    assert "some pairs stay unconnected" in alone
 
 
 def test_without_the_residual_a_position_may_forget_itself():

@@ -1,4 +1,4 @@
-"""What a pixel sees, on the image: where panels stand, which layer a colour tells, what is said."""
+"""The receptive field of a pixel: the places of panels, the layers' colours, the description."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_the_description_counts():
     picture = pixel_receptive_field(
         {"both": LAYERS, "line": LAYERS & BESIDE}, (1, 2), title="Count"
     )
-    assert "The pixel in row 1, column 2 of 3 × 5 hears of" in picture.description
+    assert "the pixel in row 1, column 2 of 3 × 5 after" in picture.description
     assert "both: 3, 4; line: 3, 3." in picture.description
     assert picture.rows[1] == {
         "panel": "both",

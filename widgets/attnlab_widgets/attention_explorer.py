@@ -1,4 +1,4 @@
-"""What do two mechanisms make of your text, and how do their maps come about?
+"""How do two mechanisms attend to your text, and how do their maps change in training?
 
     AttentionExplorer()
 
@@ -6,8 +6,8 @@ Type a text, choose one or two mechanisms, with trained or random weights, and s
 both. "Train" lets the chosen ones learn in the background on the Python documentation, one step
 each in turn, while their maps follow; afterwards a slider goes through the recorded steps.
 
-While a training lasts it uses torch's global random generator, and puts it back as it was before;
-draw with a ``torch.Generator`` of your own meanwhile. One training holds some 150 MB at most.
+During a training it uses torch's global random generator and restores its state afterwards; draw
+with a ``torch.Generator`` of your own meanwhile. One training holds some 150 MB at most.
 """
 
 import threading
@@ -43,7 +43,7 @@ MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 BATCH, RATE = 8, 2e-3
-_INDENT = f"0 0 0 {LABEL + 6}px"  # where the fields above begin
+_INDENT = f"0 0 0 {LABEL + 6}px"  # indentation of the fields, in pixels
 _TIGHT = {"description_width": "initial"}
 _OFFERS = {
     "idle": ("Train", "play", "Train the ticked models in the background"),
@@ -65,7 +65,7 @@ _STYLE = """<style>
 }
 .attnlab-explorer .attnlab-curve { display: block; }
 .attnlab-explorer textarea { line-height: 1.45; }
-.attnlab-stepping .av-top { min-height: 126px; }
+.attnlab-with-slider .av-top { min-height: 126px; }
 </style>"""
 
 
@@ -75,7 +75,7 @@ class Reading:
 
     ids: Tensor
     tokens: list[str]
-    words: str
+    remark: str
 
 
 class AttentionExplorer(widgets.VBox):
@@ -86,7 +86,7 @@ class AttentionExplorer(widgets.VBox):
     ``trained``     for each, whether it starts with the weights that come with attnlab (of
                     mechanisms that have them); without it, the first does and the second does not
     ``untrained``   options of `attnlab.TinyTransformer` for models that start untrained, such as
-                    ``{"layers": 2}``; what is not said is as in the trained model
+                    ``{"layers": 2}``; all others are as in the trained model
     ``steps``       how long a training lasts
 
     Everything that the buttons do can be called: `train`, `pause`, `resume`, `stop`, `start_over`,
@@ -305,7 +305,7 @@ class AttentionExplorer(widgets.VBox):
         """Encode the text; where it cannot be used, show why and keep the last maps."""
         try:
             self._reading = _reading(self.typed.value)
-            self._note.value = aside(self._reading.words)
+            self._note.value = aside(self._reading.remark)
         except ValueError as error:
             self._note.value = alert("", error)
 
@@ -329,8 +329,8 @@ class AttentionExplorer(widgets.VBox):
     def _drawn(self, reading: Reading) -> bool:
         training = self.state == "training"
         done = [side.draw(reading.ids, reading.tokens, training) for side in self.sides]
-        stepping = any(len(side.steps) > 1 for side in self.sides)
-        (self.add_class if stepping else self.remove_class)("attnlab-stepping")
+        has_slider = any(len(side.steps) > 1 for side in self.sides)
+        (self.add_class if has_slider else self.remove_class)("attnlab-with-slider")
         return all(done)
 
     def _finish(self) -> None:
@@ -354,8 +354,8 @@ class AttentionExplorer(widgets.VBox):
             for side, learner in zip(self._learning, training.learners, strict=True)
         ]
         curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
-        words = _counted(training, [(name, learner) for name, _, learner in named])
-        self._numbers.value = f'<div class="attnlab-numbers">{aside(words)}{curve}</div>'
+        progress = _counted(training, [(name, learner) for name, _, learner in named])
+        self._numbers.value = f'<div class="attnlab-numbers">{aside(progress)}{curve}</div>'
 
     def __repr__(self) -> str:
         """The text shown where widgets are not."""
@@ -367,13 +367,15 @@ def _reading(text: str) -> Reading:
     if not text:
         raise ValueError("There is no text. Type a few words; the maps still show the last ones.")
     task = reference_model()[1]
-    whole = task.encode(text[:LONGEST])
-    ids = whole[: task.length]
-    words = f"{len(ids)} tokens." if len(ids) > 1 else "1 token."
-    if len(ids) < len(whole) or len(text) > LONGEST:
+    encoded = task.encode(text[:LONGEST])
+    ids = encoded[: task.length]
+    remark = f"{len(ids)} tokens." if len(ids) > 1 else "1 token."
+    if len(ids) < len(encoded) or len(text) > LONGEST:
         end = task.decode(ids)[-24:]
-        words = f"The models read {task.length} tokens at most, so the text was cut after “…{end}”."
-    return Reading(ids, task.tokens(ids), words)
+        remark = (
+            f"The models read {task.length} tokens at most, so the text was cut after “…{end}”."
+        )
+    return Reading(ids, task.tokens(ids), remark)
 
 
 def _names(mechanisms: Sequence[str]) -> list[str | None]:
@@ -403,7 +405,7 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list
 
 
 def _options(untrained: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What may differ from the trained model: its text, its task and its length stay."""
+    """The options that may differ from the trained model's; its task and length are fixed."""
     if untrained is None:
         return {}
     untrained = check_mapping("untrained", untrained, '{"layers": 2}', may_be_empty=True)

@@ -1,4 +1,4 @@
-"""What feature maps make of queries and keys: the implied map, its error, and its speed."""
+"""The attention map that a feature map implies, its error, and its speed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ HEADS = 4  # that are timed
 
 @dataclass(frozen=True)
 class Choice:
-    """A feature map and what it is made with; ``temperature`` divides the logits."""
+    """A feature map and its options; ``temperature`` divides the logits."""
 
     feature: str = "positive"
     features: int = 64
@@ -81,7 +81,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Found:
+class Approximation:
     """An implied map beside the exact one, both (n, m).
 
     ``misplaced``   of each row, half the sum of the differences: 0 is the same row
@@ -100,15 +100,15 @@ class Found:
         return self.misplaced.mean().item()
 
 
-def found(q: Tensor, k: Tensor, choice: Choice, *, causal: bool) -> Found:
-    """What `choice` makes of one head's queries (n, d) and keys (m, d), in float64."""
+def approximate(q: Tensor, k: Tensor, choice: Choice, *, causal: bool) -> Approximation:
+    """The map that `choice` implies for one head's queries (n, d) and keys (m, d), in float64."""
     q, k = (x.double() * choice.temperature**-0.5 for x in (q, k))
     seen = (patterns.causal() if causal else patterns.full()).dense(len(q), len(k))
     exact = masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, seen)
     weights, totals = _weights(q, k, choice, seen, causal)
     misplaced = (weights - exact).abs().sum(dim=-1) / 2
     empty = (weights == 0).all(dim=-1) & seen.any(dim=-1)
-    return Found(exact, weights, misplaced, int((totals < 0).sum()), int(empty.sum()))
+    return Approximation(exact, weights, misplaced, int((totals < 0).sum()), int(empty.sum()))
 
 
 def _weights(

@@ -1,9 +1,10 @@
-"""Where a tensor came from: recognises attention in code that names nothing.
+"""Where a tensor came from: recognises attention in any code, without knowing its names.
 
 Hand-written attention is a product of two tensors, perhaps scaled, biased and masked, a softmax
 over it, perhaps dropout, and a second product that sums over the softmax's axis. A ``Trace`` is
-told of every torch function that is called and keeps, for as long as such a tensor lives, what it
-is: ``Scores``, ``Weights`` or the ``Mixed`` result. No model-specific code, no module names.
+notified of every torch function that is called. For each tensor of such a computation it stores,
+as long as the tensor exists, whether it is ``Scores``, ``Weights`` or the ``Mixed`` result. It uses
+no model-specific code and no module names.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnlab.lens.axes import leaves
-from attnlab.lens.held import Held, History
+from attnlab.lens.snapshots import History, Snapshot
 from attnlab.lens.trace.following import DROPOUT, followed, with_heads_mixed
 from attnlab.lens.trace.meanings import (
     Arguments,
@@ -38,9 +39,9 @@ ALIASES = {"multiply": "mul", "divide": "div", "true_divide": "div", "truediv": 
 
 
 class Trace:
-    """Knows of living tensors what they are; forgets them when they die.
+    """The meaning of each tensor that still exists; entries vanish with their tensors.
 
-    ``learned`` tells whether a tensor is a parameter of the model.
+    ``learned`` returns whether a tensor is a parameter of the model.
     """
 
     def __init__(self, learned: Callable[[Tensor], bool] = lambda tensor: False) -> None:
@@ -51,7 +52,7 @@ class Trace:
         return self._known.get(value) if isinstance(value, Tensor) else None
 
     def learn(self, tensor: Tensor, meaning: Any) -> None:
-        """``tensor`` is this from now on; with None, nothing is known of it any more."""
+        """Store the meaning of ``tensor``; with None, delete it."""
         if isinstance(meaning, Mixed):
             meaning.roles.show_heads(meaning.layout)
         if meaning is None:
@@ -118,7 +119,7 @@ class Trace:
         tensor, factor = args
         if isinstance(factor, int | float) and factor and tensor is not out and out.dim() > 2:
             by = factor if name == "mul" else 1 / factor
-            self.learn(out, Scaled(Held(tensor, ()), float(by), Held(out, ())))
+            self.learn(out, Scaled(Snapshot(tensor, ()), float(by), Snapshot(out, ())))
 
     def _unscaled(self, tensor: Tensor, history: History) -> Tensor:
         scaled = self.of(tensor)
@@ -226,8 +227,8 @@ class Trace:
 
 def _project(mixed: Mixed, product: Product, leads: bool) -> None:
     """A projection that sums over the values' width sums over the heads as well."""
-    mine = product.left if leads else product.right
-    (inside,) = renamed((product.summed,), same_axes(mine.layout, mixed.layout))
+    own = product.left if leads else product.right
+    (inside,) = renamed((product.summed,), same_axes(own.layout, mixed.layout))
     width = leaves(mixed.roles.value_width)
     if any(axis in width for axis in leaves(inside)):
         others = [axis for axis in leaves(inside) if axis not in width]

@@ -1,4 +1,4 @@
-"""What a record holds: tensors as they were when they were seen, and what their axes mean."""
+"""Snapshots of tensors at the time of recording, and the meaning of their axes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,11 @@ is exactly zero in every float format, unless the whole row is blocked in the sa
 Keep = Literal["copy", "cpu"] | None
 
 
-class Held:
-    """A tensor as it was when it was seen, with the meaning of its dimensions.
+class Snapshot:
+    """A tensor as it was when it was recorded, with the meaning of its dimensions.
 
-    It is a detached view, and PyTorch's count of changes in place tells whether its values are
-    still the old ones. Tensors made under ``torch.inference_mode`` have no such count: they are
-    copied.
+    It is a detached view. PyTorch counts the in-place changes of a tensor, so a later change is
+    noticed. Tensors made under ``torch.inference_mode`` have no such count: they are copied.
     """
 
     def __init__(self, tensor: Tensor, layout: Layout) -> None:
@@ -31,16 +30,16 @@ class Held:
         self._version = _version(self.tensor)
 
     def unchanged(self, tensor: Tensor) -> bool:
-        """Whether ``tensor``, which is held here, has the values that it had."""
+        """Whether ``tensor`` still has the values that it had when it was recorded."""
         if tensor.is_inference():
             return tensor is self.tensor or torch.equal(tensor, self.tensor)
         return _version(tensor) == self._version
 
-    def kept(self, keep: Keep) -> "Held":
+    def kept(self, keep: Keep) -> "Snapshot":
         if keep is None or not self.unchanged(self.tensor):
-            return self  # of a changed tensor there is nothing to keep; reading it is an error
+            return self  # the old values are lost already; reading them is an error
         device = torch.device("cpu") if keep == "cpu" else None
-        return Held(copied(self.tensor, device), self.layout)
+        return Snapshot(copied(self.tensor, device), self.layout)
 
     def arranged(self, groups: Sequence[Sequence[Axis]], expanded: Sequence[int] = ()) -> Tensor:
         return arrange(self._read(), self.layout, groups, expanded)
@@ -59,8 +58,8 @@ class Held:
         return self.tensor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy or a pickle has the values of now, with a count of changes of its own."""
-        return Held, (copied(self._read()), self.layout)
+        """A copy or a pickle has the present values, and a change count of its own."""
+        return Snapshot, (copied(self._read()), self.layout)
 
 
 def _version(tensor: Tensor) -> int:
@@ -69,7 +68,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def copied(tensor: Tensor, device: torch.device | None = None) -> Tensor:
-    """A copy that is expanded where ``tensor`` was, instead of written out."""
+    """A copy; dimensions that were expanded in ``tensor`` are expanded in the copy, too."""
     small = tensor
     for dim, (stride, length) in enumerate(zip(tensor.stride(), tensor.shape, strict=True)):
         if stride == 0 and length > 1:
@@ -115,7 +114,7 @@ class Roles:
         shared = {*leaves(self.batch), *leaves(self.heads)}
         outside = {*shared, *leaves(self.queries)}.difference(inside)
         if not any(axis.size > 1 for axis in outside):
-            return  # all is merged, which tells nothing
+            return  # all axes are merged, so nothing distinguishes the heads
         for axis in reversed(axes):
             if axis not in shared:
                 break
@@ -130,15 +129,15 @@ class History:
     """What happened to the scores between the product and the softmax."""
 
     factor: float = 1.0
-    factors: list[Held] = field(default_factory=list)
-    addends: list[tuple[Held, float]] = field(default_factory=list)
-    masks: list[tuple[Held, bool]] = field(default_factory=list)
+    factors: list[Snapshot] = field(default_factory=list)
+    addends: list[tuple[Snapshot, float]] = field(default_factory=list)
+    masks: list[tuple[Snapshot, bool]] = field(default_factory=list)
     """Bool tensors, with the value that means "may attend"."""
     causal: bool = False
     """PyTorch's ``is_causal``, aligned at the top left."""
     pattern: Pattern | None = None
     through: list[str] = field(default_factory=list)
-    """Functions on the way that are neither scale, bias nor mask (tanh, clamp, …)."""
+    """Functions applied to the scores that are neither scale, bias nor mask (tanh, clamp, …)."""
     sinks: int = 0
     """Columns beside the keys that shared the softmax."""
     over_queries: bool = False
@@ -159,15 +158,15 @@ class History:
 
     def times(self, factor: float) -> None:
         self.factor *= factor
-        self.addends = [(held, by * factor) for held, by in self.addends]
+        self.addends = [(addend, by * factor) for addend, by in self.addends]
 
-    def held(self) -> list[Held]:
+    def snapshots(self) -> list[Snapshot]:
         """All tensors that the scores were combined with."""
-        return [*self.factors, *(h for h, _ in self.addends), *(h for h, _ in self.masks)]
+        return [*self.factors, *(a for a, _ in self.addends), *(m for m, _ in self.masks)]
 
     def kept(self, keep: Keep) -> "History":
         new = self.copy()
-        new.factors = [held.kept(keep) for held in self.factors]
-        new.addends = [(held.kept(keep), by) for held, by in self.addends]
-        new.masks = [(held.kept(keep), meaning) for held, meaning in self.masks]
+        new.factors = [factor.kept(keep) for factor in self.factors]
+        new.addends = [(addend.kept(keep), by) for addend, by in self.addends]
+        new.masks = [(mask.kept(keep), allowed) for mask, allowed in self.masks]
         return new
