@@ -1,4 +1,4 @@
-"""Checks of lesson 43: a text as the ids of its bytes, and the candidates of one block size."""
+"""Checks of lesson 43: a text as the ids of its bytes, and the calibration of GBST."""
 
 import torch
 from torch import Tensor
@@ -54,82 +54,48 @@ def check_byte_ids(function: Function) -> str:
     return "One id per byte of UTF-8, none of them made from a text corpus, and an end."
 
 
-# ---- candidates
+# ---- calibration
 
 
-def _places(n: int, size: int) -> Tensor:
-    """(n, n): 1 where two characters stand in one block."""
-    block = torch.arange(n) // size
-    return (block[:, None] == block).double()
+def _calibrated(weights: Tensor) -> Tensor:
+    return (weights @ weights.mT).softmax(-1) @ weights
 
 
-def _mean_over(rows: Tensor, x: Tensor) -> Tensor:
-    return (rows / rows.sum(1, keepdim=True)).to(x.dtype) @ x
-
-
-def _candidates(x: Tensor, size: int) -> Tensor:
-    return _mean_over(_places(len(x), size), x)
-
-
-def _near(n: int, before: int, after: int) -> Tensor:
-    gap = torch.arange(n) - torch.arange(n)[:, None]
-    return ((gap >= -before) & (gap <= after)).double()
-
-
-_CANDIDATES_MISTAKEN: tuple[KnownMistake, ...] = (
+_CALIBRATED_MISTAKEN: tuple[KnownMistake, ...] = (
+    ("The softmax is missing: P Pᵀ is not a mean yet.", lambda p: p @ p.mT @ p),
     (
-        "These are the blocks, one mean each. Every character needs a candidate: repeat each mean "
-        "`size` times and cut what is beyond the end.",
-        lambda x, size: torch.stack([part.mean(0) for part in x.split(size)]),
+        "The softmax goes down the columns (dim 0). Each row is one character's mean over all "
+        "others: dim −1.",
+        lambda p: (p @ p.mT).softmax(0) @ p,
+    ),
+    ("That is the n × n map. Its rows are to average the weights: @ P.",
+     lambda p: (p @ p.mT).softmax(-1)),
+    (
+        "It compares sizes (PᵀP) instead of characters (P Pᵀ), so nothing is exchanged between "
+        "characters.",
+        lambda p: p @ (p.mT @ p).softmax(-1),
     ),
     (
-        "The means are repeated as a whole (1 2 1 2), not each by itself (1 1 2 2): use "
-        "`repeat_interleave`.",
-        lambda x, size: torch.stack([part.mean(0) for part in x.split(size)]).repeat(size, 1)[
-            : len(x)
-        ],
+        "It divides by √M as attention does. The paper has no scale here.",
+        lambda p: (p @ p.mT * p.shape[-1] ** -0.5).softmax(-1) @ p,
     ),
     (
-        "The last block is divided by `size`, though fewer characters are there.",
-        lambda x, size: (_places(len(x), size) / size).to(x.dtype) @ x,
+        "A second softmax over the sizes is too many: means of rows that sum to one sum to one.",
+        lambda p: _calibrated(p).softmax(-1),
     ),
     (
-        "The last block is missing: its characters are too few, but they need a candidate, too.",
-        lambda x, size: _candidates(x, size)[: len(x) // size * size],
+        "The weights are added to their calibration; here they are replaced.",
+        lambda p: p + _calibrated(p),
     ),
-    (
-        "These are sums: divide by the number of characters.",
-        lambda x, size: _places(len(x), size).to(x.dtype) @ x,
-    ),
-    (
-        "The windows slide: each character has the mean of itself and those before it. Blocks lie "
-        "side by side, and all characters of a block share its mean.",
-        lambda x, size: _mean_over(_near(len(x), size - 1, 0), x),
-    ),
-    (
-        "The windows slide: each character has the mean of itself and those after it. Blocks lie "
-        "side by side, and all characters of a block share its mean.",
-        lambda x, size: _mean_over(_near(len(x), 0, size - 1), x),
-    ),
-    (
-        "A block holds every ⌈n / size⌉-th character, not neighbours: character i stands in block "
-        "i // size.",
-        lambda x, size: _mean_over(_interleaved(len(x), size), x),
-    ),
-)
-
-
-def _interleaved(n: int, size: int) -> Tensor:
-    block = torch.arange(n) % -(-n // size)
-    return (block[:, None] == block).double()
+)  # fmt: skip
 
 
 @returns_verdict
-def check_candidates(function: Function) -> str:
-    """Are these the candidates of one size? `candidates(x, size) -> (n, dim)`: for each character
-    the mean of its block; blocks of `size` lie side by side, the last one may be shorter."""
-    for n, size in ((11, 4), (12, 3), (7, 2), (3, 5), (5, 1)):
-        given = {"x": random_tensors((n, 3))[0], "size": size}
-        require(function, given, _candidates, shape="n dim", known_mistakes=_CANDIDATES_MISTAKEN)
+def check_calibrate(function: Function) -> str:
+    """Is this the calibration? `calibrate(weights) -> (n, M)` of `weights` (n, M): each row becomes
+    a mean of all rows, more of those that are like it: softmax(P Pᵀ) P."""
+    for n, sizes in ((7, 3), (5, 4), (1, 2)):
+        given = {"weights": random_tensors((n, sizes))[0].mul(2).softmax(-1)}
+        require(function, given, _calibrated, shape="n M", known_mistakes=_CALIBRATED_MISTAKEN)
     check_arguments_and_dtype(function, given)
-    return "All characters of a block share its mean, those of the short last block, too."
+    return "Every character has taken advice from all others, and rows still sum to one."

@@ -17,11 +17,14 @@ has written. Every arm is a table of vectors, perhaps GBST, and then the same Tr
     every 4 bytes    a convolution over bytes, then the mean of each four: blocks of size 1 alone
     GBST             blocks of 1, 2, 3 and 4 bytes, chosen by a softmax, then the mean of each four
     GBST, no choice  the same with equal weights for the four sizes
+
+Of the weights that GBST gives to the four sizes three more scores are taken (``choices``), before
+training and after it.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -31,6 +34,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlab.core.probe import record
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.positions import byte_embedding
@@ -85,6 +89,10 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                     share = accuracy(model, Topics(arm.unit, typos=typos))
                     note = f"{size:,} parameters"
                     yield Row(f"{name}, {typos} % typos, seed {seed}", share, "%", note=note)
+                if name == "GBST":
+                    for state, seen in (("untrained", build(name, seed)), ("trained", model)):
+                        for what, share in choices(seen).items():
+                            yield Row(f"{state}, {what}, seed {seed}", share, "%")
 
 
 # ---- the task
@@ -245,3 +253,42 @@ def accuracy(model: nn.Module, task: Topics, windows: int = 1024) -> float:
         batch = task.batch("validation", 256, seed)
         right += int((model(batch.inputs, batch.padding).argmax(-1) == batch.targets).sum())
     return round(100 * right / windows, 2)
+
+
+# ---- what GBST has chosen
+
+
+@torch.no_grad()
+def weights_of(model: Reader, texts: list[str]) -> Float[Tensor, "b n sizes"]:
+    """The weight of each size of block for each character."""
+    with record() as notes:
+        model(*tokenized("bytes", texts))
+    found: Tensor = notes["weights"][0]
+    return found
+
+
+def within_words(text: str, sizes: Sequence[int]) -> Bool[Tensor, "n sizes"]:
+    """Which blocks around each character hold letters alone, so that they lie within a word."""
+    letters = [letter.isalpha() for letter in text]
+    return torch.tensor([[all(letters[i // s * s :][:s]) for s in sizes] for i in range(len(text))])
+
+
+def choices(model: Reader, windows: int = 256) -> dict[str, float]:
+    """How definite the choice of a size is, and whether it follows the words, in per cent.
+
+    ``largest weight``: its mean over characters; 25 for equal weights. ``within words``: of the
+    weight of a letter, the part that is on blocks of letters alone. ``moved by one``: how many
+    characters prefer the same size when a space is put in front of the text.
+    """
+    texts, _ = Topics().texts("validation", windows, seed=0)
+    sizes, weights = ARMS["GBST"].blocks, weights_of(model, texts)
+    letters = torch.tensor([[letter.isalpha() for letter in text] for text in texts])
+    inside = torch.stack([within_words(text, sizes) for text in texts])
+    moved = weights_of(model, [" " + text for text in texts])[:, 1:]
+    found = {
+        "largest weight": weights.amax(-1).mean(),
+        "within words": (weights * inside).sum(-1)[letters].mean(),
+        "equal weights within words": inside.double().mean(-1)[letters].mean(),
+        "moved by one": (weights.argmax(-1) == moved.argmax(-1)).double().mean(),
+    }
+    return {what: round(100 * float(share), 2) for what, share in found.items()}

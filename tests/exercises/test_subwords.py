@@ -1,4 +1,4 @@
-"""Lesson 43's checks: the ids of bytes, and the candidates of one block size."""
+"""Lesson 43's checks: the ids of bytes, and calibrated weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,30 +8,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises import Verdict, check_byte_ids, check_candidates
+from attnlab.exercises import Verdict, check_byte_ids, check_calibrate
 from attnlab.mechanisms.positions.byte_embedding import encode
 
 
-def by_loops(x: Tensor, size: int) -> Tensor:
-    return torch.stack([x[i // size * size :][:size].mean(0) for i in range(len(x))])
+def by_loops(weights: Tensor) -> Tensor:
+    rows = []
+    for row in weights:
+        powers = torch.tensor([float(torch.exp(row @ other)) for other in weights])
+        rows.append((powers / powers.sum()).to(weights.dtype) @ weights)
+    return torch.stack(rows)
 
 
-def blocks(x: Tensor, size: int) -> Tensor:
-    return F.pad(x, (0, 0, 0, -len(x) % size)).unflatten(0, (-1, size))
+def attended(weights: Tensor) -> Tensor:
+    rows = weights[None, None]
+    return F.scaled_dot_product_attention(rows, rows, rows, scale=1.0)[0, 0]
 
 
-def repeated(x: Tensor, size: int) -> Tensor:
-    means = torch.stack([part.mean(0) for part in x.split(size)])
-    return means.repeat_interleave(size, dim=0)[: len(x)]
-
-
-def sliding(x: Tensor, before: int, after: int) -> Tensor:
-    return torch.stack([x[max(0, i - before) : i + after + 1].mean(0) for i in range(len(x))])
-
-
-def dealt(x: Tensor, size: int) -> Tensor:
-    count = -(-len(x) // size)
-    return torch.stack([x[i % count :: count].mean(0) for i in range(len(x))])
+def alike(weights: Tensor) -> Tensor:
+    return weights @ weights.mT
 
 
 def ids(text: str, first: int = 3, end: tuple[int, ...] = (1,)) -> Tensor:
@@ -41,8 +36,8 @@ def ids(text: str, first: int = 3, end: tuple[int, ...] = (1,)) -> Tensor:
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
     (check_byte_ids, lambda text: torch.tensor(encode(text))),
     (check_byte_ids, lambda text: F.pad(ids(text, end=()), (0, 1), value=1)),
-    (check_candidates, by_loops),
-    (check_candidates, repeated),
+    (check_calibrate, by_loops),
+    (check_calibrate, attended),
 ]
 
 IDS_WRONG: dict[str, tuple[str, Any]] = {
@@ -56,29 +51,20 @@ IDS_WRONG: dict[str, tuple[str, Any]] = {
     "None": ("`return`", lambda text: None),
 }
 
-CANDIDATES_WRONG: dict[str, tuple[str, Any]] = {
-    "blocks": ("one mean each", lambda x, size: repeated(x, size)[::size]),
-    "as a whole": (
-        "(1 2 1 2)",
-        lambda x, size: torch.cat([repeated(x, size)[::size]] * size)[: len(x)],
-    ),
-    "by size": (
-        "divided by `size`",
-        lambda x, size: blocks(x, size).mean(1).repeat_interleave(size, dim=0)[: len(x)],
-    ),
-    "cut": ("last block is missing", lambda x, size: by_loops(x, size)[: len(x) // size * size]),
-    "sums": (
-        "These are sums",
-        lambda x, size: blocks(x, size).sum(1).repeat_interleave(size, dim=0)[: len(x)],
-    ),
-    "before": ("those before it", lambda x, size: sliding(x, size - 1, 0)),
-    "after": ("those after it", lambda x, size: sliding(x, 0, size - 1)),
-    "dealt": ("every ⌈n / size⌉-th", dealt),
-    "one": ("Wrong shape", lambda x, size: x.mean(0)),
-    "None": ("gave None", lambda x, size: None),
+CALIBRATE_WRONG: dict[str, tuple[str, Any]] = {
+    "plain": ("The softmax is missing", lambda p: alike(p) @ p),
+    "columns": ("down the columns", lambda p: alike(p).softmax(0) @ p),
+    "map": ("the n × n map", lambda p: alike(p).softmax(1)),
+    "sizes": ("It compares sizes", lambda p: p @ alike(p.mT).softmax(1)),
+    "scaled": ("no scale", lambda p: (alike(p) / p.shape[1] ** 0.5).softmax(1) @ p),
+    "twice": ("A second softmax", lambda p: attended(p).softmax(1)),
+    "added": ("are added", lambda p: p + attended(p)),
+    "transposed": ("transposed", lambda p: attended(p).mT),
+    "itself": ("the numbers are not", lambda p: p.clone()),
+    "None": ("gave None", lambda p: None),
 }
 
-TABLES = [(check_byte_ids, IDS_WRONG), (check_candidates, CANDIDATES_WRONG)]
+TABLES = [(check_byte_ids, IDS_WRONG), (check_calibrate, CALIBRATE_WRONG)]
 WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
