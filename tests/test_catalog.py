@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,9 @@ def test_nearest_name_is_suggested() -> None:
 
 def test_catalogue_shows_in_text_and_notebook() -> None:
     shelf = attnlab.cards()
-    assert all(card.name in repr(shelf) and card.title in shelf._repr_html_() for card in shelf)
+    assert all(
+        card.name in repr(shelf) and escape(card.title) in shelf._repr_html_() for card in shelf
+    )
 
 
 def test_unknown_attribute_names_what_there_is() -> None:

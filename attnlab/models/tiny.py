@@ -30,10 +30,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.suggest import suggestion
+from attnlab.core.positions import positions_of
+from attnlab.core.suggest import check_choice, suggestion
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.models import inputs, storage
-from attnlab.models.layers import Block, Positions, Stack, embedding_std, shrink_residual_branches
+from attnlab.models import inputs, positions, storage
+from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
 from attnlab.models.mixers import build_mixers
 from attnlab.models.options import Attention, Options, as_list, changed
 
@@ -56,7 +57,9 @@ def _options(vocab: int | None, options: Mapping[str, Any]) -> Options:
     for name in options:
         if name not in known:
             raise TypeError(f"TinyTransformer has no option {name!r}{suggestion(name, known)}")
-    return Options(vocab=vocab, **options)
+    o = Options(vocab=vocab, **options)
+    check_choice("positions", o.positions, tuple(positions.schemes()))
+    return o
 
 
 class TinyTransformer(nn.Module):
@@ -74,7 +77,11 @@ class TinyTransformer(nn.Module):
     kind: "language_model", "classifier" (needs ``classes``) or "encoder_decoder".
     max_len: the longest sequence (256), for every kind of position, so that a longer one is an
         error whatever the model. Positions count real tokens only: padding takes no position.
-    positions: "learned", "sinusoidal" or "none".
+    positions: how the model is told the order of its tokens: "learned", "sinusoidal", "none" or
+        another scheme of the family "positions" ("rope", "alibi", "t5_bias", …). Those that go into
+        the attention layers are shared by all layers of a stack, and need mechanisms that take them
+        (``attnlab.goes_with``).
+    position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
     norm: "pre" or "post", where the layer norm stands.
     hidden: width of the feed-forward layers, 4·dim if not given.
     tie: use the token embedding as output matrix too (a classifier has no such matrix).
@@ -100,7 +107,7 @@ class TinyTransformer(nn.Module):
         self.dim, self.max_len = o.dim, o.max_len
         self.dropout, self.checkpoint = o.dropout, o.checkpoint
         self.embedding = _embedding(o)
-        self.positions = _positions(o)
+        self.positions = positions.at_embedding(o)
         self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
         self.decoder = None if o.kind == "classifier" else _stack(o, causal=True)
         self.output = _output(o)
@@ -280,10 +287,10 @@ class TinyTransformer(nn.Module):
     def _place(self, x: Tensor, padding: Tensor | None, start: int) -> Tensor:
         if self.positions is None:
             return x
-        table = self.positions.weight
-        if padding is None:
-            return x + table[start : start + x.shape[1]]
-        return x + F.embedding((padding.cumsum(1) - 1).clamp(min=0), table)
+        placed: Tensor = self.positions(
+            x, positions_of(x.shape[1], x.device, padding=padding, start=start)
+        )
+        return placed
 
 
 def check_model(model: object) -> None:
@@ -307,11 +314,6 @@ def _stack(o: Options, *, causal: bool) -> Stack:
         for mixer in build_mixers(o, causal)
     ]
     return Stack(blocks, o.dim, o.norm)
-
-
-def _positions(o: Options) -> Positions | None:
-    learned = o.positions == "learned"
-    return None if o.positions == "none" else Positions(o.max_len, o.dim, learned)
 
 
 def _embedding(o: Options) -> nn.Embedding | nn.Linear:

@@ -257,7 +257,7 @@ def _pointed_path(folder: Path) -> tuple[Path | None, str | None]:
         raise unreadable(folder / POINTER, f"it reads {text[:80]!r}, which names no checkpoint")
     path = folder / line[1]
     if not path.is_dir():
-        raise unreadable(folder / POINTER, f"it names '{line[1]}', which is not there")
+        raise unreadable(folder / POINTER, f"it names '{line[1]}', which does not exist")
     if line[2] is None:
         raise without_manifest(path)
     return path, line[2]

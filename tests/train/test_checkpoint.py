@@ -406,7 +406,9 @@ def test_a_pointer_cannot_lead_elsewhere(trained, tmp_path_factory):
     (trained / "latest").write_text(f"../{other.name} {'0' * 64}\n")
     refused(lambda: load_checkpoint(trained), trained, "which names no checkpoint")
     (trained / "latest").write_text(f"step-00000007 {'0' * 64}\n")
-    refused(lambda: load_checkpoint(trained), trained, "names 'step-00000007', which is not there")
+    refused(
+        lambda: load_checkpoint(trained), trained, "names 'step-00000007', which does not exist"
+    )
 
 
 def test_a_later_format(trained):

@@ -1,1 +1,1 @@
-"""Positions and words: how the order of a sequence and its symbols become vectors."""
+"""Positions: how a model is told the order of its tokens, and how tokens become vectors."""
