@@ -43,6 +43,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.lookup import one_hot, rows_of
 from attnlab.core.options import Options, Size
+from attnlab.core.positions import Positions
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
@@ -150,7 +151,7 @@ class FactorizedEmbedding(nn.Module):
 
     @checked
     def forward(
-        self, tokens: Int[Tensor, "b n"], positions: Int[Tensor, "#b n"] | None = None
+        self, tokens: Int[Tensor, "b n"], positions: Positions | None = None
     ) -> Float[Tensor, "b n dim"]:
         """``positions`` are 0, 1, … if not given; without ``max_len`` there are none to give."""
         return FORMS[self.form](
@@ -184,7 +185,8 @@ class FactorizedEmbedding(nn.Module):
             )
         if positions is None:
             return self.positions[None, :n]
-        return rows_of(self.positions, positions, "positions")
+        rows = positions if positions.ndim == 2 else positions[None]
+        return rows_of(self.positions, rows, "positions")
 
     def extra_repr(self) -> str:
         return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"

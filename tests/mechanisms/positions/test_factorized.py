@@ -81,7 +81,8 @@ def test_positions_and_norm_come_before_the_projection(form: str) -> None:
 @by_form
 def test_positions_may_be_given(form: str) -> None:
     layer, tokens = made(OPTIONS["positions"], form), drawn(B, N)
-    torch.testing.assert_close(layer(tokens, torch.arange(N)[None]), layer(tokens))
+    for at in (torch.arange(N), torch.arange(N).expand(B, N)):
+        torch.testing.assert_close(layer(tokens, at), layer(tokens))
     later = layer(tokens, torch.arange(N)[None].expand(B, N) + 6)
     assert layer.positions is not None
     gap = (layer.positions[6 : 6 + N] - layer.positions[:N]) @ layer.projection

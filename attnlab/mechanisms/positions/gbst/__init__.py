@@ -65,7 +65,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.positions.gbst.blocks import Blocks, Subwords, block_means, real_first
 
@@ -76,11 +76,11 @@ __all__ = ["CARD", "FORMS", "GBST", "Blocks", "Subwords", "naive", "pooled"]
 
 @checked
 def naive(
-    x: Float[Tensor, "b n dim"],
+    x: Tokens,
     scorer: Float[Tensor, "dim"],
     kernel: Float[Tensor, "dim dim t"] | None,
     *,
-    padding: Bool[Tensor, "b n"] | None = None,
+    padding: TokenPadding = None,
     options: Blocks = Blocks(),
 ) -> Float[Tensor, "b k dim"]:
     """Sequence by sequence, without its padding. ``kernel`` as in ``F.conv1d``, or None."""
@@ -143,11 +143,11 @@ def _filled(rows: list[Tensor], length: int) -> Tensor:
 
 @checked
 def pooled(
-    x: Float[Tensor, "b n dim"],
+    x: Tokens,
     scorer: Float[Tensor, "dim"],
     kernel: Float[Tensor, "dim dim t"] | None,
     *,
-    padding: Bool[Tensor, "b n"] | None = None,
+    padding: TokenPadding = None,
     options: Blocks = Blocks(),
 ) -> Float[Tensor, "b k dim"]:
     """All blocks of a size at once."""
@@ -199,7 +199,7 @@ class GBST(nn.Module):
 
     @checked
     def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+        self, x: Tokens, padding: TokenPadding = None
     ) -> tuple[Float[Tensor, "b k dim"], Bool[Tensor, "b k"] | None]:
         """The shortened sequence and its padding (None if none was given). What is real stands at
         the front, wherever the padding stood."""
