@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.core import by_distance, patterns
 from attnlab.core.positions import Bias, BoundedBias, check_distances, of_pairs
+from attnlab.core.probe import listening
 
 
 def attend(
@@ -52,5 +53,10 @@ def _with_bias(
 
 
 def _kernel_takes(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """PyTorch's kernel for CPUs wants one width and one dtype."""
+    """PyTorch's kernel for CPUs wants one width and one dtype.
+
+    Whoever records is shown PyTorch's function instead, with the bias of all pairs.
+    """
+    if listening():
+        return False
     return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and q.dtype == k.dtype == v.dtype

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import attnlab
 from attnlab.core import by_distance, patterns
 from attnlab.core.positions import BoundedBias, of_pairs, reversed_rows
 from attnlab.mechanisms.dense import full, multi_query
@@ -93,6 +94,20 @@ def test_the_kernel_with_a_bias_in_every_precision(
     torch.manual_seed(0)
     made = [*torch.randn(3, 2, HEADS, 37, 8).double().unbind(0), biases(kind, 37, 37)]
     compared(made, kind, dtype, full.fused, full.naive, mask=mask)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5_bias"])
+def test_watched_weights_are_those_of_naive(name: str) -> None:
+    found = []
+    for form in ("naive", "fused"):
+        torch.manual_seed(0)
+        layer = attnlab.build("full", dim=12, heads=3, positions=name, form=form)
+        if name == "t5_bias":
+            torch.nn.init.normal_(layer.heads.positions.weight)
+        with attnlab.watch(layer) as seen:
+            layer(torch.randn(2, 7, 12))
+        found.append(seen[0].weights)
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("mask", [None, patterns.causal()], ids=str)

@@ -129,11 +129,10 @@ def _hugging_face(n: int, causal: bool) -> dict[str, Layer]:
     from transformers.models.llama import modeling_llama
     from transformers.models.t5 import modeling_t5
 
-    config = LlamaConfig(hidden_size=DIM, num_attention_heads=HEADS, attn_implementation="sdpa")
-    llama, rotary = (
-        modeling_llama.LlamaAttention(config, 0),
-        modeling_llama.LlamaRotaryEmbedding(config),
-    )
+    sdpa: dict[str, Any] = {"attn_implementation": "sdpa"}
+    config = LlamaConfig(hidden_size=DIM, num_attention_heads=HEADS, **sdpa)
+    llama = modeling_llama.LlamaAttention(config, 0)
+    rotary = modeling_llama.LlamaRotaryEmbedding(config)
     llama.is_causal = causal
     places = torch.arange(n)[None]
     future = torch.zeros(1, 1, n, n)
@@ -141,7 +140,7 @@ def _hugging_face(n: int, causal: bool) -> dict[str, Layer]:
         future.masked_fill_(torch.ones(n, n).triu(1).bool(), torch.finfo(torch.float32).min)
     sizes: dict[str, Any] = {"d_model": DIM, "d_kv": WIDTH, "num_heads": HEADS, "dropout_rate": 0.0}
     t5 = modeling_t5.T5Attention(
-        T5Config(**sizes, is_decoder=causal, attn_implementation="sdpa"),
+        T5Config(**sizes, **sdpa, is_decoder=causal),
         has_relative_attention_bias=True, layer_idx=0, is_causal=causal,
     )  # fmt: skip
     layers: dict[str, Layer] = {
