@@ -15,6 +15,8 @@ export function mapPanel(study, view) {
   const node = el("section", { class: "av-panel", "aria-label": "Score of every pair" },
     el("h3", { text: "Score of every pair" }), el("div", { class: "av-row pe-menu" }, menu.node, head.node), map, readout);
   let side = 1;
+  let legend = "";
+  let at = null; // the pair that is pointed at
 
   function draw() {
     const { scheme, n } = study;
@@ -45,7 +47,13 @@ export function mapPanel(study, view) {
     const scale = largest ? `Blue −${largest.toFixed(1)}, orange +${largest.toFixed(1)}` : "Every score is 0";
     const text = `${scale}; hatched: later keys. Click a pair to turn it below.`;
     map.setAttribute("aria-label", `Scheme ${scheme.name}, head ${study.head(scheme)}. ${text}`);
-    readout.textContent = text;
+    legend = text;
+    hover();
+  }
+
+  function hover() {
+    const { scheme } = study;
+    readout.textContent = at === null ? legend : `Query ${at[0]}, key ${at[1]}, distance ${at[0] - at[1]}: ${said(scoreOf(scheme, study.head(scheme), ...at))}.`;
   }
 
   function colours() {
@@ -105,12 +113,13 @@ export function mapPanel(study, view) {
   }
 
   map.addEventListener("pointermove", (event) => {
-    const found = pair(event);
-    if (!found) return;
-    const { scheme } = study;
-    readout.textContent = `Query ${found[0]}, key ${found[1]}, distance ${found[0] - found[1]}: ${said(scoreOf(scheme, study.head(scheme), ...found))}.`;
+    at = pair(event);
+    view.later(hover);
   });
-  map.addEventListener("pointerleave", () => view.later(draw));
+  map.addEventListener("pointerleave", () => {
+    at = null;
+    view.later(hover);
+  });
   map.addEventListener("click", (event) => {
     const found = pair(event);
     if (found) study.set({ query: found[0], key: found[1] });
