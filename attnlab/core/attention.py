@@ -19,7 +19,8 @@ from attnlab.core.shapes import checked
 class DenseAttention(nn.Module):
     """Multi-head attention by the form ``attend``: (b, n, dim) → (b, n, dim).
 
-    Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next
+    ``projections`` makes its heads, as ``projections(dim, heads, kv_heads=…, bias=…)``. Called with
+    a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next
     tokens and the keys and values of all before them, and gives what the parallel form gives at
     those positions.
     """
@@ -34,9 +35,10 @@ class DenseAttention(nn.Module):
         kv_heads: Size | None = None,
         causal: bool = False,
         bias: bool = False,
+        projections: Callable[..., Heads] = Heads,
     ) -> None:
         super().__init__()
-        self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias)
+        self.heads = projections(dim, heads, kv_heads=kv_heads, bias=bias)
         self.attend, self.causal = attend, causal
 
     @checked

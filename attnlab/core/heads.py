@@ -8,8 +8,14 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 (Shazeer 2019).
 """
 
+from collections.abc import Callable
+from functools import partial
+
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+from attnlab.core.complex_linear import ComplexLinear, Weights, refuse_odd
 
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -21,7 +27,8 @@ class Heads(nn.Module):
 
     ``head_dim`` d and ``value_dim`` e default to dim / heads. Parameters without biases:
     dim·h·d + dim·g·d + dim·g·e + h·e·dim. With ``queries=False`` there are neither queries nor
-    keys, for layers whose weights do not come from comparing: dim·g·e + h·e·dim.
+    keys, for layers whose weights do not come from comparing: dim·g·e + h·e·dim. ``linear`` makes
+    the projections, as ``linear(dim, out, bias=…)``.
     """
 
     @checked
@@ -35,6 +42,7 @@ class Heads(nn.Module):
         value_dim: Size | None = None,
         bias: bool = False,
         queries: bool = True,
+        linear: Callable[..., nn.Module] = nn.Linear,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -43,10 +51,10 @@ class Heads(nn.Module):
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.value_dim = self.head_dim if value_dim is None else value_dim
         if queries:
-            self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
-            self.key = nn.Linear(dim, kv_heads * self.head_dim, bias=bias)
-        self.value = nn.Linear(dim, kv_heads * self.value_dim, bias=bias)
-        self.output = nn.Linear(heads * self.value_dim, dim, bias=bias)
+            self.query = linear(dim, heads * self.head_dim, bias=bias)
+            self.key = linear(dim, kv_heads * self.head_dim, bias=bias)
+        self.value = linear(dim, kv_heads * self.value_dim, bias=bias)
+        self.output = linear(heads * self.value_dim, dim, bias=bias)
 
     @checked
     def project(
@@ -68,8 +76,8 @@ class Heads(nn.Module):
         else:
             self.fits(context, "context")
             context = finite(context, padding)
-        q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
-        k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
+        q = self.split(self.query(x), self.head_dim)
+        k = self.split(self.key(context), self.head_dim)
         v = self.values(context)
         return note("queries", q), note("keys", k), note("values", v)
 
@@ -77,12 +85,20 @@ class Heads(nn.Module):
     def values(self, x: Float[Tensor, "b m dim"]) -> Float[Tensor, "b g m e"]:
         """The values alone. Not noted: whoever has other queries and keys notes all three."""
         self.fits(x, "x")
-        return self.value(x).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
+        return self.split(self.value(x), self.value_dim)
 
     @checked
     def merge(self, out: Float[Tensor, "b h n e"]) -> Float[Tensor, "b n dim"]:
         """Put the heads side by side and project them back to ``dim``."""
-        return self.output(out.transpose(1, 2).flatten(-2))
+        return self.output(self.join(out))
+
+    def split(self, x: Tensor, width: int) -> Tensor:
+        """(b, n, h·width) → (b, h, n, width): the heads, one after the other."""
+        return x.unflatten(-1, (-1, width)).transpose(1, 2)
+
+    def join(self, out: Tensor) -> Tensor:
+        """(b, h, n, width) → (b, n, h·width)."""
+        return out.transpose(1, 2).flatten(-2)
 
     @staticmethod
     def refuse_step(causal: bool) -> None:
@@ -108,6 +124,44 @@ class Heads(nn.Module):
                 f"`{name}` is {x.dtype} but the layer's parameters are {own}; "
                 "convert one of them with .to(dtype)"
             )
+
+
+class ComplexHeads(Heads):
+    """Heads whose projections are complex: half of ``dim`` are real parts, half imaginary ones.
+
+    Each head holds [real, imaginary] too, so its queries, keys and values are real tensors of
+    the usual shapes, of d/2 complex numbers each. ``weights`` and ``karatsuba`` are those of
+    ``ComplexLinear``.
+    """
+
+    @checked
+    def __init__(
+        self,
+        dim: Size,
+        heads: Size,
+        *,
+        kv_heads: Size | None = None,
+        bias: bool = False,
+        weights: Weights = "free",
+        karatsuba: bool = False,
+    ) -> None:
+        refuse_odd("dim", dim)
+        if dim % heads == 0 and (dim // heads) % 2:
+            raise ValueError(
+                f"each of heads={heads} would hold dim / heads = {dim // heads} numbers, which do "
+                "not split into real and imaginary parts: choose heads so that 2 · heads divides "
+                f"dim={dim}"
+            )
+        linear = partial(ComplexLinear, weights=weights, karatsuba=karatsuba)
+        super().__init__(dim, heads, kv_heads=kv_heads, bias=bias, linear=linear)
+
+    def split(self, x: Tensor, width: int) -> Tensor:
+        parts = x.unflatten(-1, (2, -1, width // 2))  # (b, n, real or imaginary, h, d/2)
+        return torch.cat(parts.unbind(2), dim=-1).transpose(1, 2)
+
+    def join(self, out: Tensor) -> Tensor:
+        real, imaginary = out.transpose(1, 2).chunk(2, dim=-1)
+        return torch.cat((real.flatten(-2), imaginary.flatten(-2)), dim=-1)
 
 
 def finite(

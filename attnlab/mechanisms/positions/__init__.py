@@ -1,0 +1,1 @@
+"""Positions: how a model learns the order of what it reads."""
