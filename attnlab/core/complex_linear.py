@@ -26,7 +26,7 @@ Weights = Literal["free", "equal", "real"]
 
 @checked
 def as_complex(pairs: Float[Tensor, "... two_w"]) -> Complex[Tensor, "... w"]:
-    """[x, y] → x + iy. Half precisions, which have no complex numbers in PyTorch, become float32."""
+    """[x, y] → x + iy. Half precisions, of which PyTorch has no complex numbers, become float32."""
     refuse_odd("the last axis", pairs.shape[-1])
     real, imaginary = wide(pairs).chunk(2, dim=-1)
     return torch.complex(real, imaginary)

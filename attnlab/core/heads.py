@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.complex_linear import ComplexLinear, Weights, refuse_odd
-
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import autocasts, checked
@@ -42,7 +41,7 @@ class Heads(nn.Module):
         value_dim: Size | None = None,
         bias: bool = False,
         queries: bool = True,
-        linear: Callable[..., nn.Module] = nn.Linear,
+        linear: Callable[..., nn.Linear | ComplexLinear] = nn.Linear,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads

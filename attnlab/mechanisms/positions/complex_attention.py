@@ -1,4 +1,4 @@
-r"""Complex attention: queries, keys and values are complex; weights are the sizes of their products.
+r"""Complex attention: the scores of complex queries and keys are the sizes of their products.
 
 Complex word embeddings (``positions.complex_embedding``) put the position of a word into the phase
 of complex numbers. A Transformer that reads them keeps complex numbers throughout. With complex
@@ -18,8 +18,8 @@ A phase common to all inputs changes no weight, and turns all outputs.
                 attend to each other as much as equal ones.
 "real"          the real part, which is the ordinary product of the real vectors [Re, Im]. For real
                 inputs it is softmax attention.
-"unconjugated"  $|q_i k_j^\top|$, as the authors' code computes it: phases add instead of cancelling,
-                so a score depends on i + j, on absolute positions.
+"unconjugated"  $|q_i k_j^\top|$, as the authors' code computes it: phases add up, so
+                a score depends on i + j, that is on absolute positions.
 
 ``naive``       the equation, with PyTorch's complex numbers.
 ``real_pairs``  products of real matrices: $\mathrm{Re}\, z$ is the product of [Re q, Im q] with
@@ -50,7 +50,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Complex
 from torch import Tensor
 
 from attnlab.core import patterns
@@ -180,7 +180,6 @@ def _on_pairs(
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
-
 
 
 CARD = Card(
