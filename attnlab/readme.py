@@ -60,14 +60,14 @@ def lessons(root: Path) -> list[Lesson]:
 
 
 def _lesson(path: Path, name: str) -> Lesson:
-    said = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("attnlab", {})
+    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("attnlab", {})
     for key, kind in (("question", str), ("minutes", int)):
-        if not isinstance(said.get(key), kind):
+        if not isinstance(metadata.get(key), kind):
             raise ValueError(
                 f'{name}: its metadata need {{"attnlab": {{"{key}": …}}}}, a {kind.__name__}; '
-                f"found {said.get(key)!r}"
+                f"found {metadata.get(key)!r}"
             )
-    return Lesson(name, said["question"], said["minutes"])
+    return Lesson(name, metadata["question"], metadata["minutes"])
 
 
 def lesson_table(root: Path) -> str:

@@ -1,1 +1,1 @@
-"""The ground floor: shapes, cards, patterns, probes, heads and the masked softmax."""
+"""What all other packages build on: shapes, cards, patterns, probes, heads, the masked softmax."""

@@ -5,7 +5,6 @@ What is compared with what is the page's own: ``attend(q, k, v, *, mask)`` is on
 
 from collections.abc import Callable
 
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -13,43 +12,33 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, Tokens, checked
 
 
 class DenseAttention(nn.Module):
     """Multi-head attention by the form ``attend``: (b, n, dim) → (b, n, dim).
 
     ``projections`` makes its heads, as ``projections(dim, heads, kv_heads=…, bias=…)``. Called with
-    a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next
-    tokens and the keys and values of all before them, and gives what the parallel form gives at
-    those positions.
+    a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next tokens and
+    the keys and values of all before them, and gives what the parallel form gives at those
+    positions.
     """
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        attend: Callable[..., Tensor],
-        *,
-        kv_heads: Size | None = None,
-        causal: bool = False,
-        bias: bool = False,
+        self, dim: Size, heads: Size, attend: Callable[..., Tensor], *,
+        kv_heads: Size | None = None, causal: bool = False, bias: bool = False,
         projections: Callable[..., Heads] = Heads,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = projections(dim, heads, kv_heads=kv_heads, bias=bias)
         self.attend, self.causal = attend, causal
 
     @checked
     def forward(
-        self,
-        x: Float[Tensor, "b n dim"],
-        padding: Bool[Tensor, "b n"] | None = None,
-        *,
-        context: Float[Tensor, "b m dim"] | None = None,
-        context_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> Float[Tensor, "b n dim"]:
+        self, x: Tokens, padding: TokenPadding = None, *,
+        context: Context = None, context_padding: KeyPadding = None,
+    ) -> Tokens:  # fmt: skip
         mask = patterns.visible(self.causal, padding, context, context_padding)
         padding = padding if context is None else context_padding
         q, k, v = self.heads.project(x, context, padding=padding)
@@ -58,8 +47,8 @@ class DenseAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: KeyValueCache | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
+        self, x: NewTokens, state: KeyValueCache | None = None
+    ) -> tuple[NewTokens, KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)

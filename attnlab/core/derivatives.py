@@ -1,4 +1,4 @@
-"""First derivatives only, and said so."""
+"""An error for second derivatives, where a form computes only first ones."""
 
 import torch
 

@@ -9,16 +9,25 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 """
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.complex_linear import ComplexLinear, Weights, refuse_odd
 from attnlab.core.options import Size
 from attnlab.core.probe import note
-from attnlab.core.shapes import autocasts, checked
+from attnlab.core.shapes import (
+    Context,
+    GroupKeys,
+    GroupValues,
+    KeyPadding,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    autocasts,
+    checked,
+)
 
 
 class Heads(nn.Module):
@@ -32,17 +41,10 @@ class Heads(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        kv_heads: Size | None = None,
-        head_dim: Size | None = None,
-        value_dim: Size | None = None,
-        bias: bool = False,
-        queries: bool = True,
-        linear: Callable[..., nn.Linear | ComplexLinear] = nn.Linear,
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        kv_heads: Size | None = None, head_dim: Size | None = None, value_dim: Size | None = None,
+        bias: bool = False, queries: bool = True, linear: Callable[..., Any] = nn.Linear,
+    ) -> None:  # fmt: skip
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
         _refuse_remainders(dim, heads, kv_heads, head_dim)
@@ -57,12 +59,8 @@ class Heads(nn.Module):
 
     @checked
     def project(
-        self,
-        x: Float[Tensor, "b n dim"],
-        context: Float[Tensor, "b m dim"] | None = None,
-        *,
-        padding: Bool[Tensor, "b m"] | None = None,
-    ) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g m d"], Float[Tensor, "b g m e"]]:
+        self, x: Tokens, context: Context = None, *, padding: KeyPadding = None
+    ) -> tuple[Queries, GroupKeys, GroupValues]:
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
 
         What is NaN or infinite in the tokens that ``padding`` masks reaches nobody (``finite``).
@@ -81,13 +79,13 @@ class Heads(nn.Module):
         return note("queries", q), note("keys", k), note("values", v)
 
     @checked
-    def values(self, x: Float[Tensor, "b m dim"]) -> Float[Tensor, "b g m e"]:
+    def values(self, x: Float[Tensor, "b m dim"]) -> GroupValues:
         """The values alone. Not noted: whoever has other queries and keys notes all three."""
         self.fits(x, "x")
         return self.split(self.value(x), self.value_dim)
 
     @checked
-    def merge(self, out: Float[Tensor, "b h n e"]) -> Float[Tensor, "b n dim"]:
+    def merge(self, out: Outputs) -> Tokens:
         """Put the heads side by side and project them back to ``dim``."""
         return self.output(self.join(out))
 
@@ -125,47 +123,7 @@ class Heads(nn.Module):
             )
 
 
-class ComplexHeads(Heads):
-    """Heads whose projections are complex: half of ``dim`` are real parts, half imaginary ones.
-
-    Each head holds [real, imaginary] too, so its queries, keys and values are real tensors of
-    the usual shapes, of d/2 complex numbers each. ``weights`` and ``karatsuba`` are those of
-    ``ComplexLinear``.
-    """
-
-    @checked
-    def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        kv_heads: Size | None = None,
-        bias: bool = False,
-        weights: Weights = "free",
-        karatsuba: bool = False,
-    ) -> None:
-        refuse_odd("dim", dim)
-        if dim % heads == 0 and (dim // heads) % 2:
-            raise ValueError(
-                f"each of heads={heads} would hold dim / heads = {dim // heads} numbers, which do "
-                "not split into real and imaginary parts: choose heads so that 2 · heads divides "
-                f"dim={dim}"
-            )
-        linear = partial(ComplexLinear, weights=weights, karatsuba=karatsuba)
-        super().__init__(dim, heads, kv_heads=kv_heads, bias=bias, linear=linear)
-
-    def split(self, x: Tensor, width: int) -> Tensor:
-        parts = x.unflatten(-1, (2, -1, width // 2))  # (b, n, real or imaginary, h, d/2)
-        return torch.cat(parts.unbind(2), dim=-1).transpose(1, 2)
-
-    def join(self, out: Tensor) -> Tensor:
-        real, imaginary = out.transpose(1, 2).chunk(2, dim=-1)
-        return torch.cat((real.flatten(-2), imaginary.flatten(-2)), dim=-1)
-
-
-def finite(
-    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
-) -> Float[Tensor, "b n dim"]:
+def finite(x: Tokens, padding: TokenPadding) -> Tokens:
     """``x`` with zeros for what is NaN or infinite in padded tokens.
 
     A mask gives such a token the weight 0, but 0 · NaN is NaN: in the output and in the gradients
@@ -174,9 +132,7 @@ def finite(
     return x if padding is None else x.masked_fill(~padding[..., None] & ~x.isfinite(), 0)
 
 
-def zero_padded(
-    x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None
-) -> Float[Tensor, "b n dim"]:
+def zero_padded(x: Tokens, padding: TokenPadding) -> Tokens:
     """``x`` with zeros for padded tokens."""
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
 

@@ -1,4 +1,4 @@
-"""Training and evaluation mode of a model, switched for a while."""
+"""Training and evaluation mode of a model, switched inside a block."""
 
 import contextlib
 from collections.abc import Iterator

@@ -7,8 +7,8 @@ The options of a mechanism are the fields of a frozen dataclass on its page:
         window: Size = 512
         dilation: Size | tuple[Size, ...] = 1
 
-Whoever makes one is refused in a sentence where a value does not fit its annotation.
-``attnlab.build`` splits what it is given by these fields.
+Creating one with a value that does not fit its annotation raises an error, in a sentence.
+``attnlab.build`` uses the field names to separate these options from its other arguments.
 """
 
 import functools
@@ -91,7 +91,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _plain(annotation: Any) -> tuple[Any, int | None]:
-    """The type without its ``Annotated``, and the bound that stood there."""
+    """The type without its ``Annotated``, and the bound given in it."""
     if typing.get_origin(annotation) is Annotated:
         plain, *more = typing.get_args(annotation)
         return plain, next((one.least for one in more if isinstance(one, AtLeast)), None)
@@ -166,15 +166,15 @@ def _items(name: str, values: tuple[Any, ...], annotations: tuple[Any, ...]) -> 
 def _named(annotation: Any) -> str:
     """The annotation in words, for an error."""
     plain, _ = _plain(annotation)
-    words = {
+    names = {
         bool: "True or False",
         int: "a whole number",
         float: "a number",
         str: "a text",
         type(None): "None",
     }
-    if plain in words:
-        return words[plain]
+    if plain in names:
+        return names[plain]
     if typing.get_origin(plain) is Literal:
         return " or ".join(map(repr, typing.get_args(plain)))
     if typing.get_origin(plain) in (tuple, Sequence):

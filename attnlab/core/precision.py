@@ -33,5 +33,5 @@ def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def unrounded(device: torch.device) -> AbstractContextManager[Any]:
-    """Without autocast, which would round every product to half precision behind our back."""
+    """Without autocast, which would round every product to half precision."""
     return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()

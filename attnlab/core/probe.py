@@ -1,9 +1,9 @@
-"""Seeing inside without leaving anything behind.
+"""Recording intermediate quantities of a form, without changing any module.
 
-A form notes what a reader may want to see, ``weights = note("weights", weights)``. ``note`` is the
-identity: it returns its value. Only inside ``with record() as notes:`` is the value kept, in
-``notes`` and nowhere else; modules stay as they were. A value that is expensive is given as a
-callable, ``note("weights", lambda: ...)``, and is computed only when somebody records.
+A form notes a quantity that a reader may want to see: ``weights = note("weights", weights)``.
+``note`` is the identity: it returns its value. Only inside ``with record() as notes:`` is the value
+kept, in ``notes`` and nowhere else; modules stay as they were. A value that is expensive to compute
+is given as a callable, ``note("weights", lambda: ...)``, which runs only inside a ``record`` block.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def _open_notes() -> list[Notes]:
 
 
 def listening() -> bool:
-    """Whether somebody records now; never while ``torch.compile`` traces a graph."""
+    """Whether a ``record`` block is open; never while ``torch.compile`` traces a graph."""
     return not torch.compiler.is_compiling() and bool(_blocks.get()) and bool(_open_notes())
 
 
@@ -77,9 +77,9 @@ def recording(notes: Notes) -> bool:
 
 
 def note(name: str, value: T) -> T:
-    """Hand ``value`` back; if somebody records, keep it under ``name``.
+    """Return ``value``; inside a ``record`` block, also keep it under ``name``.
 
-    Of a callable, what it returns is kept.
+    If ``value`` is callable, its result is kept.
     """
     if listening():
         kept = value() if callable(value) else value

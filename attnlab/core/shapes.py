@@ -23,9 +23,27 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, Union
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.core.options import check_value, parameters_of
+
+# What forms and layers take and give, in the letters of ARCHITECTURE.md.
+
+Queries = Float[Tensor, "b h n d"]  # n queries of width d in each head
+Keys = Float[Tensor, "b h m d"]  # one for each of the m positions that are looked at
+Values = Float[Tensor, "b h m e"]  # one beside each key, of width e
+Outputs = Float[Tensor, "b h n e"]  # what each query takes from the values
+SelfKeys = Float[Tensor, "b h n d"]  # keys of the queries' own n positions (no cross-attention)
+SelfValues = Float[Tensor, "b h n e"]  # and their values
+GroupKeys = Float[Tensor, "b g m d"]  # keys that h / g query heads share
+GroupValues = Float[Tensor, "b g m e"]  # and their values
+
+Tokens = Float[Tensor, "b n dim"]  # a batch of sequences, before heads are split or after
+NewTokens = Float[Tensor, "b t dim"]  # the next t tokens, when decoding
+Context = Float[Tensor, "b m dim"] | None  # what cross-attention looks at; None: x itself
+TokenPadding = Bool[Tensor, "b n"] | None  # True = a real token, False = padding; None: all real
+KeyPadding = Bool[Tensor, "b m"] | None  # the same for the m positions that are looked at
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,14 +12,15 @@ from attnlab.core.shapes import checked
 def masked_softmax(
     scores: Float[Tensor, "... n m"], mask: Bool[Tensor, "... #n #m"] | None = None
 ) -> Float[Tensor, "... n m"]:
-    r"""Weights over the keys that each query may see.
+    r"""Weights over the keys that each query may attend to.
 
     $$w_{ij} = \frac{e^{s_{ij}}}{\sum_{j' \in S_i} e^{s_{ij'}}} \text{ for } j \in S_i,\quad 0
     \text{ elsewhere.}$$
 
-    A row with nothing to see (empty S_i) is zero, in values and in gradients; it is never NaN, and
-    never the unmasked softmax that a large negative number in place of a mask would give. The
-    largest allowed score is subtracted first; half precisions are summed in float32.
+    S_i is the set of keys that query i may attend to. Where it is empty, the row is zero, in values
+    and in gradients; it is never NaN, and never the unmasked softmax that a large negative number
+    in place of a mask would give. The largest allowed score is subtracted first; half precisions
+    are summed in float32.
     """
     allowed = wide(scores)
     if mask is not None:

@@ -18,7 +18,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def check_choice(what: str, name: object, known: Iterable[str]) -> None:
-    """A ValueError that names ``what`` was asked for and the names there are, unless known."""
+    """Raises ValueError unless the name is known; it names what was given and the choices."""
     known = list(known)
     if not isinstance(name, str) or name not in known:
         end = suggestion(str(name)[:100], known)
@@ -26,6 +26,6 @@ def check_choice(what: str, name: object, known: Iterable[str]) -> None:
 
 
 def choose(what: str, name: str, table: Mapping[str, T]) -> T:
-    """``table[name]``; a ValueError names ``what`` was asked for and the names there are."""
+    """``table[name]``, or a ValueError that names ``what`` was asked for and the choices."""
     check_choice(what, name, table)
     return table[name]

@@ -66,7 +66,7 @@ def check_number(
     """
     mistakes = {} if mistakes is None else mistakes
     expected = _validated(expected, tolerance, unit, mistakes)
-    value = _real(given)
+    value = _as_number(given)
     if isinstance(value, str):
         return Verdict(False, value)
     in_units = f" {unit}" if unit else ""
@@ -98,7 +98,7 @@ def _validated(
 
 
 def _finite(name: str, value: object) -> float:
-    found = _real(value)
+    found = _as_number(value)
     if isinstance(found, str):
         kind = ValueError if isinstance(value, numbers.Real) else TypeError
         raise kind(f"{name} should be a finite number, got {reprlib.repr(value)}")
@@ -111,7 +111,7 @@ def _near(value: float, expected: float, tolerance: float) -> bool:
     )
 
 
-def _real(given: object) -> float | str:
+def _as_number(given: object) -> float | str:
     """The answer as a number, or a sentence that says what it is."""
     if given is None or given is Ellipsis:
         return "There is no number yet: put your answer in its place."

@@ -136,11 +136,11 @@ def same(value: object, expected: object) -> bool:
             and len(value) == len(expected)
             and all(map(same, value, expected))
         )
-    mine, theirs = as_float64(value), as_float64(expected)
-    if mine is None or theirs is None or mine.shape != theirs.shape:
+    actual, wanted = as_float64(value), as_float64(expected)
+    if actual is None or wanted is None or actual.shape != wanted.shape:
         return False
     near = _TOLERANCE.get(getattr(value, "dtype", torch.float64), 1e-5)
-    return torch.allclose(mine, theirs, rtol=near, atol=near, equal_nan=True)
+    return torch.allclose(actual, wanted, rtol=near, atol=near, equal_nan=True)
 
 
 def recognise(

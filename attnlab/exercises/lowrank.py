@@ -24,7 +24,7 @@ def _projected(e: Tensor, k: Tensor, real: Tensor) -> Tensor:
     return e @ k.masked_fill(~real[:, None], 0)
 
 
-def _per_real(e: Tensor, k: Tensor, real: Tensor) -> Tensor:
+def _per_token(e: Tensor, k: Tensor, real: Tensor) -> Tensor:
     return _projected(e, k, real) / real.sum()
 
 
@@ -40,7 +40,7 @@ _PROJECT_MISTAKEN: tuple[KnownMistake, ...] = (
     ),
     (
         "It divides by the number of real tokens: the weights are in E already.",
-        _per_real,
+        _per_token,
     ),
     (
         "It divides by the number of positions: the weights are in E already.",

@@ -228,9 +228,9 @@ def check_layers_until_connected(function: Function) -> str:
     for sentence, mistaken in _LAYERS_MISTAKEN:
         if given == [mistaken(mask) for mask in masks.values()]:
             raise Mistake(sentence)
-    for number, (words, mask) in zip(given, masks.items(), strict=True):
+    for number, (label, mask) in zip(given, masks.items(), strict=True):
         if number != _layers(mask):
-            raise Mistake(f"For {words}: {number:g} layers, where {_layers(mask)} are right.")
+            raise Mistake(f"For {label}: {number:g} layers, where {_layers(mask)} are right.")
     return (
         "A window needs many layers, a hub two, and the residual connection keeps what was known."
     )

@@ -122,7 +122,7 @@ def _means(x: Tensor, block: int, real: Tensor) -> Tensor:
     return sums / counts.clamp(min=1)
 
 
-def _everybody(x: Tensor) -> Tensor:
+def _all_tokens(x: Tensor) -> Tensor:
     return torch.ones(len(x), dtype=torch.bool)
 
 
@@ -141,7 +141,7 @@ def _interleaved(x: Tensor, block: int, real: Tensor) -> Tensor:
 
 def _last_wide(x: Tensor, block: int, real: Tensor) -> Tensor:
     """The sum of real tokens divided by the number of all tokens, padding included."""
-    counts = _blocks(x, block, _everybody(x))[1]
+    counts = _blocks(x, block, _all_tokens(x))[1]
     return _blocks(x, block, real)[0] / counts
 
 
@@ -149,12 +149,12 @@ _MEANS_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Padding is in the mean: where `real` is False there is no token. Leave it out of "
         "the sum and of the count.",
-        lambda x, block, real: _means(x, block, _everybody(x)),
+        lambda x, block, real: _means(x, block, _all_tokens(x)),
     ),
     (
         "Padding is in the sum, though not in the count: set it to zero before you add.",
         lambda x, block, real: (
-            _blocks(x, block, _everybody(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
+            _blocks(x, block, _all_tokens(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
         ),
     ),
     (
@@ -169,7 +169,7 @@ _MEANS_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Padding is in the mean, and so are the zeros after the end: each sum is divided by "
         "`block`.",
-        lambda x, block, real: _blocks(x, block, _everybody(x))[0] / block,
+        lambda x, block, real: _blocks(x, block, _all_tokens(x))[0] / block,
     ),
     (
         "The remainder is dropped: tokens after the last full block are in no summary, so distant "

@@ -215,10 +215,10 @@ def _refuse_fully_masked_tile(
     """A fully masked row may have any maximum; its sums must be right after the next tile."""
     scores = first[0].clone()
     scores[1] = -torch.inf
-    blind = (scores, first[1])
-    after_one, after_both = _update(*begin, *blind), _update(*_update(*begin, *blind), *second)
+    masked = (scores, first[1])
+    after_one, after_both = _update(*begin, *masked), _update(*_update(*begin, *masked), *second)
     one = expect_tensors(
-        run(function, _named_tile((*begin, *blind))), _STATE, _STATE_SHAPES, after_one
+        run(function, _named_tile((*begin, *masked))), _STATE, _STATE_SHAPES, after_one
     )
     both = expect_tensors(
         run(function, _named_tile((*one, *second))), _STATE, _STATE_SHAPES, after_both

@@ -76,7 +76,7 @@ class Stack(NamedTuple):
         if self.layers:
             after = patterns.receptive_field(self.layers, SIDE**2, layers).after
         else:
-            after = (_heard(),) * layers
+            after = (_generator_mask(),) * layers
         return torch.stack([self._image(frame[place]) for frame in after])
 
     def future(self, pixel: tuple[int, int]) -> Bool[Tensor, "rows columns"]:
@@ -91,7 +91,7 @@ class Stack(NamedTuple):
         return row[torch.tensor(self.order).argsort()].view(SIDE, SIDE)
 
 
-def _heard() -> Tensor:
+def _generator_mask() -> Tensor:
     """What the generator's cells attend to: a masked line, and lines and columns shifted down."""
     lines, columns, inner = (part.dense(SIDE**2).float() for part in _GENERATOR)
     outer = columns @ lines
@@ -132,11 +132,11 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     digits = [(name, "", STEPS) for name in STACKS]
     digits += [(name, f"{LONGER} steps, ", LONGER) for name in PATIENT]
     with thread_count(threads):
-        for name, words, steps in digits:
+        for name, prefix, steps in digits:
             for seed in seeds:
                 bits = write(name, seed, steps=2 if quick else steps)[0]
                 note = f"{STACKS[name].pairs:,} pairs per head, over all layers"
-                figure = f"{name}, {words}seed {seed}"
+                figure = f"{name}, {prefix}seed {seed}"
                 yield Row(figure, round(bits, 4), "bits per pixel", note=note)
         for kind in ARROWS:
             for name in REACHES:
@@ -272,5 +272,5 @@ def ceiling(name: str, points: str) -> float:
     """The per cent that the pattern allows: cells that can hear of their goal, and good guesses."""
     after = patterns.receptive_field(REACHES[name], FIELD**2, len(REACHES[name])).after[-1]
     goals = Arrows(points).goals()
-    heard = after[goals >= 0, goals[goals >= 0]].float().mean().item()
-    return 100 * (heard + (1 - heard) / COLOURS)
+    reached = after[goals >= 0, goals[goals >= 0]].float().mean().item()
+    return 100 * (reached + (1 - reached) / COLOURS)

@@ -4,7 +4,7 @@
 ``losses``, ``costs``, ``claims``, ``spectra``, ``dots``
                      loss curves, measured costs, claimed costs, singular values, scores of seeds
 ``patterns``, ``receptive_field``, ``pixels``
-                     masks, what reaches what after several layers, the same on an image
+                     masks, receptive fields after several layers, the same on an image
 ``examples``, ``images``
                      what a task looks like, samples of models
 ``picture``          what each of them returns: a plotly figure with a description in words

@@ -22,7 +22,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_size(name: str, value: object, most: int, what: str) -> int:
-    """A whole number from 1 to ``most``; ``what`` says of what."""
+    """A whole number from 1 to ``most``; ``what`` names what is counted, for the error."""
     size = check_integer(f"`{name}`", value)
     if not 1 <= size <= most:
         raise ValueError(f"`{name}` must be 1 to {most} {what}, got {size}")
@@ -83,5 +83,5 @@ def _has_items(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value as a short part of an error sentence."""
+    """A value, shortened for an error message."""
     return f"{reprlib.repr(value)} ({type(value).__name__})"

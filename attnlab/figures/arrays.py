@@ -1,4 +1,4 @@
-"""The arrays that callers give, as plain numpy arrays; what is no such array is refused."""
+"""Conversion of the callers' arrays to plain numpy arrays, with errors for all other values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def numbers(name: str, values: Any, axes: str) -> Array:
 
 
 def booleans(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """``values`` as a bool array of exactly this shape; True means that it counts."""
+    """``values`` as a bool array of exactly this shape; the meaning of True is the caller's."""
     array = plain(name, values, " ".join("nmabc"[: len(shape)]))
     if array.dtype != bool:
         raise TypeError(f"`{name}` must be bool (True = counts), got {_kind(array)} {array.dtype}")

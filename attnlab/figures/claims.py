@@ -1,4 +1,4 @@
-"""Costs that cards claim: a bar per mechanism, with its order of growth."""
+"""The costs stated on the cards: a bar per mechanism, with its order of growth."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def claimed_costs(
     values: Mapping[str, float] | None = None,
     theme: str | None = None,
 ) -> Picture:
-    """What cards claim for one length: a bar per mechanism, with its order of growth.
+    """The costs that the cards state for one length: a bar per mechanism, with its growth order.
 
     ``what`` is "time" or "memory"; ``values`` gives the other letters that the claims need
     (default d = 64, h = 4, m = n), for example ``{"w": 32}`` for a window.
@@ -123,7 +123,7 @@ def _bar_ticks(largest: float) -> dict[str, Any]:
 
 
 def _power(value: float) -> str:
-    """4.29·10⁹ for large numbers."""
+    """A number in powers of ten where it is large: 4.29·10⁹."""
     if value < 1e5:
         return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
     power = math.floor(math.log10(value))

@@ -39,8 +39,8 @@ def cost_curves(
     ``series`` maps a name to pairs (n, cost); ``quantity`` names the cost with its unit ("time
     (ms)"). A straight line of slope 2 is a cost that grows with n². The legend shows each slope:
     the one given in ``exponents``, or else the least-squares slope through all points of a series
-    that has at least two lengths ({} shows none). Costs of something else than the length, such as
-    the head width, say so in ``length`` and ``letter``.
+    that has at least two lengths ({} shows none). If the cost is measured against another size,
+    such as the head width, name that size in ``length`` and ``letter``.
     """
     check_texts(quantity=quantity, title=title, length=length, letter=letter)
     series = check_mapping("series", series, '{"full": [(64, 1.5), (128, 6.1)]}')
@@ -127,7 +127,7 @@ def _cost_description(
     points: Mapping[str, Array],
     slopes: Mapping[str, float | None],
 ) -> str:
-    words = [f"{title}. {quantity} against {letter}, both axes logarithmic."]
+    sentences = [f"{title}. {quantity} against {letter}, both axes logarithmic."]
     for name, pairs in points.items():
         grows = (
             ""
@@ -135,11 +135,11 @@ def _cost_description(
             else f", growing like {letter} to the power {slopes[name]:.2f}"
         )
         (first, cost), (last, end) = pairs[0], pairs[-1]
-        words.append(
+        sentences.append(
             f"{name}: {cost:.3g} at {letter} = {whole_number(first):,}, "
             f"{end:.3g} at {letter} = {whole_number(last):,}{grows}."
         )
-    return " ".join(words)
+    return " ".join(sentences)
 
 
 def trade_off(
@@ -150,7 +150,7 @@ def trade_off(
     title: str,
     theme: str | None = None,
 ) -> Picture:
-    """What each name costs against what it scores: its mean over seeds, a bar of ± one deviation.
+    """Score against cost: a point per name, the mean over seeds, with a bar of ± one deviation.
 
     ``points`` maps a name to (cost, one score per seed), or to several of these, in order of cost:
     sizes of one thing, joined by a line. ``cost`` and ``score`` name the axes with their units. The
@@ -184,8 +184,8 @@ def trade_off(
         for name, got in sizes.items()
         for spent, mean, spread, seeds in got
     ]
-    said = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
-    description = f"{title}. {score} against {cost}, means over seeds. {said}."
+    values = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
+    description = f"{title}. {score} against {cost}, means over seeds. {values}."
     return Picture(traces, page, description=description, rows=table, theme=theme)
 
 

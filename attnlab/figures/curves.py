@@ -45,7 +45,7 @@ def spread_band(curve: dict[str, Any], place: int) -> go.Scatter:
 
 
 def curve_layout(look: Theme, title: str, *, names: list[str], **axes: Any) -> dict[str, Any]:
-    """Axes below the title, the legend under them, one line per curve so that none is cut."""
+    """Title, axes and, below them, the legend with one line per curve, so that none is cut off."""
     below = 62 + 20 * len(names)
     return layout(
         look,
@@ -99,7 +99,7 @@ def _tick(value: float) -> str:
 
 
 def padded(values: Array, *, log: bool) -> list[float]:
-    """A range with a little room at both ends; in powers of ten for a log axis."""
+    """The range of an axis with a margin at both ends; as exponents of ten for a log axis."""
     values = np.log10(values) if log else values
     low, high = float(values.min()), float(values.max())
     room = 0.04 * (high - low) or 0.5

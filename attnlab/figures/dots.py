@@ -180,12 +180,12 @@ def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
 
 
 def _description(title: str, quantity: str, table: list[Row]) -> str:
-    words = [f"{title}. {quantity}: a panel per task, mean and standard deviation over seeds."]
+    sentences = [f"{title}. {quantity}: a panel per task, mean and standard deviation over seeds."]
     for panel in dict.fromkeys(row["task"] for row in table):
         rows = sorted((r for r in table if r["task"] == panel), key=lambda r: -r["mean"])
         best, worst = rows[0], rows[-1]
-        words.append(
+        sentences.append(
             f"{panel}: from {worst['model']} with {worst['mean']:g} to {best['model']} with "
             f"{best['mean']:g}."
         )
-    return " ".join(words)
+    return " ".join(sentences)

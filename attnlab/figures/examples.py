@@ -65,7 +65,7 @@ def token_strip(
         _outline(boxes[~counts], look.quiet, look.panel, 1),
         _outline(boxes[counts], SERIES[1], look.panel, 2.5),
         _marks(boxes[counts]),
-        _words(boxes, tokens, look),
+        _token_texts(boxes, tokens, look),
         _answers(boxes, answers),
     ]
     rows = [
@@ -161,7 +161,7 @@ def _outline(boxes: Array, colour: str, fill: str, width: float) -> go.Scatter |
 
 
 def _marks(boxes: Array) -> go.Scatter | None:
-    """A triangle on the frame of each scored box, so that colour is not the only sign."""
+    """A triangle on the frame of each scored box, so that it differs not by colour alone."""
     if not len(boxes):
         return None
     return go.Scatter(
@@ -173,7 +173,7 @@ def _marks(boxes: Array) -> go.Scatter | None:
     )
 
 
-def _words(boxes: Array, tokens: Sequence[Any], look: Theme) -> go.Scatter:
+def _token_texts(boxes: Array, tokens: Sequence[Any], look: Theme) -> go.Scatter:
     return go.Scatter(
         x=((boxes[:, 0] + boxes[:, 1]) / 2).astype(np.float32),
         y=boxes[:, 2].astype(np.float32),
@@ -201,10 +201,10 @@ def _answers(boxes: Array, answers: Sequence[Any]) -> go.Scatter | None:
 
 
 def _strip_note(look: Theme, scored: bool, targets: bool) -> dict[str, Any]:
-    words = "read from left to right"
-    words += " · ▼ framed: the loss counts here" if scored else ""
-    words += " · below the box: the answer wanted" if targets else ""
-    return note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-12)
+    caption = "read from left to right"
+    caption += " · ▼ framed: the loss counts here" if scored else ""
+    caption += " · below the box: the answer wanted" if targets else ""
+    return note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-12)
 
 
 def _strip_description(
@@ -212,12 +212,12 @@ def _strip_description(
 ) -> str:
     shown = " ".join(visible(token) for token in tokens[:40])
     more = " …" if len(tokens) > 40 else ""
-    words = f"{title}. A sequence of {len(tokens)} tokens: {shown}{more}."
+    description = f"{title}. A sequence of {len(tokens)} tokens: {shown}{more}."
     if scored:
         places = np.flatnonzero(counts)
         listed = ", ".join(map(str, places[:20])) + (" …" if len(places) > 20 else "")
-        words += f" The loss counts at {len(places)} positions: {listed or 'none'}."
-    return words
+        description += f" The loss counts at {len(places)} positions: {listed or 'none'}."
+    return description
 
 
 # images
@@ -255,7 +255,7 @@ def _image_layout(
     shape: tuple[int, ...],
     strip: tuple[int, ...],
     patch: int,
-    words: str,
+    reading: str,
 ) -> dict[str, Any]:
     height, width = shape
     pixel = min(28, 230 / max(height, width))
@@ -288,7 +288,7 @@ def _image_layout(
         ),
         xaxis2=axis(
             look,
-            f"the sequence: {words}",
+            f"the sequence: {reading}",
             range=[-0.5, strip[1] - 0.5],
             domain=[0, 1],
             anchor="y2",
@@ -318,7 +318,7 @@ def _reading(shape: tuple[int, ...], patch: int) -> dict[str, Any]:
 
 
 def _places(strip: tuple[int, ...], patch: int) -> dict[str, Any]:
-    """Tick numbers of the sequence: positions, whatever the columns between patches."""
+    """The ticks of the sequence: position numbers, which skip the columns between patches."""
     pitch = patch + 1 if patch > 1 else 1
     count = (strip[1] + 1) // pitch if patch > 1 else strip[1]
     step = max(1, count // 8)
@@ -330,7 +330,7 @@ def _places(strip: tuple[int, ...], patch: int) -> dict[str, Any]:
 
 
 def _cuts(shape: tuple[int, ...], patch: int) -> list[dict[str, Any]]:
-    """Lines between patches."""
+    """The lines between patches in the image."""
     if patch == 1:
         return []
     height, width = shape

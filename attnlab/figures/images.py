@@ -1,4 +1,4 @@
-"""Small grey images side by side: samples of several models, what each pixel may see."""
+"""Small grey images side by side: samples of several models, masks of single pixels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,8 +71,8 @@ def _mosaic(images: Array) -> Array:
     down, across, height, width = images.shape
     room = ((0, 0), (0, 0), (0, GAP), (0, GAP))
     parted = np.pad(images.astype(float), room, constant_values=np.nan).swapaxes(1, 2)
-    whole = parted.reshape(down * (height + GAP), across * (width + GAP))
-    return np.asarray(whole[:-GAP, :-GAP])
+    mosaic = parted.reshape(down * (height + GAP), across * (width + GAP))
+    return np.asarray(mosaic[:-GAP, :-GAP])
 
 
 def _page(

@@ -51,7 +51,7 @@ def labels(tokens: Sequence[Any]) -> list[str]:
 
 
 def sentence(title: str) -> str:
-    """The title with a full stop, where it does not end a sentence already."""
+    """The title with a full stop added, unless it ends with a punctuation mark already."""
     return title if title.endswith((".", "!", "?")) else f"{title}."
 
 

@@ -48,7 +48,7 @@ def layout(
 
 
 def axis(look: Theme, title: str = "", **more: Any) -> dict[str, Any]:
-    """An axis with a visible line, quiet ticks and no zero line."""
+    """An axis with a visible line, ticks in a muted colour and no zero line."""
     return {
         "title": {"text": escaped(title), "font": {"size": 12, "color": look.ink}, "standoff": 6},
         "tickfont": {"size": 11, "color": look.quiet, **more.pop("tickfont", {})},
@@ -85,7 +85,7 @@ def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, A
 def hatching(
     hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str, *, lines: int = 26
 ) -> dict[str, Any]:
-    """A cover of diagonal lines over the hidden cells (n, m) of a map, ``lines`` along its side.
+    """Hatching of the hidden cells (n, m) of a map: diagonal lines, ``lines`` along its side.
 
     It is one small drawing, whatever the number of cells, which keeps notebooks small.
     """
@@ -175,10 +175,10 @@ def _outline(hidden: NDArray[np.bool_]) -> str:
 
 
 def text_width(text: str, size: float = 12) -> float:
-    """Roughly how many pixels a plain text takes, rather too many than too few."""
+    """About how many pixels wide a plain text is, estimated a little too wide."""
     return len(text) * size * 0.6
 
 
 def label_width(label: str, size: float = 12) -> float:
-    """The same for an escaped label, in which an entity shows as one character."""
+    """The same for an escaped label, in which an HTML entity is displayed as one character."""
     return text_width(unescape(label), size)

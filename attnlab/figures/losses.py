@@ -99,11 +99,11 @@ def _one_curve(name: str, kind: str, seeds: Sequence[Run]) -> dict[str, Any] | N
         )
     values = np.stack([losses for _, losses in series])
     block = -(-len(steps) // MOST_POINTS)
-    words = "training" if kind == "loss" else "validation"
+    label = "training" if kind == "loss" else "validation"
     several = f", {len(seeds)} seeds" if len(seeds) > 1 else ""
     return {
         "run": name,
-        "name": f"{name}, {words}{several}",
+        "name": f"{name}, {label}{several}",
         "validation": kind == "validation_loss",
         "steps": _blocks(steps, block),
         "mean": _blocks(values.mean(0), block),
@@ -150,16 +150,16 @@ def _curve_traces(curve: dict[str, Any], place: int) -> list[go.Scatter]:
 
 
 def _loss_description(title: str, curves: list[dict[str, Any]], unit: str) -> str:
-    words = [f"{title}. Loss in {unit} over training steps."]
+    sentences = [f"{title}. Loss in {unit} over training steps."]
     for curve in curves:
         spread = ""
         if curve["seeds"] > 1:
             spread = f" (from {curve['low'][-1]:.3g} to {curve['high'][-1]:.3g} across seeds)"
         each = f", drawn as means of {curve['block']} steps" if curve["block"] > 1 else ""
-        words.append(
+        sentences.append(
             f"{curve['name']}: from {curve['first']:.3g} to {curve['last']:.3g}{spread}{each}."
         )
-    return " ".join(words)
+    return " ".join(sentences)
 
 
 def _loss_rows(curves: list[dict[str, Any]]) -> list[Row]:

@@ -29,8 +29,8 @@ def packed(cells: Array) -> Array:
     0; hatching covers them.
     """
     cells = np.nan_to_num(cells, nan=0.0)
-    whole = bool(np.all(cells == np.round(cells)))
-    for kind in (np.uint8, np.int8, np.int16) if whole else ():
+    integers = bool(np.all(cells == np.round(cells)))
+    for kind in (np.uint8, np.int8, np.int16) if integers else ():
         if cells.min() >= np.iinfo(kind).min and cells.max() <= np.iinfo(kind).max:
             return cells.astype(kind)
     return cells.astype(np.float32)
@@ -65,7 +65,7 @@ def small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
 
 
 def _value(unit: int | None) -> str:
-    """The hover text for a value that is exact, or a whole number of 1/unit."""
+    """The hover text for a value: exact, or a rounded one stored as a whole number of 1/unit."""
     if unit is None:
         return "%{z:.4~f}"
     if unit == 1:
@@ -208,7 +208,7 @@ def _small_axis(
     place: int,
     letter: str,
 ) -> dict[str, Any]:
-    """A side of one row or column of small maps; all zoom together."""
+    """An axis of one row or column of small maps; all of them zoom together."""
     return bare_axis(
         look,
         type="category",
@@ -257,5 +257,5 @@ def _grid_notes(
         )
         for layer in range(layers)
     ]
-    words = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
-    return [*columns, *rows, note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
+    caption = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
+    return [*columns, *rows, note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8)]

@@ -200,7 +200,7 @@ def _range(weights: Array, largest: float | None) -> tuple[float, float]:
 
 
 def _quantised(shown: Array, high: float) -> tuple[Array, int]:
-    """Whole numbers of 1/unit, the unit the largest power of ten for which they fit one byte."""
+    """Rounded to multiples of 1/unit; the unit is the largest power of ten that fits one byte."""
     top = max(high, float(np.nanmax(np.abs(shown))))
     levels = 127 if np.nanmin(shown) < 0 else 255
     unit = 1
@@ -223,17 +223,17 @@ def _description(
     n, m = weights.shape
     seen = np.where(np.isnan(shown), -np.inf, shown)
     row, column = np.unravel_index(int(seen.argmax()), seen.shape)
-    words = [
+    sentences = [
         f"{sentence(title)} Heat map of {quantity}: {n} queries (rows) by {m} keys (columns).",
         f"Largest: {weights[row, column]:.3g}, from query {_named(queries, row)} to key "
         f"{_named(keys, column)}.",
     ]
     hidden = int(np.isnan(shown).sum())
     if hidden:
-        words.append(f"{hidden} of {n * m} pairs are hatched: the mask does not allow them.")
+        sentences.append(f"{hidden} of {n * m} pairs are hatched: the mask does not allow them.")
     if (weights < 0).any():
-        words.append(f"Smallest: {weights.min():.3g}; the colour scale has two sides.")
-    return " ".join(words)
+        sentences.append(f"Smallest: {weights.min():.3g}; the colour scale has two sides.")
+    return " ".join(sentences)
 
 
 def _rows(shown: Array, queries: Sequence[Any], keys: Sequence[Any]) -> list[Row]:

@@ -49,7 +49,7 @@ class Blocks:
         return ~self.full & ~self.empty
 
     def ends(self, at: Any) -> tuple[Any, Any]:
-        """The first and the last position of the blocks at these places."""
+        """The first and the last position of the blocks with these indices."""
         return at * self.size, np.minimum((at + 1) * self.size, self.length) - 1
 
 
@@ -163,8 +163,8 @@ def _ticks(n: int) -> dict[str, Any]:
 
 
 def legend(look: Theme) -> dict[str, Any]:
-    words = "blue: may be seen · framed: full block · hatched: empty block"
-    return note(look, words, 0, 0, yanchor="top", xanchor="left", yshift=-10)
+    caption = "blue: may be seen · framed: full block · hatched: empty block"
+    return note(look, caption, 0, 0, yanchor="top", xanchor="left", yshift=-10)
 
 
 def panel_side(count: int) -> int:
@@ -203,8 +203,8 @@ def panel_layout(
                 **({"matches": letter} if at else {}),
             )
         share = f"{escaped(name)} · {percent(mask.mean())}"
-        words = note(look, share, left, top, xanchor="left", yanchor="bottom", yshift=3)
-        page["annotations"].append(words)
+        annotation = note(look, share, left, top, xanchor="left", yanchor="bottom", yshift=3)
+        page["annotations"].append(annotation)
     return page
 
 

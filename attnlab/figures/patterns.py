@@ -68,7 +68,7 @@ def pattern_map(
     return Picture(
         list(hover_texts(blocks, "x", "y")),
         page,
-        description=f"{sentence(title)} {_said(mask, blocks)} {_described(pattern)}".strip(),
+        description=f"{sentence(title)} {_summary(mask, blocks)} {_described(pattern)}".strip(),
         rows=_rows(mask),
         theme=theme,
     )
@@ -85,27 +85,28 @@ def head_patterns(
 ) -> Picture:
     """A small panel for each head (of a ``per_head`` pattern) or each pattern of a list.
 
-    ``names`` say what the panels show; by default they are heads 0, 1, 2, …
+    ``names`` are the panels' titles, by default heads 0, 1, 2, …
     """
     check_texts(title=title)
     several = _several(patterns)
-    said = (
+    captions = (
         [f"head {h}" for h in range(len(several))] if names is None else check_names("names", names)
     )
-    if len(said) != len(several):
-        raise ValueError(f"`names` has {len(said)} names for {len(several)} patterns")
-    panels = [_drawable(name, one, n, block) for name, one in zip(said, several, strict=True)]
+    if len(captions) != len(several):
+        raise ValueError(f"`names` has {len(captions)} names for {len(several)} patterns")
+    panels = [_drawable(name, one, n, block) for name, one in zip(captions, several, strict=True)]
     theme = theme_name(theme)
-    page = panel_layout(colours(theme), title, said, [mask for mask, _ in panels])
+    page = panel_layout(colours(theme), title, captions, [mask for mask, _ in panels])
     traces: list[go.Scatter] = []
     for at, (mask, blocks) in enumerate(panels):
         axes = numbered("x", at), numbered("y", at)
         page["images"] += overlays(mask, blocks, *axes, theme, panel_side(len(panels)))
         traces += hover_texts(blocks, *axes)
     description = f"{sentence(title)} {len(panels)} patterns of {n} positions. " + " ".join(
-        f"{name}: {_said(mask, blocks)}" for name, (mask, blocks) in zip(said, panels, strict=True)
+        f"{name}: {_summary(mask, blocks)}"
+        for name, (mask, blocks) in zip(captions, panels, strict=True)
     )
-    rows = [_head_row(name, *panel) for name, panel in zip(said, panels, strict=True)]
+    rows = [_head_row(name, *panel) for name, panel in zip(captions, panels, strict=True)]
     return Picture(traces, page, description=description, rows=rows, theme=theme)
 
 
@@ -118,7 +119,7 @@ def density_curves(
 ) -> Picture:
     """The share of the pairs that each pattern allows against the length, both axes logarithmic.
 
-    A pattern whose numbers follow the length is given as a function of it: ``lambda n:
+    A pattern that depends on the length is given as a function of it: ``lambda n:
     local(isqrt(n))``. Slope −1 is a cost that grows with n, slope 0 one that grows with n². Pairs
     are counted block by block: lengths may be long.
     """
@@ -177,18 +178,20 @@ def _density(name: str, pattern: Pattern | Callable[[int], Pattern], n: int) -> 
 # descriptions
 
 
-def _said(mask: Mask, blocks: Blocks) -> str:
+def _summary(mask: Mask, blocks: Blocks) -> str:
     n, pairs = len(mask), int(mask.sum())
-    words = (
+    text = (
         f"{pairs:,} of {n * n:,} pairs may be seen ({percent(mask.mean())}). Of "
         f"{blocks.pairs.size} blocks of {blocks.size} positions {int(blocks.full.sum())} are full, "
         f"{int(blocks.mixed.sum())} mixed and {int(blocks.empty.sum())} empty."
     )
-    blind = np.flatnonzero(~mask.any(1))
-    if len(blind):
-        who = f"Position {blind[0]} sees" if len(blind) == 1 else f"Positions {runs(blind)} see"
-        words += f" {who} nothing."
-    return words
+    masked = np.flatnonzero(~mask.any(1))
+    if len(masked):
+        positions = (
+            f"Position {masked[0]} sees" if len(masked) == 1 else f"Positions {runs(masked)} see"
+        )
+        text += f" {positions} nothing."
+    return text
 
 
 def runs(places: Sequence[int] | NDArray[Any]) -> str:

@@ -1,8 +1,9 @@
 """The receptive field of one pixel, drawn on the image, for several mechanisms side by side.
 
-A mask (n, n) hides what it means for an image: the neighbour above a pixel is a whole line away in
-it. Here each panel has the shape of the image. The query is a blue circle, its receptive field is
-orange, darker where fewer layers are needed; pixels that are not generated yet are hatched.
+A mask (n, n) does not show distances in the image: the neighbour above a pixel is a whole image row
+away from it in the sequence. Here each panel has the shape of the image. The query is a blue
+circle, its receptive field is orange, darker where fewer layers are needed; pixels that are not
+generated yet are hatched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,8 +42,8 @@ def pixel_receptive_field(
 ) -> Picture:
     """The pixels that can influence the pixel (row, column), in a panel for each name.
 
-    ``panels`` maps a name to a mask (height, width), True = it is seen, or to several of them
-    (layers, height, width), what is known after each layer: then a slider shows the layers.
+    ``panels`` maps a name to a mask (height, width), True = in the receptive field, or to several
+    of them (layers, height, width), one after each layer: then a slider shows the layers.
     ``future`` holds masks of pixels that are not generated yet, ``blocks`` whole numbers (height,
     width) that number the blocks; both are keyed by the names of panels, and may lack some.
     """
@@ -60,7 +61,7 @@ def pixel_receptive_field(
     if any(mask.any() for mask in hidden):
         cover = hatching(where.mosaic(hidden) > 0, "x", "y", theme, lines=26 * where.across)
         page["images"] = [cover | {"layer": "below"}]
-        page["annotations"][-1]["text"] += " · hatched: not made yet"
+        page["annotations"][-1]["text"] += " · hatched: not generated yet"
     first = [np.where(field.any(0), field.argmax(0) + 1, 0) for field in fields.values()]
     films = [
         where.mosaic([np.where(one <= layer, one, 0) for one in first])
@@ -68,7 +69,7 @@ def pixel_receptive_field(
     ]
     labels = [_like(f"blocks: {n}", (blocks or {}).get(n), height, width) for n in fields]
     traces = [_cells(films[-1], where), _lines(where, look), _edges(where, labels, look)]
-    traces.append(_askers(where, pixel))
+    traces.append(_query_markers(where, pixel))
     frames = []
     if layers > 1:
         add_player(page, look, range(1, layers + 1), "after layer")
@@ -162,7 +163,7 @@ class _Places:
 
     @property
     def cell(self) -> int:
-        """Its side on the page."""
+        """The side of a cell on the page, in pixels."""
         room = _SIDE * (1.35 if self.count <= 3 else 1)
         return max(3, round(room / max(self.height, self.width)))
 
@@ -184,11 +185,11 @@ class _Places:
 
     def mosaic(self, images: Sequence[Array]) -> Array:
         """All panels in one array, zeros between them."""
-        whole = np.zeros(self.size, np.uint8)
+        mosaic = np.zeros(self.size, np.uint8)
         for at, image in enumerate(images):
             top, left = self.corner(at)
-            whole[top : top + self.height, left : left + self.width] = image
-        return whole
+            mosaic[top : top + self.height, left : left + self.width] = image
+        return mosaic
 
 
 # how it is drawn
@@ -199,7 +200,7 @@ def _cells(cells: Array, where: _Places) -> go.Heatmap:
 
 
 def _drawn(cells: Array) -> NDArray[np.float32]:
-    """Unknown pixels are NaN, so that the paper shows."""
+    """The layers as numbers; pixels outside the receptive field are NaN, which stays blank."""
     return np.where(cells > 0, cells, np.nan).astype(np.float32)
 
 
@@ -243,7 +244,7 @@ def _drawing(x: list[float], y: list[float], colour: str, width: float) -> go.Sc
     )
 
 
-def _askers(where: _Places, pixel: tuple[int, int]) -> go.Scatter:
+def _query_markers(where: _Places, pixel: tuple[int, int]) -> go.Scatter:
     corners = [where.corner(at) for at in range(where.count)]
     colour, symbol = QUERY
     return go.Scatter(
@@ -283,8 +284,8 @@ def _page(
         | {"xanchor": "left", "yanchor": "bottom", "font": {"size": 12, "color": look.ink}}
         for at, (name, field) in enumerate(fields.items())
     ]
-    words = "● asks · orange: what it hears of, and how many"
-    page["annotations"].append(note(look, words, 0, 0, xanchor="left", yanchor="top", yshift=-8))
+    caption = "● query · orange: its receptive field and its size"
+    page["annotations"].append(note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8))
     return page
 
 
@@ -333,12 +334,12 @@ def _description(
     title: str, pixel: tuple[int, int], fields: Mapping[str, Mask], rows: Sequence[Row]
 ) -> str:
     layers, height, width = next(iter(fields.values())).shape
-    said = []
+    counts_by_panel = []
     for name in fields:
         counts = [str(row["pixels"]) for row in rows if row["panel"] == name]
-        said.append(f"{name}: {', '.join(counts)}")
-    what = "sees" if layers == 1 else f"hears of, after 1 … {layers} layers,"
+        counts_by_panel.append(f"{name}: {', '.join(counts)}")
+    after = "" if layers == 1 else f" after 1 … {layers} layers"
     return (
-        f"{sentence(title)} The pixel in row {pixel[0]}, column {pixel[1]} of {height} × {width} "
-        f"{what} so many pixels: {'; '.join(said)}."
+        f"{sentence(title)} Pixels in the receptive field of the pixel in row {pixel[0]}, column "
+        f"{pixel[1]} of {height} × {width}{after}: {'; '.join(counts_by_panel)}."
     )

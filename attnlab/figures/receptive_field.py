@@ -30,8 +30,8 @@ def receptive_field_film(
 ) -> Picture:
     """Which inputs can influence which outputs after one layer, two, … ``layers``: a slider.
 
-    The layers take their patterns in turn. A cell tells the first layer after which its input
-    arrives; the slider also works on a page without a kernel.
+    The layers take their patterns in turn. The colour of a cell is the first layer after which its
+    input can influence its output; the slider also works on a page without a kernel.
     """
     check_texts(title=title)
     check_flag("residual", residual)
@@ -61,7 +61,7 @@ def receptive_field_film(
         [trace],
         page,
         frames,
-        description=f"{sentence(title)} {_words(known, n, layers)}",
+        description=f"{sentence(title)} {_description(known, n, layers)}",
         rows=_rows(after),
         theme=theme,
     )
@@ -99,18 +99,18 @@ def _page(look: Theme, title: str, n: int, layers: int) -> dict[str, Any]:
     return page
 
 
-def _words(known: ReceptiveField, n: int, layers: int) -> str:
+def _description(known: ReceptiveField, n: int, layers: int) -> str:
     if known.complete:
         count = known.layers or next(
             L for L, frame in enumerate(known.after, 1) if bool(frame.all())
         )
         end = f"Everything is connected after {_layers(count)}."
     elif known.complete_past and known.layers is not None:
-        end = f"Every output knows its whole past after {_layers(known.layers)}."
+        end = f"Every output depends on its whole past after {_layers(known.layers)}."
     elif known.layers is not None:
-        end = f"After {_layers(known.layers)} further layers add nothing: some never meet."
+        end = f"After {_layers(known.layers)} more layers add nothing; some pairs stay unconnected."
     else:
-        end = f"After {_layers(layers)} there is more to come."
+        end = f"After {_layers(layers)} the receptive fields still grow."
     return (
         f"Which of {n} inputs can influence each of {n} outputs after 1 to {layers} layers. {end}"
     )

@@ -1,4 +1,4 @@
-"""Singular values of attention maps: how much the largest directions keep."""
+"""Singular values of attention maps: which share the largest of them hold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,12 +51,12 @@ def spectrum_curves(
         {"series": c["run"], "largest alone": float(c["mean"][0]), f"rank for {share:g}": c["rank"]}
         for c in curves
     ]
-    words = [f"{title}. {quantity} against the number of singular directions kept."]
-    words += [
+    sentences = [f"{title}. {quantity} against the number of singular directions kept."]
+    sentences += [
         f"{c['run']}: the largest alone holds {c['mean'][0]:.3g}; {_rank_words(c['rank'], share)}."
         for c in curves
     ]
-    return Picture(traces, page, description=" ".join(words), rows=rows, theme=theme)
+    return Picture(traces, page, description=" ".join(sentences), rows=rows, theme=theme)
 
 
 def _spectrum_curve(name: str, values: Sequence[float] | Array, share: float) -> dict[str, Any]:

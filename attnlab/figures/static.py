@@ -60,7 +60,7 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Axis:
-    """One plotly axis with its place on the page: ``start`` and ``end`` in pixels."""
+    """One plotly axis and its position on the page: ``start`` and ``end`` in pixels."""
 
     spec: Any
     start: float
@@ -137,7 +137,7 @@ def _hidden(axis: _Axis) -> bool:
     return axis.spec.visible is False
 
 
-# behind and around the traces
+# what is drawn behind and around the traces
 
 
 def _backdrop(layout: Any, x: str, y: str) -> Iterator[str]:

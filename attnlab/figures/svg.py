@@ -122,7 +122,7 @@ def text(
 def bitmap(
     levels: Any, palette: Sequence[str], x: float, y: float, width: float, height: float
 ) -> str:
-    """``levels`` (rows, columns), places in ``palette``, stretched over a box."""
+    """``levels`` (rows, columns), indices into ``palette``, stretched over a box."""
     return (
         f'<image href="data:image/png;base64,{b64encode(png(levels, palette)).decode()}" '
         f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
@@ -131,7 +131,7 @@ def bitmap(
 
 
 def png(levels: Any, palette: Sequence[str]) -> bytes:
-    """An indexed PNG: ``levels`` (n, m) are places in ``palette``; -1 is transparent."""
+    """An indexed PNG: ``levels`` (n, m) are indices into ``palette``; -1 is transparent."""
     levels = np.asarray(levels)
     height, width = levels.shape
     rows = np.zeros((height, width + 1), np.uint8)

@@ -13,7 +13,7 @@ from torch import Tensor
 from attnlab.core import patterns
 from attnlab.core.precision import wide
 from attnlab.lens.axes import Axis, leaves, size
-from attnlab.lens.held import BLOCKED, Held, History, Roles
+from attnlab.lens.snapshots import BLOCKED, History, Roles, Snapshot
 
 RECOGNISED = (
     "what attnlab recognises: its own mechanisms, PyTorch's scaled_dot_product_attention and the "
@@ -43,14 +43,14 @@ class Attention:
         name: str,
         form: str,
         roles: Roles,
-        queries: Held,
-        keys: Held,
-        values: Held,
+        queries: Snapshot,
+        keys: Snapshot,
+        values: Snapshot,
         history: History,
         *,
-        weights: Held | None = None,
+        weights: Snapshot | None = None,
         dropout: float = 0.0,
-        log_sum_exp: Held | None = None,
+        log_sum_exp: Snapshot | None = None,
         missing: str | None = None,
         doubt: str | None = None,
     ) -> None:
@@ -100,8 +100,8 @@ class Attention:
 
     def _factor(self) -> float | Tensor:
         scale: float | Tensor = self._history.factor
-        for held in self._history.factors:
-            scale = scale * held.arranged(self._roles.groups())
+        for factor in self._history.factors:
+            scale = scale * factor.arranged(self._roles.groups())
         return scale
 
     @property
@@ -170,22 +170,22 @@ class Attention:
 
     def _additive(self) -> Iterator[Tensor]:
         groups = self._roles.groups()
-        for held, by in self._history.addends:
-            value = held.arranged(groups)
+        for addend, by in self._history.addends:
+            value = addend.arranged(groups)
             yield value if by == 1 else value * by
 
     def _constant(self) -> list[bool]:
         """Of each addend, whether it is constant along the softmax, and so changes no weight."""
         roles, history = self._roles, self._history
         along = roles.queries if history.over_queries else roles.keys
-        return [not held.has(along) for held, _ in history.addends]
+        return [not addend.has(along) for addend, _ in history.addends]
 
     def _masks(self, additive: bool = True) -> Iterator[Tensor]:
         groups = self._roles.groups()
         n, m = self.shape[2:]
-        for held, meaning in self._history.masks:
-            mask = held.arranged(groups)
-            yield mask if meaning else ~mask
+        for mask, meaning in self._history.masks:
+            allowed = mask.arranged(groups)
+            yield allowed if meaning else ~allowed
         device = self._queries.tensor.device
         if self._history.causal:
             yield torch.ones(1, 1, n, m, dtype=torch.bool, device=device).tril()
@@ -217,9 +217,9 @@ class Attention:
         return (over if self._history.over_queries else kinds[self.form]) + sinks + through + doubt
 
 
-def heads_of(held: Held, heads: Sequence[Axis]) -> list[Axis]:
+def heads_of(snapshot: Snapshot, heads: Sequence[Axis]) -> list[Axis]:
     """The heads that a tensor has of its own: leading ones, if query heads share the rest."""
-    own = set(leaves(axis for axes in held.layout for axis in axes))
+    own = set(leaves(axis for axes in snapshot.layout for axis in axes))
     has = [axis in own for axis in heads]
     count = sum(has)
     return list(heads[:count]) if all(has[:count]) else list(heads)

@@ -77,14 +77,14 @@ def spectrum(
     """
     wide = maps.detach().double()
     if padding is not None:
-        wide = _real(wide, padding)
+        wide = _without_padding(wide, padding)
     if not torch.isfinite(wide).all():
         raise ValueError("the maps hold NaN or infinity, which have no singular values")
     values = torch.linalg.svdvals(wide).clamp_min(0)
     return Spectrum(values.cpu().numpy(), (int(maps.shape[-2]), int(maps.shape[-1])))
 
 
-def _real(maps: Tensor, padding: Tensor) -> Tensor:
+def _without_padding(maps: Tensor, padding: Tensor) -> Tensor:
     """Zero rows and columns add nothing but zeros to the singular values."""
     if maps.dim() < 3 or len(padding) != len(maps) or padding.shape[1] != maps.shape[-1]:
         raise ValueError(

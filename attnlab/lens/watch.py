@@ -41,8 +41,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import torch
 from torch import nn
 
-from attnlab.lens.held import Keep
 from attnlab.lens.record import Seen
+from attnlab.lens.snapshots import Keep
 from attnlab.lens.uncompiled import uncompiled
 from attnlab.lens.watcher import Watcher
 

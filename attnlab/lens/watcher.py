@@ -21,9 +21,9 @@ from torch.overrides import (
 from attnlab.core import probe
 from attnlab.core.heads import Heads
 from attnlab.lens import fast_path
-from attnlab.lens.held import Keep
-from attnlab.lens.noted import Noted
+from attnlab.lens.form_notes import FormNotes
 from attnlab.lens.record import Seen
+from attnlab.lens.snapshots import Keep
 from attnlab.lens.trace.meanings import Found
 from attnlab.lens.trace.tracer import ALIASES, Trace
 
@@ -31,12 +31,12 @@ from attnlab.lens.trace.tracer import ALIASES, Trace
 class Listener(probe.Notes):
     """Hands each note on at once instead of keeping it."""
 
-    def __init__(self, hear: Callable[[str, Any], None]) -> None:
+    def __init__(self, handle: Callable[[str, Any], None]) -> None:
         super().__init__()
-        self._hear = hear
+        self._handle = handle
 
     def add(self, name: str, value: Any) -> None:
-        self._hear(name, value)
+        self._handle(name, value)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Frame:
 
     module: nn.Module | None
     path: str | None
-    noted: Noted | None = None
+    noted: FormNotes | None = None
     owner: str | None = None
     """The layer whose projections ran last in this frame."""
 
@@ -69,7 +69,7 @@ class Watcher(TorchFunctionMode):
         self._calls: Counter[str] = Counter()
         self._frames = [Frame(None, "")]
         self._thread = threading.get_ident()
-        self._listener = Listener(self._heard)
+        self._listener = Listener(self._on_note)
         self._paused = False
         self.closed = False
 
@@ -170,20 +170,20 @@ class Watcher(TorchFunctionMode):
 
     # ---- what attnlab's forms note
 
-    def _heard(self, name: str, value: Any) -> None:
+    def _on_note(self, name: str, value: Any) -> None:
         if self.closed or not self._follows():
             return
         if name == "queries":
             self._settle(self._frames[-1])
-            self._frames[-1].noted = Noted(owner=self._frames[-1].owner)
+            self._frames[-1].noted = FormNotes(owner=self._frames[-1].owner)
         noted = self._noted()
         if noted is None:
-            noted = self._frames[-1].noted = Noted()
+            noted = self._frames[-1].noted = FormNotes()
         noted.notes.add(name, value)
         if name == "weights":
             noted.link(self._trace, value)
 
-    def _noted(self) -> Noted | None:
+    def _noted(self) -> FormNotes | None:
         return next((f.noted for f in reversed(self._frames) if f.noted is not None), None)
 
     # ---- from findings to records

@@ -59,10 +59,10 @@ def _attention_backward(args: Sequence[Any], _: Any) -> int:
     return _attention(args[1:4], of_keys=3, of_values=2)
 
 
-def _fourier(whole: Tensor, dims: Sequence[int], real: bool) -> int:
+def _fourier(tensor: Tensor, dims: Sequence[int], real: bool) -> int:
     """5 N log₂ N for a complex transform of N points, half of it where one side is real."""
-    points = math.prod(whole.shape[dim] for dim in dims)
-    operations = 5 * whole.numel() * math.log2(points) if points > 1 else 0.0
+    points = math.prod(tensor.shape[dim] for dim in dims)
+    operations = 5 * tensor.numel() * math.log2(points) if points > 1 else 0.0
     return round(operations / 2 if real else operations)
 
 

@@ -84,7 +84,7 @@ def _baseline(names: list[str], baseline: str | None) -> str:
 
 
 def _timing(name: str, own: tuple[float, ...], base: tuple[float, ...]) -> Timing:
-    ratios = [mine / theirs for mine, theirs in zip(own, base, strict=True)]
+    ratios = [time / base_time for time, base_time in zip(own, base, strict=True)]
     return Timing(
         name,
         own,

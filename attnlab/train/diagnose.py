@@ -17,7 +17,7 @@ class Fault(NamedTuple):
     """The first thing that is not finite, and the dotted name of its layer ("": the model)."""
 
     layer: str
-    words: str
+    description: str
 
 
 def broken(value: Tensor) -> bool:
@@ -67,9 +67,9 @@ class _Watch:
             if parameter.requires_grad:
                 yield parameter.register_hook(partial(self.parameter_gradient, name))
 
-    def blame(self, layer: str, words: str) -> None:
+    def blame(self, layer: str, description: str) -> None:
         if self.fault is None:
-            self.fault = Fault(layer, words)
+            self.fault = Fault(layer, description)
 
     def called(self, module: nn.Module) -> str:
         name, kind = self.names.get(module, ""), type(module).__name__
@@ -88,8 +88,8 @@ class _Watch:
         if not self.inside:
             return self.blame("", "the batch: the task's inputs")
         caller = self.inside[-1]
-        words = f"the arithmetic of {self.called(caller)} before {self.called(module)}"
-        self.blame(self.names.get(caller, ""), words)
+        description = f"the arithmetic of {self.called(caller)} before {self.called(module)}"
+        self.blame(self.names.get(caller, ""), description)
 
     def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         self.inside.pop()
@@ -113,15 +113,15 @@ class _Watch:
         if broken(gradient) or gradient.isneginf().any():
             culprits = [m for m in self.readers[tensor] if m in self.sound]
             if culprits:
-                words = f"the gradient that {self.called(culprits[-1])} passes back"
-                self.blame(self.names.get(culprits[-1], ""), words)
+                description = f"the gradient that {self.called(culprits[-1])} passes back"
+                self.blame(self.names.get(culprits[-1], ""), description)
 
     def output_gradient(self, module: nn.Module, gradient: Tensor) -> None:
         if not broken(gradient):
             self.sound.add(module)
         else:
-            words = f"the gradient that arrives at the output of {self.called(module)}"
-            self.blame(self.names.get(module, ""), words)
+            description = f"the gradient that arrives at the output of {self.called(module)}"
+            self.blame(self.names.get(module, ""), description)
 
     def parameter_gradient(self, name: str, gradient: Tensor) -> None:
         if broken(gradient) or gradient.isneginf().any():

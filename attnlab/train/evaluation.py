@@ -101,7 +101,9 @@ def _evaluation_error(
             logits_of(model, batch)
 
     fault = first_fault(model, again)
-    where = "; every layer was finite" if fault is None else f"; first not finite: {fault.words}"
+    where = (
+        "; every layer was finite" if fault is None else f"; first not finite: {fault.description}"
+    )
     layer = None if fault is None else fault.layer
     return TrainingError(f"The loss of evaluation batch {index} is {loss}{where}.", layer=layer)
 

@@ -72,12 +72,12 @@ def write(
     published.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with claim() as mine:
-        draft = folder / f"{DRAFT}{mine}"
+    with claim() as owner:
+        draft = folder / f"{DRAFT}{owner}"
         try:
             draft.mkdir()
             digests = {name: _store(draft / name, content) for name, content in files}
-            with locked(folder, mine):
+            with locked(folder, owner):
                 check_pointer(folder)
                 if before is not None:
                     before()
@@ -133,7 +133,7 @@ def _to_disk(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Removes what killed runs have left of ours: all checkpoints but the latest, and drafts."""
-    with claim() as mine, locked(folder, mine):
+    with claim() as owner, locked(folder, owner):
         _sweep(folder)
 
 

@@ -46,8 +46,8 @@ def describe_config(model: nn.Module) -> dict[str, Any]:
 def describe_modules(model: nn.Module) -> dict[str, str]:
     """One line for each module, by its dotted name; a configuration speaks for the whole model."""
     lines = {f"module '{name}'": _line(module) for name, module in bare(model).named_modules()}
-    whole = lines.pop("module ''")
-    return {"the model": type(bare(model)).__name__ if describe_config(model) else whole} | lines
+    root = lines.pop("module ''")
+    return {"the model": type(bare(model)).__name__ if describe_config(model) else root} | lines
 
 
 def describe_task(task: Task, row: Batch | None) -> dict[str, Any]:
@@ -83,14 +83,14 @@ def differences(theirs: Any, ours: dict[str, Any], most: int = 3) -> str:
 
 
 def _line(module: nn.Module) -> str:
-    words = module.extra_repr()
+    text = module.extra_repr()
     options = ", ".join(
         f"{name}={json.dumps(_plain(value))}"
         for name, value in _options(module).items()
-        if f"{name}=" not in words
+        if f"{name}=" not in text
     )
     frozen = [n for n, p in module.named_parameters(recurse=False) if not p.requires_grad]
-    parts = [words, options, f"frozen: {', '.join(frozen)}" if frozen else ""]
+    parts = [text, options, f"frozen: {', '.join(frozen)}" if frozen else ""]
     return f"{type(module).__name__}({_without_addresses('; '.join(filter(None, parts)))})"
 
 

@@ -31,14 +31,14 @@ def locked(folder: Path, claim: str) -> Iterator[None]:
     Raises `CheckpointError` if the owner lives and holds it for longer than `PATIENCE`.
     """
     path = folder / LOCK
-    mine = _owner(claim)
-    _acquire(path, mine)
+    own = _owner(claim)
+    _acquire(path, own)
     try:
         with suppress(OSError):
             (folder / TAKEOVER).rmdir()  # left by a kill in the middle of a takeover
         yield
     finally:
-        if _text(path) == mine:
+        if _text(path) == own:
             with suppress(OSError):
                 path.unlink()
 
@@ -49,9 +49,9 @@ def _owner(claim: str) -> str:
     return json.dumps(who) + "\n"
 
 
-def _acquire(path: Path, mine: str) -> None:
+def _acquire(path: Path, own: str) -> None:
     seen, since = "", time.monotonic()
-    while not _create(path, mine):
+    while not _create(path, own):
         found = _text(path)
         if found is None:  # it was let go of in this moment
             continue
@@ -61,13 +61,13 @@ def _acquire(path: Path, mine: str) -> None:
         time.sleep(_PAUSE)
 
 
-def _create(path: Path, mine: str) -> bool:
+def _create(path: Path, own: str) -> bool:
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(mine)
+            file.write(own)
     except FileExistsError:
         return False
-    return _text(path) == mine  # or it was taken over before it was written
+    return _text(path) == own  # or it was taken over before it was written
 
 
 def _text(path: Path) -> str | None:

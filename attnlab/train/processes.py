@@ -37,7 +37,9 @@ class Processes:
         letters = torch.zeros(1, _FAULT_BYTES, dtype=torch.uint8)
         letters[0, : len(text)] = torch.tensor(list(text), dtype=torch.uint8)
         for row in self.gathered(letters).tolist():
-            layer, found, words = bytes(row).rstrip(b"\0").decode(errors="ignore").partition("\n")
+            layer, found, description = (
+                bytes(row).rstrip(b"\0").decode(errors="ignore").partition("\n")
+            )
             if found:
-                return Fault(layer, words)
+                return Fault(layer, description)
         return None

@@ -156,7 +156,7 @@ class Run:
         what, fault = broken
         where = "every layer was finite, so look at the loss and its targets"
         if fault is not None:
-            where = f"the first thing that is not finite is {fault.words}"
+            where = f"the first thing that is not finite is {fault.description}"
         return TrainingError(
             f"Training stopped at step {step} of {self.settings.steps}: {what}; {where}. "
             f"{self.saves.kept} A smaller learning_rate, a longer warmup or a smaller clip often "

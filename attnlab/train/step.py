@@ -56,14 +56,14 @@ class Stepper:
     def step(self, wrapped: nn.Module, step: int) -> dict[str, Any]:
         """The row of the history. `wrapped` is the model as its gradients are averaged."""
         started = time.perf_counter()
-        whole = self._whole_batch(step)
-        parts = self._parts(whole.batch)
+        full_batch = self._whole_batch(step)
+        parts = self._parts(full_batch.batch)
         before = generator_states(self.device)
         self.optimizer.zero_grad(set_to_none=True)
-        share = self._backward(wrapped, parts, whole)
-        loss, norm = self._loss_and_norm(share, parts, whole, before)
+        share = self._backward(wrapped, parts, full_batch)
+        loss, norm = self._loss_and_norm(share, parts, full_batch, before)
         rate = self._update(norm, step)
-        tokens = tokens_in(whole.batch)
+        tokens = tokens_in(full_batch.batch)
         self.tokens += tokens
         return {
             "step": step,
@@ -95,19 +95,19 @@ class Stepper:
             )
         return drawn
 
-    def _parts(self, whole: Batch) -> list[Batch]:
+    def _parts(self, full_batch: Batch) -> list[Batch]:
         """This process's share of the batch, in `accumulate` equal parts."""
         size = self.settings.batch_size // self.settings.accumulate
         first = self.processes.rank * self.settings.batch_size
         starts = range(first, first + self.settings.batch_size, size)
-        parts = [whole[start : start + size] for start in starts]
+        parts = [full_batch[start : start + size] for start in starts]
         for part in parts:
             check_length(self.task, part, size)
         return parts
 
     # --- forward and backward ------------------------------------------------------------------
 
-    def _backward(self, model: nn.Module, parts: list[Batch], whole: Drawn) -> Tensor:
+    def _backward(self, model: nn.Module, parts: list[Batch], full_batch: Drawn) -> Tensor:
         """Gradients of the whole batch's mean loss. Returns (this process's share of the loss, how
         many scored targets it saw).
 
@@ -118,10 +118,10 @@ class Stepper:
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
             with nullcontext() if last else self.processes.accelerator.no_sync(model):
-                loss = self._summed_loss(model, part, whole.largest)
-                (loss * (self.processes.count / whole.scored)).backward()
+                loss = self._summed_loss(model, part, full_batch.largest)
+                (loss * (self.processes.count / full_batch.scored)).backward()
             seen = (part.targets != UNSCORED).sum()
-            sums += torch.stack([loss.detach() / whole.scored, seen.to(loss)])
+            sums += torch.stack([loss.detach() / full_batch.scored, seen.to(loss)])
         return sums
 
     def _summed_loss(self, model: nn.Module, part: Batch, largest: int) -> Tensor:
@@ -131,21 +131,21 @@ class Stepper:
         return summed_loss(logits, part.targets)
 
     def _loss_and_norm(
-        self, share: Tensor, parts: list[Batch], whole: Drawn, before: dict[str, Tensor]
+        self, share: Tensor, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]
     ) -> tuple[float, Tensor]:
         """Both across processes, with one wait for the device. Not finite: the run ends here."""
         sums = self.processes.summed(share)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients).to(self.device)
         loss, seen, length = torch.cat([sums, norm.to(sums.dtype)[None]]).tolist()
-        self._check_seen(seen, whole.scored)
+        self._check_seen(seen, full_batch.scored)
         if not (math.isfinite(loss) and math.isfinite(length)):
             what = (
                 f"the loss is finite ({loss:.4g}) but its gradient is {length}"
                 if math.isfinite(loss)
                 else f"the loss is {loss}"
             )
-            raise NotFiniteError(Broken(what, self._find_fault(parts, whole, before)))
+            raise NotFiniteError(Broken(what, self._find_fault(parts, full_batch, before)))
         return loss, norm
 
     def _check_seen(self, seen: float, scored: int) -> None:
@@ -168,7 +168,7 @@ class Stepper:
         return rate
 
     def _find_fault(
-        self, parts: list[Batch], whole: Drawn, before: dict[str, Tensor]
+        self, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]
     ) -> Fault | None:
         """The step once more, from the same random state, with every layer watched."""
         model = bare(self.model)
@@ -176,7 +176,7 @@ class Stepper:
         def again() -> None:
             self.optimizer.zero_grad(set_to_none=True)
             for part in parts:
-                self._summed_loss(model, part, whole.largest).backward()
+                self._summed_loss(model, part, full_batch.largest).backward()
 
         with preserved_generators(self.device):
             set_generator_states(before, self.device)

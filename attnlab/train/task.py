@@ -152,15 +152,17 @@ def _check_targets(task: Task, targets: Tensor) -> tuple[int, int]:
 
 def tokens_in(batch: Batch) -> int:
     """Real tokens the model reads: padding does not count, a source does."""
-    total = _real(batch.inputs, batch.padding)
-    return total if batch.source is None else total + _real(batch.source, batch.source_padding)
+    total = _valid_tokens(batch.inputs, batch.padding)
+    return (
+        total if batch.source is None else total + _valid_tokens(batch.source, batch.source_padding)
+    )
 
 
-def _real(tokens: Tensor, padding: Tensor | None) -> int:
+def _valid_tokens(tokens: Tensor, padding: Tensor | None) -> int:
     return tokens.shape[:2].numel() if padding is None else int(padding.sum())
 
 
-def wants(task: Task) -> str:
+def requirements(task: Task) -> str:
     """What the task asks of a model, in the words of its own properties."""
     names = ("kind", "vocab", "features", "classes", "length")
     known = {name: getattr(task, name, None) for name in names}

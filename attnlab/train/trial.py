@@ -8,7 +8,7 @@ from attnlab.train.generators import derived_seed
 from attnlab.train.identity import fingerprint
 from attnlab.train.objective import autocast, logits_of
 from attnlab.train.processes import Processes
-from attnlab.train.task import Batch, Drawn, Task, advice, draw, wants
+from attnlab.train.task import Batch, Drawn, Task, advice, draw, requirements
 
 
 def try_out(
@@ -34,22 +34,22 @@ def _check_answers(
             logits = logits_of(model, row.batch.to(device))
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"The model cannot take a batch of task '{task.name}' ({wants(task)}): {error}"
+            f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): {error}"
             f"{'' if str(error).endswith('.') else '.'} {advice(task)}"
         ) from error
     declared = getattr(task, "classes" if task.kind == "classifier" else "vocab", None) or 0
     needed = max(declared, row.largest + 1)
     if logits.shape[-1] < needed:
         raise ValueError(
-            f"Task '{task.name}' has {needed} different targets ({wants(task)}); the model tells "
-            f"only {logits.shape[-1]} apart. {advice(task)}"
+            f"Task '{task.name}' has {needed} different targets ({requirements(task)}); the model "
+            f"tells only {logits.shape[-1]} apart. {advice(task)}"
         )
 
 
 def _check_processes(task: Task, row: Batch, processes: Processes) -> None:
     """Each process trains on its share of one batch, so all must draw the same one."""
-    mine = torch.tensor([list(bytes.fromhex(fingerprint(row)))], dtype=torch.uint8)
-    if len({tuple(one) for one in processes.gathered(mine).tolist()}) > 1:
+    own = torch.tensor([list(bytes.fromhex(fingerprint(row)))], dtype=torch.uint8)
+    if len({tuple(one) for one in processes.gathered(own).tolist()}) > 1:
         raise ValueError(
             f"The {processes.count} processes drew different rows of task '{task.name}' for one "
             "seed. batch(split, size, seed) must depend on its arguments alone, or the processes "

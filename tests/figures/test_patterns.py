@@ -155,11 +155,11 @@ def test_the_reach_has_a_frame_per_layer_and_tells_the_first(drawn):
 @pytest.mark.parametrize(
     ("pattern", "layers", "words"),
     [
-        (local(2), 2, "After 2 layers there is more to come."),
+        (local(2), 2, "After 2 layers the receptive fields still grow."),
         (local(2), 4, "Everything is connected after 3 layers."),
         (full(), 1, "Everything is connected after 1 layer."),
-        (local(2).causal(), 4, "Every output knows its whole past after 3 layers."),
-        (strided(3), 4, "After 1 layer further layers add nothing: some never meet."),
+        (local(2).causal(), 4, "Every output depends on its whole past after 3 layers."),
+        (strided(3), 4, "After 1 layer more layers add nothing; some pairs stay unconnected."),
     ],
 )
 def test_the_reach_says_how_it_ends(pattern, layers, words):
@@ -173,7 +173,7 @@ def test_layers_take_their_patterns_in_turn():
         in receptive_field_film(axes, 15, layers=3, title="Axes").description
     )
     alone = receptive_field_film(axes[0], 15, layers=3, title="One axis").description
-    assert "some never meet" in alone
+    assert "some pairs stay unconnected" in alone
 
 
 def test_without_the_residual_a_position_may_forget_itself():

@@ -68,7 +68,7 @@ def test_the_description_counts():
     picture = pixel_receptive_field(
         {"both": LAYERS, "line": LAYERS & BESIDE}, (1, 2), title="Count"
     )
-    assert "The pixel in row 1, column 2 of 3 × 5 hears of" in picture.description
+    assert "the pixel in row 1, column 2 of 3 × 5 after" in picture.description
     assert "both: 3, 4; line: 3, 3." in picture.description
     assert picture.rows[1] == {
         "panel": "both",

@@ -9,7 +9,7 @@ pytest.importorskip("ipywidgets")
 
 from attnlab_widgets import kernel_lab, kernel_maps
 from attnlab_widgets.kernel_lab import KernelLab, trained_heads
-from attnlab_widgets.kernel_maps import KINDS, RANDOM, Choice, found, speed
+from attnlab_widgets.kernel_maps import KINDS, RANDOM, Choice, approximate, speed
 
 from attnlab.figures.theme import LIGHT
 from attnlab.mechanisms.kernelized import linear, performer
@@ -74,7 +74,7 @@ def directly(name, q, k, choice, seen):
 def test_each_map_is_that_of_its_formula(name, causal):
     q, k = made()
     choice = Choice(name, 13, orthogonal=False, seed=3)
-    result = found(q, k, choice, causal=causal)
+    result = approximate(q, k, choice, causal=causal)
     seen = torch.ones(N, N, dtype=torch.bool)
     seen = seen.tril() if causal else seen
     wanted = directly(name, q, k, choice, seen).nan_to_num()
@@ -87,8 +87,8 @@ def test_each_map_is_that_of_its_formula(name, causal):
 @pytest.mark.parametrize("name", KINDS)
 def test_temperature_divides_the_logits(name):
     q, k = made()
-    warm = found(q, k, Choice(name, 7, temperature=2.5), causal=True)
-    scaled = found(q / 2.5**0.5, k / 2.5**0.5, Choice(name, 7), causal=True)
+    warm = approximate(q, k, Choice(name, 7, temperature=2.5), causal=True)
+    scaled = approximate(q / 2.5**0.5, k / 2.5**0.5, Choice(name, 7), causal=True)
     torch.testing.assert_close(warm.map, scaled.map)
     logits = q @ k.mT / 2.5 / D**0.5
     hidden = ~torch.ones(N, N, dtype=torch.bool).tril()
@@ -97,13 +97,13 @@ def test_temperature_divides_the_logits(name):
 
 def test_more_features_come_nearer():
     q, k = made(scale=0.7)
-    errors = [found(q, k, Choice("positive", r), causal=True).error for r in (7, 2003)]
+    errors = [approximate(q, k, Choice("positive", r), causal=True).error for r in (7, 2003)]
     assert errors[1] < errors[0] / 3
 
 
 def test_negative_denominators_are_counted():
     q, k = made(17, 17, scale=3)
-    result = found(q, k, Choice("trigonometric", 5), causal=True)
+    result = approximate(q, k, Choice("trigonometric", 5), causal=True)
     rows = Choice("trigonometric", 5).rows(D)
     x, y = (performer.trigonometric_features(z * D**-0.25, rows) for z in (q, k))
     assert result.negative == int(((x @ y.mT).tril().sum(-1) < 0).sum()) > 0
@@ -112,20 +112,20 @@ def test_negative_denominators_are_counted():
 def test_large_logits_overflow_nothing():
     q, k = made(scale=60)
     for name in KINDS:
-        result = found(q, k, Choice(name, 7), causal=True)
+        result = approximate(q, k, Choice(name, 7), causal=True)
         assert result.map.isfinite().all(), name
 
 
 def test_rows_without_weight_are_counted():
     q = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     k = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    assert found(q, k, Choice("relu"), causal=True).empty == 1
+    assert approximate(q, k, Choice("relu"), causal=True).empty == 1
 
 
 def test_fewer_queries_are_the_last():
     q, k = made(3, 11)
-    whole = found(torch.cat((k[:8], q)), k, Choice("positive", 7), causal=True)
-    last = found(q, k, Choice("positive", 7), causal=True)
+    whole = approximate(torch.cat((k[:8], q)), k, Choice("positive", 7), causal=True)
+    last = approximate(q, k, Choice("positive", 7), causal=True)
     torch.testing.assert_close(last.map, whole.map[8:])
 
 
@@ -153,7 +153,7 @@ def test_what_is_timed_is_the_mechanism(name, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, kernel_maps.HEADS, 29, D, generator=generator)
     for head in range(kernel_maps.HEADS):
-        maps = found(q[0, head], k[0, head], Choice(name, 13), causal=True)
+        maps = approximate(q[0, head], k[0, head], Choice(name, 13), causal=True)
         for key, map in (("own", maps.map), ("exact", maps.exact)):
             near = {"rtol": 1e-2, "atol": 1e-2} if name == "trigonometric" else {}
             torch.testing.assert_close(results[key][0, head], map.float() @ v[0, head], **near)
@@ -165,7 +165,7 @@ def test_what_is_timed_is_the_mechanism(name, monkeypatch):
 def test_it_begins_with_trained_heads_worth_seeing():
     heads, tokens = trained_heads()
     gentle, sharp = (
-        found(q, k, Choice("positive", 256), causal=True).error for q, k in heads.values()
+        approximate(q, k, Choice("positive", 256), causal=True).error for q, k in heads.values()
     )
     assert gentle < 0.25 < 0.35 < sharp
     assert [len(names) for names in tokens.values()] == [len(q) for q, _ in heads.values()]
@@ -176,10 +176,10 @@ def test_a_choice_changes_maps_words_and_speed(make):
     lab.feature.value = "trigonometric"
     lab.features.value = 16
     q, k = made()
-    wanted = found(q, k, Choice("trigonometric", 16), causal=True)
-    torch.testing.assert_close(lab.found.map, wanted.map)
-    assert "Random: cos and sin, 32 features, orthogonal, seed 0" in lab.words
-    assert lab.words in repr(lab)
+    wanted = approximate(q, k, Choice("trigonometric", 16), causal=True)
+    torch.testing.assert_close(lab.approximation.map, wanted.map)
+    assert "Random: cos and sin, 32 features, orthogonal, seed 0" in lab.description
+    assert lab.description in repr(lab)
     assert lab.wait(WAIT)
     assert lab.measured.ratio == pytest.approx(lab.measured.own / lab.measured.exact, rel=9)
     assert "64 tokens" in lab._speed.value
@@ -200,9 +200,9 @@ def test_controls_that_do_nothing_are_off(make):
 @pytest.mark.parametrize(("control", "value"), [("seed", 5), ("orthogonal", False)])
 def test_another_draw_is_another_map(make, control, value):
     lab = make()
-    before = lab.found.map
+    before = lab.approximation.map
     getattr(lab, control).value = value
-    assert not torch.equal(lab.found.map, before)
+    assert not torch.equal(lab.approximation.map, before)
 
 
 def test_what_was_tried_stays_in_a_short_table(make):
@@ -219,9 +219,9 @@ def test_the_twin_says_each_row(make):
     lab = make({"one": made()}, [f"t{i}" for i in range(N)])
     rows = lab._look.value.split("<tbody>")[1].split("<tr>")[1:]
     assert len(rows) == N
-    j = int(lab.found.exact[-1].argmax())
+    j = int(lab.approximation.exact[-1].argmax())
     assert f"<td>t{N - 1} ({N - 1})</td><td>t{j} ({j}), " in rows[-1]
-    assert "mathjax_ignore" in lab.still()
+    assert "mathjax_ignore" in lab.static_html()
 
 
 def test_tokens_cannot_be_html(make):
@@ -237,7 +237,7 @@ def test_an_error_is_told_and_passes(make, monkeypatch):
         raise RuntimeError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kernel_lab, "found", broken)
+        patch.setattr(kernel_lab, "approximate", broken)
         patch.setattr(kernel_lab, "speed", broken)
         lab.seed.value = 1
         lab.wait(WAIT)

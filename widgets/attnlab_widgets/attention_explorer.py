@@ -65,7 +65,7 @@ _STYLE = """<style>
 }
 .attnlab-explorer .attnlab-curve { display: block; }
 .attnlab-explorer textarea { line-height: 1.45; }
-.attnlab-stepping .av-top { min-height: 126px; }
+.attnlab-with-slider .av-top { min-height: 126px; }
 </style>"""
 
 
@@ -75,7 +75,7 @@ class Reading:
 
     ids: Tensor
     tokens: list[str]
-    words: str
+    remark: str
 
 
 class AttentionExplorer(widgets.VBox):
@@ -305,7 +305,7 @@ class AttentionExplorer(widgets.VBox):
         """Encode the text; where it cannot be used, show why and keep the last maps."""
         try:
             self._reading = _reading(self.typed.value)
-            self._note.value = aside(self._reading.words)
+            self._note.value = aside(self._reading.remark)
         except ValueError as error:
             self._note.value = alert("", error)
 
@@ -329,8 +329,8 @@ class AttentionExplorer(widgets.VBox):
     def _drawn(self, reading: Reading) -> bool:
         training = self.state == "training"
         done = [side.draw(reading.ids, reading.tokens, training) for side in self.sides]
-        stepping = any(len(side.steps) > 1 for side in self.sides)
-        (self.add_class if stepping else self.remove_class)("attnlab-stepping")
+        has_slider = any(len(side.steps) > 1 for side in self.sides)
+        (self.add_class if has_slider else self.remove_class)("attnlab-with-slider")
         return all(done)
 
     def _finish(self) -> None:
@@ -354,8 +354,8 @@ class AttentionExplorer(widgets.VBox):
             for side, learner in zip(self._learning, training.learners, strict=True)
         ]
         curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
-        words = _counted(training, [(name, learner) for name, _, learner in named])
-        self._numbers.value = f'<div class="attnlab-numbers">{aside(words)}{curve}</div>'
+        progress = _counted(training, [(name, learner) for name, _, learner in named])
+        self._numbers.value = f'<div class="attnlab-numbers">{aside(progress)}{curve}</div>'
 
     def __repr__(self) -> str:
         """The text shown where widgets are not."""
@@ -367,13 +367,15 @@ def _reading(text: str) -> Reading:
     if not text:
         raise ValueError("There is no text. Type a few words; the maps still show the last ones.")
     task = reference_model()[1]
-    whole = task.encode(text[:LONGEST])
-    ids = whole[: task.length]
-    words = f"{len(ids)} tokens." if len(ids) > 1 else "1 token."
-    if len(ids) < len(whole) or len(text) > LONGEST:
+    encoded = task.encode(text[:LONGEST])
+    ids = encoded[: task.length]
+    remark = f"{len(ids)} tokens." if len(ids) > 1 else "1 token."
+    if len(ids) < len(encoded) or len(text) > LONGEST:
         end = task.decode(ids)[-24:]
-        words = f"The models read {task.length} tokens at most, so the text was cut after “…{end}”."
-    return Reading(ids, task.tokens(ids), words)
+        remark = (
+            f"The models read {task.length} tokens at most, so the text was cut after “…{end}”."
+        )
+    return Reading(ids, task.tokens(ids), remark)
 
 
 def _names(mechanisms: Sequence[str]) -> list[str | None]:

@@ -233,21 +233,21 @@ def _coded(
 ) -> tuple[dict[str, Any], bytes]:
     """What the front end reads: a description and one run of bytes."""
     steps, sources = _steps(source, compare)
-    words = Tokens(_listed("tokens", tokens), _listed("source_tokens", source_tokens))
+    token_lists = Tokens(_listed("tokens", tokens), _listed("source_tokens", source_tokens))
     layers: list[dict[str, Any]] = []
     blocks: list[list[list[dict[str, Any]]]] = []
     statistics: list[Any] = []
     parts: list[bytes] = []
     at = broken = 0
-    whole = sum(cells(one) for pair in sources for one in pair) <= WHOLE
+    complete = sum(cells(one) for pair in sources for one in pair) <= WHOLE
     for pair in sources:
         blocks.append([])
         statistics.append([])
         for one in pair:
             headers, numbers, described = [], [], []
             for layer in layers_of(one, batch):
-                places = words.place(layer)
-                coded = block(layer.maps, layer.norms, whole)
+                places = token_lists.place(layer)
+                coded = block(layer.maps, layer.norms, complete)
                 headers.append(coded.header | {"at": at})
                 parts.append(coded.data)
                 at += len(coded.data)
@@ -261,7 +261,7 @@ def _coded(
             layers = layers or described
             blocks[-1].append(headers)
             statistics[-1].append(numbers)
-    words.all_read()
+    token_lists.all_read()
     recording = {
         "steps": steps,
         "names": _named(names),
@@ -269,7 +269,7 @@ def _coded(
         "norms": all(x["norms"] for step in blocks for one in step for x in one),
         "signed": any(x["signed"] for step in blocks for one in step for x in one),
         "layers": layers,
-        "tokens": [[_spoken(token) for token in one] for one in words.sets],
+        "tokens": [[_label_of(token) for token in one] for one in token_lists.sets],
         "blocks": blocks,
         "statistics": statistics,
         "broken": broken,
@@ -323,7 +323,7 @@ def _named(names: tuple[str, str]) -> list[str]:
     return found
 
 
-def _spoken(token: Any) -> list[str]:
+def _label_of(token: Any) -> list[str]:
     """A token's short visible label and, where it differs, its longer text."""
     text = token if isinstance(token, str) else visible(token)
     short = visible(token)

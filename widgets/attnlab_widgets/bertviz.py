@@ -32,13 +32,13 @@ def to_bertviz(
     tokens = check_list("tokens", tokens)
     maps = [torch.from_numpy(layer.maps) for layer in layers_of(recording, batch)]
     _fit(maps, len(tokens))
-    words = [str(token).replace("<", _LESS) for token in tokens]
+    labels = [str(token).replace("<", _LESS) for token in tokens]
     if view == "neuron":
-        return _escaped(_neuron_view(recording, maps, words, batch))
+        return _escaped(_neuron_view(recording, maps, labels, batch))
     from bertviz import head_view, model_view
 
     show = head_view if view == "head" else model_view
-    return _escaped(show([layer[None] for layer in maps], tokens=words, html_action="return"))
+    return _escaped(show([layer[None] for layer in maps], tokens=labels, html_action="return"))
 
 
 # bertviz writes the tokens into a script, which a token such as </script> would end.
@@ -62,7 +62,7 @@ def _fit(maps: list[Tensor], count: int) -> None:
             raise ValueError("bertviz needs the same number of heads in every layer")
 
 
-def _neuron_view(recording: Any, maps: list[Tensor], words: list[str], batch: int) -> Any:
+def _neuron_view(recording: Any, maps: list[Tensor], labels: list[str], batch: int) -> Any:
     records = [recording] if isinstance(recording, Attention) else list(recording)
     if not all(isinstance(record, Attention) for record in records):
         raise TypeError("the neuron view needs queries and keys: give a recording of attnlab.watch")
@@ -70,8 +70,8 @@ def _neuron_view(recording: Any, maps: list[Tensor], words: list[str], batch: in
 
     data = {
         "all": {
-            "left_text": words,
-            "right_text": words,
+            "left_text": labels,
+            "right_text": labels,
             "attn": [layer.tolist() for layer in maps],
             "queries": [record.queries[batch].float().tolist() for record in records],
             "keys": [_per_head(record)[batch].float().tolist() for record in records],

@@ -15,7 +15,7 @@ from attnlab.figures import svg
 from attnlab.figures.theme import Theme, rgb
 
 _SIZE = 12
-_FINER = 2  # a PNG has so many pixels per unit
+_FINER = 2  # pixels of the PNG per unit
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Drawing:
     def map(
         self, levels: np.ndarray, palette: list[str], x: float, y: float, w: float, h: float
     ) -> None:
-        """``levels`` (rows, columns) are places in ``palette``."""
+        """``levels`` (rows, columns) are indices into ``palette``."""
         self.parts.append(("map", {"levels": levels, "palette": palette, "box": (x, y, w, h)}))
 
     def frame(self, x: float, y: float, w: float, h: float, colour: str, width: float = 1) -> None:
@@ -46,9 +46,9 @@ class Drawing:
         """An area of one colour, closed by itself."""
         self.parts.append(("patch", {"points": points, "colour": colour}))
 
-    def text(self, words: str, x: float, y: float, **look: Any) -> None:
+    def text(self, content: str, x: float, y: float, **look: Any) -> None:
         """``anchor`` "start" | "middle" | "end", ``quiet``, ``turned`` (upwards), ``size``."""
-        self.parts.append(("text", {"words": words, "at": (x, y), **look}))
+        self.parts.append(("text", {"content": content, "at": (x, y), **look}))
 
     def svg(self, description: str) -> str:
         body = (_SVG[kind](self.theme, **part) for kind, part in self.parts)
@@ -85,7 +85,7 @@ def _svg_patch(theme: Theme, points: Sequence[svg.Point], colour: str) -> str:
 
 def _svg_text(
     theme: Theme,
-    words: str,
+    content: str,
     at: svg.Point,
     anchor: str = "start",
     quiet: bool = False,
@@ -96,7 +96,7 @@ def _svg_text(
     x, y = at
     lower = 0.35 * size
     return svg.text(
-        escape(words, quote=False),
+        escape(content, quote=False),
         x + lower if turned else x,
         y if turned else y + lower,
         size=size,
@@ -148,7 +148,7 @@ def _png_text(
     image: Any,
     draw: Any,
     theme: Theme,
-    words: str,
+    content: str,
     at: svg.Point,
     anchor: str = "start",
     quiet: bool = False,
@@ -162,11 +162,11 @@ def _png_text(
     x, y = (value * _FINER for value in at)
     place = {"start": "l", "middle": "m", "end": "r"}[anchor]
     if not turned:
-        draw.text((x, y), words, fill=colour, font=font, anchor=f"{place}m")
+        draw.text((x, y), content, fill=colour, font=font, anchor=f"{place}m")
         return
-    _, top, right, bottom = font.getbbox(words)
+    _, top, right, bottom = font.getbbox(content)
     word = Image.new("L", (max(1, int(right)), max(1, int(bottom - top))))
-    ImageDraw.Draw(word).text((0, -top), words, fill=255, font=font)
+    ImageDraw.Draw(word).text((0, -top), content, fill=255, font=font)
     word = word.rotate(90, expand=True)
     corner = (round(x - word.width / 2), round(y - word.height))
     image.paste(Image.new("RGB", word.size, colour), corner, word)

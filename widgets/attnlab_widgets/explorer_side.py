@@ -84,10 +84,10 @@ class Side:
             [self.mechanism, self.weights, self.learns],
             layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px"),
         )
-        self._title, self._words, self._alert = Line(), Line(), Line()
+        self._title, self._remark, self._alert = Line(), Line(), Line()
         self._place = widgets.VBox([], layout=widgets.Layout(width="100%"))
         self.column = widgets.VBox(
-            [self._title, self._words, self._alert, self._place],
+            [self._title, self._remark, self._alert, self._place],
             layout=widgets.Layout(min_width="0", width="100%"),
         )
         self.mechanism.observe(self._chosen, "value")
@@ -165,7 +165,7 @@ class Side:
         if recorded is None:
             self._place.children = ()
             self._hide_column(not self.chosen)
-            self._title.value = self._words.value = ""
+            self._title.value = self._remark.value = ""
             self._seen, self.steps = (), []
             return True
         self._hide_column(False)
@@ -210,7 +210,7 @@ class Side:
             source = self._maps[0].source
         self._bring(source, tokens)
         self._title.value = f"<h3>{self._headline(recorded)}</h3>"
-        self._words.value = aside(next(iter(self._maps.values())).words)
+        self._remark.value = aside(next(iter(self._maps.values())).remark)
         self._seen = seen
 
     def _bring(self, source: Any, tokens: list[str]) -> None:

@@ -21,7 +21,15 @@ from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
 from attnlab_widgets.background import Latest
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.kernel_maps import HEADS, KINDS, Choice, Found, Speed, found, speed
+from attnlab_widgets.kernel_maps import (
+    HEADS,
+    KINDS,
+    Approximation,
+    Choice,
+    Speed,
+    approximate,
+    speed,
+)
 from attnlab_widgets.messages import Line, alert, news
 
 Heads = Mapping[str, tuple[Tensor, Tensor]]
@@ -58,8 +66,9 @@ class KernelLab(widgets.VBox):
     logits (below 1 is sharper); ``length`` is how many tokens are timed.
 
     The controls are ``.head``, ``.feature``, ``.features``, ``.orthogonal``, ``.seed``,
-    ``.temperature``, ``.length``; set their ``.value`` to do what a reader does. ``.found`` holds
-    the maps, ``.measured`` the speed once `wait` has returned; ``.words`` says what is seen.
+    ``.temperature``, ``.length``; set their ``.value`` to do what a reader does.
+    ``.approximation`` holds the maps, ``.measured`` the speed once `wait` has returned;
+    ``.description`` says what is seen.
     """
 
     _timer: Latest | None = None
@@ -83,9 +92,9 @@ class KernelLab(widgets.VBox):
             heads, tokens = trained_heads()
         self._heads, self._causal = _checked(heads, causal), causal
         self._tokens = {name: _named(name, q, tokens) for name, (q, _) in self._heads.items()}
-        self.found: Found | None = None
+        self.approximation: Approximation | None = None
         self.measured: Speed | None = None
-        self.words = ""
+        self.description = ""
         self._tried: dict[str, float] = {}
         self._changing = threading.RLock()
         self._controls(Choice(feature, features, orthogonal, seed, temperature), length)
@@ -170,28 +179,30 @@ class KernelLab(widgets.VBox):
                 self.features.disabled = not (choice.random or choice.feature == "dpfp")
                 self.orthogonal.disabled = self.seed.disabled = not choice.random
                 q, k = self._heads[self.head.value]
-                self.found = found(q, k, choice, causal=self._causal)
-                self.words = _said(self.found, choice, q.shape[-1], self._tokens[self.head.value])
-                self._look.value = self._picture(self.found, choice)
-                self._remember(choice, self.found)
+                self.approximation = approximate(q, k, choice, causal=self._causal)
+                self.description = _description(
+                    self.approximation, choice, q.shape[-1], self._tokens[self.head.value]
+                )
+                self._look.value = self._picture(self.approximation, choice)
+                self._remember(choice, self.approximation)
             self._alert.value = ""
         except Exception as error:  # no other code would report it
             self._alert.value = alert("These maps could not be made.", error)
         self._ask()
 
-    def _picture(self, seen: Found, choice: Choice) -> str:
+    def _picture(self, seen: Approximation, choice: Choice) -> str:
         names = self._tokens[self.head.value]
         drawing = _draw(seen, KINDS[choice.feature], names, self._causal)
-        table = _row_table(seen, names)
-        return f"<style>{auto_css()}</style>{drawing.svg(self.words)}{news(self.words)}{table}"
+        table, text = _row_table(seen, names), self.description
+        return f"<style>{auto_css()}</style>{drawing.svg(text)}{news(text)}{table}"
 
-    def _remember(self, choice: Choice, seen: Found) -> None:
+    def _remember(self, choice: Choice, seen: Approximation) -> None:
         q, _ = self._heads[self.head.value]
-        said = _setting(choice, q.shape[-1])
+        label = _setting(choice, q.shape[-1])
         if len(self._heads) > 1:
-            said = f"{self.head.value}: {said}"
-        self._tried.pop(said, None)
-        self._tried[said] = seen.error
+            label = f"{self.head.value}: {label}"
+        self._tried.pop(label, None)
+        self._tried[label] = seen.error
         while len(self._tried) > KEPT:
             self._tried.pop(next(iter(self._tried)))
         self._table.value = _tried(self._tried)
@@ -208,18 +219,18 @@ class KernelLab(widgets.VBox):
             choice, n = self.choice, self.length.value
             width = self._heads[self.head.value][0].shape[-1]
             if choice.feature == "softmax":
-                words = "<p>This is the exact one: there is nothing to compare it with.</p>"
+                html = "<p>This is the exact one: there is nothing to compare it with.</p>"
             else:
                 self.measured = speed(choice, width, n, causal=self._causal)
-                words = news(_timed(self.measured, n, width, self._causal))
+                html = news(_timed(self.measured, n, width, self._causal))
             if (choice, n) == (self.choice, self.length.value):  # otherwise another run follows
-                self._speed.value = words
+                self._speed.value = html
         except Exception as error:  # in a thread, where no other code would report it
             self._speed.value = alert("The speed could not be measured.", error)
 
     # Without widgets
 
-    def still(self) -> str:
+    def static_html(self) -> str:
         """The present state as HTML for a page without widgets."""
         return self._look.value
 
@@ -228,10 +239,10 @@ class KernelLab(widgets.VBox):
 
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         mime = {"application/vnd.jupyter.widget-view+json": view}
-        display({**mime, "text/html": self.still(), "text/plain": repr(self)}, raw=True)
+        display({**mime, "text/html": self.static_html(), "text/plain": repr(self)}, raw=True)
 
     def __repr__(self) -> str:
-        return f"KernelLab: {self.words}"
+        return f"KernelLab: {self.description}"
 
 
 def trained_heads() -> tuple[dict[str, tuple[Tensor, Tensor]], dict[str, list[str]]]:
@@ -307,42 +318,42 @@ def _slider(name: str, options: list[Any], value: Any, look: str, wide: dict[str
     return widgets.SelectionSlider(options=pairs, value=value, description=name, **wide)
 
 
-# ---- words
+# ---- descriptions
 
 
 def _setting(choice: Choice, width: int) -> str:
     count = choice.count(width)
-    said = KINDS[choice.feature]
+    label = KINDS[choice.feature]
     if count is not None:
-        said += f", {count:,} features"
+        label += f", {count:,} features"
     if choice.random:
         rows = "orthogonal" if choice.orthogonal else "i.i.d."
-        said += f", {rows}, seed {choice.seed}"
-    return said + (f", temperature {choice.temperature:g}" if choice.temperature != 1 else "")
+        label += f", {rows}, seed {choice.seed}"
+    return label + (f", temperature {choice.temperature:g}" if choice.temperature != 1 else "")
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.0095 or share == 0 else "less than 1 %"
 
 
-def _said(seen: Found, choice: Choice, width: int, names: Sequence[str]) -> str:
+def _description(seen: Approximation, choice: Choice, width: int, names: Sequence[str]) -> str:
     setting = _setting(choice, width)
     if choice.feature == "softmax":
         return f"{setting[0].upper()}{setting[1:]}: the map that all others are measured by."
     worst = int(seen.misplaced.argmax())
-    words = (
+    text = (
         f"{setting[0].upper()}{setting[1:]}: {_percent(seen.error)} of the attention sits in the "
         f"wrong place; in the worst row, {names[worst]} at position {worst}, "
         f"{_percent(float(seen.misplaced[worst]))}."
     )
     if seen.negative:
-        words += (
+        text += (
             f" {seen.negative} of {len(seen.map)} rows are divided by a number below zero: "
             "their weights change sign."
         )
     if seen.empty:
-        words += f" {seen.empty} of {len(seen.map)} rows have no weight at all."
-    return words
+        text += f" {seen.empty} of {len(seen.map)} rows have no weight at all."
+    return text
 
 
 def _timed(measured: Speed, n: int, width: int, causal: bool) -> str:
@@ -357,17 +368,17 @@ def _timed(measured: Speed, n: int, width: int, causal: bool) -> str:
     )
 
 
-def _row_table(seen: Found, names: Sequence[str]) -> str:
-    """Each row in words, folded: where it looks most, exactly and by the features."""
+def _row_table(seen: Approximation, names: Sequence[str]) -> str:
+    """Each row as text, folded: the key with the largest weight, exactly and by the features."""
     offset = seen.exact.shape[1] - len(names)
     cells = []
     for i, name in enumerate(names):
-        spoken = []
+        cells_of_row = []
         for weights in (seen.exact[i], seen.map[i]):
             j = int(weights.argmax())
             key = names[j - offset] if j >= offset else f"key {j}"
-            spoken.append(f"{key} ({j}), {weights[j].item():.2f}")
-        row = (f"{name} ({i})", *spoken, _percent(float(seen.misplaced[i])))
+            cells_of_row.append(f"{key} ({j}), {weights[j].item():.2f}")
+        row = (f"{name} ({i})", *cells_of_row, _percent(float(seen.misplaced[i])))
         cells.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
     head = "".join(
         f'<th scope="col">{name}</th>'
@@ -382,8 +393,8 @@ def _row_table(seen: Found, names: Sequence[str]) -> str:
 
 def _tried(rows: Mapping[str, float]) -> str:
     body = "".join(
-        f"<tr><td>{escape(said)}</td><td>{_percent(error)}</td></tr>"
-        for said, error in rows.items()
+        f"<tr><td>{escape(label)}</td><td>{_percent(error)}</td></tr>"
+        for label, error in rows.items()
     )
     return (
         '<table><caption>Tried so far</caption><thead><tr><th scope="col">setting</th>'
@@ -394,7 +405,7 @@ def _tried(rows: Mapping[str, float]) -> str:
 # ---- the drawing
 
 
-def _draw(seen: Found, title: str, names: Sequence[str], causal: bool) -> Drawing:
+def _draw(seen: Approximation, title: str, names: Sequence[str], causal: bool) -> Drawing:
     n, m = seen.map.shape
     drawing = Drawing(_LEFT + 3 * _SIDE + 2 * _GAP + 8, _TOP + _SIDE + 52, THEMES["light"])
     largest = max(1e-12, float(seen.exact.max()))
@@ -418,8 +429,8 @@ def _draw(seen: Found, title: str, names: Sequence[str], causal: bool) -> Drawin
         drawing.text(name, x, 16, size=14)
         low = f"{-scale:.2g}".replace("-", "−") if both else "0"
         cut = ", more is cut off" if float(map.abs().max()) > scale * 1.001 else ""
-        said = f"from {low} to {scale:.2g}{cut}"
-        drawing.text(said, x, _TOP + _SIDE + 20, quiet=True, size=11)
+        label = f"from {low} to {scale:.2g}{cut}"
+        drawing.text(label, x, _TOP + _SIDE + 20, quiet=True, size=11)
     step = max(1, -(-max(n, m) // 17))
     for i in range(0, n, step):
         y = _TOP + (i + 0.5) * _SIDE / n

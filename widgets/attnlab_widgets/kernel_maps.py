@@ -81,7 +81,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Found:
+class Approximation:
     """An implied map beside the exact one, both (n, m).
 
     ``misplaced``   of each row, half the sum of the differences: 0 is the same row
@@ -100,7 +100,7 @@ class Found:
         return self.misplaced.mean().item()
 
 
-def found(q: Tensor, k: Tensor, choice: Choice, *, causal: bool) -> Found:
+def approximate(q: Tensor, k: Tensor, choice: Choice, *, causal: bool) -> Approximation:
     """What `choice` makes of one head's queries (n, d) and keys (m, d), in float64."""
     q, k = (x.double() * choice.temperature**-0.5 for x in (q, k))
     seen = (patterns.causal() if causal else patterns.full()).dense(len(q), len(k))
@@ -108,7 +108,7 @@ def found(q: Tensor, k: Tensor, choice: Choice, *, causal: bool) -> Found:
     weights, totals = _weights(q, k, choice, seen, causal)
     misplaced = (weights - exact).abs().sum(dim=-1) / 2
     empty = (weights == 0).all(dim=-1) & seen.any(dim=-1)
-    return Found(exact, weights, misplaced, int((totals < 0).sum()), int(empty.sum()))
+    return Approximation(exact, weights, misplaced, int((totals < 0).sum()), int(empty.sum()))
 
 
 def _weights(

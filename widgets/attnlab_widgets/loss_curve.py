@@ -21,11 +21,11 @@ def loss_curve(curves: Sequence[tuple[str, int, Losses]], steps: int) -> str:
     values = [loss for _, _, points in shown for _, loss in points]
     low, span = min(values), max(max(values) - min(values), 1e-9)
     lines = "".join(_line(points, STYLES[style], steps, low, span) for _, style, points in shown)
-    words = "; ".join(f"{name} from {p[0][1]:.2f} to {p[-1][1]:.2f}" for name, _, p in shown)
+    description = "; ".join(f"{name} from {p[0][1]:.2f} to {p[-1][1]:.2f}" for name, _, p in shown)
     return (
-        f'<svg role="img" aria-label="Loss: {escape(words)}" class="attnlab-curve" '
+        f'<svg role="img" aria-label="Loss: {escape(description)}" class="attnlab-curve" '
         f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">'
-        f"<title>Loss: {escape(words)}</title>{lines}</svg>"
+        f"<title>Loss: {escape(description)}</title>{lines}</svg>"
     )
 
 

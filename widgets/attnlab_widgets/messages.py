@@ -21,15 +21,15 @@ def alert(what: str, error: BaseException) -> str:
     """An error as a sentence; for unexpected kinds of error, the traceback folded below."""
     ours = isinstance(error, ValueError | TypeError)
     message = str(error) if ours else f"{type(error).__name__}: {error}"
-    words = f'<div role="alert" class="attnlab-alert"><strong>{escape(what)}</strong> '
-    words += escape(printable(message))
+    html = f'<div role="alert" class="attnlab-alert"><strong>{escape(what)}</strong> '
+    html += escape(printable(message))
     if not ours:
         trace = "".join(traceback.format_exception(error))
-        words += (
-            f"<details><summary>The whole story</summary><pre>{escape(printable(trace))}</pre>"
+        html += (
+            f"<details><summary>Full traceback</summary><pre>{escape(printable(trace))}</pre>"
             "</details>"
         )
-    return words + "</div>"
+    return html + "</div>"
 
 
 def news(text: str) -> str:

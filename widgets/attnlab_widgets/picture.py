@@ -105,7 +105,7 @@ def draw(view: Any) -> Drawing:
     lines_at = _MARGIN + heads_wide + _GAP
     matrix_at = lines_at + 420 + _GAP
     drawing = Drawing(matrix_at + _LABEL + _MAP + _MARGIN, high, theme)
-    drawing.text(_said(view), _MARGIN, 28, size=15)
+    drawing.text(_title(view), _MARGIN, 28, size=15)
     done = _changes(view)
     if done:
         drawing.text(done, _MARGIN, 50)
@@ -121,7 +121,7 @@ def _head(view: Any) -> int:
     return int(min(view.head, view._recording["layers"][view.layer]["h"] - 1))
 
 
-def _said(view: Any) -> str:
+def _title(view: Any) -> str:
     names = view._recording["names"]
     which = {"first": names[0], "second": names[1], "difference": f"{names[1]} − {names[0]}"}
     compared = f" · {which[view.shown]}" if view._recording["compared"] else ""
@@ -173,7 +173,7 @@ def _heads(
                 )
 
 
-def _words(view: Any, place: dict[str, int], at: int) -> str:
+def _label(view: Any, place: dict[str, int], at: int) -> str:
     return str(view._recording["tokens"][place["set"]][place["start"] + at][0])
 
 
@@ -189,9 +189,9 @@ def _lines(
     for i in range(start, min(stop, max(n, m))):
         y = _TOP + (i - start + 0.5) * _ROW
         if i < n:
-            drawing.text(_words(view, shape["q"], i), left - 6, y, anchor="end", quiet=i != pinned)
+            drawing.text(_label(view, shape["q"], i), left - 6, y, anchor="end", quiet=i != pinned)
         if i < m:
-            drawing.text(_words(view, shape["k"], i), right + 6, y, quiet=True)
+            drawing.text(_label(view, shape["k"], i), right + 6, y, quiet=True)
     queries = range(start, min(stop, n)) if pinned is None else [pinned]
     largest = float(np.abs(chosen).max()) or 1
     for i in queries:
@@ -236,10 +236,10 @@ def _matrix(
     step = max(1, -(-max(n, m) // 28))
     for i in range(0, n, step):
         y = top + (i + 0.5) * high / n
-        drawing.text(_words(view, shape["q"], i), left - 6, y, anchor="end", quiet=True, size=11)
+        drawing.text(_label(view, shape["q"], i), left - 6, y, anchor="end", quiet=True, size=11)
     for j in range(0, m, step):
         across = left + (j + 0.5) * wide / m
-        drawing.text(_words(view, shape["k"], j), across, top - 6, quiet=True, turned=True, size=11)
+        drawing.text(_label(view, shape["k"], j), across, top - 6, quiet=True, turned=True, size=11)
     _scale(drawing, palette, left, top + high + 20, largest, signed)
 
 
@@ -251,7 +251,7 @@ def _scale(
         place = (share + 1) / 2 if signed else share
         value = np.sign(share) * share**2 * largest
         anchor = "start" if place == 0 else "end" if place == 1 else "middle"
-        said = f"{value:+.2g}" if signed and value else f"{value:.2g}"
+        text = f"{value:+.2g}" if signed and value else f"{value:.2g}"
         drawing.text(
-            said.replace("-", "−"), x + 200 * place, y + 22, anchor=anchor, quiet=True, size=11
+            text.replace("-", "−"), x + 200 * place, y + 22, anchor=anchor, quiet=True, size=11
         )

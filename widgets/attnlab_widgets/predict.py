@@ -45,8 +45,8 @@ class Prediction(widgets.VBox):
         self._look = widgets.Output()
         self._menu.observe(self._choose, names="value")
         self._button.on_click(self._commit)
-        asked = widgets.HTML(f"<p><strong>Predict.</strong> {escape(question)}</p>")
-        super().__init__([asked, self._menu, self._button, self._verdict, self._look])
+        prompt = widgets.HTML(f"<p><strong>Predict.</strong> {escape(question)}</p>")
+        super().__init__([prompt, self._menu, self._button, self._verdict, self._look])
 
     @property
     def right(self) -> bool | None:
@@ -60,7 +60,7 @@ class Prediction(widgets.VBox):
             return
         self.chosen = self._menu.value
         self._menu.disabled = self._button.disabled = True
-        self._verdict.value = self._spoken()
+        self._verdict.value = self._verdict_text()
         if self.picture is not None:
             self._reveal(self.picture)
 
@@ -76,10 +76,11 @@ class Prediction(widgets.VBox):
             except Exception as error:
                 self._verdict.value += _error_message(error)
                 trace = traceback.format_exc()
-                folded = f"<details><summary>In full</summary><pre>{escape(trace)}</pre></details>"
+                folded = "<details><summary>Full traceback</summary>"
+                folded += f"<pre>{escape(trace)}</pre></details>"
                 display({"text/html": folded, "text/plain": trace}, raw=True)
 
-    def _spoken(self) -> str:
+    def _verdict_text(self) -> str:
         if self.right:
             verdict = f"✓ <strong>Yes: {escape(self.answer)}.</strong>"
         else:
@@ -89,7 +90,7 @@ class Prediction(widgets.VBox):
             )
         return f'<p role="status">{verdict} {escape(self.why)}</p>'
 
-    def still(self) -> str:
+    def static_html(self) -> str:
         """The question as HTML for a page without widgets, the answer folded."""
         listed = "".join(f"<li>{escape(choice)}</li>" for choice in self.choices)
         return (
@@ -106,7 +107,7 @@ class Prediction(widgets.VBox):
         display(
             {
                 "application/vnd.jupyter.widget-view+json": view,
-                "text/html": self.still(),
+                "text/html": self.static_html(),
                 "text/plain": repr(self),
             },
             raw=True,
@@ -163,5 +164,5 @@ def _error_message(error: Exception) -> str:
     return (
         '<p role="alert"><strong>The picture could not be made:</strong> '
         f"{escape(type(error).__name__)}: {escape(str(error))} "
-        "Your answer is kept; the whole story is below.</p>"
+        "Your answer is kept; the full traceback is below.</p>"
     )

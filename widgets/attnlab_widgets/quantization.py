@@ -55,11 +55,11 @@ class Block:
     header: dict[str, Any]
 
 
-def block(maps: Floats, norms: Floats | None, whole: bool) -> Block:
+def block(maps: Floats, norms: Floats | None, complete: bool) -> Block:
     """A layer's maps (h, n, m), with the norms of its values (h, m) where they are known."""
     signed = bool((maps < 0).any())
-    header: dict[str, Any] = {"signed": signed, "norms": norms is not None, "whole": whole}
-    parts = _whole(maps, signed) if whole else _kept(maps, norms, signed, header)
+    header: dict[str, Any] = {"signed": signed, "norms": norms is not None, "whole": complete}
+    parts = _whole(maps, signed) if complete else _kept(maps, norms, signed, header)
     if norms is not None:
         parts.insert(0, norms.astype("<f4"))
     return Block(b"".join(_aligned(part.tobytes()) for part in parts), header)

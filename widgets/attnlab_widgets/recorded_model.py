@@ -33,7 +33,7 @@ class Maps:
     """Attention maps in a form that `AttentionView` takes, and a remark about them."""
 
     source: Seen | list[Mixing]
-    words: str = ""
+    remark: str = ""
 
 
 @dataclass(eq=False)

@@ -75,7 +75,7 @@ class Student:
         self._shown, self.tokens = row.inputs, task.example(0).tokens
         self.maps: dict[int, Tensor] = {}
         self.losses: list[tuple[int, float]] = []
-        self.title, self.words, self.alert = Line(), Line(), Line()
+        self.title, self.status, self.alert = Line(), Line(), Line()
         self.view: AttentionView | None = None
         self.column = widgets.VBox([], layout=widgets.Layout(min_width="0", width="100%"))
 
@@ -126,7 +126,7 @@ class Student:
             source = self.maps[self.newest]
         if self.view is None:
             self.view = AttentionView(source, self.tokens)
-            self.column.children = (self.title, self.words, self.alert, self.view)
+            self.column.children = (self.title, self.status, self.alert, self.view)
             return
         chosen = known[self.view.step] if self.view.step < len(known) - 1 else max(self.maps)
         self.view.show(source, self.tokens)
@@ -209,7 +209,7 @@ class SynthesizerLab(widgets.VBox):
         models: list[Any] = list(self.students)
         self._training = Training(models, self._task, self.steps.value, self._ask, **options)
         for student in self.students:
-            student.words.value = student.alert.value = ""
+            student.status.value = student.alert.value = ""
         self._training.begin()
         self._tell("Training. The maps follow.")
 
@@ -225,12 +225,12 @@ class SynthesizerLab(widgets.VBox):
         """End the training after the present step; what was learned is kept."""
         self._order(Training.stop, "Stopping after this step.")
 
-    def _order(self, what: Callable[[Training], None], words: str) -> None:
+    def _order(self, what: Callable[[Training], None], message: str) -> None:
         if self._training is None or self.state == "idle":
             self._tell("Nothing is training.")
             return
         what(self._training)
-        self._tell(words)
+        self._tell(message)
 
     def start_over(self) -> None:
         """The models as they were before any training."""
@@ -371,7 +371,7 @@ class SynthesizerLab(widgets.VBox):
             if learner.error is not None:
                 student.alert.value = alert("This model stopped learning.", learner.error)
             else:
-                student.words.value = aside(student.score())
+                student.status.value = aside(student.score())
         done = "Stopped" if training.stopped and training.done < training.steps else "Done"
         self._tell(f"{done} after {training.done} steps; what was learned is kept.")
 
@@ -384,7 +384,7 @@ class SynthesizerLab(widgets.VBox):
             )
         ]
         curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
-        self._numbers.value = f"<div>{aside(_said(named))}{curve}</div>"
+        self._numbers.value = f"<div>{aside(_progress_text(named))}{curve}</div>"
 
     def __repr__(self) -> str:
         """The text shown where widgets are not."""
@@ -395,7 +395,7 @@ class SynthesizerLab(widgets.VBox):
         )
 
 
-def _said(named: list[tuple[str, int, Learner]]) -> str:
+def _progress_text(named: list[tuple[str, int, Learner]]) -> str:
     losses = [
         f"{name} {of.loss:.2f}{' (dashed)' if at else ''}"
         for name, at, of in named

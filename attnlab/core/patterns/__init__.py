@@ -1,10 +1,11 @@
-"""Patterns: who may see whom, as predicates of positions.
+"""Patterns: which query may attend to which key, as predicates of positions.
 
-A pattern answers ``(i, j) -> bool``: may the query at position i see the key at position j? One
-object is drawn, masks the naive form and steers the fast ones. Patterns compose with ``&``, ``|``
-and ``~``.
+A pattern answers ``(i, j) -> bool``: may the query at position i attend to the key at position j?
+The same object is drawn in figures, gives the mask of the naive form, and tells the sparse forms
+which blocks to compute. Patterns compose with ``&``, ``|`` and ``~``.
 
-    local(2) | global_([0])                  a window, and one that sees all and is seen by all
+    local(2) | global_([0])                  a window, and one global position: it attends to all
+                                             positions, and all positions attend to it
     (local(1) | random(3)).blocks(64)        the same between blocks of 64 positions
     (local(127) | strided(128)).causal()     the past only
 
@@ -12,10 +13,10 @@ With fewer queries than keys (decoding with a cache) the queries are the *last* 
 positions, so that ``causal()`` is aligned at the bottom right: query row r stands at position ``i =
 r + (m - n)``.
 
-A pattern also tells for blocks of rows by blocks of columns whether they are full, empty or mixed,
-without making them (``covers``, by interval arithmetic; ``cover`` for one block). Compositions
-follow Kleene's three-valued logic, so that a sparse form can skip what nobody may see at the price
-of a few comparisons, and never needs an n × n tensor.
+``covers`` classifies blocks (some rows by some columns) as full, empty or mixed by interval
+arithmetic, without computing their pairs; ``cover`` does so for one block. Compositions follow
+Kleene's three-valued logic. So a sparse form finds the empty blocks, which it skips, by a few
+comparisons, and never needs an n × n tensor.
 """
 
 from attnlab.core.patterns.algebra import (

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.patterns.arguments import REQUIRED, Argument, size
-from attnlab.core.patterns.formulas import FUNCTIONS, Cases, filled, function, of_self, said
+from attnlab.core.patterns.formulas import FUNCTIONS, Cases, filled, first_match, function, of_self
 from attnlab.core.patterns.intervals import Coverage, Intervals, check_range
 from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_field
 
 P = ParamSpec("P")
 
 LARGEST_MASK = 2**31
-"""How many pairs a dense mask may have: 2 GiB, and 16 while it is computed."""
+"""How many pairs a dense mask may have. It takes 2 GiB, and 16 GiB while it is computed."""
 
 LONGEST = 2**27
-"""How many positions may be written down, or counted one by one."""
+"""How many positions one side of a mask may have, and of how many positions pairs are counted."""
 
 Cover = bool | None
 """True: all pairs of a block are allowed. False: none. None: mixed, or not known without looking
@@ -34,7 +34,7 @@ class Order:
     """An order of the queries that puts queries with similar keys side by side.
 
     ``runs`` are the positions, one run after the other. No block of queries spans two runs; queries
-    in no run see nothing. Orders of equal names are equal.
+    in no run attend to no key. Orders of equal names are equal.
     """
 
     name: Hashable
@@ -42,7 +42,7 @@ class Order:
 
 
 class Pattern(ABC):
-    """Who may see whom. ``description`` says it in a sentence, ``code`` as one would write it.
+    """Which query may attend to which key. ``description`` is a sentence, ``code`` the expression.
 
     A primitive defines ``allows``, for single pairs, and ``covers``, for blocks of pairs; the rest
     follows.
@@ -53,7 +53,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def allows(self, i: Int[Tensor, "..."], j: Int[Tensor, "..."]) -> Bool[Tensor, "..."]:
-        """Whether the query at position i may see the key at position j.
+        """Whether the query at position i may attend to the key at position j.
 
         The answer can be broadcast with i and j; where it depends on one alone, it may have the
         shape of that one. A pattern that differs from head to head or from
@@ -61,16 +61,16 @@ class Pattern(ABC):
         """
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """What is allowed of blocks of pairs, many blocks at once (broadcast)."""
+        """For each block of pairs, whether all, some or none are allowed; blocks are broadcast."""
         unknown = torch.ones_like(rows.first + columns.first, dtype=torch.bool)
         return Coverage(~unknown, unknown)
 
     def sized(self, m: int) -> "Pattern":
-        """The same for sequences of m positions; itself unless its meaning depends on m."""
+        """The pattern for sequences of m positions; the same object unless it depends on m."""
         return self
 
     def order(self, m: int) -> Order | None:
-        """The order of the queries in which it has dense blocks; None for the natural order."""
+        """An order of the queries in which the mask has dense blocks; None for the natural one."""
         return None
 
     def alternatives(self) -> Iterator["Pattern"]:
@@ -78,11 +78,11 @@ class Pattern(ABC):
         yield self
 
     def of_head(self, head: int) -> "Pattern":
-        """What one head sees; itself unless heads differ."""
+        """The pattern of one head; the same pattern unless heads differ."""
         return self
 
     def heads(self) -> int | None:
-        """How many heads it is for; None where all heads see the same."""
+        """How many heads it is for; None where all heads have the same pattern."""
         return None
 
     def refuse_misfit(self, m: int, b: int | None = None, heads: int | None = None) -> None:
@@ -90,7 +90,7 @@ class Pattern(ABC):
         return None
 
     def remarks(self, m: int) -> Iterator[str]:
-        """Sentences on what is legal, but may surprise at m positions."""
+        """Sentences about allowed arguments that have a surprising effect at m positions."""
         yield from ()
 
     @property
@@ -98,7 +98,7 @@ class Pattern(ABC):
         """A text by which the pattern is found again in this process (``reading.read``)."""
         return self.code
 
-    # ---- what follows
+    # ---- methods that follow from these
 
     def cover(self, rows: range, columns: range) -> Cover:
         """Full (True), empty (False) or mixed (None) on positions ``rows`` × ``columns``."""
@@ -110,7 +110,7 @@ class Pattern(ABC):
     def dense(
         self, n: int, m: int | None = None, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... n m"]:
-        """The mask of n queries, standing last among m keys (m = n unless said otherwise)."""
+        """The mask of n queries, which are the last of m positions (by default m = n)."""
         n, m = _lengths(n, m)
         self.refuse_misfit(m)
         return self.sized(m).block(range(m - n, m), range(m), device)
@@ -133,11 +133,11 @@ class Pattern(ABC):
         return allowed.expand(*allowed.shape[:-2], len(rows), len(columns))
 
     def causal(self) -> "Pattern":
-        """What it allows of the past and the present."""
+        """The allowed pairs with j ≤ i: no key after the query's own position."""
         return self & Causal()
 
     def blocks(self, size: int) -> "Pattern":
-        """The same between blocks of positions: i sees j if i's block sees j's block."""
+        """The same between blocks: i attends to j if the pattern allows i's block and j's block."""
         return Blocks(self, size)
 
     def shifted(self, start: int) -> "Pattern":
@@ -146,7 +146,7 @@ class Pattern(ABC):
         return shifted if shifted.start else self
 
     def row(self, i: int, n: int) -> Int[Tensor, "keys"]:
-        """The keys that the query at position i sees, of n."""
+        """The keys, of n, that the query at position i may attend to."""
         n = check_integer("n", n, at_least=1)
         if not 0 <= check_integer("i", i) < n:
             raise ValueError(f"position {i} is outside of a sequence of {n}: 0 … {n - 1}")
@@ -196,7 +196,7 @@ class Pattern(ABC):
 
 
 def check_device(device: torch.device | str | None) -> torch.device | None:
-    """The device of a name; a TypeError or a ValueError where PyTorch knows none."""
+    """The device of that name. Raises TypeError or ValueError where PyTorch has no such device."""
     if not isinstance(device, torch.device | str | None):
         raise TypeError(f"device should be a device or its name, got {device!r}")
     try:
@@ -206,7 +206,7 @@ def check_device(device: torch.device | str | None) -> torch.device | None:
 
 
 def _lengths(n: int, m: int | None) -> tuple[int, int]:
-    """How many queries and keys there are: as many keys as queries unless said otherwise."""
+    """The numbers of queries and of keys; by default there are as many keys as queries."""
     n = check_integer("n", n)
     m = n if m is None else check_integer("m", m)
     if n < 1 or m < 1:
@@ -216,7 +216,7 @@ def _lengths(n: int, m: int | None) -> tuple[int, int]:
 
 def both(left: Pattern, right: Pattern) -> Pattern:
     """``left & right``; ``full()`` is left out. Three and more are joined from the left."""
-    _refuse_stranger(left, right)
+    _check_patterns(left, right)
     if isinstance(right, Full):
         return left
     if isinstance(right, And):
@@ -226,7 +226,7 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 
 def either(left: Pattern, right: Pattern) -> Pattern:
     """``left | right``, which is ``full()`` if one of them is. Joined from the left."""
-    _refuse_stranger(left, right)
+    _check_patterns(left, right)
     if isinstance(left, Full) or isinstance(right, Full):
         return FULL
     if isinstance(right, Or):
@@ -234,7 +234,7 @@ def either(left: Pattern, right: Pattern) -> Pattern:
     return Or(left, right)
 
 
-def _refuse_stranger(*patterns: object) -> None:
+def _check_patterns(*patterns: object) -> None:
     for pattern in patterns:
         if not isinstance(pattern, Pattern):
             raise TypeError(
@@ -244,7 +244,7 @@ def _refuse_stranger(*patterns: object) -> None:
 
 
 def _count(pattern: Pattern, n: int, m: int, size: int = 128) -> int:
-    """Full blocks count with their area, mixed blocks pair by pair, a band of rows at a time."""
+    """Full blocks add their area; mixed blocks are counted pair by pair, ``size`` rows at once."""
     columns, total = Intervals.blocks(0, m, size), 0
     for start in range(m - n, m, size):
         rows = range(start, min(start + size, m))
@@ -409,7 +409,7 @@ class Not(Derived):
 
 
 def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
-    """As a part of ``inside``: a method (``blocks``) binds more tightly than any operator."""
+    """Its code as a part of ``inside``; a method (``blocks``) binds more tightly than operators."""
     operators = (Composition, Not) if inside in (Blocks, Shifted) else (Composition,)
     plain = not isinstance(pattern, operators) or type(pattern) is inside
     return pattern.code if plain else f"({pattern.code})"
@@ -419,7 +419,7 @@ def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
 
 
 def checked(argument: Argument, owner: str, name: str, given: Any) -> Any:
-    """An argument of a primitive as it is kept, or a TypeError or ValueError that says why not."""
+    """The validated argument of a primitive; a TypeError or ValueError where it is not valid."""
     if argument.kind == "pattern" and not isinstance(given, Pattern):
         raise TypeError(f"{name} should be a pattern, got {given!r}")
     return argument.checked(owner, name, given)
@@ -442,13 +442,14 @@ Conditions = tuple[tuple[Callable[..., bool], str], ...]
 
 @dataclass(frozen=True, repr=False)
 class Primitive(Pattern):
-    """A pattern with a name and arguments, which states here all that others need to know of it.
+    """A pattern with a name and arguments, described completely by its class attributes.
 
-    Its fields are its arguments, each annotated with an ``Argument``. Its code, the names that
-    ``read`` knows and the studio's menu follow from them. ``says`` is its description, a template
-    or cases. The rest is optional: ``rule``, when i may see j, as a formula (without one, define
-    ``allows``; the studio's page knows only primitives with a rule); ``invalid``, arguments that
-    are refused; ``misfit``, lengths n that are refused; ``remark``, what may surprise at a length.
+    Its fields are its arguments, each annotated with an ``Argument``; its code, the names that
+    ``read`` accepts and the menu of PatternStudio are derived from them. ``says`` is its
+    description, a template or cases. The rest is optional. ``rule`` is the formula for "i may
+    attend to j"; without one, define ``allows`` (PatternStudio offers only primitives with a
+    rule). ``invalid`` lists arguments that are refused, ``misfit`` lengths n that are refused, and
+    ``remark`` lengths at which the pattern has a surprising effect.
     """
 
     name: ClassVar[str] = ""
@@ -466,7 +467,7 @@ class Primitive(Pattern):
     def __init_subclass__(cls) -> None:
         cls.name = re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", cls.__name__).lower()
         cls.arguments = _arguments(cls)
-        # Conditions become functions here, once, since torch.compile cannot trace what reads texts.
+        # Conditions are compiled here, once: torch.compile cannot trace the parsing of a text.
         cls._invalid, cls._misfit = cls._conditions(cls.invalid), cls._conditions(cls.misfit)
         if cls.rule is not None and "allows" not in vars(cls):
             rule = of_self(cls.rule, cls.arguments)
@@ -474,9 +475,9 @@ class Primitive(Pattern):
 
     @classmethod
     def _conditions(cls, cases: Cases) -> Conditions:
-        whens = (of_self(when, cls.arguments) for when, _ in cases)
-        made = (function("self, n", when, FUNCTIONS) for when in whens)
-        return tuple(zip(made, (told for _, told in cases), strict=True))
+        conditions = (of_self(condition, cls.arguments) for condition, _ in cases)
+        made = (function("self, n", condition, FUNCTIONS) for condition in conditions)
+        return tuple(zip(made, (template for _, template in cases), strict=True))
 
     def __post_init__(self) -> None:
         for name, argument in self.arguments.items():
@@ -485,20 +486,20 @@ class Primitive(Pattern):
         self._refuse(self._invalid)
 
     def _refuse(self, conditions: Conditions, n: int = 0) -> None:
-        for holds, told in conditions:
+        for holds, template in conditions:
             if holds(self, n):
-                raise ValueError(filled(told, vars(self) | {"n": n}))
+                raise ValueError(filled(template, vars(self) | {"n": n}))
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} needs a rule, or a method `allows`")
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        return said(self.describing(), vars(self)) or ""
+        return first_match(self.describing(), vars(self)) or ""
 
     @classmethod
     def describing(cls) -> Cases:
-        """What ``says`` says, as cases."""
+        """The description ``says`` as cases."""
         return (("True", cls.says),) if isinstance(cls.says, str) else cls.says
 
     @property
@@ -510,7 +511,7 @@ class Primitive(Pattern):
         return self._written(key=True)
 
     def _written(self, *, key: bool = False) -> str:
-        """The call that makes it."""
+        """The call that makes this pattern, as code."""
         parts = []
         for name, argument in self.arguments.items():
             given = getattr(self, name)
@@ -523,18 +524,18 @@ class Primitive(Pattern):
         self._refuse(self._misfit, m)
 
     def remarks(self, m: int) -> Iterator[str]:
-        if remark := said(self.remark, vars(self) | {"n": m}):
+        if remark := first_match(self.remark, vars(self) | {"n": m}):
             yield remark
 
 
 def makes_pattern(primitive: Callable[P, Pattern]) -> Callable[P, Pattern]:
-    """The primitive itself as a function, of which a type checker knows that it makes a pattern."""
+    """The primitive as a function whose declared result, for type checkers, is a ``Pattern``."""
     return primitive
 
 
 @dataclass(frozen=True, repr=False)
 class Full(Primitive):
-    """Every position sees every position."""
+    """Every position attends to every position."""
 
     says = "every position sees every position"
     rule = "True"
@@ -550,13 +551,13 @@ FULL = Full()
 
 
 def full() -> Pattern:
-    """Every position sees every position."""
+    """Every position attends to every position."""
     return FULL
 
 
 @dataclass(frozen=True, repr=False)
 class Causal(Primitive):
-    """Each position sees itself and those before it (j ≤ i)."""
+    """Each position attends to itself and to those before it (j ≤ i)."""
 
     says = "each position sees itself and those before it"
     rule = "j <= i"
@@ -568,12 +569,12 @@ class Causal(Primitive):
 causal = makes_pattern(Causal)
 
 
-# ---- blocks of positions, and what begins later
+# ---- blocks of positions, and shifted patterns
 
 
 @dataclass(frozen=True, repr=False)
 class Blocks(Derived):
-    """i's block of ``size`` positions sees j's block in ``of``."""
+    """i may attend to j if ``of`` allows the pair of their blocks (of ``size`` positions)."""
 
     size: int
 
@@ -622,7 +623,7 @@ class Blocks(Derived):
 
 @dataclass(frozen=True, repr=False)
 class Shifted(Derived):
-    """i sees j if i − start sees j − start in ``of``; positions before ``start`` are left out."""
+    """i attends to j if ``of`` allows (i − start, j − start); positions before it are left out."""
 
     start: int
 
@@ -660,7 +661,7 @@ class Shifted(Derived):
         return (positions - self.start).clamp(min=0)
 
     def _within(self, intervals: Intervals) -> Intervals:
-        """What lies from ``start`` on; of an interval that begins before it, perhaps more."""
+        """The part from ``start`` on; of an interval that begins earlier, perhaps a little more."""
         first, last = self._from_start(intervals.first), self._from_start(intervals.last)
         step = torch.where(intervals.first >= self.start, intervals.step, 1)
         return Intervals(first, last, torch.where(first == last, 0, step))

@@ -1,4 +1,4 @@
-"""The arguments of a primitive: what each must be, and what a menu needs to offer it.
+"""The arguments of a primitive: which values each accepts, and how a menu offers it.
 
 ``kind`` is "whole" (an integer), "positions" (a list of integers), "grid" (the sizes of a grid),
 "side" ("row" or "column") or "pattern".
@@ -11,7 +11,7 @@ from typing import Any
 from attnlab.core.integers import check_integer
 
 LARGEST = 2**53 - 1
-"""The largest integer that a page, too, holds exactly; no sequence is that long."""
+"""The largest integer that JavaScript also holds exactly; no sequence is that long."""
 
 MOST = 2**22
 """How many positions a list of them may have."""
@@ -37,7 +37,7 @@ class Argument:
     optional: bool = False
 
     def checked(self, owner: str, name: str, value: Any) -> Any:
-        """The value as it is kept; a TypeError or a ValueError where it is none."""
+        """The validated value; a TypeError or a ValueError where it is not valid."""
         if self.kind == "whole":
             return size(self.called or name, value, at_least=self.at_least)
         if self.kind == "positions":
@@ -56,7 +56,7 @@ class Argument:
 
 
 def size(name: str, value: Any, *, at_least: int | None = None) -> int:
-    """An integer that a page, too, can hold."""
+    """An integer that JavaScript can hold as well."""
     found = check_integer(name, value, at_least=at_least)
     if abs(found) > LARGEST:
         raise ValueError(f"{name} should be at most 2^53 - 1 in size, got {found}")
@@ -64,7 +64,7 @@ def size(name: str, value: Any, *, at_least: int | None = None) -> int:
 
 
 def _elements(value: Any) -> list[Any] | None:
-    """The elements of a list, a tuple, a range, an array …; None of what is no list of numbers."""
+    """The elements of a list, a tuple, a range, an array …; None if it is no list of numbers."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, str | bytes | dict) or not isinstance(value, Collection):
         return None

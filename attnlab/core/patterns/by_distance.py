@@ -1,4 +1,4 @@
-"""Primitives by distance: what depends on i − j alone."""
+"""Primitives that depend on the distance i − j alone."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +12,7 @@ from attnlab.core.patterns.intervals import Coverage, Intervals
 
 @dataclass(frozen=True, repr=False)
 class Local(Primitive):
-    """Each position sees itself and ``radius`` on either side (|i − j| ≤ radius)."""
+    """Each position attends to itself and ``radius`` on either side (|i − j| ≤ radius)."""
 
     radius: Annotated[int, Argument("whole", at_least=0, start=2)]
     says = (
@@ -32,7 +32,7 @@ local = makes_pattern(Local)
 
 @dataclass(frozen=True, repr=False)
 class Strided(Primitive):
-    """Each position sees every ``stride``-th, counted from itself ((i − j) mod stride = 0)."""
+    """Each position attends to every ``stride``-th, from itself ((i − j) mod stride = 0)."""
 
     stride: Annotated[int, Argument("whole", at_least=1, start=4)]
     says = "each position sees every {ordinal(stride)}, counted from itself"
@@ -55,7 +55,7 @@ class Strided(Primitive):
         return Coverage(every, within & (nearest % torch.gcd(g, stride) == 0))
 
     def order(self, m: int) -> Order | None:
-        """By residue: positions that are a multiple of the stride apart become neighbours."""
+        """Sorted by residue: positions a multiple of the stride apart become neighbours."""
         if self.stride == 1 or m < 16 * self.stride:  # few to each residue: no order gains much
             return None
         runs = (torch.arange(residue, m, self.stride) for residue in range(self.stride))

@@ -24,7 +24,7 @@ MUST_BE_FILLED = (
 
 @dataclass(frozen=True, repr=False)
 class Local2d(Primitive):
-    """Pixels in raster order; each sees the square of side 2·radius + 1 around it."""
+    """Pixels in raster order; each attends to the square of side 2·radius + 1 around it."""
 
     shape: Annotated[Sequence[int], Argument("grid")]
     radius: Annotated[int, Argument("whole", at_least=0, start=1)]
@@ -52,7 +52,7 @@ class Local2d(Primitive):
         )
 
     def order(self, m: int) -> Order | None:
-        """Tile by tile: neighbours in both directions share what they see."""
+        """Tile by tile: neighbouring queries in both directions share most of their keys."""
         height, width = self.shape
         grid = torch.arange(height * width).view(height, width)
         tiles = (tile for band in grid.split(8) for tile in band.split(8, dim=1))
@@ -64,7 +64,7 @@ local_2d = makes_pattern(Local2d)
 
 @dataclass(frozen=True, repr=False)
 class Axial(Primitive):
-    """Positions are the cells of a grid in raster order; each sees its line along ``axis``."""
+    """The cells of a grid in raster order; each attends to its line along ``axis``."""
 
     shape: Annotated[Sequence[int], Argument("grid")]
     axis: Annotated[int, Argument("whole", start=0)]

@@ -1,4 +1,4 @@
-"""Primitives by place: what depends on where the query stands, or the key."""
+"""Primitives that depend on the position of the query alone, or of the key alone."""
 
 import functools
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ LARGEST_TABLE = 2**28
 
 @dataclass(frozen=True, repr=False)
 class Summaries(Primitive):
-    """Everybody sees the last ``columns`` positions of every block of ``stride``.
+    """Every query attends to the last ``columns`` positions of every block of ``stride``.
 
-    With an ``offset`` those that many positions before the end of the block.
+    With an ``offset``, to the ``columns`` positions that end that many before the block's end.
     """
 
     stride: Annotated[int, Argument("whole", at_least=1, start=8)]
@@ -57,7 +57,7 @@ class Summaries(Primitive):
 
     @property
     def _residues(self) -> tuple[int, int]:
-        """The first and the last of them within a block."""
+        """The first and the last summary position within a block."""
         return self.stride - self.offset - self.columns, self.stride - self.offset - 1
 
     def _among(self, residue: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ summaries = makes_pattern(Summaries)
 
 @dataclass(frozen=True, repr=False)
 class Prefix(Primitive):
-    """Everybody sees the first ``length`` positions; ``causal() | prefix(k)`` is a prefix LM."""
+    """Every query attends to the first ``length`` positions; for a prefix LM: ``causal() | it``."""
 
     length: Annotated[int, Argument("whole", at_least=1, start=4)]
     says = "each position sees the {several('first', length)}"
@@ -90,7 +90,7 @@ class Prefix(Primitive):
     remark = (
         (
             "length > n",
-            "a prefix of {length} is longer than the sequence of {n}: everybody sees everything",
+            "a prefix of {length} is longer than the sequence of {n}: every query sees every key",
         ),
     )
 
@@ -103,7 +103,7 @@ prefix = makes_pattern(Prefix)
 
 @dataclass(frozen=True, repr=False)
 class Places(Primitive):
-    """``positions`` see everybody (``of="row"``), or are seen by everybody (``of="column"``).
+    """``positions`` attend to all keys (``of="row"``), or all queries to them (``of="column"``).
 
     A negative position counts from the end of the sequence.
     """
@@ -161,7 +161,7 @@ class Places(Primitive):
         return Places(sorted({p % m for p in self.positions}), self.of)
 
     def order(self, m: int) -> Order | None:
-        """The chosen queries together: each of them sees everything."""
+        """The chosen queries together: each of them attends to all keys."""
         if self.of == "column" or not self.positions:
             return None
         return Order(("places", self.positions), (torch.tensor(sorted(self.positions)),))
@@ -172,9 +172,9 @@ places = makes_pattern(Places)
 
 @dataclass(frozen=True, repr=False)
 class Edges(Primitive):
-    """The first and last positions see everybody (``of="row"``), or are seen (``of="column"``).
+    """The first and last positions attend to all keys (``"row"``), or all queries to them.
 
-    As many of them as there are: of a sequence that is shorter, all.
+    In a sequence that is shorter than both together, these are all positions.
     """
 
     first: Annotated[int, Argument("whole", at_least=0, start=1)]
@@ -189,7 +189,7 @@ class Edges(Primitive):
     rule = "(i < first or i >= n - last) if of == 'row' else (j < first or j >= n - last)"
 
     def sized(self, m: int) -> Pattern:
-        """As many of them as there are: in a short sequence they meet."""
+        """The two numbers, reduced so that they do not overlap in a short sequence."""
         if 0 < self.first + self.last >= m:
             return FULL
         return Places((*range(self.first), *range(m - self.last, m)), self.of)

@@ -19,11 +19,11 @@ from attnlab.core.shapes import checked
 
 @dataclass(frozen=True, repr=False)
 class Random(Primitive):
-    """Each position sees ``keys`` different positions, drawn at random from those ``among`` allows.
+    """Each position attends to ``keys`` positions, drawn at random from those ``among`` allows.
 
-    All of these where they are fewer. ``random(3, among=~local(1))`` draws nothing that a window
-    has anyway. With ``among`` drawing looks at m² pairs; draw between ``blocks`` where that is too
-    many.
+    They are all different; where fewer are allowed, all of these. ``random(3, among=~local(1))``
+    draws no key of a window of radius 1. With ``among``, drawing computes all m² pairs; draw
+    between ``blocks`` where these are too many.
     """
 
     keys: Annotated[int, Argument("whole", at_least=0, start=3)]
@@ -40,7 +40,7 @@ class Random(Primitive):
     remark = (
         (
             "keys > n",
-            "{keys} random keys are more than the {n} positions: everybody sees everything",
+            "{keys} random keys are more than the {n} positions: every query sees every key",
         ),
     )
 
@@ -103,7 +103,7 @@ def held(number: int) -> Pattern:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Listed(Held):
-    """The query at position i sees the keys ``table[i]``; −1 stands for none."""
+    """The query at position i attends to the keys ``table[i]``; −1 stands for none."""
 
     table: Int[Tensor, "m keys"]
     description: str = "each position sees the keys that a table lists for it"
@@ -165,16 +165,16 @@ def _between(ordered: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 
 @functools.lru_cache(maxsize=32)
-def _drawn(keys: int, seed: int, m: int, words: str, code: str) -> Listed:
+def _drawn(keys: int, seed: int, m: int, description: str, code: str) -> Listed:
     generator = torch.Generator().manual_seed(seed)
     keys = min(keys, m)
     if m <= 1024 or 2 * keys > m:
         rows = (torch.randperm(m, generator=generator)[:keys] for _ in range(m))
-        return Listed(torch.stack(list(rows)), words, code)
+        return Listed(torch.stack(list(rows)), description, code)
     drawn = torch.randint(m, (m, keys), generator=generator)
     while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m
         drawn[again] = torch.randint(m, (int(again.sum()),), generator=generator)
-    return Listed(drawn, words, code)
+    return Listed(drawn, description, code)
 
 
 @functools.lru_cache(maxsize=32)
@@ -252,7 +252,7 @@ class Documents(Held):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Padding(Pattern):
-    """Key j is valid, that is, no padding; the mask has a batch axis, (b, 1, n, m)."""
+    """Key j is valid, which means not padding; the mask has a batch axis, (b, 1, n, m)."""
 
     valid: Bool[Tensor, "b m"]
     description = "only valid keys are seen, not the padding"
@@ -272,7 +272,7 @@ class Padding(Pattern):
 
 @checked
 def listed(table: Int[Tensor, "m keys"]) -> Pattern:
-    """The query at position i sees the keys ``table[i]``; −1 stands for none."""
+    """The query at position i attends to the keys ``table[i]``; −1 stands for none."""
     if table.is_meta:
         raise ValueError("a table on the meta device holds no positions; give it on another device")
     wrong = table[(table < -1) | (table >= len(table))]
@@ -286,13 +286,13 @@ def listed(table: Int[Tensor, "m keys"]) -> Pattern:
 
 @checked
 def document(ids: Int[Tensor, "m"] | Int[Tensor, "b m"]) -> Pattern:
-    """Each position sees its own document: ``ids`` says which document each position is of."""
+    """Each position attends to its own document; ``ids`` gives the document of each position."""
     return Documents(ids)
 
 
 @checked
 def padding(valid: Bool[Tensor, "b m"] | None) -> Pattern:
-    """Only valid keys are seen: ``valid`` is False at padding. None: there is no padding."""
+    """Only valid keys are attended to: ``valid`` is False at padding. None: there is no padding."""
     return FULL if valid is None else Padding(valid)
 
 

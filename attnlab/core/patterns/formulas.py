@@ -1,4 +1,4 @@
-"""Formulas: what a primitive states as a text, which both Python and the studio's page evaluate.
+"""Formulas: texts in which a primitive is defined; Python and JavaScript both evaluate them.
 
 A formula is an expression of Python that uses a primitive's arguments by their names, such as
 ``abs(i - j) <= radius``. A template is a text with formulas in braces, such as ``every
@@ -15,13 +15,13 @@ from types import CodeType
 from typing import Any
 
 Cases = tuple[tuple[str, str], ...]
-"""Pairs of a condition, a formula, and what is said where it holds, a template."""
+"""Pairs of a condition (a formula) and the template of the sentence for when it holds."""
 
 Names = Mapping[str, Any]
 
 
 def value(formula: str, names: Names) -> Any:
-    """The value of a formula of this package; texts of a caller are read by ``reading.read``."""
+    """The value of a formula of this package; never of a caller's text (see ``reading.read``)."""
     return eval(_compiled(formula), {"__builtins__": {}}, {**FUNCTIONS, **names})
 
 
@@ -30,9 +30,11 @@ def filled(template: str, names: Names) -> str:
     return re.sub(r"\{([^{}]*)\}", lambda found: str(value(found[1], names)), template)
 
 
-def said(cases: Cases, names: Names) -> str | None:
-    """The template of the first case that holds, filled; None where none does."""
-    return next((filled(told, names) for when, told in cases if value(when, names)), None)
+def first_match(cases: Cases, names: Names) -> str | None:
+    """The filled template of the first case whose condition holds; None where none does."""
+    return next(
+        (filled(template, names) for condition, template in cases if value(condition, names)), None
+    )
 
 
 def function(parameters: str, formula: str, names: Names) -> Callable[..., Any]:
@@ -85,7 +87,7 @@ def sizes(shape: Sequence[int]) -> str:
 
 
 def outside(positions: Sequence[int], n: int) -> list[int]:
-    """Those that are no positions of a sequence of n; negative ones count from its end."""
+    """The given numbers that are outside a sequence of n; negative ones count from its end."""
     return [p for p in positions if not -n <= p < n]
 
 

@@ -1,4 +1,4 @@
-"""The masks of layers: from what a module is called with, and for forms that want it dense."""
+"""The mask of a layer: made from the module's arguments, and as a dense tensor where needed."""
 
 import torch
 from jaxtyping import Bool
@@ -8,7 +8,7 @@ from attnlab.core.patterns.algebra import FULL, Causal, Full, Pattern, both
 from attnlab.core.patterns.by_table import padding as valid_keys
 
 Mask = Bool[Tensor, "#b #h #n #m"] | Bool[Tensor, "#n #m"] | Pattern | None
-"""What the forms of dense attention take as a mask: True may attend; None: all may."""
+"""The masks that the forms of dense attention take: True = may attend; None = all may."""
 
 
 def visible(
@@ -17,7 +17,7 @@ def visible(
     context: Tensor | None = None,
     context_padding: Tensor | None = None,
 ) -> Pattern:
-    """What the queries of a layer may see: its own keys or, if there is one, its context's."""
+    """What the queries of a layer may attend to: its own keys or those of its context, if any."""
     if context is None:
         if context_padding is not None:
             raise ValueError("context_padding was given without a context")
@@ -54,7 +54,7 @@ def as_mask(
     mask.refuse_misfit(m, b, heads)
     if isinstance(mask, Full):
         return None
-    # Whether a pattern allows every pair depends on its values: not asked while compiling.
+    # Whether a pattern allows every pair depends on its values: not checked while compiling.
     allows_all = not torch.compiler.is_compiling() and mask.sized(m).cover(
         range(m - n, m), range(m)
     )

@@ -1,7 +1,7 @@
-"""All primitives by their names: found in the files that define them, listed nowhere.
+"""All primitives by their names, found by looking through the files that define them.
 
-To add one, define a ``Primitive`` (or a ``Shorthand``) in one of these files. ``read`` knows it
-then, and so does the studio: its menu, its remarks and, if it has a rule, its page.
+To add one, define a ``Primitive`` (or a ``Shorthand``) in one of these files. ``read`` then accepts
+its name, and PatternStudio offers it if it has a rule.
 """
 
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ def primitives() -> dict[str, Named]:
 
 
 def for_page() -> list[dict[str, Any]]:
-    """The primitives as data, for a page that computes masks without Python."""
+    """The primitives as data, for the JavaScript of PatternStudio, which computes masks itself."""
     return [_described(one) for one in primitives().values() if _page_knows(one)]
 
 

@@ -1,4 +1,4 @@
-"""Reading a pattern from the code that it writes: ``read(pattern.code) == pattern``.
+"""Reading a pattern from its code: ``read(pattern.code) == pattern``.
 
 Nothing is evaluated: the text is parsed, and only the algebra's own names, operators and methods
 are followed.
@@ -37,9 +37,9 @@ def readable(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def read(text: str) -> Pattern:
-    """The pattern that ``text`` writes, as in ``(local(2) | strided(8)).causal()``.
+    """The pattern whose code is ``text``, such as ``(local(2) | strided(8)).causal()``.
 
-    Raises ValueError, in a sentence, where it writes none.
+    Raises ValueError, in a sentence, where ``text`` is not the code of a pattern.
     """
     if not isinstance(text, str):
         raise TypeError(f"read takes the code of a pattern, a text, got {text!r}")
@@ -55,7 +55,7 @@ def names(text: str) -> set[str]:
 
 @functools.lru_cache(maxsize=256)
 def _read(text: str, makers: tuple[tuple[str, Callable[..., Pattern]], ...]) -> Pattern:
-    """Remembered for as long as the names mean the same: a notebook may define one anew."""
+    """Cached by the text and the current makers, because a notebook may redefine a maker."""
     pattern = _value(_parsed(text))
     if not isinstance(pattern, Pattern):
         raise ValueError(f"{_short(text)} is not a pattern")

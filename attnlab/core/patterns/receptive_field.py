@@ -30,7 +30,7 @@ class ReceptiveField:
 
 @runtime_checkable
 class Masked(Protocol):
-    """What has a mask of n × n; every pattern does."""
+    """An object with a mask of n × n; every pattern is one."""
 
     def dense(self, n: int) -> Bool[Tensor, "... n n"]: ...
 
@@ -40,7 +40,8 @@ def receptive_field(
 ) -> ReceptiveField:
     """The receptive field of a stack: layer l has the l-th of the patterns (in turn).
 
-    ``residual`` counts the connection around each layer: a position keeps what it knows.
+    With ``residual``, the connection around each layer counts: a position also keeps the inputs
+    that could influence it before the layer.
     """
     stack = list(patterns) if isinstance(patterns, Sequence) else [patterns]
     if not stack:
@@ -67,6 +68,6 @@ def _step(pattern: Masked, n: int, residual: bool) -> Tensor:
     if isinstance(pattern, type) or not isinstance(pattern, Masked):
         raise TypeError(f"a receptive field is computed from patterns, got {pattern!r}")
     allowed = pattern.dense(n)
-    if allowed.dim() > 2:  # what any head sees counts
+    if allowed.dim() > 2:  # a pair counts if any head allows it
         allowed = allowed.flatten(0, -3).any(0)
     return (allowed | torch.eye(n, dtype=torch.bool) if residual else allowed).float()

@@ -15,7 +15,7 @@ _PARTS = {part.name: part for part in (Local, Strided, Places, Summaries)}
 
 @dataclass(frozen=True, eq=False)
 class Shorthand:
-    """A function of ``arguments`` that makes the pattern which ``stands_for``, a formula, writes.
+    """A function of ``arguments`` that returns the pattern given by the formula ``stands_for``.
 
     ``help`` is its docstring. Formulas may use the primitives of ``_PARTS`` by their names.
     """
@@ -96,21 +96,21 @@ global_ = Shorthand(
     "global_",
     {"positions": Argument("positions", start=[0])},
     "places(positions, 'column') | places(positions, 'row')",
-    "``positions`` see everybody and are seen by everybody; a negative one counts from the end.",
+    "``positions`` attend to all positions, and all to them; a negative one counts from the end.",
 )
 
 hub = Shorthand(
     "hub",
     {"position": Argument("whole", default=0)},
     "places([position], 'column') | places([position], 'row')",
-    "One position that sees everybody and is seen by everybody.",
+    "One position that attends to all positions, and to which all attend.",
 )
 
 block_diagonal = Shorthand(
     "block_diagonal",
     {"size": Argument("whole", at_least=1, start=8, called="the size of a block")},
     "local(0).blocks(size)",
-    "Each position sees its own block of ``size`` positions.",
+    "Each position attends to its own block of ``size`` positions.",
 )
 
 blocks = Shorthand(
@@ -120,5 +120,5 @@ blocks = Shorthand(
         "of": Argument("pattern", default=Local(0)),
     },
     "of.blocks(size)",
-    "i sees j if i's block of ``size`` positions sees j's in ``of`` (by default: the same one).",
+    "i attends to j if ``of`` allows their blocks of ``size`` positions (default: the same block).",
 )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import sympy
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -27,7 +27,16 @@ from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    Keys,
+    NewTokens,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse import decoding
@@ -61,13 +70,7 @@ class PatternOptions(Options):
 
 
 @checked
-def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Pattern | None = None,
-) -> Float[Tensor, "b h n e"]:
+def naive(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
     """The equation under the dense mask; the queries are the last n of m positions."""
     allowed = dense_mask(mask, q, k)
     scores = note("scores", scaled_scores(q, k))
@@ -76,22 +79,14 @@ def naive(
 
 
 @checked
-def blocked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Pattern | None = None,
-) -> Float[Tensor, "b h n e"]:
+def blocked(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
     """The same at the cost of the allowed pairs. First derivatives only."""
     mask = patterns.FULL if mask is None else mask
     return engine.blocked(q, k, v, mask, allow_fully_masked=True)
 
 
 @checked
-def scaled_scores(
-    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b h m d"]
-) -> Float[Tensor, "b h n m"]:
+def scaled_scores(q: Queries, k: Keys) -> Float[Tensor, "b h n m"]:
     """$q_i \\cdot k_j / \\sqrt d$."""
     return wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
 
@@ -118,15 +113,10 @@ class PatternAttention(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        options: PatternOptions,
-        *,
-        causal: bool | None = None,
-        form: Literal["naive", "blocked"] = "blocked",
+        self, dim: Size, heads: Size, options: PatternOptions, *,
+        causal: bool | None = None, form: Literal["naive", "blocked"] = "blocked",
         bias: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.options, self.form = options, form
@@ -134,17 +124,15 @@ class PatternAttention(nn.Module):
         self.pattern = options.pattern(causal=self.causal, heads=heads)
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
         return self.heads.merge(FORMS[self.form](q, k, v, mask=mask))
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: decoding.DecodingState | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], decoding.DecodingState]:
+        self, x: NewTokens, state: decoding.DecodingState | None = None
+    ) -> tuple[NewTokens, decoding.DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         out, state = decoding.step(*self.heads.project(x), self.pattern, state)

@@ -6,13 +6,12 @@ Where a pattern leaves little out, or the sequence is short, the dense kernel wi
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.patterns import Pattern, as_mask
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.blocked import blocked, by_pattern, check_dropout, without_padding
 from attnlab.core.sparse.flex import flex, refusal
 from attnlab.core.sparse.layout import layout
@@ -34,14 +33,9 @@ class Choice:
 
 @checked
 def auto(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    pattern: Pattern,
-    *,
-    scale: float | None = None,
-    dropout: float = 0.0,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, pattern: Pattern, *,
+    scale: float | None = None, dropout: float = 0.0,
+) -> Outputs:  # fmt: skip
     """Attention over ``pattern`` by the form that ``choose`` names; the probe sees the choice."""
     check_dropout(dropout)
     choice = note("choice", choose(q, k, v, pattern, dropout=dropout))

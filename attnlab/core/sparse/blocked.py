@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.derivatives import refuse_second
@@ -30,7 +29,7 @@ from attnlab.core.options import Size
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
 # Bytes gathered at once: on a CPU they stay in its cache; meta tensors count what a CPU would do.
@@ -41,16 +40,10 @@ _aten = torch.ops.aten
 
 @checked
 def blocked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    pattern: Pattern,
-    *,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    block: Size | None = None,
+    q: Queries, k: Keys, v: Values, pattern: Pattern, *,
+    scale: float | None = None, dropout: float = 0.0, block: Size | None = None,
     allow_fully_masked: bool = False,
-) -> Float[Tensor, "b h n e"]:
+) -> Outputs:  # fmt: skip
     """Softmax attention over the pairs that ``pattern`` allows, at the cost of these pairs.
 
     ``dropout`` drops weights, as in training. ``block`` fixes the number of queries in a block;
@@ -91,16 +84,9 @@ def _warn_of_fully_masked(q: Tensor, k: Tensor, pattern: Pattern, block: int | N
 
 
 def _run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    real: Tensor | None,
-    pattern: Pattern,
-    block: int | None,
-    scale: float,
-    dropout: float,
-    seed: Tensor,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, pattern: Pattern, block: int | None,
+    scale: float, dropout: float, seed: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output and log-sum-exp (+∞ for a row that sees nothing)."""
     first_seed = int(seed) if len(seed) else 0
     outs, lses, n, m = [], [], q.shape[-2], k.shape[-2]
@@ -125,16 +111,9 @@ def _run(
 
 @torch.library.custom_op("attnlab::blocked", mutates_args=())
 def _compiled(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    real: Tensor | None,
-    key: str,
-    block: int | None,
-    scale: float,
-    dropout: float,
-    seed: Tensor,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, key: str, block: int | None, scale: float,
+    dropout: float, seed: Tensor,
+) -> Tensor:  # fmt: skip
     return _run(q, k, v, real, read(key), block, scale, dropout, seed)[0].contiguous()
 
 
@@ -145,17 +124,9 @@ def _shape(q: Tensor, k: Tensor, v: Tensor, *_: object) -> Tensor:
 
 @torch.library.custom_op("attnlab::blocked_backward", mutates_args=())
 def _compiled_backward(
-    d_out: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    real: Tensor | None,
-    key: str,
-    block: int | None,
-    scale: float,
-    dropout: float,
-    seed: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
+    d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, key: str,
+    block: int | None, scale: float, dropout: float, seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     with torch.enable_grad():
         q, k, v = leaves = [x.detach().requires_grad_() for x in (q, k, v)]
         out, _ = _run(q, k, v, real, read(key), block, scale, dropout, seed)
@@ -262,14 +233,9 @@ def _allowed(batch: Batch, real: Tensor | None, b: int, h: int) -> Tensor | None
 class _Blocked(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        real: Tensor | None,
-        laid: Layout,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, laid: Layout,
         options: _Options,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         # In a batch of one, split heads stay strided: index_select would copy all for each piece.
         flat = [x.flatten(0, 1).contiguous() for x in (q, k, v)]
         merged = len(laid.parts) > 1

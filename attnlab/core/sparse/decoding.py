@@ -30,12 +30,9 @@ class DecodingState(NamedTuple):
 
 @checked
 def step(
-    q: Float[Tensor, "b h t d"],
-    k: Float[Tensor, "b h t d"],
-    v: Float[Tensor, "b h t e"],
-    pattern: Pattern,
-    state: DecodingState | None = None,
-) -> tuple[Float[Tensor, "b h t e"], DecodingState]:
+    q: Float[Tensor, "b h t d"], k: Float[Tensor, "b h t d"], v: Float[Tensor, "b h t e"],
+    pattern: Pattern, state: DecodingState | None = None,
+) -> tuple[Float[Tensor, "b h t e"], DecodingState]:  # fmt: skip
     """Attention of the next t tokens under a causal pattern, and the state after them.
 
     Equals the rows of the parallel form. The pattern must mean the same at every length, and be

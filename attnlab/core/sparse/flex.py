@@ -14,11 +14,10 @@ import shutil
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.patterns import FULL, Intervals, Pattern
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.blocked import by_pattern, without_padding
 from attnlab.core.sparse.layout import refuse_lengths
 
@@ -28,13 +27,8 @@ COMPILED = 64  # patterns and shapes that may be compiled in one process
 
 @checked
 def flex(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    pattern: Pattern,
-    *,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, pattern: Pattern, *, scale: float | None = None
+) -> Outputs:
     """Softmax attention over the pairs that ``pattern`` allows, by FlexAttention.
 
     Compiled once for each pattern and shape (seconds, the first time). Raises ValueError, with the

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from attnlab.lens.axes import Layout
-from attnlab.lens.held import Held
+from attnlab.lens.snapshots import Snapshot
 from attnlab.lens.trace.meanings import Arguments, Scores, Weights
 from attnlab.lens.trace.scores import rescored
 from attnlab.lens.trace.views import CASTS, moved, narrowed, only_new_axes
@@ -40,7 +40,7 @@ def _moved_to(layout: Layout, name: str, meaning: Any, out: Tensor) -> Any:
     new = copy.copy(meaning)
     new.layout = layout
     if isinstance(new, Weights) and name in CASTS:
-        new.used = Held(out, layout)
+        new.used = Snapshot(out, layout)
     return new
 
 
@@ -49,7 +49,7 @@ def _from_scores(
 ) -> Scores | Weights | None:
     args, kwargs = call
     if name in SOFTMAX:
-        weights = softmax_of(scores, _dim(args, kwargs, out), Held(out, scores.layout))
+        weights = softmax_of(scores, _dim(args, kwargs, out), Snapshot(out, scores.layout))
         if weights is not None:
             weights.logarithm = "log" in name
         return weights
@@ -75,7 +75,7 @@ def _from_weights(
     if name in DROPOUT:
         weights.dropout = _dropout(call)
     else:
-        weights.used = Held(out, weights.layout)
+        weights.used = Snapshot(out, weights.layout)
     weights.logarithm = weights.logarithm and name != "exp"
     return weights
 
@@ -88,8 +88,8 @@ def with_heads_mixed(
     new = copy.copy(meaning)
     new.layout = layout
     if isinstance(new, Weights):
-        new.used = Held(out, layout)
-    elif new.history.held():
+        new.used = Snapshot(out, layout)
+    elif new.history.snapshots():
         return None
     else:
         new.history = new.history.copy()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.lens.axes import Axis, Layout, leaves, size
-from attnlab.lens.held import Held, History, Keep, Roles
 from attnlab.lens.record import Attention
+from attnlab.lens.snapshots import History, Keep, Roles, Snapshot
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of a call."""
@@ -15,8 +15,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Product:
     """Two operands and their summed axes."""
 
-    left: Held
-    right: Held
+    left: Snapshot
+    right: Snapshot
     out: Layout
     summed: tuple[Axis, ...]
 
@@ -55,10 +55,10 @@ class Weights:
     that dropout has not been applied."""
 
     roles: Roles
-    queries: Held
-    keys: Held
+    queries: Snapshot
+    keys: Snapshot
     layout: Layout
-    used: Held
+    used: Snapshot
     history: History
     dropout: float = 0.0
     mixed: bool = False
@@ -90,17 +90,17 @@ class Part:
 class Scaled:
     """A tensor times a number: queries that were scaled before the product."""
 
-    base: Held
+    base: Snapshot
     factor: float
-    result: Held
+    result: Snapshot
 
 
 @dataclass
 class Elementwise:
     """Two tensors that were broadcast and multiplied; a sum makes a product of them."""
 
-    left: Held
-    right: Held
+    left: Snapshot
+    right: Snapshot
     layout: Layout
     history: History
     weights: Weights | None = None
@@ -114,13 +114,13 @@ class Found:
 
     form: str
     roles: Roles
-    queries: Held
-    keys: Held
-    values: Held
+    queries: Snapshot
+    keys: Snapshot
+    values: Snapshot
     history: History
-    weights: Held | None = None
+    weights: Snapshot | None = None
     dropout: float = 0.0
-    log_sum_exp: Held | None = None
+    log_sum_exp: Snapshot | None = None
     missing: str | None = None
     doubt: str | None = None
 
@@ -129,8 +129,8 @@ class Found:
         return tuple(map(size, self.roles.groups()))
 
     def record(self, name: str, keep: Keep) -> Attention:
-        def kept(held: Held | None) -> Held | None:
-            return None if held is None else held.kept(keep)
+        def kept(snapshot: Snapshot | None) -> Snapshot | None:
+            return None if snapshot is None else snapshot.kept(keep)
 
         return Attention(
             name,

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from attnlab.lens.axes import Axis, Layout, aligned, fresh
-from attnlab.lens.held import Held
+from attnlab.lens.snapshots import Snapshot
 from attnlab.lens.trace.meanings import Elementwise, Product
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm", "rmatmul"}
@@ -59,8 +59,8 @@ def align(
         (Axis(left.shape[-1]),),
     )
     return Product(
-        Held(left, (*aligned(left.shape[:-2], lead), rows, inner)),
-        Held(right, (*aligned(right.shape[:-2], lead), inner, columns)),
+        Snapshot(left, (*aligned(left.shape[:-2], lead), rows, inner)),
+        Snapshot(right, (*aligned(right.shape[:-2], lead), inner, columns)),
         (*lead, rows, columns),
         inner,
     )
@@ -84,7 +84,7 @@ def _align_letters(
     summed = [x for x in axes if x not in named[2]]
     if not all(x in named[0] and x in named[1] for x in summed):
         return None
-    return Product(Held(left, a), Held(right, b), c, tuple(axes[x] for x in summed))
+    return Product(Snapshot(left, a), Snapshot(right, b), c, tuple(axes[x] for x in summed))
 
 
 def _spelt(side: str, dims: int) -> list[str]:
@@ -97,12 +97,12 @@ def _spelt(side: str, dims: int) -> list[str]:
 # ---- a broadcast product of elements, and its sum
 
 
-def broadcast(left: Tensor, right: Tensor, out: Tensor) -> tuple[Held, Held, Layout]:
+def broadcast(left: Tensor, right: Tensor, out: Tensor) -> tuple[Snapshot, Snapshot, Layout]:
     """Both operands of ``left * right`` on the axes of the result."""
     layout = fresh(out.shape)
     return (
-        Held(left, aligned(left.shape, layout)),
-        Held(right, aligned(right.shape, layout)),
+        Snapshot(left, aligned(left.shape, layout)),
+        Snapshot(right, aligned(right.shape, layout)),
         layout,
     )
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.lens.axes import Layout, aligned, size
-from attnlab.lens.held import BLOCKED, Held, History
+from attnlab.lens.snapshots import BLOCKED, History, Snapshot
 from attnlab.lens.trace.meanings import Arguments, Scores
 
 POINTWISE = {
@@ -31,22 +31,22 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _held(value: Tensor, layout: Layout) -> Held | None:
+def _snapshot(value: Tensor, layout: Layout) -> Snapshot | None:
     if value.dim() > len(layout):
         return None
     tail = layout[len(layout) - value.dim() :]
     fits = all(n in (1, size(axes)) for n, axes in zip(value.shape, tail, strict=True))
-    return Held(value, aligned(value.shape, layout)) if fits else None
+    return Snapshot(value, aligned(value.shape, layout)) if fits else None
 
 
 def add(history: History, value: Any, by: float, layout: Layout) -> bool:
     number = _number(value)
     if number is not None and math.isfinite(number):
         return True  # the same shift everywhere: the softmax does not feel it
-    held = _held(value, layout) if isinstance(value, Tensor) else None
-    if held is not None:
-        history.addends.append((held, float(by)))
-    return held is not None
+    snapshot = _snapshot(value, layout) if isinstance(value, Tensor) else None
+    if snapshot is not None:
+        history.addends.append((snapshot, float(by)))
+    return snapshot is not None
 
 
 def _mul(history: History, layout: Layout, first: int, args: Any, kwargs: Any) -> bool:
@@ -64,10 +64,14 @@ def _multiply(history: History, layout: Layout, other: Any, inverse: bool) -> bo
     if number:
         history.times(1 / number if inverse else number)
         return True
-    held = _held(other, layout) if isinstance(other, Tensor) and not history.addends else None
-    if held is None:
+    snapshot = (
+        _snapshot(other, layout) if isinstance(other, Tensor) and not history.addends else None
+    )
+    if snapshot is None:
         return False
-    history.factors.append(Held(held.tensor.reciprocal(), held.layout) if inverse else held)
+    history.factors.append(
+        Snapshot(snapshot.tensor.reciprocal(), snapshot.layout) if inverse else snapshot
+    )
     return True
 
 
@@ -120,11 +124,11 @@ def _where(history: History, layout: Layout, first: int, args: Any, kwargs: Any)
 def _block(history: History, mask: Any, value: Any, layout: Layout, allowed: bool) -> bool:
     """Scores are replaced by ``value`` where ``mask`` is not ``allowed``."""
     number = _number(value)
-    held = _held(mask, layout) if isinstance(mask, Tensor) else None
-    if number is None or number > BLOCKED or held is None:
+    snapshot = _snapshot(mask, layout) if isinstance(mask, Tensor) else None
+    if number is None or number > BLOCKED or snapshot is None:
         return False
     history.masks.append(
-        (held if mask.dtype == torch.bool else Held(mask != 0, held.layout), allowed)
+        (snapshot if mask.dtype == torch.bool else Snapshot(mask != 0, snapshot.layout), allowed)
     )
     return True
 
@@ -163,6 +167,6 @@ def rescored(name: str, first: int, scores: Scores, call: Arguments, out: Tensor
             return None
         history.through.append(name)
     wide = scores.widened
-    if wide is not None and any(held.has([wide.axis]) for held in history.held()):
+    if wide is not None and any(snapshot.has([wide.axis]) for snapshot in history.snapshots()):
         return None  # masks and biases of other columns than the keys
     return Scores(scores.product, scores.layout, history, wide)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from attnlab.lens.axes import Axis, Layout, aligned, fresh
-from attnlab.lens.held import Held, History, Roles
+from attnlab.lens.snapshots import History, Roles, Snapshot
 from attnlab.lens.trace.meanings import Found
 
 
@@ -33,17 +33,17 @@ def fused(
         (Axis(n),) for n in (query.shape[-2], key.shape[-2], query.shape[-1], value.shape[-1])
     )
 
-    def lay(tensor: Tensor, *tail: tuple[Axis, ...]) -> Held:
+    def lay(tensor: Tensor, *tail: tuple[Axis, ...]) -> Snapshot:
         own = lead
         if enable_gqa and tensor is not query:
             own = (*lead[:-1], (shared,))
-        return Held(tensor, (*aligned(tensor.shape[:-2], own), *tail))
+        return Snapshot(tensor, (*aligned(tensor.shape[:-2], own), *tail))
 
     batch, heads = (lead[:-1], lead[-1]) if len(lead) > 1 else (lead, ())
     roles = Roles(tuple(a for axes in batch for a in axes), heads, rows, keys, width, value_width)
     history = History(factor=query.shape[-1] ** -0.5 if scale is None else scale, causal=is_causal)
     if attn_mask is not None:
-        mask = Held(attn_mask, aligned(attn_mask.shape, (*lead, rows, keys)))
+        mask = Snapshot(attn_mask, aligned(attn_mask.shape, (*lead, rows, keys)))
         if attn_mask.dtype == torch.bool:
             history.masks.append((mask, True))
         else:

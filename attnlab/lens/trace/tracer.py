@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnlab.lens.axes import leaves
-from attnlab.lens.held import Held, History
+from attnlab.lens.snapshots import History, Snapshot
 from attnlab.lens.trace.following import DROPOUT, followed, with_heads_mixed
 from attnlab.lens.trace.meanings import (
     Arguments,
@@ -118,7 +118,7 @@ class Trace:
         tensor, factor = args
         if isinstance(factor, int | float) and factor and tensor is not out and out.dim() > 2:
             by = factor if name == "mul" else 1 / factor
-            self.learn(out, Scaled(Held(tensor, ()), float(by), Held(out, ())))
+            self.learn(out, Scaled(Snapshot(tensor, ()), float(by), Snapshot(out, ())))
 
     def _unscaled(self, tensor: Tensor, history: History) -> Tensor:
         scaled = self.of(tensor)
@@ -226,8 +226,8 @@ class Trace:
 
 def _project(mixed: Mixed, product: Product, leads: bool) -> None:
     """A projection that sums over the values' width sums over the heads as well."""
-    mine = product.left if leads else product.right
-    (inside,) = renamed((product.summed,), same_axes(mine.layout, mixed.layout))
+    own = product.left if leads else product.right
+    (inside,) = renamed((product.summed,), same_axes(own.layout, mixed.layout))
     width = leaves(mixed.roles.value_width)
     if any(axis in width for axis in leaves(inside)):
         others = [axis for axis in leaves(inside) if axis not in width]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from attnlab.lens.axes import Axis, Layout, leaves, size
-from attnlab.lens.held import Held, Roles
+from attnlab.lens.snapshots import Roles, Snapshot
 from attnlab.lens.trace.meanings import Found, Mixed, Product, Scores, Weights
 
 SOFTMAX = {"softmax", "special_softmax", "log_softmax", "special_log_softmax"}
@@ -21,7 +21,7 @@ SHARED = (
 )
 
 
-def softmax_of(scores: Scores, dim: int, used: Held) -> Weights | None:
+def softmax_of(scores: Scores, dim: int, used: Snapshot) -> Weights | None:
     """Who is query and who is key: the softmax runs over the keys."""
     product, wide = scores.product, scores.widened
     softened = scores.layout[dim]
@@ -32,8 +32,8 @@ def softmax_of(scores: Scores, dim: int, used: Held) -> Weights | None:
         softened, history.sinks = wide.keys, wide.beside
     keys = leaves(softened)
     left, right = (
-        leaves(axis for axes in held.layout for axis in axes)
-        for held in (product.left, product.right)
+        leaves(axis for axes in operand.layout for axis in axes)
+        for operand in (product.left, product.right)
     )
     if all(axis in right and axis not in left for axis in keys):
         queries, held_queries, held_keys = left, product.left, product.right
@@ -78,14 +78,14 @@ def mix(
     ``leads`` says whether the weights are the left operand, ``learned`` whether a tensor is a
     parameter of the model.
     """
-    mine, theirs = (product.left, product.right) if leads else (product.right, product.left)
+    mixing, values = (product.left, product.right) if leads else (product.right, product.left)
     if weights.mixed or weights.logarithm:
         return None
-    same = same_axes(mine.layout, weights.layout)
-    layout = renamed(theirs.layout, same)
+    same = same_axes(mixing.layout, weights.layout)
+    layout = renamed(values.layout, same)
     summed = {a for a in leaves(renamed((product.summed,), same)[0]) if a.size > 1}
     used = _over(weights, summed)
-    if used is None or (learned(used.keys.tensor) and learned(theirs.tensor)):
+    if used is None or (learned(used.keys.tensor) and learned(values.tensor)):
         return None
     inside = leaves(axis for axes in layout for axis in axes)
     if any(a.size > 1 and a in inside for a in leaves(used.roles.queries)):
@@ -95,8 +95,8 @@ def mix(
     roles = _with_values(used.roles, inside, out)
     mixed = Mixed(out, roles)
     found = Found(
-        "softmax", roles, used.queries, used.keys, Held(theirs.tensor, layout), used.history,
-        used.used, used.dropout, doubt=_doubt(used, theirs.tensor, learned),
+        "softmax", roles, used.queries, used.keys, Snapshot(values.tensor, layout), used.history,
+        used.used, used.dropout, doubt=_doubt(used, values.tensor, learned),
     )  # fmt: skip
     return found, mixed
 
@@ -144,9 +144,9 @@ def _doubt(weights: Weights, values: Tensor, learned: Callable[[Tensor], bool]) 
 def across_heads(weights: Scores | Weights, product: Product, leads: bool) -> Layout | None:
     """The layout after heads were mixed with one another (talking heads); None if the product
     does something else."""
-    mine, theirs = (product.left, product.right) if leads else (product.right, product.left)
-    same = same_axes(mine.layout, weights.layout)
-    inside = [axis for axes in theirs.layout for axis in axes if axis.size > 1]
+    mixing, mixed = (product.left, product.right) if leads else (product.right, product.left)
+    same = same_axes(mixing.layout, weights.layout)
+    inside = [axis for axes in mixed.layout for axis in axes if axis.size > 1]
     new = [axis for axis in inside if axis not in product.summed]
     (old,) = renamed((product.summed,), same)
     if len(new) != 1 or len(inside) != 2 or new[0].size != size(old):

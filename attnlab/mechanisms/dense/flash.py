@@ -39,7 +39,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import patterns
@@ -50,7 +49,7 @@ from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.precision import unrounded, wide, wide_dtype
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
 
 
@@ -66,13 +65,8 @@ class Tiling(Options):
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
     """Full attention, dense: what the tiles must give. ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
@@ -86,14 +80,9 @@ def naive(
 
 @checked
 def tiled(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-    options: Tiling = Tiling(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, scale: float | None = None, options: Tiling = Tiling(),
+) -> Outputs:  # fmt: skip
     """tile × tile scores at a time, forward and backward; no n × m tensor.
 
     Tiles where a ``Pattern`` allows nothing are skipped. First derivatives only.
@@ -216,15 +205,10 @@ class FlashAttention(DenseAttention):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        form: Literal["naive", "tiled"] = "tiled",
-        options: Tiling = Tiling(),
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "tiled"] = "tiled", options: Tiling = Tiling(),
         bias: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         attend = functools.partial(tiled, options=options) if form == "tiled" else naive
         super().__init__(dim, heads, attend, causal=causal, bias=bias)
         self.form, self.options = form, options

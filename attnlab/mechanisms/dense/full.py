@@ -30,8 +30,6 @@ NeurIPS 2017, arXiv:1706.03762, section 3.2.
 
 from typing import Literal
 
-from jaxtyping import Float
-from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
@@ -41,7 +39,7 @@ from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
 
 # ---- naive
@@ -49,13 +47,8 @@ from attnlab.core.softmax import masked_softmax
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
@@ -69,13 +62,8 @@ def naive(
 
 @checked
 def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
     """PyTorch's ``scaled_dot_product_attention``, given the mask in the cheapest way it takes."""
     n, m = q.shape[-2], k.shape[-2]
     if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
@@ -94,14 +82,9 @@ class FullAttention(DenseAttention):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        form: Literal["naive", "fused"] = "fused",
-        bias: bool = False,
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias)
         self.form = form
 

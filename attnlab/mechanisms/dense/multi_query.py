@@ -36,7 +36,6 @@ Transformer Models from Multi-Head Checkpoints. EMNLP 2023, arXiv:2305.13245, se
 
 from typing import Literal
 
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -47,7 +46,7 @@ from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import GroupKeys, GroupValues, Outputs, Queries, checked
 from attnlab.core.softmax import masked_softmax
 
 # ---- helpers
@@ -69,13 +68,8 @@ def queries_per_key_head(q: Tensor, k: Tensor) -> int:
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g m d"],
-    v: Float[Tensor, "b g m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: GroupKeys, v: GroupValues, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
     """Full attention after repeating each key/value head h / g times, one after the other."""
     repeats = queries_per_key_head(q, k)
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
@@ -91,13 +85,8 @@ def naive(
 
 @checked
 def grouped(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g m d"],
-    v: Float[Tensor, "b g m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: GroupKeys, v: GroupValues, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
     """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
     allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
@@ -114,13 +103,8 @@ def grouped(
 
 @checked
 def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g m d"],
-    v: Float[Tensor, "b g m e"],
-    *,
-    mask: Mask = None,
-    scale: float | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: GroupKeys, v: GroupValues, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
     """PyTorch's ``scaled_dot_product_attention``, which repeats heads where its kernels must."""
     n, m, shared = q.shape[-2], k.shape[-2], queries_per_key_head(q, k) > 1
     if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
@@ -146,15 +130,9 @@ class MultiQueryAttention(DenseAttention):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        kv_heads: Size = 1,
-        causal: bool = False,
-        form: Literal["naive", "grouped", "fused"] = "fused",
-        bias: bool = False,
-    ) -> None:
+        self, dim: Size, heads: Size, *, kv_heads: Size = 1, causal: bool = False,
+        form: Literal["naive", "grouped", "fused"] = "fused", bias: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(dim, heads, FORMS[form], kv_heads=kv_heads, causal=causal, bias=bias)
         self.form = form
 

@@ -45,7 +45,7 @@ from typing import Literal, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -54,7 +54,7 @@ from attnlab.core.card import Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.sparse.attention import PatternAttention, PatternOptions, pattern_card
 from attnlab.core.sparse.decoding import DecodingState
 
@@ -109,14 +109,9 @@ class LinesAndColumns(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        width: Size = 32,
-        form: Literal["naive", "blocked"] = "blocked",
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, width: Size = 32, form: Literal["naive", "blocked"] = "blocked",
+    ) -> None:  # fmt: skip
         super().__init__()
         lines, columns = Axes(width=width), Axes(width=width, axis=0)
         self.causal, self.width = causal, width
@@ -126,9 +121,7 @@ class LinesAndColumns(nn.Module):
             self.inner = PatternAttention(dim, heads, lines, causal=True, form=form)
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         out = self.columns(self.lines(x, padding), padding)
         if not self.causal:
             return out
@@ -136,8 +129,8 @@ class LinesAndColumns(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: GeneratorState | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], GeneratorState]:
+        self, x: NewTokens, state: GeneratorState | None = None
+    ) -> tuple[NewTokens, GeneratorState]:
         """The next t cells. A line goes through the outer layers when it is finished."""
         Heads.refuse_step(self.causal)
         if state is None:
@@ -157,7 +150,7 @@ class LinesAndColumns(nn.Module):
         return torch.cat(outs, dim=1), state
 
 
-def down(x: Float[Tensor, "b n dim"], width: int) -> Float[Tensor, "b n dim"]:
+def down(x: Tokens, width: int) -> Tokens:
     """Moved down by one line; zeros come in at the top, the last line falls out."""
     return F.pad(x, (0, 0, width, 0))[:, : x.shape[1]]
 

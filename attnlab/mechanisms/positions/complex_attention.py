@@ -56,17 +56,18 @@ from torch import Tensor
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.complex_heads import ComplexHeads
 from attnlab.core.complex_linear import Weights, as_complex, as_pairs
-from attnlab.core.heads import ComplexHeads
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
 
-Queries = Complex[Tensor, "b h n d"]
-Keys = Complex[Tensor, "b h m d"]
-Values = Complex[Tensor, "b h m e"]
+ComplexQueries = Complex[Tensor, "b h n d"]
+ComplexKeys = Complex[Tensor, "b h m d"]
+ComplexValues = Complex[Tensor, "b h m e"]
+ComplexOutputs = Complex[Tensor, "b h n e"]
 Score = Literal["modulus", "real", "unconjugated"]
 
 # ---- helpers
@@ -101,8 +102,9 @@ class Modulus(torch.autograd.Function):
 
 @checked
 def naive(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, score: Score = "modulus"
-) -> Complex[Tensor, "b h n e"]:
+    q: ComplexQueries, k: ComplexKeys, v: ComplexValues, *,
+    mask: Mask = None, score: Score = "modulus",
+) -> ComplexOutputs:  # fmt: skip
     """The equation in complex numbers (Wang et al., eq. 14)."""
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     products = q @ (k.mT if score == "unconjugated" else k.mH)
@@ -117,8 +119,9 @@ def naive(
 
 @checked
 def real_pairs(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, score: Score = "modulus"
-) -> Complex[Tensor, "b h n e"]:
+    q: ComplexQueries, k: ComplexKeys, v: ComplexValues, *,
+    mask: Mask = None, score: Score = "modulus",
+) -> ComplexOutputs:  # fmt: skip
     """The same by products of real matrices, each complex vector as [Re, Im]."""
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     keys = as_pairs(k.conj() if score == "unconjugated" else k)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import attnlab
+from attnlab.core.complex_heads import ComplexHeads
 from attnlab.core.complex_linear import ComplexLinear, as_complex, as_pairs
-from attnlab.core.heads import ComplexHeads
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.positions import complex_embedding

@@ -48,7 +48,7 @@ arXiv:1803.02155.
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -58,28 +58,30 @@ from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    Outputs,
+    Queries,
+    SelfKeys,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.blocks import BLOCK, blocked
-from attnlab.mechanisms.fixed.etc.labels import CROSS, label_of_pairs, validate_labels
-from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, members
+from attnlab.mechanisms.fixed.etc.labels import CROSS, Labels, label_of_pairs, validate_labels
+from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf, members
 
 # ---- naive
 
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h n d"],
-    v: Float[Tensor, "b h n e"],
-    *,
-    labels: Float[Tensor, "h l d"] | None = None,
-    padding: Bool[Tensor, "b n"] | None = None,
-    part_of: Int[Tensor, "b n"] | None = None,
-    global_keys: Float[Tensor, "b h n d"] | None = None,
-    global_values: Float[Tensor, "b h n e"] | None = None,
+    q: Queries, k: SelfKeys, v: SelfValues, *,
+    labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
+    global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
     options: GlobalLocal = DEFAULT,
-) -> Float[Tensor, "b h n e"]:
+) -> Outputs:  # fmt: skip
     """The equation, dense. ``labels`` are the vectors a (none: all zero).
 
     ``global_keys`` and ``global_values`` are what global queries see, if it is not k and v.
@@ -129,16 +131,10 @@ class ETCAttention(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        options: GlobalLocal = DEFAULT,
-        *,
-        clip: Count = 12,
-        separate: bool = False,
-        form: Literal["naive", "blocked"] = "blocked",
+        self, dim: Size, heads: Size, options: GlobalLocal = DEFAULT, *,
+        clip: Count = 12, separate: bool = False, form: Literal["naive", "blocked"] = "blocked",
         bias: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.labels = nn.Parameter(torch.randn(heads, 2 * clip + 1 + CROSS, dim // heads) * 0.02)
@@ -149,13 +145,7 @@ class ETCAttention(nn.Module):
         )
 
     @checked
-    def forward(
-        self,
-        x: Float[Tensor, "b n dim"],
-        padding: Bool[Tensor, "b n"] | None = None,
-        *,
-        part_of: Int[Tensor, "b n"] | None = None,
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None, *, part_of: PartOf = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         seen_by_global: dict[str, Tensor] = {}
         if self.pieces:

@@ -1,42 +1,35 @@
 """The blocked form: global queries whole, long ones in blocks with their neighbourhood."""
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, TokenPadding, checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.labels import (
     OTHER_GLOBAL,
     OTHER_LONG,
     OWN_GLOBAL,
     OWN_LONG,
+    Labels,
     by_distance,
     by_membership,
     validate_labels,
 )
-from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, members
+from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf, members
 
 BLOCK = 32  # long queries in a block, at least
 
 
 @checked
 def blocked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h n d"],
-    v: Float[Tensor, "b h n e"],
-    *,
-    labels: Float[Tensor, "h l d"] | None = None,
-    padding: Bool[Tensor, "b n"] | None = None,
-    part_of: Int[Tensor, "b n"] | None = None,
-    global_keys: Float[Tensor, "b h n d"] | None = None,
-    global_values: Float[Tensor, "b h n e"] | None = None,
-    options: GlobalLocal = DEFAULT,
-    block: Size | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: SelfKeys, v: SelfValues, *,
+    labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
+    global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
+    options: GlobalLocal = DEFAULT, block: Size | None = None,
+) -> Outputs:  # fmt: skip
     """The same by pieces; ``block`` long queries at a time (by default half the radius)."""
     validate_labels(labels, part_of, options)
     n, dtype = q.shape[-2], q.dtype
@@ -73,15 +66,9 @@ def _of_global(
 
 
 def _of_long(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    label_scores: Tensor | None,
-    valid: Tensor,
-    is_part: Tensor,
-    options: GlobalLocal,
-    block: int,
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, label_scores: Tensor | None, valid: Tensor, is_part: Tensor,
+    options: GlobalLocal, block: int,
+) -> Tensor:  # fmt: skip
     """l2g and l2l: each block of queries with the t global keys and its neighbourhood."""
     t, n = is_part.shape[-1], is_part.shape[-2]
     radius, block = min(options.radius, n - 1), min(block, n)

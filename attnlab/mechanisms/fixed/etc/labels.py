@@ -1,13 +1,15 @@
 """Labels of pairs: clipped distances, and four for what is part of what."""
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.mechanisms.fixed.etc.structure import GlobalLocal
 
 CROSS = 4  # labels beside the distances, which are the last ones:
 OWN_GLOBAL, OTHER_GLOBAL, OWN_LONG, OTHER_LONG = range(-CROSS, 0)
+
+Labels = Float[Tensor, "h l d"] | None  # a vector for each label; None: all zero
 
 
 def label_of_pairs(

@@ -12,6 +12,8 @@ from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Coverage, Intervals, Pattern
 from attnlab.core.sparse.attention import PatternOptions
 
+PartOf = Int[Tensor, "b n"] | None  # the global token that each is part of, −1 for none
+
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalLocal(PatternOptions):
@@ -37,7 +39,7 @@ class GlobalLocal(PatternOptions):
     def allowed(self, heads: int) -> Pattern:
         return self.structure()
 
-    def structure(self, part_of: Int[Tensor, "b n"] | None = None) -> Pattern:
+    def structure(self, part_of: PartOf = None) -> Pattern:
         """The four pieces as one pattern; for ``part_of`` see ``members``."""
         t, long = self.global_tokens, patterns.local(self.radius).shifted(self.global_tokens)
         if not t:

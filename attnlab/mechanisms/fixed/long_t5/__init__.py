@@ -49,7 +49,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -58,9 +57,20 @@ from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    Outputs,
+    Queries,
+    SelfKeys,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.long_t5.blocks import (
+    Biases,
+    GlobalKeys,
+    GlobalValues,
     blocks_of,
     buckets_of,
     check_buckets,
@@ -88,17 +98,10 @@ class TransientGlobal(Options):
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h n d"],
-    v: Float[Tensor, "b h n e"],
-    global_k: Float[Tensor, "b h globals d"],
-    global_v: Float[Tensor, "b h globals e"],
-    local_table: Float[Tensor, "h buckets"],
-    global_table: Float[Tensor, "h buckets"],
-    *,
-    padding: Bool[Tensor, "b n"] | None = None,
-    options: TransientGlobal = TransientGlobal(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
+    local_table: Biases, global_table: Biases, *,
+    padding: TokenPadding = None, options: TransientGlobal = TransientGlobal(),
+) -> Outputs:  # fmt: skip
     """The equations (Guo et al., section 3.1), one row of n + G scores per query.
 
     Of the global keys and values the first ⌊length / block⌋ of each sequence are used.
@@ -139,17 +142,10 @@ def _global_scores(
 
 @checked
 def blocked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h n d"],
-    v: Float[Tensor, "b h n e"],
-    global_k: Float[Tensor, "b h globals d"],
-    global_v: Float[Tensor, "b h globals e"],
-    local_table: Float[Tensor, "h buckets"],
-    global_table: Float[Tensor, "h buckets"],
-    *,
-    padding: Bool[Tensor, "b n"] | None = None,
-    options: TransientGlobal = TransientGlobal(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
+    local_table: Biases, global_table: Biases, *,
+    padding: TokenPadding = None, options: TransientGlobal = TransientGlobal(),
+) -> Outputs:  # fmt: skip
     """Pieces of radius + 1 queries against three pieces of keys, and against the globals.
 
     One softmax over both; half precisions are summed in float32.
@@ -193,14 +189,9 @@ class LongT5Attention(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        options: TransientGlobal = TransientGlobal(),
-        *,
-        buckets: Size = 32,
-        form: Literal["naive", "blocked"] = "blocked",
-    ) -> None:
+        self, dim: Size, heads: Size, options: TransientGlobal = TransientGlobal(), *,
+        buckets: Size = 32, form: Literal["naive", "blocked"] = "blocked",
+    ) -> None:  # fmt: skip
         super().__init__()
         check_buckets(buckets, options.farthest)
         self.heads = Heads(dim, heads)
@@ -210,9 +201,7 @@ class LongT5Attention(nn.Module):
         self.global_table = nn.Parameter(torch.zeros(heads, buckets))
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         n, x = x.shape[1], finite(x, padding)
         self.heads.fits(x, "x")
         summaries = self.norm(sums(x, self.options.block, padding))

@@ -6,6 +6,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.core.shapes import TokenPadding, Tokens
+
+GlobalKeys = Float[Tensor, "b h globals d"]
+GlobalValues = Float[Tensor, "b h globals e"]
+Biases = Float[Tensor, "h buckets"]  # one number per head and bucket of distances
+
 
 def buckets_of(
     distance: Int[Tensor, "..."], buckets: int, farthest: int = 128
@@ -52,9 +58,7 @@ def blocks_of(
     return block_of.minimum((full_blocks - 1).clamp(min=0)), exists
 
 
-def sums(
-    x: Float[Tensor, "b n dim"], block: int, padding: Bool[Tensor, "b n"] | None = None
-) -> Float[Tensor, "b globals dim"]:
+def sums(x: Tokens, block: int, padding: TokenPadding = None) -> Float[Tensor, "b globals dim"]:
     """The sum of the real tokens of each block; one row of zeros if there is no full block."""
     b, n, dim = x.shape
     count = max(1, n // block)

@@ -45,7 +45,7 @@ from typing import Literal, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import patterns
@@ -55,7 +55,17 @@ from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    Keys,
+    Outputs,
+    Queries,
+    SelfKeys,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse.attention import (
@@ -131,8 +141,8 @@ class GlobalRows(NamedTuple):
 
     positions: tuple[int, ...]
     queries: Float[Tensor, "b h rows d"]
-    keys: Float[Tensor, "b h n d"]
-    values: Float[Tensor, "b h n e"]
+    keys: SelfKeys
+    values: SelfValues
 
     def rows(self, n: int, m: int) -> Tensor:
         """The positions as a tensor; refused where n queries and m keys are not of one sequence."""
@@ -147,13 +157,9 @@ class GlobalRows(NamedTuple):
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Pattern | None = None,
-    global_rows: GlobalRows | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Pattern | None = None, global_rows: GlobalRows | None = None,
+) -> Outputs:  # fmt: skip
     """The equation under the dense mask; without ``global_rows`` all rows use q, k and v."""
     scores = scaled_scores(q, k)
     if global_rows:
@@ -169,13 +175,9 @@ def naive(
 
 @checked
 def blocked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    mask: Pattern | None = None,
-    global_rows: GlobalRows | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Pattern | None = None, global_rows: GlobalRows | None = None,
+) -> Outputs:  # fmt: skip
     """The pairs of the windows and the global columns, then the rows of ``global_rows``, which see
     every real key. First derivatives only."""
     mask = patterns.FULL if mask is None else mask
@@ -204,15 +206,9 @@ class LongformerAttention(PatternAttention):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        options: Window = Window(),
-        *,
-        causal: bool = False,
-        form: Literal["naive", "blocked"] = "blocked",
-        bias: bool = False,
-    ) -> None:
+        self, dim: Size, heads: Size, options: Window = Window(), *,
+        causal: bool = False, form: Literal["naive", "blocked"] = "blocked", bias: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(dim, heads, options, causal=causal, form=form, bias=bias)
         self.global_positions = options.global_positions
         if self.global_positions:
@@ -220,9 +216,7 @@ class LongformerAttention(PatternAttention):
             self.query_global, self.key_global, self.value_global = map(copy.deepcopy, local)
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
         rows = self._global_rows(finite(x, padding)) if self.global_positions else None

@@ -1,6 +1,6 @@
 """A layer of LED: Longformer reads the source, full attention writes."""
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -8,7 +8,7 @@ from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
 
 class EncoderDecoder(nn.Module):
@@ -30,13 +30,9 @@ class EncoderDecoder(nn.Module):
 
     @checked
     def forward(
-        self,
-        x: Float[Tensor, "b n dim"],
-        padding: Bool[Tensor, "b n"] | None = None,
-        *,
-        context: Float[Tensor, "b m dim"],
-        context_padding: Bool[Tensor, "b m"] | None = None,
-    ) -> Float[Tensor, "b n dim"]:
+        self, x: Tokens, padding: TokenPadding = None, *,
+        context: Float[Tensor, "b m dim"], context_padding: KeyPadding = None,
+    ) -> Tokens:  # fmt: skip
         source = context + self.encoder(context, context_padding)
         x = x + self.decoder(x, padding)
         return x + self.cross(x, context=source, context_padding=context_padding)

@@ -45,7 +45,6 @@ Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -55,7 +54,17 @@ from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    KeyPadding,
+    Keys,
+    NewTokens,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import attention, decoding
 from attnlab.core.sparse.decoding import DecodingState
@@ -67,6 +76,10 @@ from attnlab.mechanisms.fixed.memory_compressed.options import (
     scores,
 )
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
+    KeyKernel,
+    NullKey,
+    NullValue,
+    ValueKernel,
     refuse_gaps,
     unfolded,
     visible_slots,
@@ -81,18 +94,10 @@ __all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused",
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    key_kernel: Float[Tensor, "h k d d"],
-    value_kernel: Float[Tensor, "h k e e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    stride: Size = 3,
-    null_key: Float[Tensor, "h d"] | None = None,
-    null_value: Float[Tensor, "h e"] | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
+    causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
+    null_key: NullKey = None, null_value: NullValue = None,
+) -> Outputs:  # fmt: skip
     """The equations (Liu et al., section 4.2.4); kernels (h, width, in, out), a matrix for each
     place of a window."""
     width = key_kernel.shape[1]
@@ -145,14 +150,10 @@ class MemoryCompressedAttention(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        form: Literal["naive", "fused"] = "fused",
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "fused"] = "fused",
         options: Compression = Compression(),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads)
         self.causal, self.form, self.options = causal, form, options
@@ -170,9 +171,7 @@ class MemoryCompressedAttention(nn.Module):
         return nn.Parameter(torch.randn(shape) / (self.options.kernel * size) ** 0.5)
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         if self.options.kind == "local":
             seen = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
@@ -191,8 +190,8 @@ class MemoryCompressedAttention(nn.Module):
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: Compressed | DecodingState | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], Compressed | DecodingState]:
+        self, x: NewTokens, state: Compressed | DecodingState | None = None
+    ) -> tuple[NewTokens, Compressed | DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)

@@ -1,13 +1,16 @@
 """The fast form: one product for all places of a window, PyTorch's SDPA over the slots."""
 
-from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
+    KeyKernel,
+    NullKey,
+    NullValue,
+    ValueKernel,
     refuse_gaps,
     unfolded,
     visible_slots,
@@ -18,18 +21,10 @@ from attnlab.mechanisms.fixed.memory_compressed.slots import (
 
 @checked
 def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    key_kernel: Float[Tensor, "h k d d"],
-    value_kernel: Float[Tensor, "h k e e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    stride: Size = 3,
-    null_key: Float[Tensor, "h d"] | None = None,
-    null_value: Float[Tensor, "h e"] | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
+    causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
+    null_key: NullKey = None, null_value: NullValue = None,
+) -> Outputs:  # fmt: skip
     """One product for all places of a window; PyTorch's SDPA over the slots.
 
     Half precisions are summed in float32.

@@ -1,21 +1,22 @@
 """Slots: the windows that they stand for, who sees them, and one more that everybody sees."""
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.shapes import KeyPadding
+
+KeyKernel = Float[Tensor, "h k d d"]  # a d × d matrix for each head and place of a window
+ValueKernel = Float[Tensor, "h k e e"]
+NullKey = Float[Tensor, "h d"] | None
+NullValue = Float[Tensor, "h e"] | None
+
 
 def visible_slots(
-    n: int,
-    m: int,
-    *,
-    width: int,
-    stride: int,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
+    n: int, m: int, *, width: int, stride: int, causal: bool = False, padding: KeyPadding = None,
     device: torch.device | None = None,
-) -> Bool[Tensor, "... n slots"] | None:
+) -> Bool[Tensor, "... n slots"] | None:  # fmt: skip
     """Which slots of m positions the last n of them see; None where all see all.
 
     Causal: those that end at the query or before. Padded: those with a real position.
@@ -55,12 +56,9 @@ def without_padded(x: Tensor, padding: Tensor | None) -> Tensor:
 
 
 def with_null(
-    keys: Tensor,
-    values: Tensor,
-    seen: Tensor | None,
-    null_key: Tensor | None = None,
-    null_value: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor | None]:
+    keys: Tensor, values: Tensor, seen: Tensor | None,
+    null_key: Tensor | None = None, null_value: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """One more slot, which everybody sees."""
     if (null_key is None) != (null_value is None):
         raise ValueError("a null slot has a key and a value: give null_key and null_value, or none")

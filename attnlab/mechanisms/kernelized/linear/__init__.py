@@ -54,7 +54,6 @@ Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import linear_recurrence, patterns
@@ -64,7 +63,17 @@ from attnlab.core.linear_recurrence import Sums, reciprocal
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    KeyPadding,
+    Keys,
+    NewTokens,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
     Features,
     dpfp_features,
@@ -103,14 +112,9 @@ def _featured(
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: Features = Features(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
+) -> Outputs:  # fmt: skip
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
     with unrounded(v.device):
         phi_q, phi_k = _featured(q, k, padding, options)
@@ -126,14 +130,9 @@ def naive(
 
 @checked
 def recurrent(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: Features = Features(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
+) -> Outputs:  # fmt: skip
     """The RNN (eq. 16 to 20): each key and value is added to S and z, each query reads them.
 
     To train through it keeps a state per token: it is for reading.
@@ -162,14 +161,9 @@ def recurrent(
 
 @checked
 def chunked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: Features = Features(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, *,
+    causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
+) -> Outputs:  # fmt: skip
     """One sum over the keys (eq. 5 and 6); causally a running one, a chunk of tokens at a time.
 
     The causal backward pass computes the states again (section 3.3.1); first derivatives only.
@@ -191,24 +185,17 @@ class LinearAttention(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        form: Literal["naive", "recurrent", "chunked"] = "chunked",
-        options: Features = Features(),
-        bias: bool = False,
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "recurrent", "chunked"] = "chunked",
+        options: Features = Features(), bias: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.causal, self.form, self.options = causal, form, options
         options(torch.zeros(self.heads.head_dim))  # refuses what does not suit the width
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(self.causal, padding))
         attend = FORMS[self.form]
@@ -216,9 +203,7 @@ class LinearAttention(nn.Module):
         return self.heads.merge(out)
 
     @checked
-    def step(
-        self, x: Float[Tensor, "b t dim"], state: Sums | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], Sums]:
+    def step(self, x: NewTokens, state: Sums | None = None) -> tuple[NewTokens, Sums]:
         """The next t tokens given the sums over all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)

@@ -61,7 +61,6 @@ theorem 2, section 2.4.
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -70,9 +69,20 @@ from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    KeyPadding,
+    Keys,
+    NewTokens,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.mechanisms.kernelized.performer.random_features import (
     FeatureMap,
+    Projection,
     RandomFeatures,
     default_features,
     features,
@@ -113,15 +123,9 @@ __all__ = [
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    projection: Float[Tensor, "h r d"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: RandomFeatures = RandomFeatures(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, projection: Projection, *,
+    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+) -> Outputs:  # fmt: skip
     """The map that the features imply, dense: rows of φ(q)·φ(k), each over its sum."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
@@ -154,22 +158,17 @@ class Performer(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
+        self, dim: Size, heads: Size, *, causal: bool = False,
         form: Literal["naive", "rescaled", "recurrent", "chunked"] = "chunked",
-        options: RandomFeatures = RandomFeatures(),
-        bias: bool = False,
-    ) -> None:
+        options: RandomFeatures = RandomFeatures(), bias: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.causal, self.form, self.options = causal, form, options
         drawn = self._drawn(torch.Generator().manual_seed(options.seed))
         self.register_buffer("projection", drawn.to(torch.get_default_dtype()))
 
-    def _drawn(self, generator: torch.Generator) -> Float[Tensor, "h r d"]:
+    def _drawn(self, generator: torch.Generator) -> Projection:
         heads, d = self.heads.heads, self.heads.head_dim
         return torch.stack([self.options.draw(d, generator) for _ in range(heads)])
 
@@ -179,9 +178,7 @@ class Performer(nn.Module):
         self.projection.copy_(self._drawn(generator))
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         out = FORMS[self.form](
             *(q, k, v, self.projection), causal=self.causal, padding=padding, options=self.options
@@ -189,9 +186,7 @@ class Performer(nn.Module):
         return self.heads.merge(out)
 
     @checked
-    def step(
-        self, x: Float[Tensor, "b t dim"], state: State | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], State]:
+    def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)

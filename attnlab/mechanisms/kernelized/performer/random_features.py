@@ -14,6 +14,8 @@ from attnlab.core.options import Options, Size
 from attnlab.core.shapes import checked
 from attnlab.core.suggest import choose
 
+Projection = Float[Tensor, "h r d"]  # r drawn vectors for each head
+
 
 def gaussian_rows(features: int, width: int, generator: torch.Generator) -> Float[Tensor, "r d"]:
     """Independent rows ω ~ N(0, I)."""

@@ -3,17 +3,18 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.mechanisms.kernelized.performer.random_features import (
     FeatureMap,
     Features,
+    Projection,
     RandomFeatures,
 )
 
@@ -67,15 +68,9 @@ def finite(unit: Tensor) -> Tensor:
 
 @checked
 def rescaled(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    projection: Float[Tensor, "h r d"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: RandomFeatures = RandomFeatures(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, projection: Projection, *,
+    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+) -> Outputs:  # fmt: skip
     """The same map where exponents are too large or too small for naive."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
@@ -96,15 +91,9 @@ def rescaled(
 
 @checked
 def chunked(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    projection: Float[Tensor, "h r d"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: RandomFeatures = RandomFeatures(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, projection: Projection, *,
+    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+) -> Outputs:  # fmt: skip
     """Linear: the sums first, then every query reads them; causally chunk by chunk."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
@@ -205,15 +194,9 @@ def _decay(size: Tensor, unit: Tensor) -> Tensor:
 
 @checked
 def recurrent(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    projection: Float[Tensor, "h r d"],
-    *,
-    causal: bool = False,
-    padding: Bool[Tensor, "b m"] | None = None,
-    options: RandomFeatures = RandomFeatures(),
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, projection: Projection, *,
+    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+) -> Outputs:  # fmt: skip
     """One key at a time into a state of constant size; each query reads it when it may."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)

@@ -58,7 +58,6 @@ arXiv:2006.04768, eq. 7 and section 4.
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -67,9 +66,18 @@ from attnlab.core.heads import Heads, finite, zero_padded
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import (
+    KeyPadding,
+    Keys,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.lowrank.linformer.places import Places, Projection
+from attnlab.mechanisms.lowrank.linformer.places import OverLength, Places, Projection
 
 __all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "real_places"]
 
@@ -99,14 +107,8 @@ def _masked(x: Tensor, padding: Tensor | None) -> Tensor:
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    e: Float[Tensor, "h k m"] | Float[Tensor, "k m"],
-    f: Float[Tensor, "h k m"] | Float[Tensor, "k m"],
-    *,
-    padding: Bool[Tensor, "b m"] | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
+) -> Outputs:
     """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
     keys, values = wide(e) @ wide(_masked(k, padding)), wide(f) @ wide(_masked(v, padding))
     return _weighted(q, keys, values, real_places(e, f, padding))
@@ -124,14 +126,8 @@ def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> T
 
 @checked
 def fused(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b h m d"],
-    v: Float[Tensor, "b h m e"],
-    e: Float[Tensor, "h k m"] | Float[Tensor, "k m"],
-    f: Float[Tensor, "h k m"] | Float[Tensor, "k m"],
-    *,
-    padding: Bool[Tensor, "b m"] | None = None,
-) -> Float[Tensor, "b h n e"]:
+    q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
+) -> Outputs:
     """One product over the length for all heads; PyTorch's SDPA over the k places.
 
     Half precisions are summed in float32: a sum over the whole length, rounded before the softmax,
@@ -165,22 +161,16 @@ class Linformer(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        form: Literal["naive", "fused"] = "fused",
-        options: Places = Places(),
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        form: Literal["naive", "fused"] = "fused", options: Places = Places(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads)
         self.options, self.form, self.early = options, form, options.early
         self.e, self.f = options.projections(heads)
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         self.heads.fits(x, "x")
         x = finite(x, padding)
         if self.early:

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from attnlab.core.card import letters
 from attnlab.core.options import Options, Size
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Tokens, checked
+
+OverLength = Float[Tensor, "h k m"] | Float[Tensor, "k m"]  # E or F: per head, or one for all
 
 
 class Projection(nn.Module):
@@ -23,13 +25,9 @@ class Projection(nn.Module):
 
     @checked
     def __init__(
-        self,
-        k: Size,
-        max_len: Size,
-        *,
-        kind: Literal["linear", "mean-pool", "convolution"] = "linear",
-        heads: Size | None = None,
-    ) -> None:
+        self, k: Size, max_len: Size, *,
+        kind: Literal["linear", "mean-pool", "convolution"] = "linear", heads: Size | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if k > max_len:
             raise ValueError(f"k must lie between 1 and max_len={max_len}, got {k}")
@@ -41,7 +39,7 @@ class Projection(nn.Module):
             shape = shape if heads is None else (heads, *shape)
             self.weight = nn.Parameter(torch.randn(shape) / math.sqrt(shape[-1]))
 
-    def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "*h k n"]:
+    def forward(self, x: Tokens) -> Float[Tensor, "*h k n"]:
         return KINDS[self.kind](self, x)
 
     def extra_repr(self) -> str:

@@ -68,7 +68,7 @@ Models. ICML 2021, arXiv:2005.00743, section 3.
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -80,25 +80,24 @@ from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import NewTokens, Outputs, TokenPadding, Tokens, Values, checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.lowrank.synthesizer.logits import Logits, mixed
 from attnlab.mechanisms.lowrank.synthesizer.options import VARIANTS, Synthesis
 
 __all__ = ["CARD", "FORMS", "VARIANTS", "Synthesis", "Synthesizer", "fused", "naive"]
 
+Rows = Float[Tensor, "b h n r"]
+Columns = Float[Tensor, "b h m r"]
+Table = Float[Tensor, "#b #h n m"] | None
+
 # ---- naive
 
 
 @checked
 def naive(
-    rows: Float[Tensor, "b h n r"],
-    columns: Float[Tensor, "b h m r"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    table: Float[Tensor, "#b #h n m"] | None = None,
-    mask: Mask = None,
-) -> Float[Tensor, "b h n e"]:
+    rows: Rows, columns: Columns, v: Values, *, table: Table = None, mask: Mask = None
+) -> Outputs:
     """softmax(rows · columnsᵀ + table) V, dense."""
     allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, len(v), v.shape[1])
     logits = wide(rows) @ wide(columns).mT
@@ -112,13 +111,8 @@ def naive(
 
 @checked
 def fused(
-    rows: Float[Tensor, "b h n r"],
-    columns: Float[Tensor, "b h m r"],
-    v: Float[Tensor, "b h m e"],
-    *,
-    table: Float[Tensor, "#b #h n m"] | None = None,
-    mask: Mask = None,
-) -> Float[Tensor, "b h n e"]:
+    rows: Rows, columns: Columns, v: Values, *, table: Table = None, mask: Mask = None
+) -> Outputs:
     """PyTorch's ``scaled_dot_product_attention``; factors are its queries and keys, a table its
     additive mask."""
     n, m, e = rows.shape[-2], *v.shape[-2:]
@@ -150,15 +144,10 @@ class Synthesizer(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        heads: Size,
-        *,
-        causal: bool = False,
-        form: Literal["naive", "fused"] = "fused",
-        options: Synthesis = Synthesis(),
-        bias: bool = False,
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "fused"] = "fused",
+        options: Synthesis = Synthesis(), bias: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         components = options.components
         self.heads = Heads(dim, heads, bias=bias, queries="vanilla" in components)
@@ -167,16 +156,14 @@ class Synthesizer(nn.Module):
         self.mixture = nn.Parameter(torch.zeros(len(components))) if len(components) > 1 else None
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         mask = patterns.visible(self.causal, padding)
         return self._attend(finite(x, padding), None, mask)[0]
 
     @checked
     def step(
-        self, x: Float[Tensor, "b t dim"], state: KeyValueCache | None = None
-    ) -> tuple[Float[Tensor, "b t dim"], KeyValueCache]:
+        self, x: NewTokens, state: KeyValueCache | None = None
+    ) -> tuple[NewTokens, KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning): their
         values, and their keys where vanilla is mixed in (elsewhere keys of width 0)."""
         self.heads.refuse_step(self.causal)

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlab.core.shapes import Tokens, Values
+
 
 class Logits(NamedTuple):
     """S = rows · columnsᵀ + table, not multiplied out. What a function does not have is None.
@@ -37,7 +39,7 @@ class Random(nn.Module):
         else:
             self.table = nn.Parameter(table)
 
-    def forward(self, x: Float[Tensor, "b n dim"], start: int) -> Logits:
+    def forward(self, x: Tokens, start: int) -> Logits:
         stop = start + x.shape[1]
         return Logits(table=self.table[None, :, start:stop, :stop])
 
@@ -51,7 +53,7 @@ class FactorizedRandom(nn.Module):
         self.rows = nn.Parameter(torch.randn(heads, max_len, rank) * unit)
         self.columns = nn.Parameter(torch.randn(heads, max_len, rank) * unit)
 
-    def forward(self, x: Float[Tensor, "b n dim"], start: int) -> Logits:
+    def forward(self, x: Tokens, start: int) -> Logits:
         stop = start + x.shape[1]
         return Logits(self.rows[None, :, start:stop], self.columns[None, :, :stop])
 
@@ -63,7 +65,7 @@ class Hidden(nn.Module):
         super().__init__()
         self.linear, self.heads = nn.Linear(dim, dim), heads
 
-    def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b h n d"]:
+    def forward(self, x: Tokens) -> Float[Tensor, "b h n d"]:
         return self.linear(x).relu().unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
@@ -94,7 +96,7 @@ class Dense(nn.Module):
         self.hidden = Hidden(dim, heads)
         self.second = Second(heads, dim // heads, max_len)
 
-    def forward(self, x: Float[Tensor, "b n dim"], start: int) -> Logits:
+    def forward(self, x: Tokens, start: int) -> Logits:
         hidden, stop = self.hidden(x), start + x.shape[1]
         rows = torch.cat((hidden, torch.ones_like(hidden[..., :1])), dim=-1)
         bias = self.second.bias[:, :stop, None]
@@ -111,7 +113,7 @@ class FactorizedDense(nn.Module):
         self.repeated = Second(heads, dim // heads, factors[1])
         self.factors = factors
 
-    def forward(self, x: Float[Tensor, "b n dim"], start: int) -> Logits:
+    def forward(self, x: Tokens, start: int) -> Logits:
         hidden, stop = self.hidden(x), start + x.shape[1]
         blocks = math.ceil(stop / self.factors[0])
         outer = self.repeated(hidden, blocks)[..., :, None] * self.tiled(hidden)[..., None, :]
@@ -119,7 +121,7 @@ class FactorizedDense(nn.Module):
 
 
 def mixed(
-    parts: list[Logits], weights: Float[Tensor, "parts"] | None, v: Float[Tensor, "b h m e"], n: int
+    parts: list[Logits], weights: Float[Tensor, "parts"] | None, v: Values, n: int
 ) -> tuple[Float[Tensor, "b h n r"], Float[Tensor, "b h m r"], Float[Tensor, "#b h n m"] | None]:
     """Σ_s α_s S_s: factors stand side by side, their rows times α_s, and tables are summed.
 

@@ -62,7 +62,7 @@ from attnlab.mechanisms.positions.complex_embedding.tables import (
     table_shape,
 )
 
-Tokens = Int[Tensor, "b n"]
+Words = Int[Tensor, "b n"]
 Positions = Int[Tensor, "n"] | Int[Tensor, "b n"]
 Table = Float[Tensor, "#vocab #dim"]
 """One row per word and one column per dimension; a single row or column is shared."""
@@ -105,12 +105,9 @@ def _rows(*tables: Tensor | None) -> int:
 
 @checked
 def naive(
-    tokens: Tokens,
-    positions: Positions,
-    amplitude: Table,
-    frequency: Table,
-    phase: Table | None = None,
-) -> Waves:
+    tokens: Words, positions: Positions,
+    amplitude: Table, frequency: Table, phase: Table | None = None,
+) -> Waves:  # fmt: skip
     """The equation (Wang et al., eq. 5). Without ``phase`` all words start at angle 0.
 
     ``torch.polar`` has no derivative with respect to an amplitude of 0 and a wrong one for a
@@ -128,12 +125,9 @@ def naive(
 
 @checked
 def real_pairs(
-    tokens: Tokens,
-    positions: Positions,
-    amplitude: Table,
-    frequency: Table,
-    phase: Table | None = None,
-) -> Waves:
+    tokens: Words, positions: Positions,
+    amplitude: Table, frequency: Table, phase: Table | None = None,
+) -> Waves:  # fmt: skip
     """The same by cosines and sines of real numbers."""
     _refuse_strangers(tokens, _rows(amplitude, frequency, phase))
     angle = angles(tokens, positions, frequency, phase)
@@ -177,7 +171,7 @@ class ComplexEmbedding(nn.Module):
 
     @checked
     def forward(
-        self, tokens: Tokens, positions: Positions
+        self, tokens: Words, positions: Positions
     ) -> Complex[Tensor, "b n dim"] | Float[Tensor, "b n two_dim"]:
         amplitude = self._without_filler(self.amplitude)
         frequency, phase = self.angles.frequency, self.angles.phase

@@ -17,7 +17,7 @@ is exactly zero in every float format, unless the whole row is blocked in the sa
 Keep = Literal["copy", "cpu"] | None
 
 
-class Held:
+class Snapshot:
     """A tensor as it was when it was seen, with the meaning of its dimensions.
 
     It is a detached view, and PyTorch's count of changes in place tells whether its values are
@@ -36,11 +36,11 @@ class Held:
             return tensor is self.tensor or torch.equal(tensor, self.tensor)
         return _version(tensor) == self._version
 
-    def kept(self, keep: Keep) -> "Held":
+    def kept(self, keep: Keep) -> "Snapshot":
         if keep is None or not self.unchanged(self.tensor):
             return self  # of a changed tensor there is nothing to keep; reading it is an error
         device = torch.device("cpu") if keep == "cpu" else None
-        return Held(copied(self.tensor, device), self.layout)
+        return Snapshot(copied(self.tensor, device), self.layout)
 
     def arranged(self, groups: Sequence[Sequence[Axis]], expanded: Sequence[int] = ()) -> Tensor:
         return arrange(self._read(), self.layout, groups, expanded)
@@ -60,7 +60,7 @@ class Held:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy or a pickle has the values of now, with a count of changes of its own."""
-        return Held, (copied(self._read()), self.layout)
+        return Snapshot, (copied(self._read()), self.layout)
 
 
 def _version(tensor: Tensor) -> int:
@@ -130,9 +130,9 @@ class History:
     """What happened to the scores between the product and the softmax."""
 
     factor: float = 1.0
-    factors: list[Held] = field(default_factory=list)
-    addends: list[tuple[Held, float]] = field(default_factory=list)
-    masks: list[tuple[Held, bool]] = field(default_factory=list)
+    factors: list[Snapshot] = field(default_factory=list)
+    addends: list[tuple[Snapshot, float]] = field(default_factory=list)
+    masks: list[tuple[Snapshot, bool]] = field(default_factory=list)
     """Bool tensors, with the value that means "may attend"."""
     causal: bool = False
     """PyTorch's ``is_causal``, aligned at the top left."""
@@ -159,15 +159,15 @@ class History:
 
     def times(self, factor: float) -> None:
         self.factor *= factor
-        self.addends = [(held, by * factor) for held, by in self.addends]
+        self.addends = [(addend, by * factor) for addend, by in self.addends]
 
-    def held(self) -> list[Held]:
+    def snapshots(self) -> list[Snapshot]:
         """All tensors that the scores were combined with."""
-        return [*self.factors, *(h for h, _ in self.addends), *(h for h, _ in self.masks)]
+        return [*self.factors, *(a for a, _ in self.addends), *(m for m, _ in self.masks)]
 
     def kept(self, keep: Keep) -> "History":
         new = self.copy()
-        new.factors = [held.kept(keep) for held in self.factors]
-        new.addends = [(held.kept(keep), by) for held, by in self.addends]
-        new.masks = [(held.kept(keep), meaning) for held, meaning in self.masks]
+        new.factors = [factor.kept(keep) for factor in self.factors]
+        new.addends = [(addend.kept(keep), by) for addend, by in self.addends]
+        new.masks = [(mask.kept(keep), allowed) for mask, allowed in self.masks]
         return new

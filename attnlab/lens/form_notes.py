@@ -8,7 +8,7 @@ from torch import Tensor
 from attnlab.core.patterns import Pattern
 from attnlab.core.probe import Notes
 from attnlab.lens.axes import Axis, Layout, aligned
-from attnlab.lens.held import Held, History, Roles
+from attnlab.lens.snapshots import History, Roles, Snapshot
 from attnlab.lens.trace.meanings import Found, Scores
 from attnlab.lens.trace.tracer import Trace
 from attnlab.lens.trace.weights import softmax_of
@@ -20,7 +20,7 @@ NO_WEIGHTS = (
 
 
 @dataclass
-class Noted:
+class FormNotes:
     """The notes of one form since it noted its queries, and what the trace found meanwhile."""
 
     notes: Notes = field(default_factory=Notes)
@@ -44,7 +44,7 @@ class Noted:
             return
         if weights.shape != scores.shape:
             return
-        made = softmax_of(origin, -1, Held(weights, origin.layout))
+        made = softmax_of(origin, -1, Snapshot(weights, origin.layout))
         if made is not None:
             _mask(made.history, self.notes.last("mask"), origin.layout)
             trace.learn(weights, made)
@@ -60,16 +60,16 @@ def _from_notes(notes: Notes, q: Tensor, k: Tensor, v: Tensor) -> Found:
     found = Found(
         "noted",
         Roles((b,), heads, (n,), (m,), (d,), (e,)),
-        Held(q, ((b,), heads, (n,), (d,))),
-        Held(k, ((b,), (g,), (m,), (d,))),
-        Held(v, ((b,), (g,), (m,), (e,))),
+        Snapshot(q, ((b,), heads, (n,), (d,))),
+        Snapshot(k, ((b,), (g,), (m,), (d,))),
+        Snapshot(v, ((b,), (g,), (m,), (e,))),
         history,
     )
     weights, lse = notes.last("weights"), notes.last("log_sum_exp")
     if isinstance(weights, Tensor) and tuple(weights.shape) == found.shape:
-        found.weights = Held(weights, layout)
+        found.weights = Snapshot(weights, layout)
     elif isinstance(lse, Tensor) and tuple(lse.shape) == found.shape[:3]:
-        found.log_sum_exp = Held(lse, layout[:3])
+        found.log_sum_exp = Snapshot(lse, layout[:3])
     else:
         found.missing = NO_WEIGHTS
     return found
@@ -79,4 +79,4 @@ def _mask(history: History, mask: Any, layout: Layout) -> None:
     if isinstance(mask, Pattern):
         history.pattern = mask
     elif isinstance(mask, Tensor):
-        history.masks.append((Held(mask, aligned(mask.shape, layout)), True))
+        history.masks.append((Snapshot(mask, aligned(mask.shape, layout)), True))
