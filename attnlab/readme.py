@@ -1,7 +1,7 @@
 """The tables of README.md, written from the lessons and the cards: ``python -m attnlab.readme``.
 
-A lesson speaks for itself in the metadata of its notebook, ``{"attnlab": {"question": …,
-"minutes": …}}``; a mechanism in its card. Nothing is listed by hand, and a test compares.
+The data of a lesson are in the metadata of its notebook, ``{"attnlab": {"question": …, "minutes":
+…}}``, those of a mechanism on its card. A test compares README.md with these tables.
 """
 
 import json
@@ -137,7 +137,7 @@ def _between(table: str) -> Callable[[re.Match[str]], str]:
 
 
 def current(root: Path) -> str:
-    """What README.md should be: its own words, and the tables as they are now."""
+    """The up-to-date README.md: its own text, with the tables as they are now."""
     text = (root / "README.md").read_text(encoding="utf-8")
     return filled(text, {"lessons": lesson_table(root), "mechanisms": mechanism_table()})
 

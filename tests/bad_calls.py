@@ -69,7 +69,7 @@ class Call:
 
 
 class Stranger:
-    """An object that nobody knows."""
+    """An object of an unknown class."""
 
     def __repr__(self) -> str:
         return "an object"
@@ -84,7 +84,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def allowed(value: Any, annotation: Any) -> bool:
-    """Whether an annotation allows a value; what cannot be told is allowed."""
+    """Whether an annotation allows a value; what cannot be decided is allowed."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any or annotation is inspect.Parameter.empty:
         return True
@@ -253,8 +253,8 @@ def ours(error: BaseException) -> bool:
         return False
     code = trace.tb_frame.f_code
     on_purpose = dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
-    said = str(error)
-    sentence = len(said.split()) > 3 and not any(raw in said for raw in RAW)
+    message = str(error)
+    sentence = len(message.split()) > 3 and not any(raw in message for raw in RAW)
     return code.co_filename.startswith(LIBRARY) and on_purpose and sentence
 
 

@@ -63,21 +63,21 @@ def test_parts_stand_in_order(path: Path) -> None:
 
 @lesson
 def test_header_says_what_a_reader_asks_first(path: Path) -> None:
-    header, said = source(tagged(path, "header")[0]), read(path)["metadata"]["attnlab"]
+    header, metadata = source(tagged(path, "header")[0]), read(path)["metadata"]["attnlab"]
     name = f"notebooks/{path.name}"
     assert home(ROOT).colab(name) in header
     assert home(ROOT).binder(name) in header
-    assert header.startswith(f"# {said['number']:02} · ")
-    assert said["question"] in header
-    assert "?" in said["question"]
-    assert f"{said['minutes']} min" in header
-    assert f"{said['seconds']} s" in header
-    assert f"{said['memory_mb']} MB" in header
+    assert header.startswith(f"# {metadata['number']:02} · ")
+    assert metadata["question"] in header
+    assert "?" in metadata["question"]
+    assert f"{metadata['minutes']} min" in header
+    assert f"{metadata['seconds']} s" in header
+    assert f"{metadata['memory_mb']} MB" in header
     assert "You will be able to" in header
-    assert said["seconds"] < 60
-    assert said["memory_mb"] < 1500
-    assert said["gpu"] is False
-    for prerequisite in said["prerequisites"]:
+    assert metadata["seconds"] < 60
+    assert metadata["memory_mb"] < 1500
+    assert metadata["gpu"] is False
+    for prerequisite in metadata["prerequisites"]:
         assert f"]({prerequisite}.ipynb)" in header
         assert (path.parent / f"{prerequisite}.ipynb").exists()
 

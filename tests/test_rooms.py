@@ -702,17 +702,17 @@ def plant(root: Path, name: str, text: str | dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "name", "text", "said"),
+    ("rule", "name", "text", "message"),
     [pytest.param(*case, id=f"{case[0].__name__}-{number}") for number, case in enumerate(PLANTED)],
 )
-def test_a_planted_fault_is_found(rule, name, text, said, tmp_path):
+def test_a_planted_fault_is_found(rule, name, text, message, tmp_path):
     for room in FLOORS:
         (tmp_path / "attnlab" / room).mkdir(parents=True)
     assert rule(tmp_path) == []
     plant(tmp_path, name, text)
     faults = rule(tmp_path)
     assert len(faults) >= 1
-    assert any(said in fault for fault in faults), faults
+    assert any(message in fault for fault in faults), faults
     assert all(name.split("/")[-1].split(".")[0] in fault or "dense/a" in fault for fault in faults)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from attnlab.core.complex_linear import ComplexLinear, Weights, refuse_odd
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
+from attnlab.core.positions import PositionScheme
 from attnlab.core.shapes import checked
 
 
@@ -22,7 +23,7 @@ class ComplexHeads(Heads):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, kv_heads: Size | None = None, bias: bool = False,
-        weights: Weights = "free", karatsuba: bool = False,
+        positions: PositionScheme | None = None, weights: Weights = "free", karatsuba: bool = False,
     ) -> None:  # fmt: skip
         refuse_odd("dim", dim)
         if dim % heads == 0 and (dim // heads) % 2:
@@ -32,7 +33,9 @@ class ComplexHeads(Heads):
                 f"dim={dim}"
             )
         linear = partial(ComplexLinear, weights=weights, karatsuba=karatsuba)
-        super().__init__(dim, heads, kv_heads=kv_heads, bias=bias, linear=linear)
+        super().__init__(
+            dim, heads, kv_heads=kv_heads, bias=bias, positions=positions, linear=linear
+        )
 
     def split(self, x: Tensor, width: int) -> Tensor:
         parts = x.unflatten(-1, (2, -1, width // 2))  # (b, n, real or imaginary, h, d/2)

@@ -146,7 +146,7 @@ def same(value: object, expected: object) -> bool:
 def recognise(
     function: Function, cases: Sequence[Arguments], known_mistakes: Sequence[KnownMistake]
 ) -> str | None:
-    """The sentence of the first known mistake that gives exactly what the function gives.
+    """The sentence of the first known mistake whose result equals that of the function.
 
     Some mistakes run only with equal sizes (queries and keys exchanged, a forgotten transpose), so
     several cases are tried.

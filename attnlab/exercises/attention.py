@@ -146,7 +146,7 @@ def check_attention(function: Function) -> str:
 
 
 def _explain(function: Function, given: Arguments, allowed: Tensor | None = None) -> str | None:
-    """What the weights behind the output say, where the output is a mixture of values at all."""
+    """An explanation from the weights, where the output is a weighted sum of the values at all."""
     q, k = given["q"] * 0.05, given["k"]  # small scores, so that no weight underflows
     (v,) = random_tensors((len(k), len(k) + EXTRA_COLUMNS), seed=5)
     quiet = {"q": q, "k": k, "v": v}
@@ -265,7 +265,7 @@ def _explain_causal(function: Function) -> str | None:
 
 
 def _explain_visibility(weights: Tensor, blank: Tensor) -> str | None:
-    """What each row sees and should not, or should and does not; `blank` rows are NaN."""
+    """Which rows attend to masked keys, or miss keys that are allowed; `blank` rows are NaN."""
     n, seen = len(weights), weights.abs() > 1e-12
     nan = f" (Row {int(blank.nonzero()[0])} has no allowed key: NaN.)" if blank.any() else ""
     if torch.equal(seen[1:], _tril(n, -1)[1:]):
@@ -308,7 +308,7 @@ def _future(weights: Tensor, seen: Tensor) -> str | None:
 
 
 def _refuse_leaks(function: Function) -> None:
-    """Where scores are far below zero and the future's the least, only −∞ (or nearly) bans it."""
+    """Scores far below zero, largest in the future: only a mask by −∞ (or nearly) works."""
     n, d = 7, 11
     k = torch.arange(-n, 0, dtype=torch.float64)[:, None].expand(n, d) * 100
     given = {**_LINE, "q": torch.ones(n, d, dtype=torch.float64), "k": k}
@@ -327,7 +327,7 @@ def _refuse_leaks(function: Function) -> None:
 
 
 def _with_holes(n: int = 5, m: int = 7) -> Arguments:
-    """Scores, and a mask that leaves every row something to see and every column, too."""
+    """Scores, and a mask with at least one allowed pair in every row and in every column."""
     (scores,) = random_tensors((n, m), seed=1)
     return {"scores": scores, "mask": (torch.arange(n)[:, None] * 2 + torch.arange(m)) % 3 > 0}
 
@@ -479,7 +479,7 @@ def _gradient_remark(function: Function, given: Arguments) -> str:
     try:
         value = function(scores, empty["mask"])
         (gradient,) = torch.autograd.grad(value.square().sum(), scores)  # type: ignore[attr-defined]
-    except Exception:  # a solution in numpy, say: the exercise asks for values
+    except Exception:  # for example a solution in numpy: the exercise requires only values
         return ""
     if gradient.isfinite().all():
         return ""

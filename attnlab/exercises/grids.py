@@ -27,7 +27,7 @@ def _near(i: Tensor, j: Tensor, width: int, rows: int, columns: int) -> Tensor:
 
 
 def _wrapped(i: Tensor, j: Tensor, width: int, rows: int, columns: int) -> Tensor:
-    """From the distance i − j alone: a number of lines, and the rest."""
+    """A mistake: from the distance i − j alone, taken as a number of lines and a remainder."""
     apart = (i - j).abs()
     seen = torch.zeros_like(apart, dtype=torch.bool)
     for lines in range(rows + 1):

@@ -159,11 +159,11 @@ class _Largest(TorchDispatchMode):
 
 @returns_verdict
 def check_linear_order(function: Function) -> str:
-    """Is it attention without a map? `linear_attention(phi_q, phi_k, v) -> (n, e)`.
+    """Is it attention without the n × m map? `linear_attention(phi_q, phi_k, v) -> (n, e)`.
 
     `phi_q` (n, r) and `phi_k` (m, r) are features, all positive, and `v` (m, e) values; every query
-    sees every key. Called with (n, m, r, e) = (7, 11, 5, 3) and (97, 101, 5, 3), where no tensor
-    may be larger than the inputs.
+    attends to every key. Called with (n, m, r, e) = (7, 11, 5, 3) and (97, 101, 5, 3), where no
+    tensor may be larger than the inputs.
     """
     for n, m in ((7, 11), (97, 101)):
         q, k, v = random_tensors((n, 5), (m, 5), (m, 3), seed=n)

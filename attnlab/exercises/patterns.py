@@ -111,7 +111,7 @@ _WINDOW_MISTAKEN: tuple[KnownMistake, ...] = (
 
 @returns_verdict
 def check_window_mask(function: Function) -> str:
-    """Is it a sliding window? `window_mask(n, window) -> (n, n)`, True = may see.
+    """Is it a sliding window? `window_mask(n, window) -> (n, n)`, True = may attend.
 
     `window` is Longformer's w, the total: w/2 on each side, and the position itself. Called with
     (n, window) = (13, 6), (7, 2) and (5, 12).
@@ -150,7 +150,7 @@ def _doublings(mask: Tensor) -> int:
 
 
 def _connected() -> dict[str, Tensor]:
-    """Masks that connect everything, by what they are."""
+    """Masks that connect every input with every output after some layers, by their names."""
     hub = torch.eye(7, dtype=torch.bool)
     hub[0] = hub[:, 0] = True
     detour = torch.ones(5, 5, dtype=torch.bool).tril()
@@ -171,8 +171,8 @@ _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
         lambda mask: _layers(mask, residual=False),
     ),
     (
-        "One layer too few: before the first layer each position knows only itself, and that is "
-        "layer 0.",
+        "One layer too few: before the first layer each position depends only on itself, and that "
+        "is layer 0.",
         lambda mask: _layers(mask) - 1,
     ),
     (
@@ -190,15 +190,15 @@ _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
         lambda mask: 2 ** _doublings(mask),
     ),
     (
-        "Only the first output is checked: all outputs must know every input.",
+        "Only the first output is checked: all outputs must depend on every input.",
         lambda mask: _layers(mask, seen="first"),
     ),
     (
-        "Only the last output is checked: all outputs must know every input.",
+        "Only the last output is checked: all outputs must depend on every input.",
         lambda mask: _layers(mask, seen="last"),
     ),
     (
-        "Only the past is checked: every output must know every input, also later ones.",
+        "Only the past is checked: every output must depend on every input, also later ones.",
         lambda mask: _layers(mask, seen="past"),
     ),
     (
@@ -218,10 +218,10 @@ _LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
 
 @returns_verdict
 def check_layers_until_connected(function: Function) -> str:
-    """How many layers until every output knows every input? `layers_until_connected(mask) -> int`.
+    """Layers until every output depends on every input? `layers_until_connected(mask) -> int`.
 
-    `mask` (n, n) is one layer, True = may see; all layers are alike, with a residual connection
-    around each. Called with five masks that connect everything sooner or later.
+    `mask` (n, n) is one layer, True = may attend; all layers are alike, with a residual connection
+    around each. Called with five masks that connect everything after some number of layers.
     """
     masks = _connected()
     given = [_number(function, mask) for mask in masks.values()]

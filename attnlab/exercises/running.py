@@ -108,9 +108,9 @@ def check_running_step(function: Function) -> str:
     """Is it one step of the recurrence? `step(values, keys, q, k, v)`.
 
     `values` (r, e) is Σ k vᵀ over all tokens before, `keys` (r,) is Σ k; `q` and `k` (r,) are
-    features already, `v` (e,). It returns (out, values, keys): what the query gets, itself
-    included, and the two sums after it. Called with r = 5, e = 3, from empty sums and from full
-    ones.
+    features already, `v` (e,). It returns (out, values, keys): the output of the query, which
+    attends to its own key as well, and the two sums after it. Called with r = 5, e = 3, from sums
+    of zero and from sums over seven tokens.
     """
     for given in (_token(full=True), _token(full=False)):
         truth = _step(*given.values())
@@ -151,7 +151,7 @@ def _chunk(
 
 
 def _own(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """What the chunk itself gives: the weighted sum, and the weights' sum."""
+    """The part of the chunk's own keys: the weighted sum of values, and the sum of the weights."""
     weights = (q @ k.mT).tril()
     return weights @ v, weights.sum(dim=-1, keepdim=True)
 

@@ -102,8 +102,8 @@ _STRIDED_MISTAKEN: tuple[KnownMistake, ...] = (
 def check_strided(function: Function) -> str:
     """Is it the strided pattern? `strided(i, j, s) -> (n, m)`, True = may attend.
 
-    `i` (n, 1) and `j` (1, m) are integer positions and `s` the stride; a query sees itself, the
-    last s positions and every s-th position before it. Called with n = m = 23, s = 5, and with
+    `i` (n, 1) and `j` (1, m) are integer positions and `s` the stride; a query attends to itself,
+    the last s positions and every s-th position before it. Called with n = m = 23, s = 5, and with
     n = m = 17, s = 3.
     """
     for n, s in ((23, 5), (17, 3)):
@@ -203,9 +203,10 @@ _SUMMARIES_MISTAKEN: tuple[KnownMistake, ...] = (
 
 @returns_verdict
 def check_summaries(function: Function) -> str:
-    """Are these the summary columns? `summaries(j, s, c) -> (m,)`, True = seen by all later ones.
+    """Are these the summary columns? `summaries(j, s, c) -> (m,)`, True = a summary.
 
-    `j` (m,) are integer positions, counted from 0; the last `c` of every block of `s` sum it up.
+    `j` (m,) are integer positions, counted from 0; the last `c` of every block of `s` are its
+    summaries, to which all later queries attend.
     Called with m = 29, s = 8, c = 3, with m = 31, s = 5, c = 2, and with c = s.
     """
     for m, s, c in ((29, 8, 3), (31, 5, 2), (13, 3, 3)):

@@ -1,4 +1,4 @@
-"""Checks of lesson 13: which summaries a query may see, and means of blocks, the last one short."""
+"""Checks of lesson 13: which summaries a query may attend to, and means of blocks of tokens."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from attnlab.exercises.attempt import (
 )
 from attnlab.exercises.verdict import Function, returns_verdict
 
-# ---- which summaries a query may see
+# ---- which summaries a query may attend to
 
 Rule = Callable[[Tensor, Tensor, int, int], Tensor]  # (i, slot, width, stride) -> mask
 
@@ -93,11 +93,11 @@ _VISIBLE_MISTAKEN: tuple[KnownMistake, ...] = (
 
 @returns_verdict
 def check_visible_slots(function: Function) -> str:
-    """Are these the slots a query may see? `visible(n, width, stride) -> (n, slots)`, True = may.
+    """Are these the slots a query may attend to? `visible(n, width, stride) -> (n, slots)`, bool.
 
-    Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i sees it if none
-    of them comes after i. There are ⌈n / stride⌉ slots. Called with windows that touch or
-    overlap, and with lengths that are no multiple of the stride.
+    Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i may
+    attend to it if none of them comes after i. There are ⌈n / stride⌉ slots. Called with windows
+    that touch or overlap, and with lengths that are no multiple of the stride.
     """
     for n, width, stride in ((13, 5, 2), (11, 3, 3), (17, 4, 4), (7, 2, 2), (5, 1, 1)):
         given = {"n": n, "width": width, "stride": stride}

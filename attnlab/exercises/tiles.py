@@ -39,7 +39,7 @@ def _top(scores: Tensor) -> Tensor:
 def _mistaken_step(
     part: int, formula: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], object]
 ) -> Callable[..., object]:
-    """A formula in (old sum, fade, what the tile adds, old total, new total) as a suspect."""
+    """A known mistake: a formula in (old sum, factor, the tile's part, old total, new total)."""
 
     def mistaken(*given: Tensor) -> object:
         largest, total, _, scores, values = given
@@ -204,7 +204,7 @@ def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = 
         )
     faults = part_faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)
     if faults and not same(parts[0], truth[0]):
-        faults = faults[:1]  # the others follow from the wrong maximum
+        faults = faults[:1]  # the other two are wrong because the maximum is
     if faults:
         raise Mistake(" ".join(faults) + when)
 
@@ -315,7 +315,7 @@ def check_merge(function: Function) -> str:
     """Does it merge two partial results exactly? `merge(out_a, lse_a, out_b, lse_b) -> (out, lse)`.
 
     Each part is the attention over some of the keys, `out` (n, e), and `lse` (n, 1), the logarithm
-    of the sum of its exponentials (−∞ where it saw no key). Called with n = 5, e = 3, with lse
+    of the sum of its exponentials (−∞ where no key is allowed). Called with n = 5, e = 3, with lse
     near 1 and near ±1000, and with one part empty.
     """
     given = _two_parts()

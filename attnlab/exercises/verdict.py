@@ -49,7 +49,7 @@ class Mistake(Exception):
 def returns_verdict(
     check: Callable[Concatenate[Function, P], str],
 ) -> Callable[Concatenate[Function, P], Verdict]:
-    """The check, with a `Verdict` of the text that it returns or of the `Mistake` it raises."""
+    """The check, returning a `Verdict` of the text it returns or of the `Mistake` it raises."""
 
     @functools.wraps(check)
     def verdict(function: Function, /, *args: P.args, **kwargs: P.kwargs) -> Verdict:

@@ -17,7 +17,7 @@ EXTRA_COLUMNS = 6  # columns of zeros after the one-hot values, so that e differ
 
 
 def implied_weights(function: Function, given: Arguments, values: str = "v") -> Tensor | None:
-    """The weights (…, n, m) that the function gives to each key; None where they cannot be found.
+    """The weights (…, n, m) that the function gives to each key; None where they cannot be derived.
 
     The second-to-last axis of the argument called `values` is that of the keys.
     """

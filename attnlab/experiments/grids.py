@@ -1,6 +1,6 @@
-"""Grids: sparse patterns of equal cost on images, and what a pattern cannot reach.
+"""Grids: sparse patterns of equal cost on images, and pixels outside their receptive fields.
 
-Not a figure of speed: each row is one training of a tiny model from scratch. Two questions.
+Nothing is timed: each row is one training of a tiny model from scratch. Two questions.
 
 **Digits**, written pixel by pixel as in `pixels`, in bits per pixel on all unseen images.
 Pairs are those of one head in both layers:
@@ -60,7 +60,7 @@ Layer = Callable[[int, int, bool], nn.Module]
 
 
 class Stack(NamedTuple):
-    """What the layers see, one after the other, and the order in which pixels are written."""
+    """The patterns of the layers, in turn, and the order in which pixels are generated."""
 
     layers: tuple[Pattern, ...] = ()  # none: the paper's axial generator
     order: tuple[int, ...] = tuple(range(SIDE**2))
@@ -80,7 +80,7 @@ class Stack(NamedTuple):
         return torch.stack([self._image(frame[place]) for frame in after])
 
     def future(self, pixel: tuple[int, int]) -> Bool[Tensor, "rows columns"]:
-        """The pixels that are written after this one."""
+        """The pixels that are generated after this one."""
         return self._image(torch.arange(SIDE**2) > self._place(pixel))
 
     def _place(self, pixel: tuple[int, int]) -> int:
@@ -92,7 +92,7 @@ class Stack(NamedTuple):
 
 
 def _generator_mask() -> Tensor:
-    """What the generator's cells attend to: a masked line, and lines and columns shifted down."""
+    """The receptive field of Axial's generator: a masked line; lines and columns shifted down."""
     lines, columns, inner = (part.dense(SIDE**2).float() for part in _GENERATOR)
     outer = columns @ lines
     return (inner + F.pad(outer, (0, 0, SIDE, 0))[: SIDE**2]) > 0
@@ -158,7 +158,7 @@ class Written:
     kind: str = field(default="language_model", init=False)
 
     def batch(self, split: Any, size: int, seed: int) -> Any:
-        """A start token and 63 pixels go in, all 64 are asked for."""
+        """The inputs are a start token and 63 pixels, the targets all 64 pixels."""
         batch = _digits().batch(split, size, seed)
         pixels = batch.targets[:, list(self.order)]
         return Batch(torch.cat([batch.inputs[:, :1], pixels[:, :-1]], dim=1), pixels)
@@ -231,7 +231,7 @@ REACHES: Mapping[str, tuple[Pattern, ...]] = {
 
 @dataclass(frozen=True)
 class Arrows:
-    """The task: cells of random colours, each asks for the colour of the cell it points at."""
+    """The task: cells of random colours; the target of each is the colour of another cell."""
 
     points: str = "neighbour"
     name: str = field(default="arrows", init=False)
@@ -269,7 +269,7 @@ def point(
 
 
 def ceiling(name: str, points: str) -> float:
-    """The per cent that the pattern allows: cells that can hear of their goal, and good guesses."""
+    """The best possible per cent: cells that can depend on their goal, and right guesses."""
     after = patterns.receptive_field(REACHES[name], FIELD**2, len(REACHES[name])).after[-1]
     goals = Arrows(points).goals()
     reached = after[goals >= 0, goals[goals >= 0]].float().mean().item()

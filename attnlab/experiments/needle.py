@@ -1,6 +1,6 @@
-"""Needle: four sparse patterns of one price, trained on a task that measures nothing but reach.
+"""Needle: four sparse patterns of equal cost, on a task that measures only the receptive field.
 
-Not a figure of speed: each row is one training of a tiny model from scratch, the same steps, width
+Nothing is timed: each row is one training of a tiny model from scratch, the same steps, width
 and learning rate for all, and about eight keys for each position in every pattern. It is scored on
 texts that it has not seen, apart for the questions that the pattern connects with the key (over all
 layers) and for those that it does not: the latter can only be guessed. Positions have no embedding,
@@ -55,7 +55,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def problem(**changes: int) -> Any:
-    """The task, in small."""
+    """The task, with small sizes."""
     return Needle(**{**TASK, **changes})
 
 
@@ -78,7 +78,7 @@ def build(arm: str, seed: int, *, form: str = "naive") -> TinyTransformer:
 def _two_sided(
     mechanism: str, options: Mapping[str, Any], dim: int, heads: int, causal: bool
 ) -> nn.Module:
-    """The answer to a question stands nowhere after it, so nothing has to be hidden."""
+    """No token after a question gives its answer away, so no causal mask is needed."""
     return catalog.build(mechanism, dim=dim, heads=heads, **options)
 
 
@@ -92,7 +92,7 @@ def train(arm: str, seed: int, *, steps: int = STEPS, **more: Any) -> tuple[Tiny
 
 
 def patterns_of(model: nn.Module) -> list[Pattern]:
-    """What each layer may see."""
+    """The pattern of each layer."""
     return [block.attention.pattern for block in model.decoder.blocks]  # type: ignore[union-attr]
 
 

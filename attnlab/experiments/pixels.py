@@ -1,6 +1,6 @@
 r"""Digits, pixel by pixel: sparse patterns trained under one budget, in bits per pixel.
 
-Not a figure of speed: each training of a tiny model is from scratch, the same steps, width and
+Nothing is timed: each training of a tiny model is from scratch, the same steps, width and
 learning rate for all, scored on every image that it has not seen: in bits per pixel, and by its
 lower halves of given upper halves, of which a nearest-neighbour reader says whether they make the
 right digit. Only the patterns differ:
@@ -54,7 +54,7 @@ SEEN, UNSEEN = 1442, 355  # images of the training and the validation split
 
 
 def aligned(stride: int, n: int) -> Pattern:
-    """Strided, with the column one to the right: key j holds pixel j − 1, i asks for pixel i."""
+    """Strided, with the column one to the right: key j is pixel j − 1, query i predicts pixel i."""
     rows = [
         sorted({*range(max(0, i - stride), i + 1), *range(i + 1 - stride, -1, -stride)})
         for i in range(n)
@@ -105,7 +105,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def problem() -> Any:
-    """The task: a start token and 63 pixels go in, all 64 are asked for."""
+    """The task: the inputs are a start token and 63 pixels, the targets all 64 pixels."""
     return task("digits", unit="pixels", kind="language_model")
 
 
@@ -137,7 +137,7 @@ def train(variant: str, seed: int, *, steps: int = STEPS) -> tuple[TinyTransform
 
 
 def build(pattern: Pattern, seed: int) -> TinyTransformer:
-    """The untrained model, whose every layer and head sees what ``pattern`` allows."""
+    """The untrained model; ``pattern`` is the mask of every layer and head."""
 
     def seeing(dim: int, heads: int, causal: bool) -> nn.Module:
         layer = PatternAttention(dim, heads, Factors(), causal=causal, form="naive")

@@ -1,8 +1,9 @@
 """Summaries: distant tokens attended one by one, as summaries, or not at all, on one task.
 
-Not a figure of speed: each row is one training of a tiny model from scratch, the same steps, width
-and learning rate for all. The task (`attnlab.tasks.gist`) asks two things of the same far stretch:
-what it was on the whole, and what stood at one place. Lesson 13 draws what
+Nothing is timed: each row is one training of a tiny model from scratch, the same steps, width
+and learning rate for all. The task (`attnlab.tasks.gist`) has two kinds of questions about the same
+distant stretch: which symbol is in the majority, and which symbol is at one place. Lesson 13 draws
+what
 
     python -m attnlab.experiments summaries --threads 1 --json notebooks/assets/13_summaries.json
 
@@ -50,7 +51,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def problem(**changes: int) -> Any:
-    """The task, in small."""
+    """The task, with small sizes."""
     return Gist(**{**TASK, **changes})
 
 
@@ -90,7 +91,7 @@ def _compressed(dim: int, heads: int, *, size: int, learned: bool) -> MemoryComp
 
 
 def averaging(layer: MemoryCompressedAttention) -> MemoryCompressedAttention:
-    """The layer, its kernels held at the mean of their window."""
+    """The layer with its kernels fixed to the mean of their window."""
     for kernel in (layer.key_kernel, layer.value_kernel):
         kernel.requires_grad_(False)
         kernel.copy_(torch.eye(kernel.shape[-1], dtype=kernel.dtype).expand_as(kernel))
@@ -99,7 +100,7 @@ def averaging(layer: MemoryCompressedAttention) -> MemoryCompressedAttention:
 
 
 def _two_sided(build_layer: Any, dim: int, heads: int, causal: bool) -> nn.Module:
-    """No answer stands in what the model reads, so nothing has to be hidden."""
+    """The answers are not among the inputs, so no causal mask is needed."""
     layer: nn.Module = build_layer(dim, heads)
     return layer
 

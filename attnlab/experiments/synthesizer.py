@@ -1,9 +1,9 @@
 """Synthesizer: every variant beside the dot product on six tasks, trained under one budget.
 
-Not a figure of speed: each row is one training of a tiny model from scratch, the same steps,
-width and learning rate for all, scored on sequences that it has not seen. Where that budget is too
-small to tell (induction), some are trained once more, three times as long. `grid` gives the same
-as numbers; `problem` is a task as `attnlab.tasks` makes them. Lesson 20 draws what
+Nothing is timed: each row is one training of a tiny model from scratch, the same steps, width and
+learning rate for all, scored on sequences that it has not seen. Where that budget is too small to
+compare them (induction), some are trained once more, three times as long. `grid` gives the same as
+numbers; `problem` is a task as `attnlab.tasks` makes them. Lesson 20 draws what
 
     python -m attnlab.experiments synthesizer --json notebooks/assets/20_synthesizer.json
 

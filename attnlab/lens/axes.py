@@ -1,7 +1,7 @@
-"""Axes that remember what they are.
+"""Axes with an identity, followed through views.
 
-To show the attention of a model that somebody else wrote, one must know which axis of a tensor is
-the batch, which the heads, which the queries, after any number of views. An ``Axis`` is one axis
+To show the attention of any model, one must know which axis of a tensor is the batch, which the
+heads and which the queries, after any number of views. An ``Axis`` is one axis
 with an identity; a ``Layout`` says, for each dimension of a tensor, which axes are merged in it. A
 view of ``(b·h, n, m)`` as ``(b, h, n, m)`` *splits* its first axis; the axis itself keeps its
 parts, so that every tensor that has this axis knows them from then on.
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Axis:
-    """One axis of known size; ``parts`` once a view has split it in two.
+    """One axis of known size; ``parts`` are the two axes that a view has split it into, if any.
 
     ``heads``: a view of the result has shown that this axis is heads.
     """
@@ -29,7 +29,7 @@ class Axis:
         self.parts: tuple[Axis, Axis] | None = None
 
     def leaves(self) -> tuple["Axis", ...]:
-        """The axis itself, or what it was split into."""
+        """The axis itself, or the parts that it was split into."""
         if self.parts is None:
             return (self,)
         return self.parts[0].leaves() + self.parts[1].leaves()
@@ -80,7 +80,7 @@ def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
 
 
 def _take(left: list[Axis], length: int) -> tuple[Axis, ...] | None:
-    """Axes off the front of ``left`` that together have ``length``."""
+    """Takes axes from the front of ``left`` whose sizes multiply to ``length``."""
     taken: list[Axis] = []
     need = length
     while need > 1 or (not taken and left):

@@ -14,7 +14,7 @@ multi_head_attention = FunctionType(
     "multi_head_attention_forward",
     F.multi_head_attention_forward.__defaults__,
 )
-"""PyTorch's own function, which does not ask whether somebody overrides it as a whole: a
+"""PyTorch's own function, called without the check for an override of the function as a whole: a
 ``TorchFunctionMode`` then sees every function that it calls."""
 multi_head_attention.__kwdefaults__ = F.multi_head_attention_forward.__kwdefaults__
 
@@ -40,6 +40,6 @@ def has_fast_path(module: nn.Module | None) -> bool:
 
 
 def unwatched(module: nn.Module, args: Any, kwargs: Any) -> Any:
-    """The module's own answer, as if nobody watched."""
+    """The module's own output, computed as without ``watch``."""
     with torch._C.DisableTorchFunction():
         return module.forward(*args, **kwargs)

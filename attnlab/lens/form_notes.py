@@ -1,4 +1,4 @@
-"""What an attnlab form notes about itself while it is watched."""
+"""The notes that an attnlab form makes while it is watched."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a head does, in a few numbers.
+"""Statistics of attention heads.
 
 Trained heads fall into kinds: some attend to the previous token, some to the next, some to the
 token itself, some to the first token or to delimiters, often when there is nothing to attend to

@@ -30,7 +30,7 @@ def linear_map(run: Callable[[Tensor], Tensor], v: Tensor, own: Tensor) -> Tenso
 
 
 def _agree(matrix: Tensor, v: Tensor, out: Tensor) -> bool:
-    """Whether ``out`` is ``matrix`` times ``v`` up to rounding."""
+    """Whether ``out`` equals ``matrix`` times ``v`` up to rounding."""
     values = v.repeat_interleave(matrix.shape[1] // v.shape[1], dim=1)
     tolerance = 50 * torch.finfo(v.dtype).eps
     expected = matrix.double() @ values.double()

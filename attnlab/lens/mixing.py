@@ -35,7 +35,7 @@ NOT_LINEAR = "its output is not linear in the values"
 
 @dataclass(frozen=True)
 class Mixing:
-    """``matrix`` (b, h, n, m), or (b, n, m) for a module as a whole; ``how`` says what it is."""
+    """``matrix`` (b, h, n, m), or (b, n, m) for a module as a whole; ``how`` names its kind."""
 
     matrix: Tensor
     exact: bool
@@ -51,7 +51,7 @@ def mixing_matrix(
     *,
     padding: Bool[Tensor, "b n"] | None = None,
 ) -> Mixing:
-    """The map that ``module`` amounts to at ``x``.
+    """The n × n map by which ``module`` mixes the positions of ``x``.
 
     A module that owns one ``attnlab.core.heads.Heads`` gets one matrix per head, (b, h, n, n), if
     its output is linear in the values. Any other (b, n, dim) → (b, n, dim) callable gets one of
@@ -132,7 +132,7 @@ def _jacobian_of_all(run: Callable[[Tensor], Tensor], v: Tensor) -> Mixing:
     return _jacobian(merged, v.transpose(1, 2).flatten(2), "value", NOT_LINEAR)
 
 
-# ---- what may come in and out
+# ---- checks of input and output
 
 
 def _check_callable(name: str, function: object) -> None:
@@ -174,7 +174,7 @@ def _first(out: Any) -> Any:
 
 @torch.no_grad()
 def _output(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The output at ``x``, once it is known to be a map of real numbers without chance."""
+    """The output at ``x``, checked to be real numbers computed without randomness."""
     first, second = run(x), run(x)
     if not isinstance(first, Tensor) or first.dim() != x.dim():
         got = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
@@ -192,8 +192,8 @@ def _output(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def _project_first(module: Callable[..., Any]) -> Callable[..., Any]:
-    """A layer may sum over positions before it projects them to values (``early``). Asked to
-    project first it is the same function, and there is then one value per position to replace."""
+    """A layer may sum over positions before it projects them to values (``early``). With the
+    projection first it is the same function, and has one value per position to replace."""
     if not getattr(module, "early", False):
         return module
     late: Any = copy.copy(module)  # shares every part and parameter

@@ -1,4 +1,4 @@
-"""What was seen: one record per attention call."""
+"""The records of ``watch``: one per attention call."""
 
 import difflib
 import functools
@@ -27,7 +27,7 @@ class Attention:
 
     Tensors are detached views of what the model computed; only those made under
     ``torch.inference_mode`` are copied, because PyTorch does not count their changes. What needs
-    work (masks, weights that a fused kernel never formed) is computed when asked for.
+    work (masks, weights that a fused kernel never formed) is computed when it is read.
 
     ``name``     the path of the module that attended, in ``model.named_modules()`` (the class for
                  the model itself); a second call of the same module is ``name#2``
@@ -94,8 +94,8 @@ class Attention:
 
     @property
     def scale(self) -> float | Tensor | None:
-        """What query-key products were multiplied by; a tensor where heads differ; None if the
-        scores went through something else as well (a soft cap, say)."""
+        """What query-key products were multiplied by; a tensor where heads differ; None if
+        another function was applied to the scores as well (a soft cap, for example)."""
         return None if self._history.through else self._factor()
 
     def _factor(self) -> float | Tensor:
@@ -117,7 +117,7 @@ class Attention:
 
     @property
     def bias(self) -> Tensor | None:
-        """The finite part of what was added to the scores, or None; 0 where blocked. What is
+        """The finite part of what was added to the scores, or None; 0 at masked pairs. What is
         constant along the softmax is left out, for it changes no weight."""
         if self._history.through:
             return None
@@ -157,7 +157,7 @@ class Attention:
         return scores.softmax(dim=-1).masked_fill(empty, 0)
 
     def _verify(self, scores: Tensor, empty: Tensor) -> None:
-        """A form that noted its log-sum-exp must have had these scores."""
+        """The log-sum-exp that a form noted must agree with the scores computed here."""
         if self._log_sum_exp is None:
             return
         noted = self._log_sum_exp.arranged(self._roles.groups()[:3], (0, 1, 2))
@@ -218,7 +218,7 @@ class Attention:
 
 
 def heads_of(snapshot: Snapshot, heads: Sequence[Axis]) -> list[Axis]:
-    """The heads that a tensor has of its own: leading ones, if query heads share the rest."""
+    """The head axes that a tensor has: the leading ones, if query heads share key heads."""
     own = set(leaves(axis for axes in snapshot.layout for axis in axes))
     has = [axis in own for axis in heads]
     count = sum(has)

@@ -1,4 +1,4 @@
-"""What a record holds: tensors as they were when they were seen, and what their axes mean."""
+"""Snapshots of tensors at the time of recording, and the meaning of their axes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,11 +18,10 @@ Keep = Literal["copy", "cpu"] | None
 
 
 class Snapshot:
-    """A tensor as it was when it was seen, with the meaning of its dimensions.
+    """A tensor as it was when it was recorded, with the meaning of its dimensions.
 
-    It is a detached view, and PyTorch's count of changes in place tells whether its values are
-    still the old ones. Tensors made under ``torch.inference_mode`` have no such count: they are
-    copied.
+    It is a detached view. PyTorch counts the in-place changes of a tensor, so a later change is
+    noticed. Tensors made under ``torch.inference_mode`` have no such count: they are copied.
     """
 
     def __init__(self, tensor: Tensor, layout: Layout) -> None:
@@ -31,14 +30,14 @@ class Snapshot:
         self._version = _version(self.tensor)
 
     def unchanged(self, tensor: Tensor) -> bool:
-        """Whether ``tensor``, which is held here, has the values that it had."""
+        """Whether ``tensor`` still has the values that it had when it was recorded."""
         if tensor.is_inference():
             return tensor is self.tensor or torch.equal(tensor, self.tensor)
         return _version(tensor) == self._version
 
     def kept(self, keep: Keep) -> "Snapshot":
         if keep is None or not self.unchanged(self.tensor):
-            return self  # of a changed tensor there is nothing to keep; reading it is an error
+            return self  # the old values are lost already; reading them is an error
         device = torch.device("cpu") if keep == "cpu" else None
         return Snapshot(copied(self.tensor, device), self.layout)
 
@@ -59,7 +58,7 @@ class Snapshot:
         return self.tensor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy or a pickle has the values of now, with a count of changes of its own."""
+        """A copy or a pickle has the present values, and a change count of its own."""
         return Snapshot, (copied(self._read()), self.layout)
 
 
@@ -69,7 +68,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def copied(tensor: Tensor, device: torch.device | None = None) -> Tensor:
-    """A copy that is expanded where ``tensor`` was, instead of written out."""
+    """A copy; dimensions that were expanded in ``tensor`` are expanded in the copy, too."""
     small = tensor
     for dim, (stride, length) in enumerate(zip(tensor.stride(), tensor.shape, strict=True)):
         if stride == 0 and length > 1:
@@ -115,7 +114,7 @@ class Roles:
         shared = {*leaves(self.batch), *leaves(self.heads)}
         outside = {*shared, *leaves(self.queries)}.difference(inside)
         if not any(axis.size > 1 for axis in outside):
-            return  # all is merged, which tells nothing
+            return  # all axes are merged, so nothing distinguishes the heads
         for axis in reversed(axes):
             if axis not in shared:
                 break
@@ -138,7 +137,7 @@ class History:
     """PyTorch's ``is_causal``, aligned at the top left."""
     pattern: Pattern | None = None
     through: list[str] = field(default_factory=list)
-    """Functions on the way that are neither scale, bias nor mask (tanh, clamp, …)."""
+    """Functions applied to the scores that are neither scale, bias nor mask (tanh, clamp, …)."""
     sinks: int = 0
     """Columns beside the keys that shared the softmax."""
     over_queries: bool = False

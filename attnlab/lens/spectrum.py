@@ -1,4 +1,4 @@
-r"""The spectrum of attention maps: how many directions does a head really use?
+r"""The spectrum of attention maps: how many singular directions carry most of a map?
 
 An n × m map is a sum of rank-one maps weighted by its singular values, $P = \sum_i \sigma_i u_i
 v_i^\top$, largest first. The first r of them are the nearest map of rank r, and what they leave out

@@ -1,8 +1,8 @@
-"""Compiled models run as the Python they were made from while somebody watches.
+"""While a watch is open, compiled models run as ordinary Python code.
 
-PyTorch's stance on compiled code and Python's warning filters belong to the whole process, so
-watches that overlap share one change of them: the first to begin makes it, the last to end takes
-it back, whichever threads they are in.
+PyTorch's setting for compiled code and Python's warning filters belong to the whole process, so
+watches that overlap share one change of them: the first to begin makes it, the last to end reverts
+it, whichever threads they are in.
 """
 
 import sys
@@ -59,7 +59,7 @@ def _ignore(message: str) -> None:
 
 
 def _remove(filters: list[Any], entry: Any) -> None:
-    """Out of the list that it was put in, and out of the copy of it that is in force now."""
+    """Remove the filter from the list it was added to, and from the copy in force now."""
     for each in (filters, cast(list[Any], warnings.filters)):
         if entry in each:
             each.remove(entry)

@@ -1,14 +1,15 @@
-"""Look inside any torch model: every attention call, as it happens, without touching the model.
+"""Record every attention call of any torch model while it runs, without changing the model.
 
     with attnlab.watch(model) as seen:
         model(x)
     seen[0].weights                    # (b, h, n, m)
 
-How. While the block runs, PyTorch tells a ``TorchFunctionMode`` of every function that is called,
-so nothing is patched and nothing is left behind. Calls of ``scaled_dot_product_attention`` are
-recorded wherever they come from; attention that is written out (product, softmax, product) is
-recognised by following the scores (``attnlab.lens.trace``); attnlab's own forms also note what they
-do through ``attnlab.core.probe``, and each call is recorded once.
+How it works. Inside the block a ``TorchFunctionMode`` receives every torch function that is called,
+so nothing has to be patched and the model is unchanged afterwards. Calls of
+``scaled_dot_product_attention`` are recorded wherever they come from; attention that is written out
+(product, softmax, product) is recognised by following the scores (``attnlab.lens.trace``);
+attnlab's own forms also note their quantities through ``attnlab.core.probe``, and each call is
+recorded once.
 
 Watches may nest or overlap and be closed in any order. A watch records what runs in the thread and
 the asyncio task that opened it, and in tasks started inside the block. If it is closed in another

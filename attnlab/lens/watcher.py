@@ -1,4 +1,4 @@
-"""Follows a model that runs: which module is running, which functions it calls, what it notes."""
+"""Follows a running model: its modules, its function calls, and the notes of attnlab's forms."""
 
 import threading
 from collections import Counter
@@ -29,7 +29,7 @@ from attnlab.lens.trace.tracer import ALIASES, Trace
 
 
 class Listener(probe.Notes):
-    """Hands each note on at once instead of keeping it."""
+    """Passes each note on to ``handle`` at once instead of storing it."""
 
     def __init__(self, handle: Callable[[str, Any], None]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Watcher(TorchFunctionMode):
     # ---- open and close
 
     def open(self, stack: ExitStack) -> None:
-        """Begin, and close when ``stack`` does: in any order with other watches, in any thread."""
+        """Begin; closes with ``stack``, in any order with other watches and in any thread."""
         stack.callback(self._close)
         stack.enter_context(probe.record(self._listener))
         self._hook(stack)
@@ -89,7 +89,7 @@ class Watcher(TorchFunctionMode):
         stack.callback(enter.remove)
         leave = hooks.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
         stack.callback(leave.remove)
-        # PyTorch's own handle forgets to take the hook out of one of its tables.
+        # PyTorch's handle leaves the hook in one of its tables, so it is removed here.
         stack.callback(hooks._global_forward_hooks_with_kwargs.pop, leave.id, None)
 
     def _close(self) -> None:
@@ -98,7 +98,7 @@ class Watcher(TorchFunctionMode):
         self._trace.clear()
         self._frames = [Frame(None, "")]
 
-    # ---- what PyTorch tells
+    # ---- calls of PyTorch functions
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -121,7 +121,7 @@ class Watcher(TorchFunctionMode):
         return out
 
     def _follows(self) -> bool:
-        """Not during the second, fast run, nor in a backward pass that repeats a forward."""
+        """Whether calls are recorded: not in the second, fast run, nor in a recomputed forward."""
         return not self._paused and not _in_backward() and self._here()
 
     def _here(self) -> bool:
@@ -168,7 +168,7 @@ class Watcher(TorchFunctionMode):
         finally:
             self._paused = False
 
-    # ---- what attnlab's forms note
+    # ---- notes of attnlab's forms
 
     def _on_note(self, name: str, value: Any) -> None:
         if self.closed or not self._follows():
@@ -186,7 +186,7 @@ class Watcher(TorchFunctionMode):
     def _noted(self) -> FormNotes | None:
         return next((f.noted for f in reversed(self._frames) if f.noted is not None), None)
 
-    # ---- from findings to records
+    # ---- records
 
     def _found(self, found: Found) -> None:
         noted = self._noted()
@@ -210,7 +210,7 @@ class Watcher(TorchFunctionMode):
         path = next((f.path for f in reversed(frames) if f.path is not None and f.module), None)
         inside = [frame for frame in frames if frame.module is not None]
         if path is None and inside:
-            return  # another model's
+            return  # the call of another model
         path = path or ""
         if owner is not None and owner.startswith(f"{path}." if path else ""):
             path = owner  # a layer inside that is being stepped
@@ -240,7 +240,7 @@ def _parameters(model: nn.Module) -> Callable[[Tensor], bool]:
 
 
 def _storage(tensor: Tensor) -> int:
-    """Where the numbers are; 0 for tensors without memory of their own (sparse, sharded)."""
+    """The address of the storage; 0 for tensors without one of their own (sparse, sharded)."""
     plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
     return tensor.untyped_storage().data_ptr() if plain else 0
 

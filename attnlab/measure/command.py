@@ -67,7 +67,9 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
     for name in sorted(set(options.names)) or names(folder):
         one, rows = module(folder, name), []
         for row in one.rows(quick=options.quick, threads=options.threads):
-            rows.append(row)  # shown as it comes: the table waits for the last, maybe for minutes
+            rows.append(
+                row
+            )  # shown at once: the table comes after the last row, perhaps minutes later
             print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
         print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
         print(table(rows, markdown=options.markdown), flush=True)

@@ -87,7 +87,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
 
 @functools.cache
 def _first_dispatch() -> None:
-    """PyTorch keeps alive what the first dispatch of a process uses: make it a small one."""
+    """PyTorch keeps what the first dispatch of a process allocates, so the first is a small one."""
     with _Ledger():
         torch.zeros(1) @ torch.zeros(1)
 
@@ -104,7 +104,8 @@ class _Ledger(TorchDispatchMode):
         self.live = 0
         self.peak = 0
         self.largest = LargestTensor()
-        # Keyed by id: a storage keeps one Python object as long as it lives. Zero bytes: not ours.
+        # Keyed by id: a storage keeps one Python object as long as it lives. Storages that this
+        # call did not allocate have zero bytes.
         self.storages: dict[int, tuple[weakref.ref[Any], int]] = {}
 
     def __torch_dispatch__(
@@ -117,7 +118,7 @@ class _Ledger(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        if name != "lift_fresh":  # torch.tensor(…) allocates unseen and announces itself so
+        if name != "lift_fresh":  # how torch.tensor(…), not dispatched, appears
             self._meet(_tensors((args, kwargs)))
         result = func(*args, **kwargs)
         self._book(func, name, args, result)
@@ -283,7 +284,7 @@ def _numbers(name: str, values: object) -> list[float]:
 def expected_exponent(
     expression: Any, letter: str, sizes: Sequence[float], values: Mapping[str, float]
 ) -> float:
-    """The exponent that a cost formula has on a grid: what `exponent` should find there.
+    """The exponent of a cost formula on a grid of sizes: the value that `exponent` should give.
 
     `expression` is a card's sympy expression (or text), `letter` the one that runs over `sizes`,
     `values` the numbers of all others. n log n, or n·d + n², has no single power; on the grid of

@@ -32,13 +32,13 @@ def _distances(left: Tensor, right: Tensor) -> int:
 
 
 def _convolution(inputs: Tensor, weight: Tensor, output: Tensor, transposed: bool) -> int:
-    """The kernel is laid once on every output position (transposed: on every input position)."""
+    """One product with the kernel per output position (transposed: per input position)."""
     positions = inputs if transposed else output
     return _weight(inputs) * inputs.shape[0] * math.prod(positions.shape[2:]) * weight.numel()
 
 
 def _convolution_backward(args: Sequence[Any], _: Any) -> int:
-    """For the input's and the weight's gradient, each where asked for: one convolution again."""
+    """One more convolution for the input's gradient and one for the weight's, where needed."""
     output, inputs, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
     return sum(wanted[:2]) * _convolution(inputs, weight, output, transposed)
 

@@ -1,4 +1,4 @@
-"""What the commands print: rows (with a target, for benchmarks), tables and the machine."""
+"""The printed report: rows (with a target, for benchmarks), tables and the machine."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: what was measured, and what was wanted, if anything was.
+    """One figure: the measured value and, if there is one, its target.
 
     `measured` is in `unit`; None where it could not be measured, and `note` then says why.
     `quartiles` show the scatter of timed figures. A row has at most one of the two bounds.
@@ -94,7 +94,7 @@ def grid(
 
 
 def machine(threads: int) -> dict[str, str]:
-    """What a reader must know of the machine to believe the figures."""
+    """The facts about the machine that the figures depend on."""
     import torch
 
     described = {

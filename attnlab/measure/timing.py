@@ -111,7 +111,7 @@ def _seconds(function: Callable[[], object]) -> float:
     result = function()
     _synchronize()
     elapsed = time.perf_counter() - start
-    del result  # freeing it is the caller's time, not the call's
+    del result  # freeing the result is not part of the call
     return elapsed
 
 

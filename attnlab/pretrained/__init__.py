@@ -1,4 +1,4 @@
-"""Small trained models that come with attnlab, so that nobody has to train one to see its heads.
+"""Small trained models that come with attnlab, whose heads can be looked at without training.
 
     model, task = attnlab.pretrained.load("documentation")
 

@@ -89,7 +89,7 @@ class Example:
 
     Attributes:
         title: a short heading.
-        description: what a reader who cannot see the picture should know.
+        description: the content of the picture in words, for readers who cannot see it.
         tokens: what stands at each input position, ready for display; empty for feature vectors.
         labels: what is to be predicted at each position, `""` where nothing is scored; for a
             classifier, one label.
@@ -135,7 +135,7 @@ class Task(ABC):
 
     @property
     def classes(self) -> int | None:
-        """How many classes a classifier tells apart; None for the other kinds."""
+        """The number of classes of a classifier; None for the other kinds."""
         return None
 
     def batch(self, split: str, size: int, seed: int) -> Batch:
@@ -183,7 +183,7 @@ class Task(ABC):
 
     @abstractmethod
     def _describe(self, batch: Batch) -> Example:
-        """The only row of `batch`, for people."""
+        """The only row of `batch` as an `Example`, for display."""
 
 
 def tasks() -> dict[str, type[Task]]:

@@ -1,4 +1,4 @@
-"""Needle: questions about one key in a long text, asked near it, far from it and at the end.
+"""Needle: questions about one key in a long text, at positions near it, far from it and at the end.
 
     <s> the river 7 and ? stone … the ? over old … bird ?   →   7 … 7 … 7
 

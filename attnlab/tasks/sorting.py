@@ -2,9 +2,9 @@
 
     c a b | a b c
 
-Like copying, except that positions do not tell where to look: where the next item stands depends
-on all items. A head has to compare them and find the smallest that is not yet written. Symbols may
-repeat, and are written as often as they occur.
+Like copying, except that the position of the next item does not follow from the output position:
+it depends on all items. A head has to compare them and find the smallest that is not yet written.
+Symbols may repeat, and are written as often as they occur.
 """
 
 from dataclasses import dataclass

@@ -4,11 +4,11 @@
     if the loop is empty the sequence ends         →  changed
 
 Sentences of the Python documentation, in lower case and without punctuation, so that neither a
-capital nor a full stop says where a sentence begins or ends. Half of them are changed: ``"shuffle"``
-puts all words into a random order, ``"swap"`` exchanges two. Both classes hold the same words, so
-what does not know the order is right half of the time. The words that are frequent in the training
-text have a token of their own, all others share one. Training and validation sentences come from
-different families of topics (``attnlab.tasks.documentation``).
+capital nor a full stop says where a sentence begins or ends. Half of them are changed:
+``"shuffle"`` puts all words into a random order, ``"swap"`` exchanges two. Both classes hold the
+same words, so what does not know the order is right half of the time. The words that are frequent
+in the training text have a token of their own, all others share one. Training and validation
+sentences come from different families of topics (``attnlab.tasks.documentation``).
 
 Wang et al. (ICLR 2020) test complex word embeddings on sentence classification, where order matters
 little; this task isolates what they are made for.

@@ -1,6 +1,6 @@
 """The training loop: `fit(model, task, steps)` on any device, in one process or several.
 
-What it promises, each held by a test in `tests/train/`:
+What it guarantees, each point verified by a test in `tests/train/`:
 
 - **The loss is that of the whole batch.** Sums of cross-entropy over the scored targets, divided
   by their number in the whole batch of all processes: accumulating or sharding changes rounding,
@@ -10,8 +10,8 @@ What it promises, each held by a test in `tests/train/`:
 - **Nothing is lost.** Checkpoints are atomic (`attnlab.train.folder`); a run that was killed
   and called again goes on where it stopped, bit for bit as if it had never been killed. Only
   files that attnlab wrote are ever removed.
-- **Nothing is mixed up.** A checkpoint carries digests of its files and a description of its model,
-  task and settings; a run goes on only from its own.
+- **A checkpoint continues only its own run.** It holds digests of its files and a description of
+  its model, task and settings, which must equal those of the run.
 - **A number that is not finite stops the run** with its step and layer, before it reaches the
   weights.
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a model, its optimizer and the state of a run, written whole and read whole.
+"""Checkpoints: a model, its optimizer and the state of a run, written and read as one unit.
 
 Only safetensors and JSON are written and read, so loading a checkpoint can run no code. Where the
 files lie, and how they survive a kill at any moment, stands in `attnlab.train.folder`.
@@ -91,7 +91,7 @@ def write_checkpoint(
     generators: Mapping[str, Tensor] | None = None,
     before: Callable[[], None] | None = None,
 ) -> Path:
-    """`save_checkpoint`, with a last look (`before`) once nobody else can write any more."""
+    """`save_checkpoint`, with a last check (`before`) while the folder is locked."""
     place, step = as_folder(folder), as_integer("step", step, least=0)
     check_model(model)
     if optimizer is not None:
@@ -146,7 +146,7 @@ def _checked_generators(generators: Any) -> dict[str, Tensor]:
 
 
 def _json(state: Any) -> str:
-    """The state as text, if it comes back from it as it was (tuples as lists)."""
+    """The state as JSON text, if reading the text gives it back (tuples as lists)."""
     state = {} if state is None else state
     try:
         text = json.dumps(state, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Arguments checked in the caller's words; each check returns the value as plain Python."""
+"""Checks of arguments, with errors that name them; each returns the value as plain Python."""
 
 import math
 import numbers
@@ -12,11 +12,11 @@ from torch import nn
 
 MOST_STEPS = 10**9
 MOST_ROWS = 2**20
-"""The most rows that a batch may have: more is a slip of the finger and would fill the memory."""
+"""The most rows that a batch may have: more is surely a typing error and would fill the memory."""
 
 
 def shown(value: object) -> str:
-    """A value for an error: short, and a type where there are no words for it."""
+    """A value for an error message: its shortened repr, or its type where that is not possible."""
     try:
         return reprlib.repr(value)
     except Exception:  # a repr that fails, or a number of too many digits

@@ -4,8 +4,8 @@
 
 `place` stands for the machine (its name, boot and process namespace), `start` is when the kernel
 started the process, so that a later process with the same number is not mistaken for it. The
-checksum of the rest tells a claim from any name that a user may choose: whatever is named by a
-claim was made here, even if its maker was killed before it wrote one byte.
+checksum of the rest distinguishes a claim from any name that a user may choose: a file named by a
+claim was made by attnlab, even if the process was killed before it wrote one byte.
 """
 
 import os
@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 _SHAPE = re.compile(r"([0-9a-f]{8})-(\d+)-(\d*)-[0-9a-f]{8}-([0-9a-f]{8})")
-_in_use: set[str] = set()  # the claims of this process; each dies with the block that made it
+_in_use: set[str] = set()  # the claims of this process; each is removed when its block ends
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def is_local(name: str) -> bool:
 
 
 def is_abandoned(name: str) -> bool:
-    """Whether this claim's process has certainly ended, or let go of it."""
+    """Whether this claim's process has certainly ended, or released the claim."""
     if not is_local(name):
         return False
     pid, start = (part for part in name.split("-")[1:3])
@@ -69,7 +69,7 @@ def _is_running(pid: int, start: str) -> bool:
 
 def _start(pid: int) -> str | None:
     """When the process began, in the kernel's ticks: "" for one that has ended (a zombie), None
-    where the system does not tell."""
+    where the system does not report it."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -85,7 +85,7 @@ def _place() -> str:
         facts += [os.readlink("/proc/self/ns/pid")]
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8")]
     except OSError:
-        pass  # not Linux: the name of the machine must do
+        pass  # not Linux: only the name of the machine is available
     return _checksum("/".join(facts))
 
 

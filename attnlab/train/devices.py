@@ -10,7 +10,7 @@ from attnlab.train.checks import shown
 
 
 def make_accelerator(device: str | torch.device | None) -> Accelerator:
-    """One Accelerate state serves every `fit` of a process, so nothing that may vary goes into it.
+    """One Accelerate state is shared by every `fit` of a process, so it holds no varying settings.
 
     Precision is `fit`'s own autocast. `cpu` matters only to launched processes: without it
     Accelerate does not connect CPU processes, and each would train alone.

@@ -1,6 +1,6 @@
 """Finds the layer that made a NaN: the batch is run once more with hooks on every layer.
 
-A loss that is NaN says nothing about its cause: one bad number spreads to everything behind it.
+A NaN loss does not show its cause: one NaN spreads to everything that is computed from it.
 The cause is the first place, in the order of computation, where a number is not finite while
 everything before it is.
 """
@@ -84,7 +84,7 @@ class _Watch:
         self.inside.append(module)
 
     def blame_caller(self, module: nn.Module) -> None:
-        """A bad input was made by the caller's own arithmetic, its other layers being sound."""
+        """The input came from the caller's own arithmetic: all its layers gave finite outputs."""
         if not self.inside:
             return self.blame("", "the batch: the task's inputs")
         caller = self.inside[-1]

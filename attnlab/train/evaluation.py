@@ -1,4 +1,4 @@
-"""Loss and accuracy on fixed batches that nothing is learned from."""
+"""Loss and accuracy on fixed batches, without training on them."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ def evaluate(
 ) -> Evaluation:
     """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
 
-    The same `seed` asks the same questions every time. Of several processes each evaluates all
+    The same `seed` gives the same batches every time. Of several processes each evaluates all
     batches itself. The model's modes, the random generators and the gradients are as before.
     Raises `TrainingError` naming the layer if the loss is not finite.
     """

@@ -1,7 +1,7 @@
-"""The folder of a run: which of its files are checkpoints of ours, and which one counts.
+"""The folder of a run: which of its files are attnlab's checkpoints, and which one is the latest.
 
     folder/
-        latest                    one line: the checkpoint that counts, and its manifest's digest
+        latest                    one line: the latest checkpoint, and its manifest's digest
         step-00000300/
             manifest.json         this folder's name and step, and the digest of each file beside it
             model.safetensors     parameters and buffers, a tied weight once, under its first name
@@ -68,7 +68,7 @@ def write(
 ) -> Path:
     """Writes a checkpoint, makes it the latest, and removes the one before; returns its place.
 
-    `before` is called when nobody else can write to the folder any more; if it raises, nothing is
+    `before` is called while the folder is locked against other writers; if it raises, nothing is
     published.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def _to_disk(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what killed runs have left of ours: all checkpoints but the latest, and drafts."""
+    """Removes attnlab's files that killed runs have left: old checkpoints, and drafts."""
     with claim() as owner, locked(folder, owner):
         _sweep(folder)
 
@@ -160,7 +160,7 @@ def _age(draft: Path) -> float:
 
 
 def _retire(path: Path) -> None:
-    """Removes a checkpoint under the name of a draft, so that a kill leaves nothing unknown."""
+    """Renames a checkpoint to a draft and removes it, so that a kill leaves only a draft."""
     known = {*FILES, POINTER, MANIFEST}
     if any(file.name not in known for file in path.iterdir()):
         return _remove(path)  # with a file of the user's in it, it keeps its name
@@ -171,7 +171,7 @@ def _retire(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """The files that are ours, the manifest last; a folder that holds anything else stays."""
+    """Removes attnlab's files, the manifest last; a folder that holds anything else stays."""
     for name in (*FILES, POINTER, MANIFEST):
         with suppress(OSError):
             (path / name).unlink()
@@ -247,7 +247,7 @@ def _read_once(folder: Path) -> Found | None:
 
 
 def _pointed_path(folder: Path) -> tuple[Path | None, str | None]:
-    """Where the latest lies and the digest of its manifest; without pointer, the furthest one."""
+    """The path of the latest and its manifest's digest; without pointer, the one of most steps."""
     content = pointer(folder)
     if content is None:
         return _furthest(folder), None
@@ -257,7 +257,7 @@ def _pointed_path(folder: Path) -> tuple[Path | None, str | None]:
         raise unreadable(folder / POINTER, f"it reads {text[:80]!r}, which names no checkpoint")
     path = folder / line[1]
     if not path.is_dir():
-        raise unreadable(folder / POINTER, f"it names '{line[1]}', which is not there")
+        raise unreadable(folder / POINTER, f"it names '{line[1]}', which does not exist")
     if line[2] is None:
         raise without_manifest(path)
     return path, line[2]

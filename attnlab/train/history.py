@@ -1,4 +1,4 @@
-"""What a run leaves behind, and what a callback is shown."""
+"""The history of a run, and the state that its callbacks receive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class History:
 
 @dataclass(frozen=True)
 class State:
-    """What a callback is shown after each step."""
+    """What a callback receives after each step."""
 
     step: int
     steps: int

@@ -1,4 +1,4 @@
-"""What makes a run this run: which model, which task, which settings, as plain JSON.
+"""The identity of a run: its model, its task and its settings, as plain JSON.
 
 A checkpoint stores the description of its run; a run goes on from it only if its own is equal.
 Weights of equal shapes do not tell two models apart (the number of heads changes no shape), so a
@@ -25,7 +25,7 @@ from attnlab.train.task import Batch, Task
 from attnlab.train.tensors import bare, described
 
 _LONG = 120
-# These change how a model computes, or tell where it came from; not what it computes.
+# These change how a model computes, or record its origin; they do not change what it computes.
 _LEFT_OUT = {
     *("self", "config", "checkpoint", "gradient_checkpointing", "use_cache", "dtype"),
     *("torch_dtype", "transformers_version", "_name_or_path", "_attn_implementation"),
@@ -44,7 +44,7 @@ def describe_config(model: nn.Module) -> dict[str, Any]:
 
 
 def describe_modules(model: nn.Module) -> dict[str, str]:
-    """One line for each module, by its dotted name; a configuration speaks for the whole model."""
+    """One line for each module, by its dotted name; nothing if a configuration describes it all."""
     lines = {f"module '{name}'": _line(module) for name, module in bare(model).named_modules()}
     root = lines.pop("module ''")
     return {"the model": type(bare(model)).__name__ if describe_config(model) else root} | lines
@@ -106,7 +106,7 @@ def _options(thing: object) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON that is equal for equal options; what is long stands as a digest."""
+    """`value` as JSON that is equal for equal options; long values are replaced by a digest."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, numbers.Integral):

@@ -26,7 +26,7 @@ _PAUSE = 0.002
 
 @contextmanager
 def locked(folder: Path, claim: str) -> Iterator[None]:
-    """Holds the lock of `folder` in the name of `claim`; waits for a living owner to let go.
+    """Holds the lock of `folder` in the name of `claim`; waits for a running owner to release it.
 
     Raises `CheckpointError` if the owner lives and holds it for longer than `PATIENCE`.
     """
@@ -53,7 +53,7 @@ def _acquire(path: Path, own: str) -> None:
     seen, since = "", time.monotonic()
     while not _create(path, own):
         found = _text(path)
-        if found is None:  # it was let go of in this moment
+        if found is None:  # it was released at this moment
             continue
         if found != seen:
             seen, since = found, time.monotonic()
@@ -78,7 +78,7 @@ def _text(path: Path) -> str | None:
 
 
 def _deal_with(path: Path, found: str, waited: float) -> None:
-    """Take over what is abandoned, give up on what is not, or go on waiting."""
+    """Take over an abandoned lock; otherwise go on waiting, or raise when the time is over."""
     owner = _parsed(found)
     if owner is None:
         if waited > _UNWRITTEN:

@@ -1,4 +1,4 @@
-"""What a checkpoint says about itself: its folder's name, its step, and a digest of every file."""
+"""The manifest of a checkpoint: its folder's name, its step, and a digest of every file."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint says about itself: `name` of its folder, `step`, and `files` by digest."""
+    """The manifest of a checkpoint: `name` of its folder, `step`, and digests of its `files`."""
 
     name: str
     step: int
@@ -35,7 +35,7 @@ def digest(content: bytes) -> str:
 
 
 def manifest_of(path: Path) -> Manifest | None:
-    """The manifest of a checkpoint of ours; None for every other file and folder."""
+    """The manifest of a checkpoint of attnlab; None for every other file and folder."""
     if not path.name.startswith("step-") or not is_folder(path):
         return None
     try:
@@ -46,7 +46,7 @@ def manifest_of(path: Path) -> Manifest | None:
 
 
 def is_folder(path: Path) -> bool:
-    """A folder itself, not a link to one: what lies elsewhere is not ours to touch."""
+    """A folder itself, not a link to one: files outside the run's folder are never changed."""
     return path.is_dir() and not path.is_symlink()
 
 

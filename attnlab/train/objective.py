@@ -1,4 +1,4 @@
-"""What is minimised: cross-entropy over scored targets, as sums that add up exactly.
+"""The loss: cross-entropy over scored targets, as sums that add up exactly.
 
 A mean over a part of a batch weighs every part alike, however few of its targets are scored.
 Sums do not have that flaw: accumulated or sharded, the pieces add up to the sum of the whole
@@ -19,7 +19,7 @@ PRECISIONS = ("fp32", "bf16")
 
 
 def logits_of(model: nn.Module, batch: Batch, largest: int = -1) -> Tensor:
-    """Calls the model as its kind is called; sequence-to-sequence batches carry a source.
+    """The model's logits; encoder-decoder batches also have a source.
 
     largest: the largest target of the batch, which the model must be able to answer.
     """
@@ -30,8 +30,8 @@ def logits_of(model: nn.Module, batch: Batch, largest: int = -1) -> Tensor:
     _check_logits(logits, batch)
     if largest >= logits.shape[-1]:
         raise ValueError(
-            f"A target is {largest}, but the model tells only {logits.shape[-1]} classes or tokens "
-            f"apart (0 to {logits.shape[-1] - 1}). Build the model for this task."
+            f"A target is {largest}, but the model distinguishes only {logits.shape[-1]} classes "
+            f"or tokens (0 to {logits.shape[-1] - 1}). Build the model for this task."
         )
     checked: Tensor = logits
     return checked

@@ -113,7 +113,7 @@ class Run:
         )
 
     def evaluate(self) -> Evaluation:
-        """The same questions every time, whatever the seed of the run; processes share them out."""
+        """The same batches every time, whatever the seed; they are divided among the processes."""
         s, problem = self.settings, None
         indices = range(self.processes.rank, s.evaluate_batches, self.processes.count)
         try:

@@ -1,4 +1,4 @@
-"""How a run is saved and found again: what it stores, and what must be equal for it to go on."""
+"""Saving and resuming a run: what is stored, and what must be equal for a run to go on."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +49,7 @@ class Saves:
 
     @property
     def kept(self) -> str:
-        """What an error can say about the checkpoints."""
+        """A sentence about the checkpoints for error messages."""
         if self.step is None:
             return "No checkpoint was kept."
         return f"The checkpoint of step {self.step} in '{self.folder}' is intact."
@@ -70,8 +70,8 @@ class Saves:
         exact = self._restore_generators(checkpoint)
         checkpoint.restore(model, optimizer)
         self.step = checkpoint.step
-        if self.processes.is_first:  # a kill between two acts of saving leaves something behind
-            with suppress(OSError, CheckpointError):  # the folder may be one that can only be read
+        if self.processes.is_first:  # remove files that a kill during saving has left
+            with suppress(OSError, CheckpointError):  # the folder may be read-only
                 sweep(self.folder)
         return checkpoint, exact
 
@@ -165,7 +165,7 @@ class Saves:
         return {name: self.processes.gathered(state[None]) for name, state in states.items()}
 
     def _check_undisturbed(self) -> None:
-        """Two runs in one folder would each remove what the other has learned."""
+        """Refuse a second run in the folder: each would remove the other's checkpoints."""
         assert self.folder is not None
         if pointer(self.folder) != self.pointer:
             raise CheckpointError(

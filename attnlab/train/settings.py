@@ -1,4 +1,4 @@
-"""The options of `fit`, each written once: its default, what it may be, and what it means."""
+"""The options of `fit`, each defined once: its default, its valid values, and its meaning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -78,7 +78,7 @@ class Settings:
         return default_warmup(self.steps) if self.warmup is None else self.warmup
 
     def identity(self, processes: int) -> dict[str, Any]:
-        """What makes a run this run. Steps may grow; device, precision and splitting may change."""
+        """The settings that a resumed run must share; steps, device, precision may change."""
         return {
             "seed": self.seed,
             "batch_size × processes": self.batch_size * processes,

@@ -133,7 +133,7 @@ class Stepper:
     def _loss_and_norm(
         self, share: Tensor, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]
     ) -> tuple[float, Tensor]:
-        """Both across processes, with one wait for the device. Not finite: the run ends here."""
+        """Loss and gradient norm over all processes; raises NotFiniteError if one is not finite."""
         sums = self.processes.summed(share)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients).to(self.device)

@@ -1,8 +1,8 @@
-"""What training asks of a task, and the checks of every batch that it gives.
+"""What training requires of a task, and the checks of every batch that it gives.
 
-A task is asked for a number of rows and must give exactly that many: the loss is divided by the
-scored targets of the whole batch, so rows that nobody trains on would make it, and every
-gradient, too small.
+A task must give exactly the number of rows that it is asked for: the loss is divided by the number
+of scored targets in the whole batch, so rows that no process trains on would make the loss, and
+every gradient, too small.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +17,7 @@ _TENSORS = ("inputs", "targets", "padding", "source", "source_padding")
 
 
 class Batch(Protocol):
-    """What a task hands out. `padding` and `source_padding` are True at real tokens."""
+    """A batch of a task. `padding` and `source_padding` are True at real tokens."""
 
     inputs: Tensor
     targets: Tensor
@@ -31,7 +31,7 @@ class Batch(Protocol):
 
 
 class Task(Protocol):
-    """What `fit` asks of a task; `batch` is a function of its arguments alone."""
+    """What `fit` requires of a task; `batch` is a function of its arguments alone."""
 
     @property
     def name(self) -> str: ...
@@ -59,7 +59,7 @@ def check_task(task: object) -> None:
 
 
 def draw(task: Task, split: str, size: int, seed: int) -> Drawn:
-    """`size` rows of `task`, checked: what is wrong is said before the model sees it."""
+    """`size` rows of `task`, checked before the model is called with them."""
     batch = task.batch(split, size, seed=seed)
     tensors = _tensors(task, batch)
     _check_rows(task, tensors, size)
@@ -78,7 +78,7 @@ def check_length(task: Task, batch: Batch, size: int) -> None:
         raise ValueError(
             f"Task '{task.name}' was asked for {size} rows and gave a batch of {len(batch)}. "
             "batch(split, size, seed) must give exactly `size` rows, and batch[a:b] the rows from "
-            "a to b, or the loss would be divided by targets that nobody trains on."
+            "a to b, or the loss would be divided by targets that no process trains on."
         )
 
 
@@ -163,7 +163,7 @@ def _valid_tokens(tokens: Tensor, padding: Tensor | None) -> int:
 
 
 def requirements(task: Task) -> str:
-    """What the task asks of a model, in the words of its own properties."""
+    """What the task requires of a model, in terms of the task's properties."""
     names = ("kind", "vocab", "features", "classes", "length")
     known = {name: getattr(task, name, None) for name in names}
     return ", ".join(f"{name}={value!r}" for name, value in known.items() if value is not None)

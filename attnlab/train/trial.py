@@ -1,4 +1,4 @@
-"""One row through the model before anything is trained: a mismatch is told in the task's words."""
+"""One row is run through the model before training, so that a mismatch gives a clear error."""
 
 import torch
 from torch import nn
@@ -42,7 +42,7 @@ def _check_answers(
     if logits.shape[-1] < needed:
         raise ValueError(
             f"Task '{task.name}' has {needed} different targets ({requirements(task)}); the model "
-            f"tells only {logits.shape[-1]} apart. {advice(task)}"
+            f"distinguishes only {logits.shape[-1]}. {advice(task)}"
         )
 
 

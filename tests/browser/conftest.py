@@ -175,10 +175,10 @@ def page(tabs: Tabs) -> Iterator[Any]:
     page.context.close()
 
 
-# ------------------------------------------------------------------------------------- patience
+# -------------------------------------------------------------------------------------- waiting
 
-# A page is drawn a frame after it knows, and a kernel answers when it is free: what is read just
-# after a click may be what was so before it.
+# A page is drawn one frame after its data change, and a kernel answers when it is free: what is
+# read just after a click may still be the state before it.
 
 
 @pytest.fixture(scope="session")

@@ -239,12 +239,12 @@ HEADINGS = (
 
 
 def line(row: dict[str, Any]) -> tuple[str, ...]:
-    def said(name: str, digits: int) -> str:
+    def formatted(name: str, digits: int) -> str:
         return f"{row[name]:.{digits}f}" if name in row else ""
 
-    picture = row.get("failed", said("picture", 2))
-    work = (said("hover", 1), said("click", 1), said("zoom", 1))
-    numbers = (*work, said("file", 2), said("python", 2))
+    picture = row.get("failed", formatted("picture", 2))
+    work = (formatted("hover", 1), formatted("click", 1), formatted("zoom", 1))
+    numbers = (*work, formatted("file", 2), formatted("python", 2))
     return (row["subject"], row["case"], picture, *numbers)
 
 

@@ -146,13 +146,13 @@ def test_cross_attention_has_rows_and_columns_of_its_own(notebook, maps, expect)
 def test_pointing_at_a_cell_says_its_weight(view, maps, expect, still):
     view.get_by_test_id("head-2-4").click()
     matrix = view.get_by_test_id("matrix")
-    said = view.get_by_test_id("readout")
+    message = view.get_by_test_id("readout")
     box = still(matrix)
     seen = set()
     for share in (0.4, 0.6, 0.8):
-        before = said.inner_text()
+        before = message.inner_text()
         matrix.page.mouse.move(box["x"] + 104 + 180 * share, box["y"] + 96 + 180 * share)
-        expect(said).not_to_have_text(before)
+        expect(message).not_to_have_text(before)
         i, j, weight, _ = read(view)
         assert abs(weight - maps["first"][2, 4, i, j]) < 0.006
         seen.add((i, j))
@@ -181,9 +181,9 @@ def shows(soon: Any) -> Any:
         limit = threshold * row.max() * 0.999
         strong = {str(j): row[j] for j in np.argsort(-row)[:most] if row[j] >= limit}
 
-        def right(said: dict[str, str]) -> bool:
-            return said.keys() == strong.keys() and all(
-                abs(float(said[j]) - weight) < 0.006 for j, weight in strong.items()
+        def right(message: dict[str, str]) -> bool:
+            return message.keys() == strong.keys() and all(
+                abs(float(message[j]) - weight) < 0.006 for j, weight in strong.items()
             )
 
         view.page.mouse.move(0, 0)
@@ -216,10 +216,10 @@ def test_hiding_the_first_token_says_so_and_renormalises(view, maps, expect):
     found = walked(view, 7, 7)
     assert np.abs(found[:, 1:] - rest / rest.sum(-1, keepdims=True)).max() < 0.02
     assert (found[:, 0] == 0).all()
-    said = view.get_by_test_id("status")
-    expect(said).to_contain_text("first token hidden")
+    message = view.get_by_test_id("status")
+    expect(message).to_contain_text("first token hidden")
     view.get_by_test_id("hide-first").click()
-    said.wait_for(state="hidden")
+    message.wait_for(state="hidden")
 
 
 def test_the_tables_name_the_strongest_key_of_each_query(view, maps):
@@ -228,8 +228,8 @@ def test_the_tables_name_the_strongest_key_of_each_query(view, maps):
     tables.locator("summary").click()
     tables.get_by_text("looks most, layer 2 · head 3").wait_for()
     rows = tables.get_by_test_id("weights-table").evaluate(ROWS)
-    for i, (row, told) in enumerate(zip(maps["first"][2, 3], rows, strict=True)):
-        query, token, key, _, weight = told
+    for i, (row, cells) in enumerate(zip(maps["first"][2, 3], rows, strict=True)):
+        query, token, key, _, weight = cells
         assert (int(query), token, int(key)) == (i, "abcdefg"[i], int(row.argmax()))
         assert abs(float(weight.split(" ")[0]) - row.max()) < 0.006
     tables.locator("summary").click()

@@ -70,7 +70,7 @@ def like(expected: np.ndarray) -> Any:
 
 
 def test_without_its_cdn_bertviz_draws_nothing(tmp_path, tabs, weights, soon):
-    """Why AttentionView asks nobody for anything."""
+    """The reason why AttentionView loads nothing from a network."""
     import torch
     from bertviz import head_view
 

@@ -51,12 +51,12 @@ def test_the_page_holds_the_numbers_of_the_figure(shown, weights, expect):
 
 
 def test_hovering_a_cell_names_both_tokens_and_the_weight(shown, weights, hovered):
-    said = hovered(shown.page, shown.output(0), row=3, column=2)
-    assert said[:2] == ["query 3: d", "key 2: \u2068ש\u2069"]
-    assert said[2] == f"attention weight {weights[3][2]:.4g}"
+    message = hovered(shown.page, shown.output(0), row=3, column=2)
+    assert message[:2] == ["query 3: d", "key 2: \u2068ש\u2069"]
+    assert message[2] == f"attention weight {weights[3][2]:.4g}"
 
 
-def test_the_twin_unfolds(shown, expect):
+def test_the_description_unfolds(shown, expect):
     folded = shown.output(0).locator("details")
     expect(folded.locator("table")).to_be_hidden()
     folded.locator("summary").click()

@@ -18,7 +18,7 @@ def book(opened):
     return book
 
 
-def said(shown, words):
+def wait_for_text(shown, words):
     """Wait until the page tells it, to screen readers too."""
     shown.get_by_role("status").filter(has_text=words).wait_for()
 
@@ -26,22 +26,22 @@ def said(shown, words):
 def test_controls_have_names_and_the_maps_answer(book, expect):
     shown = book.output(0)
     shown.get_by_label("Feature map", exact=True).select_option("random: cos and sin")
-    said(shown, "divided by a number below zero")
+    wait_for_text(shown, "divided by a number below zero")
     shown.get_by_label("Head", exact=True).select_option("sharp head")
     picture = shown.get_by_role("img").first
     expect(picture).to_have_attribute("aria-label", re.compile("in the wrong place"))
-    said(shown, "Median of 5 forward passes")
+    wait_for_text(shown, "Median of 5 forward passes")
 
 
 def test_features_by_the_keyboard(book):
     shown, keys = book.output(0), book.page.keyboard
     shown.get_by_label("Feature map", exact=True).select_option("random: positive")
-    said(shown, "positive, 64 features")
+    wait_for_text(shown, "positive, 64 features")
     shown.get_by_label("Feature map", exact=True).focus()
     sliders = shown.get_by_role("slider")
     book.tab_into(sliders.nth(1))
     keys.press("ArrowRight")
-    said(shown, "positive, 128 features")
+    wait_for_text(shown, "positive, 128 features")
 
 
 def test_dark_pages_get_dark_paper(book, expect):

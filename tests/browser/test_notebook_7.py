@@ -45,8 +45,8 @@ def test_the_view_says_what_python_holds_and_is_heard(book, notebook_7):
     view.get_by_test_id("matrix").focus()
     keys.press("ArrowRight")
     for j, weight in enumerate(np.load(notebook_7.folder / "maps.npy")[1, 2, 0]):
-        said = view.get_by_test_id("readout").filter(has_text=f"→ key {j} ")
-        assert abs(float(said.inner_text().split(": ")[-1].split(" ")[0]) - weight) < 0.006
+        message = view.get_by_test_id("readout").filter(has_text=f"→ key {j} ")
+        assert abs(float(message.inner_text().split(": ")[-1].split(" ")[0]) - weight) < 0.006
         keys.press("ArrowRight")
     book.prints(3, "1 2 0.05")
     with book.dark():
@@ -72,8 +72,8 @@ def test_a_prediction_is_committed_and_its_picture_drawn(book, expect):
     shown = book.output(1)
     shown.get_by_label("far back").check()
     shown.get_by_role("button", name="Commit, then look").click()
-    said = "→ You said far back. It is: one back. It copies."
-    expect(shown.get_by_role("status")).to_have_text(said)
+    message = "→ You said far back. It is: one back. It copies."
+    expect(shown.get_by_role("status")).to_have_text(message)
     shown.locator(".js-plotly-plot .main-svg").first.wait_for()
     book.screenshot("notebook-7-prediction")
 

@@ -82,14 +82,14 @@ def count(expression: str, n: int) -> str:
 def asked(soon: Any, notebook: Any) -> Any:
     def asked(**expected: Any) -> dict[str, Any]:
         """What Python holds, once it is what is expected: the page waits for the kernel."""
-        told: dict[str, Any] = {}
+        state: dict[str, Any] = {}
 
         def answer() -> dict[str, Any]:
-            told.update(json.loads(notebook.run(2)))
-            return {name: told[name] for name in expected}
+            state.update(json.loads(notebook.run(2)))
+            return {name: state[name] for name in expected}
 
         soon(answer, expected)
-        return told
+        return state
 
     return asked
 
@@ -101,7 +101,7 @@ def tells(soon: Any) -> Any:
         tables = studio.get_by_test_id("as-tables")
         if tables.get_attribute("open") is None:
             tables.locator("summary").click()
-        soon(lambda: told_by(tables.evaluate(CELLS)), np.asarray(wanted, int).tolist())
+        soon(lambda: sources_of(tables.evaluate(CELLS)), np.asarray(wanted, int).tolist())
         tables.locator("summary").click()
 
     return tells
@@ -111,7 +111,7 @@ CELLS = """tables => [...tables.querySelectorAll('[data-testid=mask-table] tbody
   row => [...row.cells].map(cell => cell.textContent))"""
 
 
-def told_by(rows: list[list[str]]) -> list[list[int]]:
+def sources_of(rows: list[list[str]]) -> list[list[int]]:
     """The mask that the rows of the tables show: query, how many keys, which, …"""
     mask = np.zeros((len(rows), len(rows)), int)
     for i, (_, seen, which, *_) in enumerate(rows):
@@ -138,12 +138,12 @@ def cell(still: Any) -> Any:
 
 
 def test_the_page_says_what_python_holds(studio, asked, tells):
-    told = asked(expression="local(2) | global_([0])", n=17)
-    tells(studio, told["mask"])
-    says(studio, "pairs", count(told["expression"], 17))
-    says(studio, "flops", f"{4 * 64 * np.sum(told['mask']):,} of {4 * 64 * 17**2:,}")
-    says(studio, "layers", f"everything is connected after {told['layers']} layers")
-    blocks = read(told["expression"]).dense(17).numpy()
+    answer = asked(expression="local(2) | global_([0])", n=17)
+    tells(studio, answer["mask"])
+    says(studio, "pairs", count(answer["expression"], 17))
+    says(studio, "flops", f"{4 * 64 * np.sum(answer['mask']):,} of {4 * 64 * 17**2:,}")
+    says(studio, "layers", f"everything is connected after {answer['layers']} layers")
+    blocks = read(answer["expression"]).dense(17).numpy()
     full = sum(blocks[i : i + 8, j : j + 8].all() for i in (0, 8, 16) for j in (0, 8, 16))
     says(studio, "blocks", f"{full} full")
 
@@ -162,8 +162,8 @@ def test_a_slider_and_another_primitive_change_the_numbers(studio, asked, tells,
     written = "(~strided(7) | global_([0, 5, -1])).causal()"
     says(studio, "pairs", count(written, 29))
     expect(studio.get_by_test_id("expression")).to_have_value(written)
-    told = asked(expression=written, n=29)
-    tells(studio, told["mask"])
+    answer = asked(expression=written, n=29)
+    tells(studio, answer["mask"])
 
 
 def test_parts_are_added_joined_and_removed(studio, expect):
@@ -227,8 +227,8 @@ def test_the_receptive_field_moves_with_its_slider(studio):
 def test_the_softmax_row_is_pythons(notebook, studio, asked, expect):
     for kind in ("flat", "equal", "sharp"):
         studio.get_by_test_id("scores").select_option(kind)
-        told = asked(scores=kind)
-        row = np.array(told["weights"])[8]
+        answer = asked(scores=kind)
+        row = np.array(answer["weights"])[8]
         best = int(row.argmax())
         says(studio, "row-said", "Row 8 sees 6 of 17 keys: 0, 6–10.")
         says(studio, "row-said", f"{row[best]:.3f}, on key {best}.")
@@ -253,9 +253,9 @@ def test_painting_with_the_mouse(studio, asked, tells, cell, expect):
     wanted = read("local(2) | global_([0])").dense(17).int().numpy()
     wanted[5:10, 12] = 1
     tells(studio, wanted)
-    told = asked(mask=wanted.tolist(), row=9)
-    assert read(told["code"]).dense(17).int().tolist() == wanted.tolist()
-    expect(studio.get_by_test_id("painted-code")).to_have_text(told["code"])
+    answer = asked(mask=wanted.tolist(), row=9)
+    assert read(answer["code"]).dense(17).int().tolist() == wanted.tolist()
+    expect(studio.get_by_test_id("painted-code")).to_have_text(answer["code"])
     studio.get_by_test_id("undo").click()
     says(studio, "pairs", count("local(2) | global_([0])", 17))
     studio.get_by_test_id("redo").click()

@@ -31,8 +31,8 @@ def test_with_the_mouse(asked, expect):
     assert "It copies" not in shown.inner_text()
     shown.get_by_label("far back").check()
     commit.click()
-    said = "→ You said far back. It is: one back. It copies & shifts."
-    expect(shown.get_by_role("status")).to_have_text(said)
+    message = "→ You said far back. It is: one back. It copies & shifts."
+    expect(shown.get_by_role("status")).to_have_text(message)
     shown.locator(".js-plotly-plot").wait_for()
     expect(shown.get_by_label("one back")).to_be_disabled()
     assert "It copies" not in asked.output(1).inner_text(), "its neighbour still waits"
@@ -54,7 +54,7 @@ def test_from_the_keyboard_alone(asked, expect):
     shown.locator(".js-plotly-plot").wait_for()
 
 
-def test_a_picture_that_fails_is_told_in_words(asked, expect):
+def test_a_picture_that_fails_is_reported_in_words(asked, expect):
     shown = asked.output(2)
     shown.get_by_label("one back").check()
     shown.get_by_role("button", name="Commit, then look").click()

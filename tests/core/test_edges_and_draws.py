@@ -117,14 +117,14 @@ IDS = torch.stack((torch.arange(23) // 8, torch.arange(23) // 11))
 )
 def test_a_block_is_full_or_empty_where_it_is_in_every_head_and_sequence(pattern: Pattern) -> None:
     dense = pattern.dense(23).flatten(0, -3) if pattern.dense(23).dim() > 2 else pattern.dense(23)
-    told = 0
+    known = 0
     for rows in (range(i, min(i + size, 23)) for size in (1, 4, 7) for i in range(0, 23, size)):
         for columns in (range(j, min(j + 4, 23)) for j in range(0, 23, 4)):
             block, cover = dense[..., rows, :][..., columns], pattern.cover(rows, columns)
-            told += cover is not None
+            known += cover is not None
             assert cover is not True or block.all()
             assert cover is not False or not block.any()
-    assert told > 5
+    assert known > 5
 
 
 def test_one_position_sees_and_several_see() -> None:

@@ -159,7 +159,9 @@ def test_random_draws_different_keys_for_each_query(n: int) -> None:
     assert (mask.sum(-1) == 5).all()
     assert torch.equal(mask, p.random(5, seed=3).dense(n))
     assert not torch.equal(mask, p.random(5, seed=4).dense(n))
-    assert abs(mask.float().mean(0).std() / mask.float().mean()) < 3  # no key is everybody's
+    assert (
+        abs(mask.float().mean(0).std() / mask.float().mean()) < 3
+    )  # no key is drawn by all queries
     assert p.random(99).dense(7).all()
 
 

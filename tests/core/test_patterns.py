@@ -1,4 +1,4 @@
-"""Patterns: dense masks, algebra, and block covers that never lie."""
+"""Patterns: dense masks, algebra, and block covers that are never wrong."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def test_algebra(a: Pattern, b: Pattern, n: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(compositions, st.data())
-def test_cover_never_lies(pattern: Pattern, data: st.DataObject) -> None:
+def test_cover_is_never_wrong(pattern: Pattern, data: st.DataObject) -> None:
     i, j = (data.draw(st.integers(0, 4)) for _ in range(2))
     rows = range(i, data.draw(st.integers(i + 1, 5)))
     columns = range(j, data.draw(st.integers(j + 1, 5)))
@@ -62,7 +62,7 @@ def test_cover_never_lies(pattern: Pattern, data: st.DataObject) -> None:
         assert (block == cover).all()
 
 
-def test_cover_knows_the_triangle() -> None:
+def test_cover_of_the_triangle_is_exact() -> None:
     assert causal().cover(range(4, 8), range(0, 5)) is True
     assert causal().cover(range(4, 8), range(8, 9)) is False
     assert causal().cover(range(4, 8), range(4, 8)) is None

@@ -14,7 +14,7 @@ def test_note_is_the_identity() -> None:
     assert notes["x"][0] is value
 
 
-def test_nothing_is_computed_when_nobody_looks() -> None:
+def test_nothing_is_computed_outside_a_record_block() -> None:
     calls = []
     lazy = lambda: calls.append(1) or 7  # noqa: E731
     assert note("lazy", lazy) is lazy

@@ -1,4 +1,4 @@
-"""A page's own patterns are read like the algebra's, once it has said so."""
+"""A page's own patterns are read like the algebra's, once it is declared readable."""
 
 from dataclasses import dataclass
 

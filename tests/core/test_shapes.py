@@ -1,4 +1,4 @@
-"""The contract speaks: which argument, what was expected, what came, in which letters."""
+"""The errors of the contract: which argument, what was expected, what came, in which letters."""
 
 import pytest
 import torch

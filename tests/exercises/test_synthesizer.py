@@ -88,6 +88,6 @@ def test_wrong_mixtures_are_named(name, refuses):
     refuses(check_mixture(wrong), words)
 
 
-def test_mistakes_are_told_apart(tells_apart):
+def test_mistakes_are_distinguished(tells_apart):
     tells_apart(check_factorized, WRONG_FACTORIZED)
     tells_apart(check_mixture, WRONG_MIXTURE)

@@ -212,7 +212,7 @@ def test_update_messages_differ(tells_apart: Callable) -> None:
     tells_apart(check_online_softmax, {k: v for k, v in UPDATE_WRONG.items() if k != "both fades"})
 
 
-def test_two_faults_are_both_told() -> None:
+def test_two_faults_are_both_reported() -> None:
     message = check_online_softmax(UPDATE_WRONG["both fades"][1]).message
     assert "fade `total`" in message
     assert "fade `out`" in message

@@ -1,4 +1,4 @@
-"""How a verdict is said, and that it cannot be had by raising."""
+"""How a verdict is displayed, and that a solution cannot get one by raising it."""
 
 import dataclasses
 from collections.abc import Callable

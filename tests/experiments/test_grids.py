@@ -58,9 +58,9 @@ def test_nothing_unmade_is_known(name):
 
 def test_prices_are_those_that_are_said():
     pairs = {name: stack.pairs for name, stack in STACKS.items()}
-    said = [4160, 620, 560, 548, 848, 512, 576, 1088]
-    assert list(pairs.values()) == said
-    assert all(re.search(rf"\({number}[ )]", grids.__doc__) for number in said)
+    message = [4160, 620, 560, 548, 848, 512, 576, 1088]
+    assert list(pairs.values()) == message
+    assert all(re.search(rf"\({number}[ )]", grids.__doc__) for number in message)
 
 
 def test_pixels_are_written_in_their_order():

@@ -13,7 +13,7 @@ from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
 STORED = Path(__file__).parents[2] / "notebooks/assets/13_summaries.json"
 
 
-def hears(arm: str) -> torch.Tensor:
+def connected(arm: str) -> torch.Tensor:
     """(n, n): which inputs change which outputs of the whole model, before its output layer."""
     model, n = build(arm, 0).double(), problem().length
     x = torch.randn(1, n, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -36,7 +36,7 @@ def hears(arm: str) -> torch.Tensor:
 def test_all_but_the_window_connect_the_stretch_with_the_questions(arm: str) -> None:
     task = problem()
     first = 1 + task.stretch
-    heard = hears(arm)[-task.questions :, 1:first]
+    heard = connected(arm)[-task.questions :, 1:first]
     assert not heard.any() if arm == "window" else heard.all()
 
 
@@ -71,10 +71,10 @@ def test_scores_are_of_the_whole_and_of_places() -> None:
         """Says ● everywhere, except to the first question, where it looks."""
 
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            said = torch.zeros(*inputs.shape, 2)
-            said[..., 0] = 1
-            said[:, -task.questions, 1] = 2.0 * (inputs[:, 1:16].sum(1) > 7)
-            return said
+            message = torch.zeros(*inputs.shape, 2)
+            message[..., 0] = 1
+            message[:, -task.questions, 1] = 2.0 * (inputs[:, 1:16].sum(1) > 7)
+            return message
 
     found = score(Always(), task, texts=211)
     assert found["gist"] == 100

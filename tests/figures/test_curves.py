@@ -20,7 +20,7 @@ def run(*losses, validation=None, first=0):
     return rows
 
 
-def test_training_and_validation_are_told_apart(drawn):
+def test_training_and_validation_are_distinguished(drawn):
     picture = loss_curves({"full": run(5.0, 3.0, 2.0, validation=2.5)}, title="It learns")
     training, validation = picture.data
     np.testing.assert_allclose(drawn(picture)["y"], [5, 3, 2])

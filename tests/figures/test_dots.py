@@ -34,7 +34,7 @@ def test_a_long_title_has_room_and_panels_keep_their_width():
     assert inner[0] == inner[1]
 
 
-def test_the_twin_and_the_table_say_the_same():
+def test_the_description_and_the_table_say_the_same():
     picture = score_dots(SCORES, title="Two tasks")
     assert "copying: from random with 93 to vanilla with 98." in picture.description
     first = {"task": "copying", "model": "vanilla", "mean": 98.0}

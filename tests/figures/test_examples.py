@@ -5,7 +5,7 @@ from attnlab.figures.examples import image_sequence, token_strip
 from attnlab.figures.theme import SERIES
 
 
-def test_scored_positions_are_framed_marked_and_told(drawn):
+def test_scored_positions_are_framed_marked_and_described(drawn):
     tokens = ["a", "b", "\n", "<b>", "c"]
     scored = np.array([False, False, True, False, True])
     picture = token_strip(tokens, title="Copy", scored=scored, targets=list("vwxyz"))

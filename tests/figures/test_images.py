@@ -23,10 +23,10 @@ def test_each_image_stands_in_its_row_and_column_with_a_gap_between(drawn):
 
 def test_names_stand_beside_their_images():
     picture = image_grid(IMAGES, title="Six", rows=["a", "<b>"], columns=["x", "y", "z"], largest=3)
-    said = {note.text: (note.x, note.y) for note in picture.layout.annotations}
-    assert said["a"][1] == pytest.approx(1 - 2.5 / 11)
-    assert said["&#60;b&#62;"][1] == pytest.approx(1 - 8.5 / 11)
-    assert said["y"][0] == pytest.approx((8 + 3.5) / 23)
+    annotations = {note.text: (note.x, note.y) for note in picture.layout.annotations}
+    assert annotations["a"][1] == pytest.approx(1 - 2.5 / 11)
+    assert annotations["&#60;b&#62;"][1] == pytest.approx(1 - 8.5 / 11)
+    assert annotations["y"][0] == pytest.approx((8 + 3.5) / 23)
     assert picture.layout.coloraxis.cmax == 3
 
 

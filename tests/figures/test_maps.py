@@ -96,7 +96,7 @@ def test_more_than_forty_tokens_thin_the_ticks_and_keep_all_names(attention):
     assert len(picture.layout.yaxis.categoryarray) == 43
 
 
-def test_the_twin_says_what_is_largest_and_the_table_what_is_strongest():
+def test_the_description_says_what_is_largest_and_the_table_what_is_strongest():
     weights = [[0.1, 0.6, 0.3], [0.9, 0.05, 0.05]]
     picture = heat_map(weights, ["il", "est"], ["he", "is", "\n"], title="Alignment")
     assert picture.description == (

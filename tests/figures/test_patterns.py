@@ -46,7 +46,7 @@ NAMES = list(four())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_figure_is_a_picture_with_a_twin_and_a_still(name):
+def test_every_figure_is_a_picture_with_a_description_and_an_svg(name):
     picture = four()[name]
     assert isinstance(picture, Picture)
     assert picture.description.startswith("ABCD"[NAMES.index(name)] + ". ")
@@ -98,7 +98,7 @@ def test_pointing_at_a_block_says_what_it_is(drawn):
     assert "pairs" in mixed["hovertemplate"]
 
 
-def test_the_twin_says_who_sees_nothing_and_the_rows_who_sees_whom():
+def test_the_description_names_masked_queries_and_the_rows_the_keys_of_each():
     picture = pattern_map(causal() & ~local(1), 5, title="Far past")
     assert "6 of 25 pairs may be seen (24 %)" in picture.description
     assert "Positions 0–1 see nothing." in picture.description

@@ -38,7 +38,7 @@ NAMES = list(pictures())
 
 @pytest.mark.parametrize("theme", ["light", "dark", "auto"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_picture_has_a_twin_a_table_and_three_forms(name, theme):
+def test_every_picture_has_a_description_a_table_and_three_forms(name, theme):
     picture = pictures(theme)[name]
     assert isinstance(picture, Picture)
     assert picture.description.startswith(f"{'ABCDEFG'[NAMES.index(name)]}. ")
@@ -66,7 +66,7 @@ def test_nothing_is_left_to_plotlys_defaults_or_fetched(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_still_is_well_formed_and_named(name, tmp_path):
+def test_the_svg_is_well_formed_and_named(name, tmp_path):
     picture = pictures()[name]
     root = ElementTree.fromstring(picture.save_svg(tmp_path / "a.svg").read_text("utf-8"))
     assert root.get("role") == "img"
@@ -75,7 +75,7 @@ def test_the_still_is_well_formed_and_named(name, tmp_path):
     assert "ABCDEFG"[NAMES.index(name)] in texts
 
 
-def test_the_still_holds_the_map_pixel_by_pixel():
+def test_the_svg_holds_the_map_pixel_by_pixel():
     levels = np.array([[-1, 0, 9], [3, 4, 5]])
     data = png(levels, CIVIDIS)
     assert struct.unpack(">II", data[16:24]) == (3, 2)
@@ -85,7 +85,7 @@ def test_the_still_holds_the_map_pixel_by_pixel():
     assert data[data.index(b"PLTE") + 7 :][:3] == bytes.fromhex(CIVIDIS[0][1:])
 
 
-def test_the_still_puts_points_where_the_axes_say():
+def test_the_svg_puts_points_where_the_axes_say():
     picture = cost_curves({"a": [(10, 1), (1000, 100)]}, quantity="s", title="Places")
     root = ElementTree.fromstring(picture.svg())
     circles = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter(f"{SVG}circle")]
@@ -120,7 +120,7 @@ def test_a_saved_page_needs_nothing_from_elsewhere(tmp_path):
     assert not re.findall(r"<script[^>]+src=|<link[^>]+href=", page)
 
 
-def test_a_notebook_gets_the_figure_and_the_folded_twin(monkeypatch):
+def test_a_notebook_gets_the_figure_and_the_folded_description(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
     picture = pictures()["heat_map"]
@@ -148,7 +148,7 @@ def test_long_tables_say_what_they_leave_out():
     assert "3 more rows" in picture.table()
 
 
-def test_copies_keep_the_twin():
+def test_copies_keep_the_description():
     picture = pictures()["heat_map"]
     for other in (copy.deepcopy(picture), copy.copy(picture)):
         assert other.description == picture.description

@@ -1,4 +1,4 @@
-"""What a pixel sees, on the image: where panels stand, which layer a colour tells, what is said."""
+"""The receptive field of a pixel: the places of panels, the layers' colours, the description."""
 
 import numpy as np
 import pytest

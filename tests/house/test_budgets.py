@@ -1,4 +1,4 @@
-"""The seconds that claims and lessons take are added up, wherever they ran, and told."""
+"""The seconds that claims and lessons take are added up over all processes, and reported."""
 
 from pathlib import Path
 

@@ -88,7 +88,7 @@ def test_what_main_did_meanwhile_is_not_a_change(changed, house):
     assert found == ["tests/test_catalog.py", "tests/test_rooms.py"]
 
 
-def test_an_unknown_commit_is_told(changed, house):
+def test_an_unknown_commit_is_reported(changed, house):
     with pytest.raises(SystemExit, match=r"git merge-base failed: .*nowhere"):
         changed.changed_since(house, "nowhere")
 

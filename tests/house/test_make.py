@@ -83,9 +83,9 @@ def test_help_comes_first_and_names_both_commands(make):
     done, calls = make()
     assert done.returncode == 0
     assert calls == []
-    told = [line.split()[1] for line in done.stdout.splitlines()]
+    reported = [line.split()[1] for line in done.stdout.splitlines()]
     assert {"help", "lab", "test", "check", "notebooks", "format", "clean", "binder-check"} <= set(
-        told
+        reported
     )
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines()), "each with its sentence"
 
@@ -120,7 +120,7 @@ def test_an_interrupted_build_is_not_taken_for_an_environment(make, tmp_path):
     assert not (tmp_path / ".venv/.installed").exists()
 
 
-def test_an_old_python_is_told_what_to_do(make):
+def test_with_an_old_python_make_says_what_to_do(make):
     done, calls = make("lab", TOO_OLD="1")
     assert done.returncode != 0
     assert "attnlab needs Python 3.11 or newer; python3 is: Python 3.9.2." in done.stderr
@@ -128,7 +128,7 @@ def test_an_old_python_is_told_what_to_do(make):
     assert not any("venv --clear" in call for call in calls)
 
 
-def test_a_python_without_venv_is_told_what_to_install(make):
+def test_without_venv_make_says_what_to_install(make):
     done, calls = make("test", NO_VENV="1")
     assert done.returncode != 0
     assert "sudo apt-get install python3-venv" in done.stderr

@@ -20,9 +20,9 @@ def addresses(text: str) -> list[str]:
     return re.findall(r"\]\(([^)\s]+)\)", text)
 
 
-def plant_lesson(root: Path, name: str, **said: object) -> None:
+def plant_lesson(root: Path, name: str, **message: object) -> None:
     (root / "notebooks").mkdir(exist_ok=True)
-    lesson = {"cells": [], "metadata": {"attnlab": said}}
+    lesson = {"cells": [], "metadata": {"attnlab": message}}
     (root / "notebooks" / name).write_text(json.dumps(lesson))
 
 
@@ -76,11 +76,11 @@ def test_a_lesson_becomes_a_row(clone):
 
 
 @pytest.mark.parametrize(
-    ("said", "missing"),
+    ("message", "missing"),
     [({"minutes": 20}, "question"), ({"question": "Why?"}, "minutes"), ({}, "question")],
 )
-def test_a_lesson_that_says_nothing_of_itself_is_named(clone, said, missing):
-    plant_lesson(clone, "03_tiles.ipynb", **said)
+def test_a_lesson_that_says_nothing_of_itself_is_named(clone, message, missing):
+    plant_lesson(clone, "03_tiles.ipynb", **message)
     with pytest.raises(ValueError, match=rf"notebooks/03_tiles.ipynb: .*{missing}"):
         readme.lesson_table(clone)
 

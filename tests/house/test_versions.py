@@ -211,7 +211,7 @@ def test_the_record_of_colab_holds_what_matters_most(runtime):
 
 
 @pytest.mark.parametrize(
-    ("planted", "said"),
+    ("planted", "message"),
     [
         ("torch>=2.12", "attnlab needs torch>=2.12: Colab's 2.11.0+cu128 would be replaced"),
         ("numpy>=2.3", "attnlab needs numpy>=2.3: Colab's 2.1.3 would be replaced"),
@@ -221,11 +221,11 @@ def test_the_record_of_colab_holds_what_matters_most(runtime):
         ("unheard-of", "attnlab needs unheard-of: say in colab_versions.txt whether Colab has it"),
     ],
 )
-def test_a_replacement_on_colab_is_seen(planted, said):
+def test_a_replacement_on_colab_is_seen(planted, message):
     runtime = {**RUNTIMES["2026.08"], "newcomer": None}
     metadata = {"newcomer": ["numpy<2", "torch>=2"]}
     found = replaced_on_colab([Requirement(planted)], runtime, lambda name: metadata.get(name, []))
-    assert found == [said]
+    assert found == [message]
 
 
 # ------------------------------------------------------------------------------------------- Binder

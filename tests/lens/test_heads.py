@@ -96,7 +96,7 @@ def test_half_precision_and_gradients_are_fine():
     assert head_statistics(w).entropy == pytest.approx(math.log(2))
 
 
-def test_bad_input_is_told():
+def test_bad_input_is_reported():
     w = torch.full((2, 1, 3, 3), 1 / 3)
     with pytest.raises(ValueError, match="tokens must be 3 keys' tokens, or 2 lists"):
         head_statistics(w, ["a", "b"])

@@ -1,4 +1,4 @@
-"""Mixing matrices: exact where linear, the Jacobian's norm elsewhere, and honest about which."""
+"""Mixing matrices: exact where linear, the Jacobian's norm elsewhere, and it says which."""
 
 from functools import partial
 
@@ -173,7 +173,7 @@ def test_functional_forms_that_are_not_linear(g):
     assert torch.allclose(mixing.matrix, expected, atol=1e-10)
 
 
-def test_bad_input_is_told():
+def test_bad_input_is_reported():
     x = torch.randn(B, N, DIM)
     with pytest.raises(ValueError, match="two calls with the same input differ"):
         mixing_matrix(nn.Dropout(0.5), x)

@@ -63,7 +63,7 @@ def test_scaled_queries_that_are_overwritten_under_inference_mode():
     assert not (seen[0].queries * seen[0].scale).any()
 
 
-def test_a_change_before_the_values_are_mixed_is_told_even_with_copies():
+def test_a_change_before_the_values_are_mixed_is_reported_even_with_copies():
     class Model(nn.Module):
         def forward(self, q, k, v):
             weights = (q @ k.mT).softmax(-1)

@@ -100,7 +100,7 @@ def test_half_precision_and_gradients_are_fine():
     np.testing.assert_allclose(spectrum(maps).singular_values, [1, 1, 1])
 
 
-def test_bad_input_is_told():
+def test_bad_input_is_reported():
     with pytest.raises(ValueError, match="NaN or infinity"):
         spectrum(torch.full((2, 2), torch.nan))
     with pytest.raises(ValueError, match="n m"):

@@ -146,7 +146,7 @@ def test_a_wrong_log_sum_exp_is_not_believed():
         _ = seen[0].weights
 
 
-def test_somebody_elses_recording_goes_on():
+def test_another_recording_goes_on():
     module = full.FullAttention(DIM, HEADS, form="naive")
     with record() as notes, watch(module) as seen:
         module(torch.randn(B, N, DIM))

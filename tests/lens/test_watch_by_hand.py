@@ -263,7 +263,7 @@ def test_empty_rows_stay_what_the_model_made_of_them():
     assert not seen[0].mask.any()
 
 
-def test_dropout_of_scores_is_told():
+def test_dropout_of_scores_is_reported():
     def dropped(q, k, v):
         return F.dropout(q @ k.mT, 0.5).softmax(-1) @ v
 

@@ -138,7 +138,7 @@ def test_empty_rows_are_zero():
     assert not out[:, :, 2].any()
 
 
-def test_dropout_is_told_and_weights_are_before_it(attend):
+def test_dropout_is_reported_and_weights_are_before_it(attend):
     q, k, v = tensors()
     model = Bare()
     with watch(model) as seen:
@@ -496,7 +496,7 @@ def test_only_and_keep():
         pass
 
 
-def test_a_change_in_place_is_told_and_a_copy_survives_it():
+def test_a_change_in_place_is_reported_and_a_copy_survives_it():
     model = Bare()
     q, k, v = tensors()
     with watch(model) as views, watch(model, keep="copy") as copies:

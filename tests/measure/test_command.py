@@ -38,8 +38,8 @@ def test_list_walks_the_folder(capsys):
 def test_quick_run_of_one_topic(capsys, tmp_path):
     file = tmp_path / "rows.json"
     assert main(["trivial", "--quick", "--threads", "1", "--json", str(file)]) == 0
-    shown, told = capsys.readouterr()
-    assert told == "one plus one: 2.00 units\n"  # as it comes, before the table
+    shown, progress = capsys.readouterr()
+    assert progress == "one plus one: 2.00 units\n"  # as it comes, before the table
     assert "threads: 1" in shown
     assert "not the figures to report" in shown
     assert "2.00 units" in shown

@@ -210,7 +210,7 @@ def test_counts_repeat_and_leave_nothing_behind():
     assert gc.isenabled()
 
 
-def test_storages_that_outlive_the_count_die_quietly():
+def test_storages_that_outlive_the_count_are_freed_without_error():
     kept = []
     assert count(lambda: kept.append(torch.ones(1000))).peak_bytes == 4000
     kept.clear()

@@ -32,8 +32,8 @@ def test_answers_are_the_majority_and_the_symbols_asked_for() -> None:
 def test_what_the_gist_alone_is_worth() -> None:
     task = Gist(length=32, stretch=11, questions=12)
     batch = task.batch("train", 5003, seed=7)
-    told = (batch.targets[:, -11:] == batch.targets[:, -12:-11]).double().mean()
-    assert abs(told - task.by_gist) < 0.01
+    accuracy = (batch.targets[:, -11:] == batch.targets[:, -12:-11]).double().mean()
+    assert abs(accuracy - task.by_gist) < 0.01
     assert Gist(stretch=11).by_gist == 0.5 + 252 / 2**11
 
 
@@ -55,7 +55,7 @@ def test_more_words_than_have_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"stretch": 30}, "odd"),
         ({"stretch": 7, "questions": 9}, "at most stretch"),
@@ -63,6 +63,6 @@ def test_more_words_than_have_a_name() -> None:
         ({"length": 23, "stretch": 7, "questions": 3}, "too few"),
     ],
 )
-def test_what_cannot_be_is_said(options: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_is_said(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Gist(**options)

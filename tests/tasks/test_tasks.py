@@ -1,4 +1,4 @@
-"""What every task promises, and the way to find one."""
+"""What every task guarantees, and how tasks are found."""
 
 import random
 import subprocess

@@ -77,10 +77,10 @@ def test_no_strange_value_is_taken(toy, successor, weights, tmp_path, monkeypatc
     options = {"model": model, "task": successor(), "steps": 3, "progress": False}
     with pytest.raises((ValueError, TypeError)) as caught:
         fit(**options | {name: value})
-    said = str(caught.value)
-    assert name in said, said
-    assert said.rstrip().endswith((".", "?")), said
-    assert len(said) > 30, said
+    message = str(caught.value)
+    assert name in message, message
+    assert message.rstrip().endswith((".", "?")), message
+    assert len(message) > 30, message
     assert all(torch.equal(v, before[n]) for n, v in weights(model).items())
     assert list(tmp_path.iterdir()) == []
 

@@ -312,12 +312,12 @@ def refused(call, folder, match):
 def test_a_model_that_does_not_fit_is_left_alone(toy, successor, trained, weights):
     model = toy(dim=7)
     before = weights(model)
-    said = refused(
+    message = refused(
         lambda: fit(model, successor(), 3, folder=trained, **OPTIONS),
         trained,
         r"'embedding.weight' is \(13, 5\) float32 there and \(13, 7\) float32 here; .* more",
     )
-    assert "step 3" in said
+    assert "step 3" in message
     torch.testing.assert_close(weights(model), before, rtol=0, atol=0)
 
 
@@ -406,7 +406,9 @@ def test_a_pointer_cannot_lead_elsewhere(trained, tmp_path_factory):
     (trained / "latest").write_text(f"../{other.name} {'0' * 64}\n")
     refused(lambda: load_checkpoint(trained), trained, "which names no checkpoint")
     (trained / "latest").write_text(f"step-00000007 {'0' * 64}\n")
-    refused(lambda: load_checkpoint(trained), trained, "names 'step-00000007', which is not there")
+    refused(
+        lambda: load_checkpoint(trained), trained, "names 'step-00000007', which does not exist"
+    )
 
 
 def test_a_later_format(trained):

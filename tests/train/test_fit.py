@@ -1,4 +1,4 @@
-"""The loop: what is minimised, in which order, and what is told about it."""
+"""The loop: what is minimised, in which order, and what is reported about it."""
 
 import math
 import subprocess
@@ -253,7 +253,7 @@ def test_evaluate_counts_scored_targets(toy, successor):
     assert result.accuracy == pytest.approx(right / total)
 
 
-def test_rows_are_plain_and_tokens_are_honest(toy, successor):
+def test_rows_are_plain_and_tokens_are_counted_exactly(toy, successor):
     """Padding does not count; a source does; validation is at its steps and at the last."""
     sizes = []
 
@@ -417,12 +417,12 @@ def test_a_model_with_nothing_to_learn(toy, successor):
 
 
 def test_a_model_for_another_vocabulary(toy, successor):
-    """Too few embeddings, or too few answers; told before anything is trained."""
+    """Too few embeddings, or too few answers: an error before anything is trained."""
     with pytest.raises(ValueError, match=r"vocab=17.*index out of range.*task.model_options"):
         fit(toy(), successor(vocab=17, length=101), 1, **QUIET)
     small = toy(vocab=17, tie=False)
     small.head = nn.Linear(5, 11)
-    with pytest.raises(ValueError, match=r"17 different targets .* tells only 11 apart"):
+    with pytest.raises(ValueError, match=r"17 different targets .* distinguishes only 11"):
         fit(small, successor(vocab=17, length=3), 1, **QUIET)
 
 

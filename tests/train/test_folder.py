@@ -19,7 +19,7 @@ def contents(folder):
 
 
 def users_things(folder):
-    """Names that look like ours, and hold what is nobody's to remove."""
+    """Names that look like attnlab's, with files that must not be removed."""
     for name in ("step-by-step", "step-00000001", "step-00000009", ".writing-mine", "step-copy"):
         (folder / name).mkdir(parents=True)
         (folder / name / "model.safetensors").write_bytes(name.encode())

@@ -134,7 +134,7 @@ def test_another_problem(tmp_path, name, one, other, words):
     refused(TinyTransformer(**options), other, tmp_path, words)
 
 
-def test_a_task_whose_options_nobody_can_see(toy, successor, tmp_path):
+def test_a_task_whose_options_are_hidden(toy, successor, tmp_path):
     """Name, sizes and options are equal; only the rows tell the two apart."""
 
     def shifted(by):
@@ -189,7 +189,7 @@ class Optioned(nn.Module):
         (None, False),
     ],
 )
-def test_options_of_any_kind_are_told_apart(one, other):
+def test_options_of_any_kind_are_distinguished(one, other):
     line = lambda options: describe_modules(Optioned(options))["the model"]  # noqa: E731
     assert line(one) == line(one)
     assert line(one) != line(other)

@@ -108,7 +108,7 @@ def test_a_file_of_the_user_in_the_place_of_the_lock_stays(toy, tmp_path):
     assert os.listdir(tmp_path) == [LOCK]
 
 
-def test_a_second_run_in_the_folder_is_told(toy, successor, tmp_path):
+def test_a_second_run_in_the_folder_is_reported(toy, successor, tmp_path):
     """Each would remove what the other has learned."""
 
     def meddle(state):

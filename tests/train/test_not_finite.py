@@ -13,7 +13,7 @@ OPTIONS = {"batch_size": 6, "accumulate": 2, "progress": False}
 
 
 class Spoil(nn.Module):
-    """Passes `x` on until told otherwise."""
+    """The identity, until it is switched to spoil its output."""
 
     def __init__(self, forward=1.0, backward=None) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ def test_an_output(toy, successor, tmp_path, value, checkpointing):
     )
     assert isinstance(error, RuntimeError)
     assert (error.step, error.layer) == (4, "layers.1.norm")
-    said = str(error)
-    assert "stopped at step 4 of 11: the loss is nan" in said
-    assert "the output of layer 'layers.1.norm' (Spoil)" in said
-    assert f"checkpoint of step 2 in '{tmp_path}' is intact" in said
+    message = str(error)
+    assert "stopped at step 4 of 11: the loss is nan" in message
+    assert "the output of layer 'layers.1.norm' (Spoil)" in message
+    assert f"checkpoint of step 2 in '{tmp_path}' is intact" in message
     assert load_checkpoint(tmp_path).step == 2
     assert all(p.isfinite().all() for p in model.parameters())
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())

@@ -86,9 +86,9 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
     assert seen == [1, 2, 3, 4, 5]
     assert other[3] == []
     assert len(stopped) == len(other[1]) == 2
-    for said in (message, other[2]):
-        assert said.startswith("1 layers.1.up ")
-        assert "step 1 of 5" in said
+    for output in (message, other[2]):
+        assert output.startswith("1 layers.1.up ")
+        assert "step 1 of 5" in output
     assert [{**r, "tokens_per_second": 0} for r in rows] == [
         {**r, "tokens_per_second": 0} for r in other[0]
     ]

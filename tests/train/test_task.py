@@ -154,7 +154,7 @@ LONG = torch.zeros(6, 7, dtype=torch.int64)
         (with_(targets=LONG.float()), "gave targets of torch.float32"),
         (with_(targets=LONG.int()), "gave targets of torch.int32"),
         (with_(targets=LONG.bool()), "gave targets of torch.bool"),
-        (with_(targets=LONG + 13), "A target is 13, but the model tells only 13"),
+        (with_(targets=LONG + 13), "A target is 13, but the model distinguishes only 13"),
         (with_(targets=LONG + 10**9), "A target is 1000000000"),
         (
             lambda batch: Weighted(batch.inputs, batch.targets, weights=torch.ones(6, 7)),

@@ -158,7 +158,7 @@ def test_the_menus_come_from_the_cards_that_can_be_causal(make, shelf):
     shelf(blind={"causal": "never"}, turning={"role": "encode"}, new={"causal": "always"})
     explorer = make()
     offered = [name for _, name in explorer.first.mechanism.options]
-    never = {c.name for c in attnlab.cards() if c.causal == "never"} | {"turning"}
+    never = {c.name for c in attnlab.cards() if c.causal == "never" or not c.mixes} | {"turning"}
     assert offered == [c.name for c in attnlab.cards() if c.name not in never]
     assert {"new", "full"} <= set(offered)
     assert not {"blind", "turning", "linformer"} & set(offered)
@@ -259,15 +259,15 @@ def test_typing_changes_both_maps(make):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("", "There is no text."), ("ab\ud800", "Character 2 of the text is half a surrogate pair")],
 )
-def test_a_text_that_cannot_be_read_is_said_and_the_maps_stay(make, text, said):
+def test_a_text_that_cannot_be_read_is_said_and_the_maps_stay(make, text, message):
     explorer = make()
     before = explorer.first.view._data
     explorer.typed.value = text
     explorer.wait(WAIT)
-    assert said in explorer._note.value
+    assert message in explorer._note.value
     assert 'role="alert"' in explorer._note.value
     assert explorer.first.view._data == before
     explorer.typed.value = "again"
@@ -442,7 +442,7 @@ def test_nothing_to_train_pause_or_stop_is_said(make):
         assert "Nothing is training." in words(explorer)
 
 
-def test_an_error_of_training_is_told_in_the_widget(make, monkeypatch):
+def test_an_error_of_training_is_reported_in_the_widget(make, monkeypatch):
     fit = live_training.train.fit
 
     def failing(model, *args, **options):
@@ -454,11 +454,11 @@ def test_an_error_of_training_is_told_in_the_widget(make, monkeypatch):
     explorer = make()
     explorer.train()
     assert explorer.wait(WAIT)
-    told = explorer.second._alert.value
-    assert "The second model stopped learning." in told
-    assert "RuntimeError: out of &lt;memory&gt;" in told
-    assert "<details>" in told
-    assert "Traceback" in told
+    alert = explorer.second._alert.value
+    assert "The second model stopped learning." in alert
+    assert "RuntimeError: out of &lt;memory&gt;" in alert
+    assert "<details>" in alert
+    assert "Traceback" in alert
     assert explorer.first.recorded.newest == 4, "the other one goes on"
     assert explorer.second.recorded.newest == 0
     monkeypatch.setattr(live_training.train, "fit", fit)
@@ -468,7 +468,7 @@ def test_an_error_of_training_is_told_in_the_widget(make, monkeypatch):
     assert explorer.second.recorded.newest == 4
 
 
-def test_a_loss_that_is_not_finite_is_told_in_fits_own_words(make):
+def test_a_loss_that_is_not_finite_is_reported_in_fits_own_words(make):
     explorer = make(mechanisms=["full"])
     broken = {name: value * float("nan") for name, value in weights(explorer.first).items()}
     explorer.first.recorded.snapshots = {0: broken}
@@ -479,7 +479,7 @@ def test_a_loss_that_is_not_finite_is_told_in_fits_own_words(make):
     assert explorer.state == "idle"
 
 
-def test_an_error_while_drawing_is_told_and_goes_with_its_cause(make, monkeypatch):
+def test_an_error_while_drawing_is_reported_and_goes_with_its_cause(make, monkeypatch):
     explorer = make()
     look = recorded_model.maps
 
@@ -508,7 +508,7 @@ def test_the_callers_random_numbers_are_as_before(make):
 # ---- several of them, and their end
 
 
-def test_two_explorers_train_side_by_side_and_disturb_nobody(make):
+def test_two_explorers_train_side_by_side_independently(make):
     alone, one, other = make(steps=6), make(steps=6), make(steps=6)
     alone.train()
     assert alone.wait(WAIT)
@@ -651,7 +651,7 @@ def test_the_loss_is_drawn_and_said():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "said"),
+    ("arguments", "kind", "message"),
     [
         ({"mechanisms": "full"}, ValueError, "one or two names in a list, got 'full'"),
         ({"mechanisms": []}, ValueError, "one or two names"),
@@ -662,7 +662,7 @@ def test_the_loss_is_drawn_and_said():
         ({"untrained": {"layer": 1}}, ValueError, "layer"),
     ],
 )
-def test_arguments_are_refused_with_a_sentence(make, shelf, arguments, kind, said):
+def test_arguments_are_refused_with_a_sentence(make, shelf, arguments, kind, message):
     shelf(blind={"causal": "never"})
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         make(**arguments)

@@ -162,8 +162,8 @@ def test_encoder_decoder_recording() -> None:
     view = AttentionView(seen, target, source_tokens=source)
     layers = view._recording["layers"]
     assert [(x["n"], x["m"]) for x in layers] == [(M, M), (N, N), (N, M)]
-    said = [view._recording["tokens"][x["k"]["set"]][0][0] for x in layers]
-    assert said == ["s0", "t0", "s0"]
+    message = [view._recording["tokens"][x["k"]["set"]][0][0] for x in layers]
+    assert message == ["s0", "t0", "s0"]
 
 
 def test_mixing_matrices() -> None:
@@ -214,7 +214,7 @@ def test_rows_of_nan_are_empty_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         (torch.zeros(3, 5, 5), r"axes \(layers, heads, n, m\)"),
         ([torch.zeros(5, 5)], r"layer 0 has the shape \(5, 5\)"),
@@ -224,8 +224,8 @@ def test_rows_of_nan_are_empty_and_counted() -> None:
         (torch.zeros(1, 2, 0, 0), "is empty"),
     ],
 )
-def test_other_sources_are_refused(source: object, said: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=said):
+def test_other_sources_are_refused(source: object, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
         AttentionView(source)
 
 
@@ -273,7 +273,7 @@ def test_tiles_hold_the_weight_of_largest_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("layer", LAYERS, "`layer` must be from 0 to 1"),
         ("head", -1, "`head` must be from 0 to 2"),
@@ -290,10 +290,10 @@ def test_tiles_hold_the_weight_of_largest_size() -> None:
         ("theme", "pink", "theme"),
     ],
 )
-def test_what_does_not_exist_cannot_be_set(name: str, value: object, said: str) -> None:
+def test_what_does_not_exist_cannot_be_set(name: str, value: object, message: str) -> None:
     view = AttentionView(weights(LAYERS, HEADS, N, N))
     before = getattr(view, name)
-    with pytest.raises(traitlets.TraitError, match=said):
+    with pytest.raises(traitlets.TraitError, match=message):
         setattr(view, name, value)
     assert getattr(view, name) == before
 

@@ -215,7 +215,7 @@ def test_what_was_tried_stays_in_a_short_table(make):
     assert "seed 3" in rows[0]
 
 
-def test_the_twin_says_each_row(make):
+def test_the_description_says_each_row(make):
     lab = make({"one": made()}, [f"t{i}" for i in range(N)])
     rows = lab._look.value.split("<tbody>")[1].split("<tr>")[1:]
     assert len(rows) == N
@@ -230,7 +230,7 @@ def test_tokens_cannot_be_html(make):
     assert "&lt;b&gt;" in lab._look.value
 
 
-def test_an_error_is_told_and_passes(make, monkeypatch):
+def test_an_error_is_reported_and_passes(make, monkeypatch):
     lab = make()
 
     def broken(*_, **__):
@@ -273,7 +273,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("kind", "words", "options"), WRONG, ids=[w[1] for w in WRONG])
-def test_wrong_arguments_are_told(kind, words, options):
+def test_wrong_arguments_are_reported(kind, words, options):
     with pytest.raises(kind, match=words.replace("`", ".")):
         KernelLab(**({"heads": {"one": made()}} | options))
 

@@ -267,9 +267,10 @@ def test_a_pattern_that_the_page_cannot_compute_begins_as_painted_cells() -> Non
 
 def test_what_is_legal_but_larger_than_the_sequence_is_remarked() -> None:
     studio = PatternStudio("strided(40).causal() | block_diagonal(3)", n=7)
-    (said,) = studio.remarks
+    (message,) = studio.remarks
     assert (
-        said == "a stride of 40 is longer than the sequence of 7: each position sees itself alone"
+        message
+        == "a stride of 40 is longer than the sequence of 7: each position sees itself alone"
     )
     studio.expression = "~strided(7)"
     assert studio.remarks == []
@@ -351,7 +352,7 @@ def test_wrong_kinds_are_answered_with_a_sentence() -> None:
         PatternStudio("full()", 7.0)  # type: ignore[arg-type]
 
 
-def test_a_saved_page_holds_the_state_and_needs_nobody(tmp_path: Path) -> None:
+def test_a_saved_page_holds_the_state_and_needs_no_kernel(tmp_path: Path) -> None:
     studio = PatternStudio("local(1)", n=7)
     studio.paint(3, [5, 6])
     page = studio.save_html(tmp_path / "studio.html", title="<Studio>").read_text("utf-8")

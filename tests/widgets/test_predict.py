@@ -56,7 +56,7 @@ def test_the_picture_is_made_once_and_only_then():
     assert made == [1]
 
 
-def test_an_error_of_the_picture_is_told_and_nothing_is_lost(capsys):
+def test_an_error_of_the_picture_is_reported_and_nothing_is_lost(capsys):
     def broken():
         raise RuntimeError("the <model> is not trained")
 

@@ -117,7 +117,7 @@ def test_menus_make_new_models(make):
     assert "random on recall, idle" in repr(lab)
 
 
-def test_an_error_is_told_in_plain_words(make, monkeypatch):
+def test_an_error_is_reported_in_plain_words(make, monkeypatch):
     def failing(*_args, **_options):
         raise ValueError("the loss is <not> finite")
 

@@ -1,4 +1,4 @@
-"""What do two mechanisms make of your text, and how do their maps come about?
+"""How do two mechanisms attend to your text, and how do their maps change in training?
 
     AttentionExplorer()
 
@@ -6,8 +6,8 @@ Type a text, choose one or two mechanisms, with trained or random weights, and s
 both. "Train" lets the chosen ones learn in the background on the Python documentation, one step
 each in turn, while their maps follow; afterwards a slider goes through the recorded steps.
 
-While a training lasts it uses torch's global random generator, and puts it back as it was before;
-draw with a ``torch.Generator`` of your own meanwhile. One training holds some 150 MB at most.
+During a training it uses torch's global random generator and restores its state afterwards; draw
+with a ``torch.Generator`` of your own meanwhile. One training holds some 150 MB at most.
 """
 
 import threading
@@ -43,7 +43,7 @@ MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 BATCH, RATE = 8, 2e-3
-_INDENT = f"0 0 0 {LABEL + 6}px"  # where the fields above begin
+_INDENT = f"0 0 0 {LABEL + 6}px"  # indentation of the fields, in pixels
 _TIGHT = {"description_width": "initial"}
 _OFFERS = {
     "idle": ("Train", "play", "Train the ticked models in the background"),
@@ -86,7 +86,7 @@ class AttentionExplorer(widgets.VBox):
     ``trained``     for each, whether it starts with the weights that come with attnlab (of
                     mechanisms that have them); without it, the first does and the second does not
     ``untrained``   options of `attnlab.TinyTransformer` for models that start untrained, such as
-                    ``{"layers": 2}``; what is not said is as in the trained model
+                    ``{"layers": 2}``; all others are as in the trained model
     ``steps``       how long a training lasts
 
     Everything that the buttons do can be called: `train`, `pause`, `resume`, `stop`, `start_over`,
@@ -405,7 +405,7 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list
 
 
 def _options(untrained: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What may differ from the trained model: its text, its task and its length stay."""
+    """The options that may differ from the trained model's; its task and length are fixed."""
     if untrained is None:
         return {}
     untrained = check_mapping("untrained", untrained, '{"layers": 2}', may_be_empty=True)

@@ -1,4 +1,4 @@
-"""Where does each token look? Every head of a model, as maps, as lines and as a matrix, linked.
+"""Which tokens does each token attend to? All heads as maps, lines and a matrix, linked.
 
     with attnlab.watch(model) as seen:
         model(tokens)
@@ -24,7 +24,7 @@ from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import block
 
 WHOLE = 24_000_000
-"""So many weights are sent one by one; of more, tiles and each row's largest."""
+"""Up to this many weights are sent one by one; of more, tiles and each row's largest."""
 _FULL = 160
 _ORDERS = ("layer", *STATISTICS)
 
@@ -94,7 +94,7 @@ class AttentionView(BaseWidget):
         names: tuple[str, str] = ("first", "second"),
         batch: int = 0,
     ) -> None:
-        """Look at something else in the same place; what is chosen stays where it still exists."""
+        """Show another recording in the same view; what is chosen stays where it still exists."""
         recording, data = _coded(source, tokens, source_tokens, compare, names, batch)
         with self.hold_sync():
             self._recording, self._data = recording, data

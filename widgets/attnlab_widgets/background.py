@@ -25,7 +25,7 @@ class Latest:
                 threading.Thread(target=self._run, daemon=True, name="attnlab-look").start()
 
     def close(self) -> None:
-        """Start no further run; one that is under way ends by itself."""
+        """Start no further run; a run in progress ends by itself."""
         with self._state:
             self._closed, self._asked = True, False
             self._state.notify_all()

@@ -21,7 +21,7 @@ _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 
 
 class Choice(traitlets.Enum[str]):
-    """One of some words; an array or a list is refused like any other value."""
+    """One of a few strings; an array or a list is refused like any other value."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         if not isinstance(value, str):

@@ -1,7 +1,7 @@
-"""bertviz, one call away: its head, model and neuron view of what attnlab recorded.
+"""bertviz's head, model and neuron view of what attnlab recorded.
 
 bertviz (Vig. A Multiscale Visualization of Attention in the Transformer Model. ACL 2019 demos,
-arXiv:1906.05714) is what many readers know. It loads require.js, d3 and jQuery from the network,
+arXiv:1906.05714) is widely known. It loads require.js, d3 and jQuery from the network,
 so its views stay empty where there is none; ``AttentionView`` does not.
 """
 

@@ -1,6 +1,6 @@
 """A drawing that can be written as SVG or as PNG in Python alone: no browser, no kaleido.
 
-It is a list of maps, frames, curves, patches and texts; each knows how it looks in both formats.
+It is a list of maps, frames, curves, patches and texts; each can be drawn in both formats.
 """
 
 import io

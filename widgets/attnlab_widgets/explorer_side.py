@@ -1,4 +1,4 @@
-"""One of the explorer's models: which it is, its weights at every step, and its view."""
+"""One model of the explorer: its menus, its weights at every recorded step, and its view."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -214,7 +214,7 @@ class Side:
         self._seen = seen
 
     def _bring(self, source: Any, tokens: list[str]) -> None:
-        """A step chosen by the reader stays on view; otherwise the newest is shown."""
+        """Update the view; a step chosen by the reader stays, otherwise the newest is shown."""
         self._showing, self.steps = True, list(self._maps)
         try:
             if self.view is None:
@@ -253,7 +253,7 @@ class Side:
         try:
             setattr(self.view, name, value if step is None else self._place_of(step))
         except traitlets.TraitError:
-            return  # for example no such head here: the view stays as it was
+            return  # for example, this model has no such head: the view is unchanged
 
     def forget(self) -> None:
         """Free the recorded weights and maps."""

@@ -1,9 +1,9 @@
-"""What does a feature map make of a softmax?
+"""How well does a feature map approximate the softmax?
 
     KernelLab()
 
 Choose a feature map, how many features, and see three maps: exact softmax, the one that the
-features imply, and their difference; how much attention sits in the wrong place; and how long the
+features imply, and their difference; the share of attention that is misplaced; and how long the
 linear form takes beside exact softmax, measured here and now in the background.
 """
 
@@ -66,7 +66,7 @@ class KernelLab(widgets.VBox):
     logits (below 1 is sharper); ``length`` is how many tokens are timed.
 
     The controls are ``.head``, ``.feature``, ``.features``, ``.orthogonal``, ``.seed``,
-    ``.temperature``, ``.length``; set their ``.value`` to do what a reader does.
+    ``.temperature``, ``.length``; set their ``.value`` from code.
     ``.approximation`` holds the maps, ``.measured`` the speed once `wait` has returned;
     ``.description`` says what is seen.
     """

@@ -1,4 +1,4 @@
-"""What feature maps make of queries and keys: the implied map, its error, and its speed."""
+"""The attention map that a feature map implies, its error, and its speed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ HEADS = 4  # that are timed
 
 @dataclass(frozen=True)
 class Choice:
-    """A feature map and what it is made with; ``temperature`` divides the logits."""
+    """A feature map and its options; ``temperature`` divides the logits."""
 
     feature: str = "positive"
     features: int = 64
@@ -101,7 +101,7 @@ class Approximation:
 
 
 def approximate(q: Tensor, k: Tensor, choice: Choice, *, causal: bool) -> Approximation:
-    """What `choice` makes of one head's queries (n, d) and keys (m, d), in float64."""
+    """The map that `choice` implies for one head's queries (n, d) and keys (m, d), in float64."""
     q, k = (x.double() * choice.temperature**-0.5 for x in (q, k))
     seen = (patterns.causal() if causal else patterns.full()).dense(len(q), len(k))
     exact = masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, seen)

@@ -1,4 +1,4 @@
-"""The sources that AttentionView takes, brought into one form: layers of maps with their tokens.
+"""The sources that AttentionView takes, converted to one form: layers of maps with their tokens.
 
 A source is a recording of ``attnlab.watch`` (``Seen``, a list of ``Attention`` or a single one),
 the outputs of a Hugging Face model, mixing matrices of ``attnlab.lens.mixing``, or arrays: one
@@ -39,7 +39,7 @@ class Layer:
     kind: str | None = None
     """ "self", "cross" or "encoder"; see `Tokens.settle`."""
     named: bool = True
-    """Whether a model gave the name, so that it says something."""
+    """Whether the name comes from a model, so that it can be interpreted."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -121,7 +121,7 @@ class Tokens:
     """Whether a layer has read the source."""
 
     def settle(self, layer: Layer) -> None:
-        """What the layer reads: by its name, and where that says nothing by the lengths."""
+        """The tokens that the layer reads: by its name or, if that is unclear, by the lengths."""
         if layer.kind is None:
             silent = not layer.named or self._only_the_source_fits(layer)
             own = self._by_length(*layer.shape[1:]) if silent else "self"

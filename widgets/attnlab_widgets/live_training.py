@@ -42,7 +42,7 @@ class Turns:
             self._condition.notify_all()
 
     def take(self, who: int) -> bool:
-        """Wait for one's turn; False if there will be none."""
+        """Wait for this thread's turn; False if there will be none."""
         with self._condition:
             self._condition.wait_for(lambda: self._waiting[0] == who and self._moving())
             return not (self.stopped and self._complete())
@@ -53,7 +53,7 @@ class Turns:
             self._condition.notify_all()
 
     def leave(self, who: int) -> bool:
-        """Take part no longer; True for the last thread that leaves."""
+        """Stop taking part; True for the last thread that leaves."""
         with self._condition:
             self._waiting.remove(who)
             self._condition.notify_all()

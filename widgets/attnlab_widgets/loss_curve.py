@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, HEIGHT, POINTS = 180, 36, 60
-STYLES = (("#0072b2", "none"), ("#d55e00", "5 3"))  # told apart by colour and by dash
+STYLES = (("#0072b2", "none"), ("#d55e00", "5 3"))  # distinguished by colour and by dash
 
 Losses = Sequence[tuple[int, float]]
 

@@ -1,4 +1,4 @@
-"""Who may see whom, and what does it cost? A pattern composed, written or painted.
+"""Which query may attend to which key, and at what cost? A pattern composed, written or painted.
 
     PatternStudio("local(2) | global_([0])", n=32)
 
@@ -6,8 +6,9 @@ Three ways lead to one mask: a list of parts to choose from, the expression (the
 ``attnlab.core.patterns.read`` reads), and the cells themselves, by mouse or keyboard. Beside it
 stand its pairs and FLOPs, the softmax of each row under it, and its receptive field over layers.
 
-The page computes all of it without a kernel, so a saved file stays alive. The primitives come from
-Python as formulas; their algebra is written once more in JavaScript, and tests compare the masks.
+The page computes all of it without a kernel, so a saved file stays interactive. The primitives come
+from Python as formulas; their algebra is written once more in JavaScript, and tests compare the
+masks.
 """
 
 import functools
@@ -52,7 +53,7 @@ class PatternStudio(BaseWidget):
     are shown), ``layer`` (after which the receptive field is shown), ``residual``, ``block``,
     ``head_dim``, ``scores``; ``painted`` holds three bytes (row, key, allowed) for each painted
     cell, which ``paint`` writes. ``pattern`` is what a form or a module takes, ``code`` its text,
-    ``mask`` and ``weights`` are tensors, ``remarks`` says in sentences what may surprise.
+    ``mask`` and ``weights`` are tensors, ``remarks`` are sentences about surprising effects.
     """
 
     _esm = STATIC / "pattern_studio.js"
@@ -110,7 +111,7 @@ class PatternStudio(BaseWidget):
     def paint(
         self, rows: int | Sequence[int], keys: int | Sequence[int], allowed: bool = True
     ) -> None:
-        """Let these rows see these keys, or no longer, whatever the expression says."""
+        """Allow or forbid these pairs of rows and keys, whatever the expression says."""
         cells = dict(_cells(self.painted))
         for i in _places("row", rows, self.n):
             for j in _places("key", keys, self.n):
@@ -118,7 +119,7 @@ class PatternStudio(BaseWidget):
         self.painted = _packed(cells)
 
     def wipe(self) -> None:
-        """Forget what was painted."""
+        """Remove all painted cells."""
         self.painted = b""
 
     @property
@@ -133,12 +134,12 @@ class PatternStudio(BaseWidget):
 
     @property
     def mask(self) -> Tensor:
-        """(n, n), True = may see."""
+        """(n, n), True = may attend."""
         return torch.from_numpy(_overlaid(self.expression, self.n, self.painted))
 
     @property
     def weights(self) -> Tensor:
-        """(n, n): the softmax of the scores under the mask; rows that see nothing are zero."""
+        """(n, n): the softmax of the scores under the mask; fully masked rows are zero."""
         if self.scores == "given":
             given = np.frombuffer(self._scores, np.float32).reshape(self._side, self._side)
             scores = torch.from_numpy(given[: self.n, : self.n].astype(np.float64))
@@ -148,7 +149,7 @@ class PatternStudio(BaseWidget):
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences on rows that see nothing, and on numbers larger than the sequence."""
+        """Sentences on fully masked rows, and on numbers larger than the sequence."""
         masked = _fully_masked(self.mask.numpy())
         remarks = dict.fromkeys(read(self.expression).remarks(self.n))
         return [*([masked] if masked else []), *remarks]
@@ -214,7 +215,7 @@ class PatternStudio(BaseWidget):
 
 
 def example_scores(n: int) -> NDArray[np.float64]:
-    """(n, n) scores from −1 to 1 that look like chance and are the same everywhere."""
+    """(n, n) pseudorandom scores from −1 to 1, the same on every machine."""
     low = np.uint64(2**32 - 1)
     i, j = np.arange(1, n + 1, dtype=np.uint64)[:, None], np.arange(1, n + 1, dtype=np.uint64)
     x = (i * np.uint64(0x9E3779B1) & low) ^ (j * np.uint64(0x85EBCA6B) & low)
@@ -325,7 +326,7 @@ def _places(name: str, places: int | Sequence[int], n: int) -> list[int]:
     return found
 
 
-# Painted cells lie over what the expression says
+# Painted cells override the expression
 
 
 def _cells(painted: bytes) -> Iterator[tuple[tuple[int, int], bool]]:
@@ -349,7 +350,7 @@ def _overlaid(expression: str, n: int, painted: bytes) -> Mask:
 
 @functools.lru_cache(maxsize=64)
 def _pattern(expression: str, n: int, painted: bytes) -> Pattern:
-    """The same object for the same question, so that its layout is made once."""
+    """Cached, so that the layout of equal patterns is computed once."""
     mask = _overlaid(expression, n, painted)
     if (mask == _dense(expression, n)).all():
         return read(expression)
@@ -390,7 +391,7 @@ def _enclosed(text: str) -> str:
     return text if plain else f"({text})"
 
 
-# What may surprise
+# Remarks
 
 
 def _fully_masked(mask: Mask) -> str:

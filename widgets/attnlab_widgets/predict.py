@@ -1,7 +1,7 @@
-"""Predict, then look: commit to a guess before the picture is shown.
+"""Predict, then look: choose an answer before the picture is shown.
 
-A prediction that is written down is remembered, right or wrong; a picture that is merely shown is
-not. So the answer is locked first, then the picture appears, and one sentence says why.
+An answer that one had to choose is remembered better than a picture that is merely shown. So the
+answer is locked first, then the picture appears, with one sentence of explanation.
 """
 
 import traceback
@@ -17,7 +17,7 @@ LONG = 8  # more choices than this become a list to scroll
 
 
 class Prediction(widgets.VBox):
-    """A question that waits for an answer; made by ``predict``.
+    """A question with choices; made by ``predict``.
 
     ``chosen``  the choice that was committed, or None while the reader still thinks
     ``right``   whether it was the answer, or None

@@ -1,4 +1,4 @@
-"""Who needs the dot product? Train variants of the Synthesizer and watch their maps take form.
+"""Is the dot product needed? Train variants of the Synthesizer and watch their maps change.
 
     SynthesizerLab()
 
@@ -6,8 +6,8 @@ Choose a task and one or two variants ("vanilla" is softmax attention), then tra
 the background, one step each in turn, on the same batches and from the same seed, while the maps of
 all their heads follow beside the loss. A slider in each view goes back through the recorded steps.
 
-While a training lasts it uses torch's global random generator, and puts it back as it was before;
-draw with a ``torch.Generator`` of your own meanwhile.
+During a training it uses torch's global random generator and restores its state afterwards; draw
+with a ``torch.Generator`` of your own meanwhile.
 """
 
 import copy
@@ -134,7 +134,7 @@ class Student:
         self.view.step = sum(step <= chosen for step in self.maps) - 1
 
     def score(self) -> str:
-        """How good the newest weights are, in words."""
+        """Loss and accuracy of the newest weights, as a sentence."""
         self.model.load_state_dict(self.snapshots[self.newest])
         found = evaluate(self.model, self._task, batches=4)
         return f"{found.accuracy:.0%} right, loss {found.loss:.2f}, on sequences it has not seen."

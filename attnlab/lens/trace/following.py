@@ -1,4 +1,4 @@
-"""What a call makes of a tensor whose origin is known, products and sums excepted."""
+"""The meaning of a function's result, given that of its input; products and sums are elsewhere."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a tensor on the way to attention can be."""
+"""What a tensor can be in the computation of attention: scores, weights, a mixture of values …"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +69,7 @@ class Weights:
 
 @dataclass
 class Mixed:
-    """The result of mixing values: its later views may tell batch from heads."""
+    """The result of mixing values; its later views may show which of its axes are heads."""
 
     layout: Layout
     roles: Roles
@@ -88,7 +88,7 @@ class Part:
 
 @dataclass
 class Scaled:
-    """A tensor times a number: queries that were scaled before the product."""
+    """A tensor times a number, for example queries that were scaled before the product."""
 
     base: Snapshot
     factor: float

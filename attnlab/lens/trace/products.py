@@ -1,4 +1,4 @@
-"""The two products of attention: which axes of two tensors meet, and which are summed."""
+"""The two products of attention: which axes of the operands correspond, and which are summed."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What scaling, adding and masking do to scores."""
+"""How scaling, adding and masking change scores."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ POINTWISE = {
     "exp", "log", "square", "pow", "abs", "neg", "maximum", "minimum", "max", "min", "setitem",
     "dropout", "alpha_dropout",
 }  # fmt: skip
-"""Functions of the scores that are no scaling, adding or masking, but keep their places."""
+"""Elementwise functions of the scores other than scaling, adding and masking."""
 
 
 def _second(args: tuple[Any, ...], kwargs: dict[str, Any], first: int) -> Any:
@@ -42,7 +42,7 @@ def _snapshot(value: Tensor, layout: Layout) -> Snapshot | None:
 def add(history: History, value: Any, by: float, layout: Layout) -> bool:
     number = _number(value)
     if number is not None and math.isfinite(number):
-        return True  # the same shift everywhere: the softmax does not feel it
+        return True  # a constant shift does not change the softmax
     snapshot = _snapshot(value, layout) if isinstance(value, Tensor) else None
     if snapshot is not None:
         history.addends.append((snapshot, float(by)))
@@ -157,7 +157,7 @@ are, args, kwargs) → whether it is understood."""
 
 
 def rescored(name: str, first: int, scores: Scores, call: Arguments, out: Tensor) -> Scores | None:
-    """The scores after a function that keeps their places; None after any other."""
+    """The scores after an elementwise function; None after any other function."""
     args, kwargs = call
     in_place = out is args[first]
     history = scores.history if in_place else scores.history.copy()

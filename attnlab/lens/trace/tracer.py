@@ -1,9 +1,10 @@
-"""Where a tensor came from: recognises attention in code that names nothing.
+"""Where a tensor came from: recognises attention in any code, without knowing its names.
 
 Hand-written attention is a product of two tensors, perhaps scaled, biased and masked, a softmax
 over it, perhaps dropout, and a second product that sums over the softmax's axis. A ``Trace`` is
-told of every torch function that is called and keeps, for as long as such a tensor lives, what it
-is: ``Scores``, ``Weights`` or the ``Mixed`` result. No model-specific code, no module names.
+notified of every torch function that is called. For each tensor of such a computation it stores,
+as long as the tensor exists, whether it is ``Scores``, ``Weights`` or the ``Mixed`` result. It uses
+no model-specific code and no module names.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,9 +39,9 @@ ALIASES = {"multiply": "mul", "divide": "div", "true_divide": "div", "truediv": 
 
 
 class Trace:
-    """Knows of living tensors what they are; forgets them when they die.
+    """The meaning of each tensor that still exists; entries vanish with their tensors.
 
-    ``learned`` tells whether a tensor is a parameter of the model.
+    ``learned`` returns whether a tensor is a parameter of the model.
     """
 
     def __init__(self, learned: Callable[[Tensor], bool] = lambda tensor: False) -> None:
@@ -51,7 +52,7 @@ class Trace:
         return self._known.get(value) if isinstance(value, Tensor) else None
 
     def learn(self, tensor: Tensor, meaning: Any) -> None:
-        """``tensor`` is this from now on; with None, nothing is known of it any more."""
+        """Store the meaning of ``tensor``; with None, delete it."""
         if isinstance(meaning, Mixed):
             meaning.roles.show_heads(meaning.layout)
         if meaning is None:

@@ -1,4 +1,4 @@
-"""Calls that only move numbers about: views, permutations, casts, splits and concatenations."""
+"""Calls that only move values: views, permutations, casts, splits and concatenations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ JOINS = {"cat", "concat", "concatenate", "stack"}
 
 
 def moved(name: str, func: Any, layout: Layout, call: Arguments, out: Tensor) -> Layout | None:
-    """The layout after a call that only moves numbers about; None if it does more."""
+    """The layout after a call that only moves values; None if it computes something."""
     args, kwargs = call
     if name in PERMUTATIONS:
         return permuted(layout, lambda meta: func(meta, *args[1:], **kwargs))
@@ -47,7 +47,7 @@ def only_new_axes(index: Any) -> bool:
 def parts(
     name: str, mixed: Mixed, given: Tensor, pieces: Sequence[Tensor], call: Arguments
 ) -> list[Part]:
-    """What each of the equal ``pieces`` of ``given`` is; nothing if they are not equal."""
+    """The meaning of each of the equal ``pieces`` of ``given``; none if they are not equal."""
     args, kwargs = call
     position = 1 if name == "unbind" else 2
     dim = _argument(args, kwargs, position, "dim") % given.dim()
@@ -78,7 +78,7 @@ def joined(name: str, found: Sequence[Any], out: Tensor, call: Arguments) -> Mix
 def widened(
     at: int, scores: Scores, tensors: Sequence[Tensor], out: Tensor, call: Arguments
 ) -> Scores:
-    """Scores that share a dimension with other columns: attention sinks, say."""
+    """Scores that share a dimension with other columns, for example attention sinks."""
     dim = _join_dim(call, out)
     axis = Axis(out.shape[dim])
     start = sum(tensor.shape[dim] for tensor in tensors[:at])

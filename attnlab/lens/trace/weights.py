@@ -22,7 +22,7 @@ SHARED = (
 
 
 def softmax_of(scores: Scores, dim: int, used: Snapshot) -> Weights | None:
-    """Who is query and who is key: the softmax runs over the keys."""
+    """Which axes are queries and which are keys: the softmax runs over the keys."""
     product, wide = scores.product, scores.widened
     softened = scores.layout[dim]
     history = scores.history.copy()
@@ -133,7 +133,7 @@ def _with_values(roles: Roles, inside: list[Axis], out: Layout) -> Roles:
 
 
 def _doubt(weights: Weights, values: Tensor, learned: Callable[[Tensor], bool]) -> str | None:
-    """Why this may be no attention after all."""
+    """Why the computation may not be attention, in a sentence; None without doubt."""
     for name, tensor in (("keys", weights.keys.tensor), ("values", values)):
         if learned(tensor):
             return LEARNED.format(name)

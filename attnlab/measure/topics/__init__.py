@@ -2,5 +2,5 @@
 
 A topic is a module whose docstring's first line is its title, with `rows(*, quick, threads)` that
 measures everything of the topic in one run and yields its rows. `quick` takes sizes and repeats
-small enough to see whether all runs; its figures are not the ones to report.
+small enough to check that everything runs; its figures are not the ones to report.
 """

@@ -29,7 +29,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _fused_beside_bare(n: int, repeats: int, threads: int) -> Iterator[Row]:
-    """The target is for lengths at which the arithmetic is the cost; shorter ones are shown."""
+    """The target holds for lengths at which arithmetic dominates; shorter ones are only shown."""
     q, k, v = inputs(n)
     pattern = causal()
     calls: dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]] = {
@@ -62,7 +62,7 @@ def _module_beside_bare(n: int, repeats: int, threads: int) -> Iterator[Row]:
 
 
 class _Bare(nn.Module):
-    """What one would write without a library: four linears around SDPA."""
+    """The plain PyTorch module: four linear layers around SDPA."""
 
     def __init__(self, dim: int, heads: int, is_causal: bool) -> None:
         super().__init__()

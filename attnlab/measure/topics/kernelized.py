@@ -1,4 +1,4 @@
-"""Kernelized attention: what causality costs, how it grows, and where it overtakes SDPA."""
+"""Kernelized attention: the cost of causality, growth in n, and the length where it beats SDPA."""
 
 import math
 import warnings
@@ -108,7 +108,7 @@ def _peer(causal: bool) -> Callable[..., Tensor] | None:
 
 
 def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> Iterator[Row]:
-    """The causal pass beside one that sees everything, as a bare form and in its module."""
+    """The causal pass beside the one without a mask, as a bare form and in its module."""
     calls = {
         causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (False, True)
     }

@@ -129,7 +129,7 @@ def _growth(lengths: Sequence[int], quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _crossover(lengths: Sequence[int], repeats: int, threads: int) -> Iterator[Row]:
-    """The curve, and the first length of the grid from which Linformer is faster for good."""
+    """The curve, and the first length of the grid from which on Linformer stays faster."""
     passes: dict[str, Callable[[nn.Module, Tensor], object]] = {
         "forward": _infer,
         "both passes": _train,
@@ -239,7 +239,7 @@ def _longest_naive(n: int, repeats: int, threads: int) -> Iterator[Row]:
 
 
 def _available() -> float:
-    """Bytes that can be had without swapping; without /proc, none are promised."""
+    """Bytes available without swapping; 0 where there is no /proc."""
     information = Path("/proc/meminfo")
     lines = information.read_text().splitlines() if information.exists() else []
     found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]

@@ -1,1 +1,1 @@
-"""Positions: how a model learns the order of what it reads."""
+"""Positions: how a model is told the order of its tokens, and how tokens become vectors."""

@@ -14,7 +14,7 @@ from attnlab.mechanisms.positions.complex_embedding import (
     real_pairs,
 )
 from attnlab.mechanisms.positions.complex_embedding.tables import sinusoidal_frequencies
-from attnlab.models.layers import sinusoidal_positions
+from attnlab.mechanisms.positions.sinusoidal import table
 
 V, D, B, N = 11, 5, 2, 7
 VARIANTS = [
@@ -61,9 +61,9 @@ def test_sinusoidal_positions_are_a_special_case() -> None:
     width, n = 10, 23
     frequency = 10000.0 ** (-2 * torch.arange(width // 2, dtype=torch.float64) / width)[None]
     out = naive(torch.zeros(1, n).long(), torch.arange(n), torch.ones_like(frequency), frequency)[0]
-    table = sinusoidal_positions(n, width)
-    torch.testing.assert_close(out.imag.float(), table[:, 0::2])
-    torch.testing.assert_close(out.real.float(), table[:, 1::2])
+    columns = table(torch.arange(n), width)
+    torch.testing.assert_close(out.imag, columns[:, 0::2])
+    torch.testing.assert_close(out.real, columns[:, 1::2])
 
 
 def test_frequencies_start_in_pairs() -> None:

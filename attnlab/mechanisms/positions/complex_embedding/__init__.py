@@ -53,6 +53,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.complex_linear import as_pairs
 from attnlab.core.options import Size
+from attnlab.core.positions import Positions
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
@@ -63,7 +64,6 @@ from attnlab.mechanisms.positions.complex_embedding.tables import (
 )
 
 Words = Int[Tensor, "b n"]
-Positions = Int[Tensor, "n"] | Int[Tensor, "b n"]
 Table = Float[Tensor, "#vocab #dim"]
 """One row per word and one column per dimension; a single row or column is shared."""
 
@@ -224,7 +224,7 @@ CARD = Card(
         {"frequencies": "words", "phases": "none"},
         {"frequencies": "dimensions", "start": "uniform", "phases": "words"},
         {"amplitudes": "dimensions", "start": "normal", "phases": "dimensions"},
-        {"start": "zero", "phases": "none"},
+        {"frozen": True, "phases": "none"},
     ),
     build=ComplexEmbedding,
 )

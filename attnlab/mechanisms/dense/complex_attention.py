@@ -188,7 +188,7 @@ h, n, m, d, e = letters("h n m d e")
 CARD = Card(
     name="complex_attention",
     title="Complex attention",
-    family="positions",
+    family="dense",
     role="attend",
     paper=Paper(
         "Wang, Zhao, Lioma, Li, Zhang, Simonsen",

@@ -13,8 +13,8 @@ from attnlab.core.complex_heads import ComplexHeads
 from attnlab.core.complex_linear import ComplexLinear, as_complex, as_pairs
 from attnlab.core.probe import record
 from attnlab.measure.count import count
+from attnlab.mechanisms.dense.complex_attention import FORMS, ComplexAttention, naive
 from attnlab.mechanisms.positions import complex_embedding
-from attnlab.mechanisms.positions.complex_attention import FORMS, ComplexAttention, naive
 
 C = torch.complex128
 BOTH = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
