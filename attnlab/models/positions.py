@@ -15,6 +15,7 @@ from attnlab.core.card import Card
 from attnlab.core.complex_linear import refuse_odd
 from attnlab.core.options import parameters_of
 from attnlab.core.positions import PositionScheme
+from attnlab.core.suggest import choose
 from attnlab.models.layers import embedding_std
 from attnlab.models.options import Options
 
@@ -60,6 +61,22 @@ def of_tokens(o: Options) -> nn.Module | None:
 def _makes_vectors(card: Card) -> bool:
     """Whether it turns tokens themselves into vectors, by where they stand."""
     return card.role == "embed" and "tokens" in parameters_of(card.forms["naive"])
+
+
+def starting_at(scheme: str, std: float) -> dict[str, float]:
+    """The option that sets the standard deviation of what a scheme learns, where it has one."""
+    takes = choose("position scheme", scheme, schemes()).option_names()
+    return {name: std for name in ("std", "scale") if name in takes}
+
+
+def refuse_in_layers(o: Options) -> None:
+    """A ValueError for schemes that go into attention layers, for models that have none."""
+    if schemes()[o.positions].role != "embed":
+        usable = [name for name, card in schemes().items() if card.role == "embed"]
+        raise ValueError(
+            f"{o.positions!r} goes into attention layers, and this model has none; schemes that "
+            f"work at the embedding: {', '.join(sorted(usable))}"
+        )
 
 
 def in_layers(o: Options, causal: bool) -> PositionScheme | None:

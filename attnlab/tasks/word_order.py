@@ -105,8 +105,8 @@ class WordOrder(Task):
         label = CLASSES[int(batch.targets[0])]
         return Example(
             title=f"{len(shown)} words, {label}",
-            description=f"Has the order of these words been changed? They are {label}: "
-            + " ".join(shown),
+            description=f"Are these words in the order in which they were written? The answer is "
+            f"'{label}'. {' '.join(shown)}.",
             tokens=shown,
             labels=[label],
         )
@@ -143,8 +143,9 @@ def _words(text: str) -> list[str]:
 
 @lru_cache(maxsize=2)
 def _texts(split: str) -> tuple[tuple[str, ...], ...]:
-    """The sentences of the prose, each as its words; repeated ones once."""
+    """The sentences of the prose, each as its words: once, and for validation only new ones."""
     found: dict[tuple[str, ...], None] = {}
+    known = set(_texts("train")) if split == "validation" else set()
     for topic in topics_by_split()[split].values():
         for paragraph in re.split(r"\n\s*\n", topic):
             if _CODE.search(paragraph):
@@ -153,7 +154,7 @@ def _texts(split: str) -> tuple[tuple[str, ...], ...]:
                 words = tuple(_words(sentence))
                 if len(words) >= _SHORTEST and sentence[-1] in ".!?:;":
                     found.setdefault(words)
-    return tuple(found)
+    return tuple(words for words in found if words not in known)
 
 
 @lru_cache(maxsize=1)
