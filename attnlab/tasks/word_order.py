@@ -107,7 +107,7 @@ class WordOrder(Task):
             title=f"{len(shown)} words, {label}",
             description=f"Are these words in the order in which they were written? The answer is "
             f"'{label}'. {' '.join(shown)}.",
-            tokens=shown,
+            tokens=self.tokens(batch.inputs[0]),
             labels=[label],
         )
 
