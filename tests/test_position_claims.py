@@ -82,7 +82,8 @@ def inputs(
         elif contracts[0].kind == "Int":
             made.append(torch.randperm(sizes[axes[-1]]))
         else:
-            made.append(torch.randn([sizes[letter] for letter in axes]).to(dtype))
+            shape = [int(x) if x.isdigit() else sizes[x] for x in axes]
+            made.append(torch.randn(shape).to(dtype))
     return made
 
 
