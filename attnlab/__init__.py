@@ -5,6 +5,7 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.cards()                                  every mechanism: paper, family, cost, forms
     attnlab.card("full")                             one of them
     attnlab.build("full", dim=64, heads=4)           an nn.Module (b, n, dim) -> (b, n, dim)
+    attnlab.goes_with("bigbird", "rope")             whether a layer can take a position scheme
     attnlab.watch(model)                             look inside any torch model
     attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
     attnlab.train.fit(model, task, steps=500)        train it
@@ -21,6 +22,7 @@ _HOMES = {
     "cards": "attnlab.catalog",
     "card": "attnlab.catalog",
     "build": "attnlab.catalog",
+    "goes_with": "attnlab.catalog",
     "TinyTransformer": "attnlab.models.tiny",
     "generate": "attnlab.models.generate",
     "watch": "attnlab.lens.watch",
@@ -39,10 +41,10 @@ _ROOMS = (
     "train",
 )
 
-__all__ = ["TinyTransformer", "build", "card", "cards", "generate", "watch"]
+__all__ = ["TinyTransformer", "build", "card", "cards", "generate", "goes_with", "watch"]
 
 if TYPE_CHECKING:
-    from attnlab.catalog import build, card, cards
+    from attnlab.catalog import build, card, cards, goes_with
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
     from attnlab.models.tiny import TinyTransformer

@@ -13,6 +13,7 @@ from torch import nn
 import attnlab.mechanisms
 from attnlab.core.card import Card
 from attnlab.core.options import check_value, parameters_of
+from attnlab.core.positions import DistanceBias, PositionScheme
 from attnlab.core.suggest import choose, suggestion
 
 
@@ -60,9 +61,19 @@ def card(name: str) -> Card:
 
 
 def build(
-    name: str, *, dim: int, heads: int = 1, causal: bool = False, **options: Any
+    name: str,
+    *,
+    dim: int,
+    heads: int = 1,
+    causal: bool = False,
+    positions: str | PositionScheme | None = None,
+    **options: Any,
 ) -> nn.Module:
-    """The module of mechanism ``name``, mapping (b, n, dim) to (b, n, dim).
+    """The module of mechanism ``name``, mapping (b, n, dim) to (b, n, dim), or the position scheme
+    of that name for such a layer: of ``dim``, ``heads`` and ``causal`` it takes what it needs.
+
+    ``positions`` is what a layer takes to know where its tokens stand: the name of a scheme, or one
+    that was built. ``goes_with`` says which mechanisms can take it.
 
     ``options`` are those of the mechanism (``attnlab.card(name).option_names()``). An unknown
     option is refused with the nearest known, an unfit value in a sentence.
@@ -77,15 +88,56 @@ def build(
         raise ValueError(f"{name} cannot be causal: {c.because}")
     if not causal and c.causal == "always":
         raise ValueError(f"{name} is always causal; build it with causal=True: {c.because}")
-    chosen = {"causal": causal} if "causal" in parameters_of(c.build) else {}
+    layer: dict[str, Any] = {"dim": dim, "heads": heads, "causal": causal}
+    if isinstance(positions, str):
+        positions = _scheme(positions, **layer)
+    if positions is not None:
+        _refuse_scheme(c, positions)
+        layer["positions"] = positions
+    takes = parameters_of(c.build)
+    chosen = {name: value for name, value in layer.items() if name in takes}
     arguments = c.arguments(c.build, options)
     try:
-        return c.build(dim=dim, heads=heads, **chosen, **arguments)
+        return c.build(**chosen, **arguments)
     except RuntimeError as error:
         if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
             raise
         asked = ", ".join(f"{k}={v!r}" for k, v in {"dim": dim, "heads": heads, **options}.items())
         raise ValueError(f"{name} with {asked} needs more memory than there is") from error
+
+
+def _scheme(name: str, **layer: Any) -> PositionScheme:
+    scheme = build(name, **layer)
+    if not isinstance(scheme, PositionScheme):
+        inside = [c.name for c in cards() if c.role in ("encode", "bias")]
+        raise ValueError(
+            f"positions={name!r} does not go into a layer; those that do are {', '.join(inside)}"
+        )
+    return scheme
+
+
+def _refuse_scheme(c: Card, positions: object) -> None:
+    check_value("positions", positions, PositionScheme | str | None)
+    kind = "bias" if isinstance(positions, DistanceBias) else "encode"
+    if kind not in c.takes:
+        what = {"bias": "biases by distance", "encode": "rotated queries and keys"}[kind]
+        able = [other.name for other in cards() if kind in other.takes]
+        raise ValueError(f"{c.name} cannot take {what}; mechanisms that can: {', '.join(able)}")
+
+
+def goes_with(mechanism: str, scheme: str) -> bool:
+    """Whether a layer of ``mechanism`` can be told positions by ``scheme``.
+
+    What is added at the embedding goes with every mechanism; rotations and biases with those whose
+    layer takes them; a scheme that is an attention of its own with none.
+    """
+    c, s = card(mechanism), card(scheme)
+    if not c.mixes or s.family != "positions":
+        raise ValueError(
+            f"goes_with takes a mechanism that mixes positions and a scheme of the family "
+            f"'positions', got {mechanism!r} and {scheme!r}"
+        )
+    return s.role == "embed" or s.role in c.takes
 
 
 def _pages() -> Iterator[Any]:

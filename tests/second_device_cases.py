@@ -29,6 +29,7 @@ from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.spectrum import spectrum
 from tests import second_device
 from tests.test_claims import (
+    CARDS,
     DIM,
     SIZES,
     call,
@@ -65,7 +66,7 @@ PATTERNS = (
 
 def cases() -> dict[str, Case]:
     made: dict[str, Case] = {}
-    for card in attnlab.cards():
+    for card in CARDS:
         made |= of_card(card)
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
     others = (generated, watched, told_of_heads, resumed, recomputed, chosen)
@@ -213,7 +214,7 @@ def recomputed(device: torch.device) -> Iterator[Tensor]:
 
 def generated(device: torch.device) -> Iterator[Tensor]:
     prompt = torch.tensor([[1, 2, 3], [3, 4, 5]]).to(device)
-    for name in (card.name for card in attnlab.cards() if card.causal != "never"):
+    for name in (card.name for card in CARDS if card.causal != "never"):
         model = tiny(name).to(device)
         yield attnlab.generate(model, prompt, 3, temperature=0)
         yield attnlab.generate(model, prompt, 3, top_k=4, incremental=False)
@@ -223,7 +224,7 @@ def generated(device: torch.device) -> Iterator[Tensor]:
 
 def watched(device: torch.device) -> Iterator[Tensor]:
     tokens = torch.arange(16).view(2, 8).to(device)
-    for card in attnlab.cards():
+    for card in CARDS:
         model = tiny(card.name).to(device)
         with attnlab.watch(model, keep="copy") as seen:
             model(tokens, padding=padded(2, 8).to(device))

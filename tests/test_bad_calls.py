@@ -39,7 +39,7 @@ from attnlab.lens.spectrum import spectrum
 from attnlab.measure.count import count, expected_exponent, exponent
 from attnlab.models.generate import sample
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
-from tests.test_claims import DIM, HEADS, SIZES, inputs, variants
+from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, variants
 
 LEAST = 1500
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensor
 def targets() -> dict[str, Target]:
     """By name, what makes the calls of each target."""
     made: dict[str, Target] = {"catalogue": catalogue}
-    for card in attnlab.cards():
+    for card in CARDS:
         made[f"build {card.name}"] = functools.partial(of_build, card)
         made[f"module {card.name}"] = functools.partial(of_module, card)
         for name in card.forms:
@@ -147,9 +147,13 @@ EVERYWHERE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def example_of(form: Callable[..., Any], name: str) -> dict[str, Tensor]:
-    """A padding or a mask that is right; other tensors are left out."""
-    b, n, m = (SIZES[0][letter] for letter in "bnm")
-    known = {"padding": torch.ones(b, m, dtype=torch.bool), "mask": torch.ones(n, m).bool()}
+    """A padding, a mask or a bias that is right; other tensors are left out."""
+    b, h, n, m = (SIZES[0][letter] for letter in "bhnm")
+    known = {
+        "padding": torch.ones(b, m, dtype=torch.bool),
+        "mask": torch.ones(n, m).bool(),
+        "bias": torch.zeros(h, n + m - 1),
+    }
     return {name: known[name]} if name in known else {}
 
 
@@ -187,7 +191,7 @@ def of_step(card: Card) -> Iterator[Call]:
             )
     for words, change in EVERYWHERE.items():
         yield Call(target, f"step({words})", lambda c=change: layer.step(c(x), own))
-    for other in attnlab.cards():
+    for other in CARDS:
         stranger = decoder(other) if other.causal != "never" else None
         if other is not card and hasattr(stranger, "step"):
             state = stranger.step(x)[1]
@@ -386,7 +390,7 @@ def decoding() -> Iterator[Call]:
             yield Call(
                 "step", f"state={shown(value)}", lambda v=value: small.step(tokens, v), REFUSE
             )
-    for name in (card.name for card in attnlab.cards() if card.causal != "never"):
+    for name in (card.name for card in CARDS if card.causal != "never"):
         stranger = tiny(attention=name)
         if stranger.steps_incrementally:
             state = stranger.step(tokens)[1]

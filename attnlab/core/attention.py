@@ -4,6 +4,7 @@ What is compared with what is the page's own: ``attend(q, k, v, *, mask)`` is on
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -11,6 +12,7 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
+from attnlab.core.positions import Bias, PositionScheme
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, Tokens, checked
 
@@ -18,18 +20,22 @@ from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, To
 class DenseAttention(nn.Module):
     """Multi-head attention by the form ``attend``: (b, n, dim) → (b, n, dim).
 
-    Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next
-    tokens and the keys and values of all before them, and gives what the parallel form gives at
-    those positions.
+    ``projections`` makes its heads, as ``projections(dim, heads, kv_heads=…, bias=…,
+    positions=…)``. Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes:
+    it takes the next tokens and the keys and values of all before them, and gives what the parallel
+    form gives at those positions. ``positions`` rotates queries and keys, or gives biases by
+    distance.
     """
 
     @checked
     def __init__(
         self, dim: Size, heads: Size, attend: Callable[..., Tensor], *,
         kv_heads: Size | None = None, causal: bool = False, bias: bool = False,
+        positions: PositionScheme | None = None, projections: Callable[..., Heads] = Heads,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias)
+        self.heads = projections(dim, heads, kv_heads=kv_heads, bias=bias, positions=positions)
+        self.heads.check_positions(causal=causal)
         self.attend, self.causal = attend, causal
 
     @checked
@@ -41,7 +47,8 @@ class DenseAttention(nn.Module):
         padding = padding if context is None else context_padding
         q, k, v = self.heads.project(x, context, padding=padding)
         note("mask", mask)
-        return self.heads.merge(self.attend(q, k, v, mask=mask))
+        bias = self.heads.bias(q.shape[2], k.shape[2], padding)
+        return self.heads.merge(self._attend(q, k, v, mask, bias))
 
     @checked
     def step(
@@ -49,8 +56,14 @@ class DenseAttention(nn.Module):
     ) -> tuple[NewTokens, KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
-        q, k, v = self.heads.project(x)
+        q, k, v = self.heads.project(x, start=0 if state is None else state.length)
         state = KeyValueCache.extended(state, k, v)
         keys, values = note("keys", state.keys), note("values", state.values)  # all, old and new
-        out = self.attend(q, keys, values, mask=note("mask", patterns.causal()))
+        bias = self.heads.bias(q.shape[2], keys.shape[2])
+        out = self._attend(q, keys, values, note("mask", patterns.causal()), bias)
         return self.heads.merge(out), state
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Bias) -> Tensor:
+        if bias is None:  # forms that can take none have no such argument
+            return self.attend(q, k, v, mask=mask)
+        return self.attend(q, k, v, mask=mask, bias=bias)

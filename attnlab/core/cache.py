@@ -13,6 +13,11 @@ class KeyValueCache(NamedTuple):
     keys: Float[Tensor, "b g t d"]
     values: Float[Tensor, "b g t e"]
 
+    @property
+    def length(self) -> int:
+        """The number of positions t."""
+        return self.keys.shape[2]
+
     @classmethod
     def extended(
         cls, past: "KeyValueCache | None", keys: Tensor, values: Tensor

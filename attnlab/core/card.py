@@ -6,6 +6,7 @@ expressions in the house's letters, so the LaTeX that a reader sees, the number 
 and the exponent that a test expects come from one place.
 """
 
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -15,11 +16,13 @@ import sympy
 from torch import nn
 
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
+from attnlab.core.positions import DistanceBias, Rotation
 from attnlab.core.suggest import choose
 
 ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
 CAUSAL = ("never", "optional", "always")
-GIVEN = ("dim", "heads", "causal", "options")  # the parameters of ``build`` that are no options
+GIVEN = ("dim", "heads", "causal", "options", "positions")
+"""The parameters of ``build`` that are no options of the mechanism."""
 
 
 def letters(names: str) -> tuple[sympy.Symbol, ...]:
@@ -102,6 +105,27 @@ class Card:
         if next(iter(self.forms), None) != "naive":
             raise ValueError(f"card {self.name!r}: the first form is `naive`, the definition")
 
+    @property
+    def mixes(self) -> bool:
+        """Whether ``build`` gives a layer (b, n, dim) → (b, n, dim) that mixes the positions."""
+        return self.role in ("attend", "mix")
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The roles of position schemes that its layer takes: some of "encode" and "bias"."""
+        kinds = {"encode": Rotation, "bias": DistanceBias}
+        annotation = parameters_of(self.build).get("positions", type(None)) if self.mixes else None
+        classes = typing.get_args(annotation) or (annotation,)
+        return tuple(
+            role
+            for role, kind in kinds.items()
+            if any(isinstance(c, type) and issubclass(kind, c) for c in classes)
+        )
+
+    def _positions_taken(self) -> str:
+        inside = {"encode": "rotated queries and keys", "bias": "biases by distance"}
+        return ", ".join(("added at the embedding", *(inside[role] for role in self.takes)))
+
     def cost(self, what: str, form: str = "naive", options: Options | None = None) -> sympy.Expr:
         """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options."""
         choose("form", form, self.forms)
@@ -147,7 +171,9 @@ class Card:
         return sympy.factor(leading).as_independent(*leading.free_symbols)[1]
 
     def order_latex(self, what: str, form: str = "naive") -> str:
-        return rf"O({sympy.latex(self.order(what, form))})"
+        order = self.order(what, form)
+        words = {x: rf"\mathrm{{{x}}}" for x in order.free_symbols if len(x.name) > 2}
+        return rf"O({sympy.latex(order, symbol_names=words)})"
 
     def __repr__(self) -> str:
         return (
@@ -162,6 +188,7 @@ class Card:
             ("role", self.role),
             ("paper", str(self.paper)),
             ("causal", self.causal),
+            *([("positions", self._positions_taken())] if self.mixes else []),
             ("forms", ", ".join(self.forms)),
             *((f"time, {form}", f"{self.cost('time', form)} FLOPs") for form in self.forms),
             *((f"memory, {form}", f"{self.cost('memory', form)} elements") for form in self.forms),

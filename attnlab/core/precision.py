@@ -21,6 +21,11 @@ def wide(x: Tensor) -> Tensor:
     return x.to(wide_dtype(x))
 
 
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """float64 where the device has it: angles of large positions lose their digits in float32."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All in one precision, float32 or wider.
 

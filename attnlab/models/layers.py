@@ -22,14 +22,6 @@ def embedding_std(dim: int) -> float:
     return min(0.02, 2.56 / dim)
 
 
-def sinusoidal_positions(length: int, dim: int) -> Float[Tensor, "n dim"]:
-    """sin and cos of i / 10000^(2k/dim) in alternating columns (Vaswani et al., section 3.5)."""
-    position = torch.arange(length, dtype=torch.float64)[:, None]
-    angle = position * 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    pairs = torch.stack([angle.sin(), angle.cos()], dim=-1)
-    return pairs.flatten(1)[:, :dim].float()
-
-
 class FeedForward(nn.Module):
     """x -> W₂ gelu(W₁ x + b₁) + b₂, at each position alone."""
 
@@ -150,19 +142,6 @@ class Stack(nn.Module):
             x, state = block.step(x, state, memory, memory_padding)  # type: ignore[operator]
             after.append(state)
         return self.norm(x), after
-
-
-class Positions(nn.Module):
-    """One vector per position: learned, or fixed sinusoids (then no parameter, and not saved)."""
-
-    weight: Tensor
-
-    def __init__(self, length: int, dim: int, learned: bool) -> None:
-        super().__init__()
-        if learned:
-            self.weight = nn.Parameter(torch.randn(length, dim) * embedding_std(dim))
-        else:
-            self.register_buffer("weight", sinusoidal_positions(length, dim), persistent=False)
 
 
 def shrink_residual_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:

@@ -7,18 +7,21 @@ from typing import Any
 from torch import nn
 
 from attnlab import catalog
+from attnlab.core.positions import PositionScheme
+from attnlab.models import positions
 from attnlab.models.options import Options
 
 
 def build_mixers(options: Options, causal: bool) -> list[nn.Module]:
     """One mixing module per layer."""
     mechanisms = _per_layer("attention", options.attention, options.layers)
+    scheme = positions.in_layers(options, causal)
     own_options = _per_layer("attention_options", options.attention_options, options.layers)
     _refuse_sharing(mechanisms, options.kind)
     return [
-        _by_name(mechanism, options, causal, own)
+        _by_name(mechanism, options, causal, own, scheme)
         if isinstance(mechanism, str)
-        else _from_code(mechanism, options, causal, own)
+        else _from_code(mechanism, options, causal, own, scheme)
         for mechanism, own in zip(mechanisms, own_options, strict=True)
     ]
 
@@ -48,12 +51,28 @@ def _refuse_sharing(mechanisms: list[Any], kind: str) -> None:
 
 
 def _by_name(
-    name: str, options: Options, causal: bool, own_options: Mapping[str, Any] | None
+    name: str,
+    options: Options,
+    causal: bool,
+    own_options: Mapping[str, Any] | None,
+    scheme: PositionScheme | None,
 ) -> nn.Module:
-    catalog.card(name)  # an unknown name is refused here, with the nearest one
-    dim, heads = options.dim, options.heads
+    if not catalog.card(name).mixes:  # an unknown name is refused here, with the nearest one
+        raise ValueError(
+            f"attention={name!r} does not mix positions; give it as positions={name!r}"
+        )
+    own_positions = positions.schemes()[options.positions]
+    given = dict(own_options or {})
+    if own_positions.role == "attend":
+        if name != "full":
+            raise ValueError(
+                f"positions={options.positions!r} is an attention of its own, in place of "
+                f"attention='full'; it cannot go into {name!r}"
+            )
+        name, given = own_positions.name, {**given, **(options.position_options or {})}
+    layer: dict[str, Any] = {"dim": options.dim, "heads": options.heads, "causal": causal}
     try:
-        return catalog.build(name, dim=dim, heads=heads, causal=causal, **(own_options or {}))
+        return catalog.build(name, **layer, positions=scheme, **given)
     except ValueError as error:
         raise ValueError(
             f"attention={name!r} could not be built for kind={options.kind!r}, "
@@ -62,8 +81,17 @@ def _by_name(
 
 
 def _from_code(
-    mechanism: Any, options: Options, causal: bool, own_options: Mapping[str, Any] | None
+    mechanism: Any,
+    options: Options,
+    causal: bool,
+    own_options: Mapping[str, Any] | None,
+    scheme: PositionScheme | None,
 ) -> nn.Module:
+    if scheme is not None or positions.schemes()[options.positions].role == "attend":
+        raise ValueError(
+            f"positions={options.positions!r} goes into layers that are built by name; a module or "
+            "callable is given its positions where it is built"
+        )
     if own_options:
         raise ValueError(
             "attention_options go to the catalogue with a mechanism's name; a module or callable "

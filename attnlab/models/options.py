@@ -12,8 +12,7 @@ from attnlab.core.suggest import check_choice
 
 KINDS = ("language_model", "classifier", "encoder_decoder")
 NORMS = ("pre", "post")
-POSITIONS = ("learned", "sinusoidal", "none")
-DECIDED_BY_THE_MODEL = frozenset({"dim", "heads", "causal"})
+DECIDED_BY_THE_MODEL = frozenset({"dim", "heads", "causal", "positions"})
 MOST_LAYERS = 1000
 MOST_PARAMETERS = 2**32
 
@@ -39,6 +38,7 @@ class Options:
     features: int | None = None
     max_len: int = 256
     positions: str = "learned"
+    position_options: Mapping[str, Any] | None = None
     norm: str = "pre"
     hidden: int | None = None
     tie: bool = True
@@ -49,11 +49,11 @@ class Options:
         self._check_types()
         check_choice("kind", self.kind, KINDS)
         check_choice("norm", self.norm, NORMS)
-        check_choice("positions", self.positions, POSITIONS)
         self._check_ends()
         self._check_size()
         self._check_heads()
         self._check_attention_options()
+        self._check_position_options()
 
     @property
     def hidden_width(self) -> int:
@@ -66,6 +66,7 @@ class Options:
         own: dict[str, Any] = {option.name: getattr(self, option.name) for option in fields(self)}
         own["attention"] = _plain(self.attention) if named else None
         own["attention_options"] = _plain(self.attention_options)
+        own["position_options"] = _plain(self.position_options)
         return own
 
     def _check_types(self) -> None:
@@ -133,10 +134,18 @@ class Options:
                     "attention_options are keyword arguments as a dict, such as "
                     f'{{"form": "naive"}}, or a list of one dict (or None) per layer; got {each!r}.'
                 )
-            for name in DECIDED_BY_THE_MODEL.intersection(each or ()):
-                raise ValueError(
-                    f"attention_options cannot set {name!r}: the model itself decides it."
-                )
+            _refuse_decided("attention_options", each, DECIDED_BY_THE_MODEL)
+
+    def _check_position_options(self) -> None:
+        given = self.position_options
+        if given is not None and not _are_keyword_arguments(given):
+            raise TypeError(
+                "position_options are keyword arguments as a dict, such as "
+                f'{{"layout": "interleaved"}}; got {given!r}.'
+            )
+        _refuse_decided(
+            "position_options", given, DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
+        )
 
 
 def changed(config: Mapping[str, Any]) -> str:
@@ -164,6 +173,11 @@ def check_real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} should be a number, got {value!r}")
     return float(value)
+
+
+def _refuse_decided(what: str, given: Mapping[str, Any] | None, decided: frozenset[str]) -> None:
+    for name in decided.intersection(given or ()):
+        raise ValueError(f"{what} cannot set {name!r}: the model itself decides it.")
 
 
 def _are_keyword_arguments(value: object) -> bool:

@@ -15,6 +15,7 @@ BOTH = [False, True]
 VARIANTS = [
     pytest.param(card, variant, causal, id=f"{card.name}-{at}-{'causal' if causal else 'all'}")
     for card in attnlab.cards()
+    if card.mixes
     for at, variant in enumerate(({}, *card.variants))
     for causal in BOTH
     if card.causal != ("never" if causal else "always")

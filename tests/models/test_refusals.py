@@ -19,7 +19,7 @@ from attnlab.models.tiny import DecoderState, TinyTransformer
         ({"kind": "clasifier"}, "did you mean 'classifier'"),
         ({"norm": "prenorm"}, "did you mean 'pre'"),
         ({"positions": "sinusoid"}, "did you mean 'sinusoidal'"),
-        ({"positions": "xyz"}, "known: learned, sinusoidal, none"),
+        ({"positions": "xyz"}, "known: alibi, complex, learned, none"),
         ({"dropout": 1.5}, "dropout is a probability"),
         ({"vocab": None}, "needs vocab"),
         ({"vocab": 0}, "vocab should be at least 1"),
@@ -111,14 +111,14 @@ def test_mechanisms_refuse_the_direction_they_cannot_take(monkeypatch, running_m
     with pytest.raises(ValueError, match="always causal"):
         TinyTransformer(29, kind="classifier", classes=3, attention=running_mean)
 
-    def never(name, *, dim, heads, causal):
+    def never(name, *, dim, heads, causal, positions):
         if causal:
             raise ValueError("it mixes the whole sequence at once")
         return nn.Identity()
 
     monkeypatch.setattr("attnlab.catalog.build", never)
     with pytest.raises(ValueError, match=r"kind='language_model'.*causal=True.*at once"):
-        TinyTransformer(29)
+        TinyTransformer(29, positions="none")
 
 
 LONG = torch.long

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from attnlab.core import probe
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.models.layers import sinusoidal_positions
 from attnlab.models.options import Options
 from attnlab.models.tiny import TinyTransformer
 
@@ -168,13 +167,6 @@ def test_positions_matter_unless_none(make):
     for positions in POSITIONS:
         out = make(positions=positions)(same)[0]
         assert torch.allclose(out[0], out[4], atol=1e-5) == (positions == "none")
-
-
-def test_sinusoids():
-    table = sinusoidal_positions(13, 7)
-    assert table.shape == (13, 7)
-    assert table[11, 4].item() == pytest.approx(math.sin(11 / 10000 ** (4 / 7)), abs=1e-6)
-    assert table[11, 3].item() == pytest.approx(math.cos(11 / 10000 ** (2 / 7)), abs=1e-6)
 
 
 def test_post_norm_ends_in_a_norm_and_pre_norm_reads_through_one(make, tokens):

@@ -158,7 +158,7 @@ def test_the_menus_come_from_the_cards_that_can_be_causal(make, shelf):
     shelf(blind={"causal": "never"}, turning={"role": "encode"}, new={"causal": "always"})
     explorer = make()
     offered = [name for _, name in explorer.first.mechanism.options]
-    never = {c.name for c in attnlab.cards() if c.causal == "never"} | {"turning"}
+    never = {c.name for c in attnlab.cards() if c.causal == "never" or not c.mixes} | {"turning"}
     assert offered == [c.name for c in attnlab.cards() if c.name not in never]
     assert {"new", "full"} <= set(offered)
     assert not {"blind", "turning", "linformer"} & set(offered)

@@ -25,6 +25,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
+from attnlab.core.positions import Rotation
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
@@ -115,12 +116,13 @@ class PatternAttention(nn.Module):
     def __init__(
         self, dim: Size, heads: Size, options: PatternOptions, *,
         causal: bool | None = None, form: Literal["naive", "blocked"] = "blocked",
-        bias: bool = False,
+        bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = Heads(dim, heads, bias=bias)
+        self.heads = Heads(dim, heads, bias=bias, positions=positions)
         self.options, self.form = options, form
         self.causal = options.CAUSAL == "always" if causal is None else causal
+        self.heads.check_positions(causal=self.causal)
         self.pattern = options.pattern(causal=self.causal, heads=heads)
 
     @checked
@@ -135,7 +137,8 @@ class PatternAttention(nn.Module):
     ) -> tuple[NewTokens, decoding.DecodingState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
-        out, state = decoding.step(*self.heads.project(x), self.pattern, state)
+        start = 0 if state is None else state.length
+        out, state = decoding.step(*self.heads.project(x, start=start), self.pattern, state)
         return self.heads.merge(out), state
 
     def extra_repr(self) -> str:

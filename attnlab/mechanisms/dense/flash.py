@@ -47,6 +47,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
+from attnlab.core.positions import Rotation
 from attnlab.core.precision import unrounded, wide, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
@@ -207,10 +208,10 @@ class FlashAttention(DenseAttention):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "tiled"] = "tiled", options: Tiling = Tiling(),
-        bias: bool = False,
+        bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         attend = functools.partial(tiled, options=options) if form == "tiled" else naive
-        super().__init__(dim, heads, attend, causal=causal, bias=bias)
+        super().__init__(dim, heads, attend, causal=causal, bias=bias, positions=positions)
         self.form, self.options = form, options
 
     def extra_repr(self) -> str:

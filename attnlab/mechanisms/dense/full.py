@@ -31,13 +31,12 @@ NeurIPS 2017, arXiv:1706.03762, section 3.2.
 
 from typing import Literal
 
-from torch.nn import functional as F
-
-from attnlab.core import patterns
+from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
+from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
@@ -48,12 +47,13 @@ from attnlab.core.softmax import masked_softmax
 
 @checked
 def naive(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
-) -> Outputs:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
-    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
 
@@ -63,14 +63,11 @@ def naive(
 
 @checked
 def fused(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
-) -> Outputs:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """PyTorch's ``scaled_dot_product_attention``, with the mask in its cheapest form."""
-    n, m = q.shape[-2], k.shape[-2]
-    if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
+    return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -85,8 +82,9 @@ class FullAttention(DenseAttention):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
+        positions: PositionScheme | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias)
+        super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
         self.form = form
 
     def extra_repr(self) -> str:

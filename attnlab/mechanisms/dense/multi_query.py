@@ -36,13 +36,13 @@ Transformer Models from Multi-Head Checkpoints. EMNLP 2023, arXiv:2305.13245, se
 from typing import Literal
 
 from torch import Tensor
-from torch.nn import functional as F
 
-from attnlab.core import patterns
+from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
+from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import GroupKeys, GroupValues, Outputs, Queries, checked
@@ -67,14 +67,15 @@ def queries_per_key_head(q: Tensor, k: Tensor) -> int:
 
 @checked
 def naive(
-    q: Queries, k: GroupKeys, v: GroupValues, *, mask: Mask = None, scale: float | None = None
-) -> Outputs:
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """Full attention after repeating each key/value head h / g times, one after the other."""
     repeats = queries_per_key_head(q, k)
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
 
@@ -84,15 +85,16 @@ def naive(
 
 @checked
 def grouped(
-    q: Queries, k: GroupKeys, v: GroupValues, *, mask: Mask = None, scale: float | None = None
-) -> Outputs:
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """The same without repeating: (b, g, h/g · n, d) queries times (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
     allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     stacked = wide(q).unflatten(1, (-1, repeats)).flatten(2, 3)
     scores = (stacked @ wide(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
-    weights = note("weights", masked_softmax(note("scores", scores), allowed))
+    weights = note("weights", masked_softmax(note("scores", biased(scores, bias)), allowed))
     out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ wide(v)
     return out.unflatten(2, (repeats, n)).flatten(1, 2).to(v.dtype)
 
@@ -102,18 +104,12 @@ def grouped(
 
 @checked
 def fused(
-    q: Queries, k: GroupKeys, v: GroupValues, *, mask: Mask = None, scale: float | None = None
-) -> Outputs:
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
     """PyTorch's ``scaled_dot_product_attention``, which repeats heads if its kernel needs it."""
-    n, m, shared = q.shape[-2], k.shape[-2], queries_per_key_head(q, k) > 1
-    if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
-        return F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, scale=scale, enable_gqa=shared
-        )
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=allowed, scale=scale, enable_gqa=shared
-    )
+    queries_per_key_head(q, k)  # refuses numbers of heads that do not fit
+    return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
 
 FORMS = {"naive": naive, "grouped": grouped, "fused": fused}
@@ -131,8 +127,12 @@ class MultiQueryAttention(DenseAttention):
     def __init__(
         self, dim: Size, heads: Size, *, kv_heads: Size = 1, causal: bool = False,
         form: Literal["naive", "grouped", "fused"] = "fused", bias: bool = False,
+        positions: PositionScheme | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, FORMS[form], kv_heads=kv_heads, causal=causal, bias=bias)
+        super().__init__(
+            dim, heads, FORMS[form],
+            kv_heads=kv_heads, causal=causal, bias=bias, positions=positions,
+        )  # fmt: skip
         self.form = form
 
     def extra_repr(self) -> str:

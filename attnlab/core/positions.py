@@ -1,0 +1,127 @@
+"""How attention layers are told where their tokens stand.
+
+Attention itself treats its keys as a set. A position scheme enters at one of three places:
+
+- at the embedding, before the first layer (role ``embed``): any mechanism can follow;
+- at queries and keys (role ``encode``): a ``Rotation`` turns both by angles that grow with the
+  position, and the dot product of the two depends on their distance;
+- at the scores (role ``bias``): a ``DistanceBias`` adds a number per head and distance.
+
+The last two belong to a layer. It takes them as ``positions=…``, and the annotation of that
+parameter says which of the two it can take.
+
+A distance is that of the key from the query, j − i: negative for keys of the past. The queries are
+the last n of m positions.
+"""
+
+from abc import abstractmethod
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+Positions: TypeAlias = Int[Tensor, "n"] | Int[Tensor, "b n"]
+"""The position of each token, counted from 0; the same for all sequences or one row for each."""
+
+Bias: TypeAlias = Float[Tensor, "h r"] | Float[Tensor, "b h n m"] | None
+"""What is added to the scaled scores: a number per head and distance (r = n + m - 1, from
+-(m - 1) to n - 1), or per pair."""
+
+
+class PositionScheme(nn.Module):
+    """What an attention layer takes as ``positions``: a ``Rotation`` or a ``DistanceBias``."""
+
+    needs_causal: str = ""
+    """Why only a causal layer can take it; empty where any can."""
+
+    def check_layer(self, heads: int, head_dim: int, *, causal: bool) -> None:
+        """Raise a ValueError unless a layer with these heads can take this scheme."""
+        if self.needs_causal and not causal:
+            raise ValueError(f"only a causal layer can take {self}: {self.needs_causal}")
+
+
+class Rotation(PositionScheme):
+    """Turns queries and keys of width ``head_dim`` by their positions."""
+
+    head_dim: int
+
+    @abstractmethod
+    def queries(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Queries (b, h, n, d) at ``positions``, turned."""
+
+    @abstractmethod
+    def keys(self, k: Tensor, positions: Tensor) -> Tensor:
+        """Keys (b, g, n, d) at ``positions``, turned."""
+
+    def forward(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys of the same tokens, turned."""
+        return self.queries(q, positions), self.keys(k, positions)
+
+    def check_layer(self, heads: int, head_dim: int, *, causal: bool) -> None:
+        super().check_layer(heads, head_dim, causal=causal)
+        if self.head_dim != head_dim:
+            raise ValueError(
+                f"the rotation was built for heads of width {self.head_dim}, but those of the "
+                f"layer have width {head_dim}"
+            )
+
+
+class DistanceBias(PositionScheme):
+    """Adds to the scaled score of each pair a number that depends on its distance alone."""
+
+    heads: int
+
+    @abstractmethod
+    def forward(self, i: Tensor, j: Tensor) -> Tensor:
+        """The biases (…, h, n, m) of queries at positions i (…, n) and keys at j (…, m)."""
+
+    def by_distance(self, n: int, m: int, device: torch.device) -> Float[Tensor, "h r"]:
+        """The biases of the n + m - 1 distances between the last n of m positions and all m."""
+        distances = torch.arange(1 - m, n, device=device)
+        found: Tensor = self(distances.new_zeros(1), distances)
+        return found.squeeze(-2)
+
+    def check_layer(self, heads: int, head_dim: int, *, causal: bool) -> None:
+        super().check_layer(heads, head_dim, causal=causal)
+        if self.heads != heads:
+            raise ValueError(
+                f"the biases were built for {self.heads} heads, but the layer has {heads}"
+            )
+
+
+def positions_of(
+    n: int, device: torch.device, *, padding: Bool[Tensor, "b n"] | None = None, start: int = 0
+) -> Positions:
+    """start, start + 1, …; with ``padding`` only valid tokens are counted."""
+    if padding is None:
+        return torch.arange(start, start + n, device=device)
+    return (padding.cumsum(1) - 1).clamp(min=0) + start
+
+
+def of_pairs(bias: Tensor, n: int, m: int) -> Tensor:
+    """A bias as (h, n, m) or (b, h, n, m)."""
+    check_distances(bias, n, m)
+    return bias if bias.ndim == 4 else reversed_rows(bias, m).flip(-2)
+
+
+def check_distances(bias: Tensor, n: int, m: int) -> None:
+    """A ValueError for a bias by distance that has not a number for each of n + m - 1."""
+    if bias.ndim == 2 and bias.shape[-1] != n + m - 1:
+        raise ValueError(
+            f"a bias by distance needs n + m - 1 = {n + m - 1} distances, got {bias.shape[-1]}"
+        )
+
+
+def reversed_rows(bias: Float[Tensor, "h r"], m: int) -> Float[Tensor, "h n m"]:
+    """A bias by distance, the last query first: a view, whose row s starts at number s.
+
+    The distance of key j from query i is number j - i + n - 1 of the r; with s = n - 1 - i that is
+    j + s.
+    """
+    return bias.unfold(-1, m, 1)
+
+
+def biased(scores: Float[Tensor, "b h n m"], bias: Tensor | None) -> Float[Tensor, "b h n m"]:
+    """The scores with the bias added."""
+    return scores if bias is None else scores + of_pairs(bias, *scores.shape[-2:]).to(scores.dtype)

@@ -1,0 +1,1 @@
+"""Positions: how a model is told the order of its tokens, and how tokens become vectors."""

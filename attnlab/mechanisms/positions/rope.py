@@ -1,0 +1,240 @@
+r"""RoPE: queries and keys are turned by angles that grow with their positions.
+
+Attention compares a query with a key by a dot product, which knows no order. Rotary position
+embedding splits a head of width d into d/2 pairs of coordinates and turns pair t of a token at
+position i by the angle $i\,\theta_t$:
+
+$$q_i' = R_i\, q_i,\quad k_j' = R_j\, k_j,\qquad R_i = \mathrm{diag}_t \begin{pmatrix} \cos
+i\theta_t & -\sin i\theta_t \\ \sin i\theta_t & \cos i\theta_t \end{pmatrix},\qquad \theta_t =
+10000^{-2t/d}$$
+
+Rotations are orthogonal and add up, $R_i^\top R_j = R_{j-i}$, so the score $q_i^\top R_{j-i}\, k_j$
+depends on the distance of the two tokens and not on where they stand. Lengths are kept, and a token
+at position 0 is not turned. There are no parameters.
+
+Cost: $6 h n d$ multiplications and additions for queries and as many for keys, whatever the
+attention costs; largest tensor $h n d$.
+
+``naive``   the equation: a d × d rotation matrix for every position.
+``pairs``   two products and a sum for each coordinate.
+
+Which coordinates are a pair: ``half`` (t and t + d/2; GPT-NeoX, Llama in Hugging Face's port) or
+``interleaved`` (2t and 2t + 1; the paper, GPT-J). They are equal up to one permutation of the
+columns of both W_Q and W_K; weights of one layout under the other give another model.
+
+Longer than trained, by ``scaling`` with the factor s:
+
+``interpolation``  angles at i/s: every θ divided by s (Chen et al. 2023).
+``ntk``            the base becomes $10000\, s^{d/(d-2)}$: θ₀ is unchanged and the slowest angle is
+                   divided by s (the "NTK-aware" rule).
+``xpos``           queries are multiplied by $\zeta_t^{i/s}$ and keys by $\zeta_t^{-j/s}$ with
+                   $\zeta_t = (2t/d + 0.4)/1.4$, so that scores fade with the distance (Sun et al.
+                   2022, where s is called B and is 512). For causal layers: scores of later keys
+                   would grow.
+
+The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
+
+The traps: one layout's weights under the other; angles computed in half precision, where positions
+beyond 256 collapse (here they are computed in float64); rotating keys that are taken from a cache a
+second time (here a cache holds turned keys).
+
+Departures. xPos is not centred at the middle of the sequence, as its authors' code does, so that
+keys in a cache stay right; the scores are the same.
+
+Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Position Embedding.
+2021, arXiv:2104.09864, section 3.2. Chen, Wong, Chen, Tian. Extending Context Window of Large
+Language Models via Positional Interpolation. 2023, arXiv:2306.15595. Sun, Dong, Patra, Ma, Huang,
+Benhaim, Chaudhary, Song, Wei. A Length-Extrapolatable Transformer. 2022, arXiv:2212.10554.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.options import Options, Size
+from attnlab.core.positions import Positions, Rotation
+from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Angles(Options):
+    """Which coordinates are turned together, and how fast."""
+
+    layout: Literal["half", "interleaved"] = "half"
+    base: float = 10000.0
+    scaling: Literal["none", "interpolation", "ntk", "xpos"] = "none"
+    factor: float = 1.0
+
+    def check(self) -> None:
+        if self.base <= 1:
+            raise ValueError(f"base should be above 1, got {self.base}")
+        if self.factor <= 0:
+            raise ValueError(f"factor should be above 0, got {self.factor}")
+        if self.scaling == "none" and self.factor != 1:
+            raise ValueError(f"factor={self.factor} is for a scaling; choose one, such as 'ntk'")
+
+    def frequencies(self, d: int, device: torch.device) -> Float[Tensor, "t"]:
+        """θ of each pair, in radians per position."""
+        refuse_odd(d)
+        t = torch.arange(d // 2, device=device, dtype=exact_dtype(device))
+        base = self.base
+        if self.scaling == "ntk" and d > 2:
+            base *= self.factor ** (d / (d - 2))
+        slower = self.factor if self.scaling == "interpolation" else 1.0
+        return base ** (-2 * t / d) / slower
+
+    def growth(self, d: int, device: torch.device) -> Float[Tensor, "t"]:
+        """log ζ of each pair: by how much queries grow per position, and keys shrink."""
+        t = torch.arange(d // 2, device=device, dtype=exact_dtype(device))
+        if self.scaling != "xpos":
+            return torch.zeros_like(t)
+        return ((2 * t / d + 0.4) / 1.4).log() / self.factor
+
+    def paired(self, x: Float[Tensor, "... d"]) -> tuple[Tensor, Tensor]:
+        """The first and the second coordinate of each pair."""
+        if self.layout == "half":
+            first, second = x.chunk(2, dim=-1)
+            return first, second
+        return x[..., 0::2], x[..., 1::2]
+
+    def joined(self, first: Tensor, second: Tensor) -> Tensor:
+        """Pairs as one vector, ``paired`` undone."""
+        if self.layout == "half":
+            return torch.cat((first, second), dim=-1)
+        return torch.stack((first, second), dim=-1).flatten(-2)
+
+
+def refuse_odd(d: int) -> None:
+    """A ValueError for heads whose coordinates are no pairs."""
+    if d % 2:
+        raise ValueError(f"a rotation turns pairs of coordinates, but heads have width {d}: odd")
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g n d"],
+    positions: Positions,
+    *,
+    options: Angles = Angles(),
+) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:
+    """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
+    d = q.shape[-1]
+    theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
+    at = positions[..., None].to(theta.dtype)  # (…, n, 1)
+    cos, sin = (at * theta).cos(), (at * theta).sin()
+    first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
+    one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
+    plane = torch.einsum("ta,tb->tab", one, one) + torch.einsum("ta,tb->tab", other, other)
+    turn = torch.einsum("ta,tb->tab", other, one) - torch.einsum("ta,tb->tab", one, other)
+    outs = []
+    for x, sign in ((q, 1), (k, -1)):
+        size = (sign * at * growth).exp()
+        R = torch.einsum("...t,tab->...ab", cos * size, plane) + torch.einsum(
+            "...t,tab->...ab", sin * size, turn
+        )  # (…, n, d, d)
+        R = (R if R.ndim == 3 else R[:, None]).to(wide(x).dtype)
+        outs.append((R @ wide(x)[..., None]).squeeze(-1).to(x.dtype))
+    return outs[0], outs[1]
+
+
+# ---- pairs
+
+
+@checked
+def pairs(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g n d"],
+    positions: Positions,
+    *,
+    options: Angles = Angles(),
+) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:
+    """Each coordinate from the two of its pair."""
+    return turned(q, positions, options, 1), turned(k, positions, options, -1)
+
+
+def turned(x: Tensor, positions: Tensor, options: Angles, sign: int) -> Tensor:
+    """Queries (sign 1) or keys (sign -1), turned by their positions."""
+    d = x.shape[-1]
+    theta, growth = options.frequencies(d, x.device), options.growth(d, x.device)
+    at = positions[..., None].to(theta.dtype)
+    angle, size = note("angles", at * theta), (sign * at * growth).exp()
+    cos, sin = ((size * part).to(wide(x).dtype) for part in (angle.cos(), angle.sin()))
+    if positions.ndim == 2:  # (b, n, d/2): the same for all heads
+        cos, sin = cos[:, None], sin[:, None]
+    first, second = options.paired(wide(x))
+    out = options.joined(first * cos - second * sin, first * sin + second * cos)
+    return out.to(x.dtype)
+
+
+FORMS = {"naive": naive, "pairs": pairs}
+
+# ---- module
+
+
+class RotaryPositions(Rotation):
+    """Turns queries and keys of heads of width dim / heads. No parameters."""
+
+    @checked
+    def __init__(self, dim: Size, heads: Size, *, options: Angles = Angles()) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(f"heads={heads} does not divide dim={dim}")
+        self.head_dim, self.options = dim // heads, options
+        refuse_odd(self.head_dim)
+        if options.scaling == "xpos":
+            self.needs_causal = "with xPos the scores of later keys grow with their distance"
+
+    @checked
+    def queries(self, q: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:
+        return turned(q, positions, self.options, 1)
+
+    @checked
+    def keys(self, k: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:
+        return turned(k, positions, self.options, -1)
+
+    def extra_repr(self) -> str:
+        return str(self.options)
+
+
+# ---- card
+
+h, n, d = letters("h n d")
+
+CARD = Card(
+    name="rope",
+    title="Rotary position embedding (RoPE)",
+    family="positions",
+    role="encode",
+    paper=Paper(
+        "Su, Lu, Pan, Murtadha, Wen, Liu",
+        "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+        "arXiv",
+        2021,
+        "2104.09864",
+    ),
+    forms=FORMS,
+    causal="optional",
+    options=Angles,
+    time={"naive": 4 * h * n * d**2, "pairs": 12 * h * n * d},
+    memory={"naive": n * d**2 + h * n * d, "pairs": h * n * d},
+    notes={"pairs": ("angles",)},
+    departures=("xPos is not centred at the middle of the sequence",),
+    variants=(
+        {"layout": "interleaved"},
+        {"scaling": "interpolation", "factor": 4.0},
+        {"scaling": "ntk", "factor": 4.0},
+        {"scaling": "xpos", "factor": 64.0},
+    ),
+    build=RotaryPositions,
+    aliases=("rotary",),
+)

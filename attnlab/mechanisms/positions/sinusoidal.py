@@ -1,0 +1,95 @@
+r"""Sinusoidal positions: each position has a vector of sines and cosines, added to the token's.
+
+$$x_i = E_{w_i} + p_i,\qquad p_{i,\,2k} = \sin(i\,\omega_k),\quad p_{i,\,2k+1} =
+\cos(i\,\omega_k),\qquad \omega_k = 10000^{-2k/\mathrm{dim}}$$
+
+The frequencies run from one radian per position to one in ten thousand, so that near positions
+differ in the first coordinates and far ones in the last. Moving on by t positions is a rotation of
+each (sin, cos) pair, the same wherever one starts, and $p_i \cdot p_j = \sum_k \cos((i - j)\,
+\omega_k)$ depends on the distance alone. There are no parameters and no largest position.
+
+Cost: $2 n\,\mathrm{dim}$ sines, cosines and additions.
+
+``naive``   the equation.
+
+Departures. Tokens are not multiplied by $\sqrt{\mathrm{dim}}$ first, as section 3.4 of the paper
+does. Well-known code writes all sines first, then all cosines: a permutation of the coordinates.
+
+Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention Is All You Need.
+NeurIPS 2017, arXiv:1706.03762, section 3.5.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.options import Size
+from attnlab.core.positions import Positions
+from attnlab.core.precision import exact_dtype
+from attnlab.core.shapes import checked
+
+
+@checked
+def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
+    """The vector of each position."""
+    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
+    angles = positions[..., None] * 10000.0 ** (-k / dim)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
+
+
+# ---- naive
+
+
+@checked
+def naive(x: Float[Tensor, "b n dim"], positions: Positions) -> Float[Tensor, "b n dim"]:
+    """Tokens plus the sinusoids of their positions (Vaswani et al., section 3.5)."""
+    return x + table(positions, x.shape[-1]).to(x.dtype)
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class SinusoidalPositions(nn.Module):
+    """Adds sinusoids to tokens (b, n, dim). No parameters."""
+
+    @checked
+    def __init__(self, dim: Size) -> None:
+        super().__init__()
+        self.dim = dim
+
+    @checked
+    def forward(
+        self, x: Float[Tensor, "b n dim"], positions: Positions
+    ) -> Float[Tensor, "b n dim"]:
+        return naive(x, positions)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+# ---- card
+
+n, dim = letters("n dim")
+
+CARD = Card(
+    name="sinusoidal",
+    title="Sinusoidal positions",
+    family="positions",
+    role="embed",
+    paper=Paper(
+        "Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin",
+        "Attention Is All You Need",
+        "NeurIPS",
+        2017,
+        "1706.03762",
+    ),
+    forms=FORMS,
+    causal="optional",
+    time=2 * n * dim,
+    memory=n * dim,
+    departures=("tokens are not multiplied by √dim first",),
+    build=SinusoidalPositions,
+)

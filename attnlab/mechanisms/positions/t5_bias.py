@@ -1,0 +1,149 @@
+r"""T5's relative biases: a learned number for each head and each bucket of distances.
+
+The model learns how much each head prefers a distance. Near distances have a number of their own;
+far ones share, in buckets that grow by a constant ratio:
+
+$$s_{ij} = q_i \cdot k_j + b_{h,\,\beta(j - i)}$$
+
+With B buckets on one side, E = B/2 of them exact, and a largest distance D, the bucket of a
+distance t ≥ 0 is
+
+$$\beta(t) = \begin{cases} t & t < E \\ \min\!\left(B - 1,\; E + \left\lfloor \frac{\log(t/E)}
+{\log(D/E)} (B - E) \right\rfloor\right) & t \ge E \end{cases}$$
+
+A layer that is not causal has half the buckets for each side, those of later keys after the others.
+In a causal layer all buckets are for the past. Distances of D or more are one bucket: the model can
+be run at lengths that it was not trained on.
+
+Cost: B numbers per head, shared by all layers; $h (n + m)$ numbers for all distances.
+
+``naive``   the equation, for each pair of positions.
+
+The paper's letters: num_buckets is B (both sides together), relative_attention_max_distance is D.
+
+The traps: the distance is key minus query; in a layer that is not causal B counts both sides;
+bucket 0 is the token itself and the first of the past.
+
+Departures. T5 does not divide scores by $\sqrt d$ (its initialisation makes up for that); here the
+layer divides them as always. The logarithm is computed in float64; the released code computes it in
+float32, and the buckets are equal.
+
+Raffel, Shazeer, Roberts, Lee, Narang, Matena, Zhou, Li, Liu. Exploring the Limits of Transfer
+Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, section 2.1.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.options import Options, Size
+from attnlab.core.positions import DistanceBias
+from attnlab.core.precision import exact_dtype
+from attnlab.core.probe import note
+from attnlab.core.shapes import checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buckets(Options):
+    """How distances share biases: ``buckets`` in all, the last for ``max_distance`` and beyond."""
+
+    buckets: Size = 32
+    max_distance: Size = 128
+
+    def check(self) -> None:
+        if self.buckets < 4 or self.buckets % 4:
+            raise ValueError(f"buckets should be a multiple of 4, got {self.buckets}")
+        if self.max_distance <= self.buckets // 2:
+            raise ValueError(
+                f"max_distance={self.max_distance} should be above buckets / 2 = "
+                f"{self.buckets // 2}, the distances that have a bucket of their own"
+            )
+
+    def of(self, distance: Int[Tensor, "..."], *, causal: bool) -> Int[Tensor, "..."]:
+        """The bucket of each distance j - i."""
+        count = self.buckets if causal else self.buckets // 2
+        far = -distance.clamp(max=0) if causal else distance.abs()
+        exact = count // 2
+        ratio = far.clamp(min=1).to(exact_dtype(far.device)) / exact
+        steps = ratio.log() / math.log(self.max_distance / exact) * (count - exact)
+        # A whole number of steps must not be rounded down to the one before.
+        shared = exact + (steps + 1e-6).floor().long()
+        bucket = torch.where(far < exact, far, shared.clamp(max=count - 1))
+        return bucket if causal else bucket + count * (distance > 0)
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    i: Int[Tensor, "... n"],
+    j: Int[Tensor, "... m"],
+    weight: Float[Tensor, "B h"],
+    *,
+    causal: bool = False,
+    options: Buckets = Buckets(),
+) -> Float[Tensor, "... h n m"]:
+    """The number of the bucket of each pair (Raffel et al., section 2.1)."""
+    if len(weight) != options.buckets:
+        raise ValueError(f"weight has {len(weight)} buckets, expected {options.buckets}")
+    bucket = note("buckets", options.of(j[..., None, :] - i[..., :, None], causal=causal))
+    return weight[bucket].movedim(-1, -3)
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class BucketBiases(DistanceBias):
+    """Learned biases of ``heads`` heads, zero at first: buckets · heads parameters."""
+
+    @checked
+    def __init__(self, heads: Size, *, causal: bool = False, options: Buckets = Buckets()) -> None:
+        super().__init__()
+        self.heads, self.causal, self.options = heads, causal, options
+        self.weight = nn.Parameter(torch.zeros(options.buckets, heads))
+        self.needs_causal = "its buckets are all for the past" if causal else ""
+
+    @checked
+    def forward(
+        self, i: Int[Tensor, "... n"], j: Int[Tensor, "... m"]
+    ) -> Float[Tensor, "... h n m"]:
+        return naive(i, j, self.weight, causal=self.causal, options=self.options)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, causal={self.causal}, {self.options}".rstrip(", ")
+
+
+# ---- card
+
+h, n, m = letters("h n m")
+
+CARD = Card(
+    name="t5_bias",
+    title="T5's relative biases",
+    family="positions",
+    role="bias",
+    paper=Paper(
+        "Raffel, Shazeer, Roberts, Lee, Narang, Matena, Zhou, Li, Liu",
+        "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "JMLR",
+        2020,
+        "1910.10683",
+    ),
+    forms=FORMS,
+    causal="optional",
+    options=Buckets,
+    time=h * n * m,
+    memory=h * n * m,
+    notes={"naive": ("buckets",)},
+    departures=("the layer divides its scores by √d, which T5 does not",),
+    variants=({"buckets": 8, "max_distance": 20},),
+    build=BucketBiases,
+    aliases=("t5",),
+)

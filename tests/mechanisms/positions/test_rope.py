@@ -1,0 +1,125 @@
+"""RoPE: relative, length-preserving; layouts equal up to a permutation; scalings by their rules."""
+
+import pytest
+import torch
+
+import attnlab
+from attnlab.mechanisms.positions.rope import Angles, naive, pairs
+
+D = 12
+CPU = torch.device("cpu")
+
+
+def vectors(n: int = 9, d: int = D) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 1, 2, n, d, dtype=torch.float64).unbind(0)
+    return q, k
+
+
+def test_rotations_keep_lengths_and_add_up() -> None:
+    q, k = vectors()
+    at = torch.randint(1000, (9,))
+    turned = pairs(q, k, at)[0]
+    torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
+    twice = pairs(turned, k, torch.full((9,), 7))[0]
+    torch.testing.assert_close(twice, pairs(q, k, at + 7)[0])
+
+
+def test_scores_depend_on_the_distance_only() -> None:
+    """One vector at every place: the scores are constant along diagonals, and not symmetric."""
+    q, k = (x[:, :, :1].expand(-1, -1, 9, -1) for x in vectors())
+    q, k = pairs(q, k, torch.arange(9))
+    scores = q @ k.mT
+    for distance in range(-8, 9):
+        diagonal = scores.diagonal(distance, -2, -1)
+        torch.testing.assert_close(diagonal, diagonal[..., :1].expand_as(diagonal))
+    assert not torch.allclose(scores, scores.mT)
+
+
+def test_layouts_are_equal_up_to_a_permutation() -> None:
+    q, k = vectors()
+    at = torch.arange(9)
+    order = torch.arange(D).view(2, D // 2).T.flatten()  # half: t, t + d/2 -> 2t, 2t + 1
+    half = pairs(q, k, at)
+    mixed = pairs(q[..., order], k[..., order], at, options=Angles(layout="interleaved"))
+    for one, other in zip(half, mixed, strict=True):
+        torch.testing.assert_close(one[..., order], other)
+    assert not torch.allclose(pairs(q, k, at, options=Angles(layout="interleaved"))[0], half[0])
+
+
+def test_as_in_hugging_face() -> None:
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
+    gptj = pytest.importorskip("transformers.models.gptj.modeling_gptj")
+    q, k = vectors()
+    angle = torch.arange(9)[:, None] * 10000 ** (-torch.arange(0.0, D, 2).double() / D)
+    cos, sin = (torch.cat((f, f), dim=-1)[None] for f in (angle.cos(), angle.sin()))
+    expected = llama.apply_rotary_pos_emb(q, k, cos, sin)
+    for mine, theirs in zip(pairs(q, k, torch.arange(9)), expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    theirs = gptj.apply_rotary_pos_emb(q.transpose(1, 2), angle.sin()[None], angle.cos()[None])
+    mine = pairs(q, k, torch.arange(9), options=Angles(layout="interleaved"))[0]
+    torch.testing.assert_close(mine, theirs.transpose(1, 2))
+
+
+def test_interpolation_divides_positions() -> None:
+    q, k = vectors()
+    at = torch.arange(9)
+    scaled = pairs(q, k, 4 * at, options=Angles(scaling="interpolation", factor=4.0))
+    for mine, plain in zip(scaled, pairs(q, k, at), strict=True):
+        torch.testing.assert_close(mine, plain)
+
+
+def test_ntk_keeps_the_fastest_angle_and_divides_the_slowest() -> None:
+    plain = Angles().frequencies(D, CPU)
+    ntk = Angles(scaling="ntk", factor=4.0).frequencies(D, CPU)
+    torch.testing.assert_close(ntk[0], plain[0])
+    torch.testing.assert_close(ntk[-1], plain[-1] / 4)
+    assert (ntk[1:-1] < plain[1:-1]).all()
+    assert (ntk[1:-1] > plain[1:-1] / 4).all()
+
+
+def test_xpos() -> None:
+    """RoPE when the factor is endless; otherwise the formula of the paper, pair by pair."""
+    q, k = (x[:, :, :1].expand(-1, -1, 200, -1) for x in vectors())
+    at = torch.arange(200)
+    far = pairs(q, k, at, options=Angles(scaling="xpos", factor=1e12))
+    for mine, plain in zip(far, pairs(q, k, at), strict=True):
+        torch.testing.assert_close(mine, plain)
+    turned_q, turned_k = pairs(q, k, at, options=Angles(scaling="xpos", factor=20.0))
+    scores = (turned_q @ turned_k.mT)[0, 0]
+    one, other = (torch.complex(*x[0, 0, 0].chunk(2)) for x in (q, k))
+    t = torch.arange(D // 2)
+    zeta, theta = (2 * t / D + 0.4) / 1.4, 10000.0 ** (-2 * t / D)
+    for i, j in ((5, 5), (60, 50), (199, 0)):
+        turn = torch.polar(zeta.double() ** ((i - j) / 20), (i - j) * theta.double())
+        expected = (turn * one * other.conj()).sum().real
+        torch.testing.assert_close(scores[i, j], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_tells_far_positions_apart(dtype: torch.dtype) -> None:
+    """The angles are computed exactly: bfloat16 holds no whole number beyond 256."""
+    q, k = (x.to(dtype) for x in vectors())
+    at = torch.arange(9) + 100_000
+    exact = pairs(q.double(), k.double(), at)
+    for mine, other in zip(pairs(q, k, at), exact, strict=True):
+        torch.testing.assert_close(mine.double(), other, atol=2e-2, rtol=2e-2)
+
+
+def test_wrong_options_are_answered_in_sentences() -> None:
+    q, k = vectors(d=5)
+    for form in (naive, pairs):
+        with pytest.raises(ValueError, match="pairs of coordinates, but heads have width 5"):
+            form(q, k, torch.arange(9))
+    with pytest.raises(ValueError, match="heads have width 3: odd"):
+        attnlab.build("rope", dim=6, heads=2)
+    with pytest.raises(ValueError, match="heads=3 does not divide dim=8"):
+        attnlab.build("rope", dim=8, heads=3)
+    with pytest.raises(ValueError, match=r"factor=2\.0 is for a scaling"):
+        Angles(factor=2.0)
+    with pytest.raises(ValueError, match="factor should be above 0"):
+        Angles(scaling="ntk", factor=0.0)
+    with pytest.raises(ValueError, match="base should be above 1"):
+        Angles(base=1.0)
+    with pytest.raises(ValueError, match="n is 5, expected 9 as in `q`"):
+        pairs(*vectors(), torch.arange(5))
