@@ -23,19 +23,21 @@ from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, To
 class DenseAttention(nn.Module):
     """Multi-head attention by the form ``attend``: (b, n, dim) → (b, n, dim).
 
-    Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next
-    tokens and the keys and values of all before them, and gives what the parallel form gives at
-    those positions. ``positions`` rotates queries and keys, or gives biases by distance.
+    ``projections`` makes its heads, as ``projections(dim, heads, kv_heads=…, bias=…,
+    positions=…)``. Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes:
+    it takes the next tokens and the keys and values of all before them, and gives what the parallel
+    form gives at those positions. ``positions`` rotates queries and keys, or gives biases by
+    distance.
     """
 
     @checked
     def __init__(
         self, dim: Size, heads: Size, attend: Callable[..., Tensor], *,
         kv_heads: Size | None = None, causal: bool = False, bias: bool = False,
-        positions: PositionScheme | None = None,
+        positions: PositionScheme | None = None, projections: Callable[..., Heads] = Heads,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias, positions=positions)
+        self.heads = projections(dim, heads, kv_heads=kv_heads, bias=bias, positions=positions)
         self.heads.check_positions(causal=causal)
         self.attend, self.causal = attend, causal
 

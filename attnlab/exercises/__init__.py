@@ -29,6 +29,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_byte_ids                43  byte_ids(text)
+    check_calibrate               43  calibrate(weights)
     check_number                      a count, in its unit
 """
 
@@ -46,6 +48,7 @@ from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
+from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
@@ -56,6 +59,8 @@ __all__ = [
     "check_attention",
     "check_axis",
     "check_block_means",
+    "check_byte_ids",
+    "check_calibrate",
     "check_causal",
     "check_causal_chunk",
     "check_factorized",
