@@ -29,6 +29,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_wave                    41  wave(r, omega, theta, p)
+    check_complex_score           41  score(a, b, c, d)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
     check_number                      a count, in its unit
@@ -36,6 +38,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.grids import check_axis, check_neighbourhood
 from attnlab.exercises.heads import (
     check_merge_heads,
@@ -63,6 +66,7 @@ __all__ = [
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
+    "check_complex_score",
     "check_factorized",
     "check_layers_until_connected",
     "check_linear_order",
@@ -83,5 +87,6 @@ __all__ = [
     "check_strided",
     "check_summaries",
     "check_visible_slots",
+    "check_wave",
     "check_window_mask",
 ]
