@@ -219,6 +219,7 @@ def refuse_lengths(n: int, m: int) -> None:
 def forget() -> None:
     """Empty the cache of layouts."""
     _cached.cache_clear()
+    _block_cost.cache_clear()
 
 
 def _disjoint(pattern: Pattern, natural: Order, m: int) -> list[tuple[Pattern, Order]]:
@@ -245,6 +246,7 @@ def _sizes(block: int | None) -> tuple[int, ...]:
     return BLOCKS if block is None else (block,)
 
 
+@functools.lru_cache(maxsize=64)  # for the bounds and again for the best size
 def _block_cost(pattern: Pattern, order: Order, n: int, m: int, size: int) -> int:
     columns = _Columns.of(order, m)
     total = 0
