@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from attnlab.catalog import cards, pages
+from attnlab.catalog import cards, goes_with, pages
 from attnlab.core.card import Card
 
 
@@ -101,6 +101,20 @@ def mechanism_table() -> str:
     return _table(("Mechanism", "Family", "Paper", "Time", "Memory", "Forms"), rows)
 
 
+def position_table() -> str:
+    """One row a mechanism, one column a position scheme that goes into layers."""
+    inside = [card for card in cards() if card.role in ("encode", "bias")]
+    rows = [
+        (
+            f"[{card.title}]({_page(card)})",
+            *("yes" if goes_with(card.name, scheme.name) else "" for scheme in inside),
+        )
+        for card in cards()
+        if card.mixes
+    ]
+    return _table(("Mechanism", *(f"`{scheme.name}`" for scheme in inside)), rows)
+
+
 def _page(card: Card) -> str:
     module = pages()[card.name]
     page = Path(__file__).parents[1] / module.replace(".", "/")
@@ -139,7 +153,12 @@ def _between(table: str) -> Callable[[re.Match[str]], str]:
 def current(root: Path) -> str:
     """The up-to-date README.md: its own text, with the tables as they are now."""
     text = (root / "README.md").read_text(encoding="utf-8")
-    return filled(text, {"lessons": lesson_table(root), "mechanisms": mechanism_table()})
+    tables = {
+        "lessons": lesson_table(root),
+        "mechanisms": mechanism_table(),
+        "positions": position_table(),
+    }
+    return filled(text, tables)
 
 
 def main() -> None:

@@ -122,6 +122,10 @@ class Card:
             if any(isinstance(c, type) and issubclass(kind, c) for c in classes)
         )
 
+    def _positions_taken(self) -> str:
+        inside = {"encode": "rotated queries and keys", "bias": "biases by distance"}
+        return ", ".join(("added at the embedding", *(inside[role] for role in self.takes)))
+
     def cost(self, what: str, form: str = "naive", options: Options | None = None) -> sympy.Expr:
         """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options."""
         choose("form", form, self.forms)
@@ -167,7 +171,9 @@ class Card:
         return sympy.factor(leading).as_independent(*leading.free_symbols)[1]
 
     def order_latex(self, what: str, form: str = "naive") -> str:
-        return rf"O({sympy.latex(self.order(what, form))})"
+        order = self.order(what, form)
+        words = {x: rf"\mathrm{{{x}}}" for x in order.free_symbols if len(x.name) > 2}
+        return rf"O({sympy.latex(order, symbol_names=words)})"
 
     def __repr__(self) -> str:
         return (
@@ -182,6 +188,7 @@ class Card:
             ("role", self.role),
             ("paper", str(self.paper)),
             ("causal", self.causal),
+            *([("positions", self._positions_taken())] if self.mixes else []),
             ("forms", ", ".join(self.forms)),
             *((f"time, {form}", f"{self.cost('time', form)} FLOPs") for form in self.forms),
             *((f"memory, {form}", f"{self.cost('memory', form)} elements") for form in self.forms),

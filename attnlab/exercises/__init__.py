@@ -32,11 +32,16 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
+    check_wave                    41  wave(r, omega, theta, p)
+    check_complex_score           41  score(a, b, c, d)
+    check_byte_ids                43  byte_ids(text)
+    check_calibrate               43  calibrate(weights)
     check_number                      a count, in its unit
 """
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.grids import check_axis, check_neighbourhood
 from attnlab.exercises.heads import (
     check_merge_heads,
@@ -50,6 +55,7 @@ from attnlab.exercises.patterns import check_layers_until_connected, check_windo
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
+from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
@@ -61,8 +67,11 @@ __all__ = [
     "check_axis",
     "check_block_means",
     "check_buckets",
+    "check_byte_ids",
+    "check_calibrate",
     "check_causal",
     "check_causal_chunk",
+    "check_complex_score",
     "check_distance_biases",
     "check_factorized",
     "check_layers_until_connected",
@@ -85,5 +94,6 @@ __all__ = [
     "check_strided",
     "check_summaries",
     "check_visible_slots",
+    "check_wave",
     "check_window_mask",
 ]

@@ -1,0 +1,112 @@
+r"""Sandwich: the products of sinusoidal positions, as biases.
+
+The sinusoids that the first Transformers add to their tokens have products that depend on the
+distance alone. Sandwich keeps only these products, drops the sinusoids from the tokens, and gives
+each head its own strength:
+
+$$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d} + \frac{H}{8h}\, p_i \cdot p_j,\qquad p_i \cdot p_j =
+\sum_{t < w/2} \cos\!\left((i - j)\, 10000^{-2t/w}\right),\quad h = 1 \ldots H$$
+
+The bias is largest at distance 0 and falls, roughly as a logarithm, with small waves. Nothing is
+learned; the width w of the sinusoids need not be that of the model.
+
+Cost: no parameters; $w\,(n + m)$ cosines for all distances.
+
+``naive``   the equation, for each pair of positions.
+
+The paper's letters: $\bar d$ is w, the ``width``.
+
+Chi, Fan, Rudnicky, Ramadge. Dissecting Transformer Length Extrapolation via the Lens of Receptive
+Field Analysis. ACL 2023, arXiv:2212.10356, section 6.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.options import Options, Size
+from attnlab.core.positions import DistanceBias
+from attnlab.core.precision import exact_dtype
+from attnlab.core.shapes import checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoids(Options):
+    """The sinusoids whose products are the biases."""
+
+    width: Size = 128
+
+    def check(self) -> None:
+        if self.width % 2:
+            raise ValueError(f"width should be even, a sine and a cosine each, got {self.width}")
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    i: Int[Tensor, "... n"], j: Int[Tensor, "... m"], strengths: Float[Tensor, "h"],
+    *, options: Sinusoids = Sinusoids(),
+) -> Float[Tensor, "... h n m"]:  # fmt: skip
+    """The bias of each pair of positions (Chi et al., eq. 6)."""
+    distance = (i[..., :, None] - j[..., None, :])[..., None]
+    t = torch.arange(0, options.width, 2, device=i.device, dtype=exact_dtype(i.device))
+    products = (distance * 10000.0 ** (-t / options.width)).cos().sum(-1)
+    return strengths[:, None, None] * products[..., None, :, :].to(strengths.dtype)
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class SandwichBiases(DistanceBias):
+    """The biases of ``heads`` heads. No parameters."""
+
+    strengths: Tensor
+
+    @checked
+    def __init__(self, heads: Size, *, options: Sinusoids = Sinusoids()) -> None:
+        super().__init__()
+        self.heads, self.options = heads, options
+        self.register_buffer("strengths", heads / (8 * torch.arange(1.0, heads + 1)), False)
+
+    @checked
+    def forward(
+        self, i: Int[Tensor, "... n"], j: Int[Tensor, "... m"]
+    ) -> Float[Tensor, "... h n m"]:
+        return naive(i, j, self.strengths, options=self.options)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, width={self.options.width}"
+
+
+# ---- card
+
+h, n, m, w = letters("h n m w")
+
+CARD = Card(
+    name="sandwich",
+    title="Sandwich: products of sinusoids as biases",
+    family="positions",
+    role="bias",
+    paper=Paper(
+        "Chi, Fan, Rudnicky, Ramadge",
+        "Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis",
+        "ACL",
+        2023,
+        "2212.10356",
+    ),
+    forms=FORMS,
+    causal="optional",
+    options=Sinusoids,
+    letters={"w": "width"},
+    time=n * m * (w + h),
+    memory=n * m * (w / 2 + h),
+    variants=({"width": 6},),
+    build=SandwichBiases,
+)
