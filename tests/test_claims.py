@@ -30,6 +30,12 @@ from attnlab.measure.count import count, exponent
 CARDS = [card for card in attnlab.cards() if card.mixes]
 DIM, HEADS = 12, 6  # kv_heads = 1, 2, 3 all divide
 DTYPES = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}
+COMPLEX = {
+    torch.float64: torch.complex128,
+    torch.float32: torch.complex64,
+    torch.bfloat16: torch.complex64,  # PyTorch has no complex numbers of half precisions
+    torch.float16: torch.complex64,
+}
 PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 
 
@@ -100,12 +106,19 @@ def inputs(form: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> list[T
     for name, contracts in letters_of(form).items():
         if signature.parameters[name].default is inspect.Parameter.empty:
             axes = contracts[0].axes
-            drawn = torch.randn([sizes[letter] for letter in axes], dtype=torch.float64)
+            kind = COMPLEX[dtype] if contracts[0].kind == "Complex" else dtype
+            wide = torch.complex128 if kind.is_complex else torch.float64
+            drawn = torch.randn([sizes[letter] for letter in axes], dtype=wide)
             for letter in {letter for letter in axes if axes.count(letter) > 1}:
                 drawn *= sizes[letter] ** -0.5  # a matrix from a width to itself: keeps sizes
-            made.append(drawn.to(dtype))
+            made.append(drawn.to(kind))
     assert made, "a form takes at least one tensor"
     return made
+
+
+def exactly(x: Tensor) -> Tensor:
+    """In float64, or in the complex numbers made of it."""
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
 
 
 def masks(form: Callable[..., Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
@@ -140,6 +153,7 @@ def masks(form: Callable[..., Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
 def gradients(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
     """Gradients of a function of the output that treats every entry differently."""
     torch.manual_seed(1)
+    outputs = torch.view_as_real(outputs) if outputs.is_complex() else outputs
     direction = torch.randn(outputs.shape, dtype=torch.float64).to(outputs.dtype)
     return torch.autograd.grad((outputs * direction).sum(), made)
 
@@ -180,14 +194,14 @@ def test_form_equals_naive(
 ) -> None:
     for mask in masks(card.forms["naive"], sizes):
         made = [x.requires_grad_() for x in inputs(card.forms["naive"], sizes, dtype)]
-        exact = [x.detach().double().requires_grad_() for x in made]
+        exact = [exactly(x.detach()).requires_grad_() for x in made]
         expected = call(card, "naive", variant, exact, mask)
         out = call(card, form, variant, made, mask)
-        assert out.dtype == dtype
-        torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+        assert out.dtype == (COMPLEX[dtype] if out.is_complex() else dtype)
+        torch.testing.assert_close(exactly(out), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
         for mine, theirs in zip(gradients(out, made), gradients(expected, exact), strict=True):
             tolerance = DTYPES[dtype] * max(1.0, theirs.abs().max().item())
-            torch.testing.assert_close(mine.double(), theirs, rtol=DTYPES[dtype], atol=tolerance)
+            torch.testing.assert_close(exactly(mine), theirs, rtol=DTYPES[dtype], atol=tolerance)
 
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
@@ -622,8 +636,9 @@ def test_what_does_not_fit_is_refused_in_a_sentence(card: Card, form: str) -> No
     function, sizes = card.forms[form], SIZES[1]
     made = inputs(function, sizes, torch.float32)
     for index in range(1, len(made)):
-        mixed = [x.double() if i == index else x for i, x in enumerate(made)]
-        with pytest.raises(ValueError, match=r"is float64 but .* is float32; give them one dtype"):
+        mixed = [exactly(x) if i == index else x for i, x in enumerate(made)]
+        wrong = r"is (float64|complex128) but .* is (float32|complex64); give them one dtype"
+        with pytest.raises(ValueError, match=wrong):
             function(*mixed)
     if "mask" not in parameters_of(function):
         return

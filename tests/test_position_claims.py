@@ -49,6 +49,7 @@ def of_role(role: str) -> list[Card]:
 
 def scheme(card: Card, given: Mapping[str, Any], *, causal: bool = True) -> nn.Module:
     torch.manual_seed(0)
+    given = {"vocab": VOCAB, **given} if "vocab" in card.option_names() else given
     made = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **given).double()
     for parameter in made.parameters():
         nn.init.normal_(parameter)
@@ -73,10 +74,12 @@ def inputs(
     options = card.arguments(function, given).get("options")
     sizes["B"] = getattr(options, "buckets", 0)
     for name, contracts in letters_of(function).items():
-        axes = [letter for letter in contracts[0].axes if letter != "..."]
+        axes = [letter.lstrip("#") for letter in contracts[0].axes if letter != "..."]
         if inspect.signature(function).parameters[name].default is not inspect.Parameter.empty:
             continue
-        if contracts[0].kind == "Int":
+        if name == "tokens":
+            made.append(torch.randint(sizes["vocab"], [sizes[letter] for letter in axes]))
+        elif contracts[0].kind == "Int":
             made.append(torch.randperm(sizes[axes[-1]]))
         else:
             shape = [int(x) if x.isdigit() else sizes[x] for x in axes]
@@ -176,6 +179,8 @@ def test_far_beyond_any_training_length(card: Card, given: Any) -> None:
         torch.testing.assert_close(scores[1], scores[0], rtol=1e-4, atol=1e-4)
     elif isinstance(made, DistanceBias):
         assert torch.isfinite(made(at, at - 10**6)).all()
+    elif "vocab" in card.option_names():
+        assert torch.isfinite(made(torch.randint(VOCAB, (1, 9)), at)).all()
     elif "max_len" in card.option_names():
         with pytest.raises(ValueError, match="there are vectors for positions 0 … "):
             made(torch.randn(1, 9, DIM, dtype=torch.float64), at)

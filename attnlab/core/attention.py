@@ -1,8 +1,11 @@
 r"""The layer of dense attention: projections, a mask, one form, and decoding with a cache.
 
-What is compared with what is the page's own: ``attend(q, k, v, *, mask)`` is one of its forms.
+What is compared with what is the page's own. ``DenseAttention`` is given one of its forms,
+``attend(q, k, v, *, mask)``; a page whose forms need more than that defines ``attend`` in a
+subclass of ``SelfAttention``.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -20,19 +23,21 @@ from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, To
 class DenseAttention(nn.Module):
     """Multi-head attention by the form ``attend``: (b, n, dim) → (b, n, dim).
 
-    Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes: it takes the next
-    tokens and the keys and values of all before them, and gives what the parallel form gives at
-    those positions. ``positions`` rotates queries and keys, or gives biases by distance.
+    ``projections`` makes its heads, as ``projections(dim, heads, kv_heads=…, bias=…,
+    positions=…)``. Called with a ``context`` (b, m, dim) it is cross-attention. ``step`` decodes:
+    it takes the next tokens and the keys and values of all before them, and gives what the parallel
+    form gives at those positions. ``positions`` rotates queries and keys, or gives biases by
+    distance.
     """
 
     @checked
     def __init__(
         self, dim: Size, heads: Size, attend: Callable[..., Tensor], *,
         kv_heads: Size | None = None, causal: bool = False, bias: bool = False,
-        positions: PositionScheme | None = None,
+        positions: PositionScheme | None = None, projections: Callable[..., Heads] = Heads,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = Heads(dim, heads, kv_heads=kv_heads, bias=bias, positions=positions)
+        self.heads = projections(dim, heads, kv_heads=kv_heads, bias=bias, positions=positions)
         self.heads.check_positions(causal=causal)
         self.attend, self.causal = attend, causal
 
@@ -65,3 +70,36 @@ class DenseAttention(nn.Module):
         if bias is None:  # forms that can take none have no such argument
             return self.attend(q, k, v, mask=mask)
         return self.attend(q, k, v, mask=mask, bias=bias)
+
+
+class SelfAttention(nn.Module):
+    """A sequence that attends to itself: (b, n, dim) → (b, n, dim). A subclass says how.
+
+    ``step`` decodes as that of ``DenseAttention`` does. There is no cross-attention.
+    """
+
+    def __init__(self, dim: Size, heads: Size, *, causal: bool, bias: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = Heads(dim, heads, bias=bias), causal
+
+    @abstractmethod
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
+        """The output (b, h, n, e) of queries that are the last n of m positions."""
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        q, k, v = self.heads.project(x, padding=padding)
+        note("mask", patterns.visible(self.causal, padding))
+        return self.heads.merge(self.attend(q, k, v, padding))
+
+    @checked
+    def step(
+        self, x: NewTokens, state: KeyValueCache | None = None
+    ) -> tuple[NewTokens, KeyValueCache]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        self.heads.refuse_step(self.causal)
+        q, k, v = self.heads.project(x)
+        state = KeyValueCache.extended(state, k, v)
+        keys, values = note("keys", state.keys), note("values", state.values)
+        note("mask", patterns.causal())
+        return self.heads.merge(self.attend(q, keys, values)), state

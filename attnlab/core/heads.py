@@ -8,6 +8,9 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 (Shazeer 2019).
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -33,7 +36,8 @@ class Heads(nn.Module):
 
     ``head_dim`` d and ``value_dim`` e default to dim / heads. Parameters without biases:
     dim·h·d + dim·g·d + dim·g·e + h·e·dim. With ``queries=False`` there are neither queries nor
-    keys, for layers whose weights do not come from comparing: dim·g·e + h·e·dim.
+    keys, for layers whose weights do not come from comparing: dim·g·e + h·e·dim. ``linear`` makes
+    the projections, as ``linear(dim, out, bias=…)``.
 
     ``positions`` turns queries and keys (a ``Rotation``) or is asked for ``bias``.
     """
@@ -43,6 +47,7 @@ class Heads(nn.Module):
         self, dim: Size, heads: Size, *,
         kv_heads: Size | None = None, head_dim: Size | None = None, value_dim: Size | None = None,
         bias: bool = False, queries: bool = True, positions: PositionScheme | None = None,
+        linear: Callable[..., Any] = nn.Linear,
     ) -> None:  # fmt: skip
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -51,10 +56,10 @@ class Heads(nn.Module):
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.value_dim = self.head_dim if value_dim is None else value_dim
         if queries:
-            self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
-            self.key = nn.Linear(dim, kv_heads * self.head_dim, bias=bias)
-        self.value = nn.Linear(dim, kv_heads * self.value_dim, bias=bias)
-        self.output = nn.Linear(heads * self.value_dim, dim, bias=bias)
+            self.query = linear(dim, heads * self.head_dim, bias=bias)
+            self.key = linear(dim, kv_heads * self.head_dim, bias=bias)
+        self.value = linear(dim, kv_heads * self.value_dim, bias=bias)
+        self.output = linear(heads * self.value_dim, dim, bias=bias)
         self.positions = positions
 
     @checked
@@ -79,8 +84,8 @@ class Heads(nn.Module):
         else:
             self.fits(context, "context")
             context = finite(context, padding)
-        q = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
-        k = self.key(context).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
+        q = self.split(self.query(x), self.head_dim)
+        k = self.split(self.key(context), self.head_dim)
         v = self.values(context)
         if isinstance(self.positions, Rotation):
             at = positions_of(x.shape[1], x.device, padding=padding, start=start)
@@ -104,12 +109,20 @@ class Heads(nn.Module):
     def values(self, x: Float[Tensor, "b m dim"]) -> GroupValues:
         """The values alone. Not noted: whoever has other queries and keys notes all three."""
         self.fits(x, "x")
-        return self.value(x).unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
+        return self.split(self.value(x), self.value_dim)
 
     @checked
     def merge(self, out: Outputs) -> Tokens:
         """Put the heads side by side and project them back to ``dim``."""
-        return self.output(out.transpose(1, 2).flatten(-2))
+        return self.output(self.join(out))
+
+    def split(self, x: Tensor, width: int) -> Tensor:
+        """(b, n, h·width) → (b, h, n, width): the heads, one after the other."""
+        return x.unflatten(-1, (-1, width)).transpose(1, 2)
+
+    def join(self, out: Tensor) -> Tensor:
+        """(b, h, n, width) → (b, n, h·width)."""
+        return out.transpose(1, 2).flatten(-2)
 
     def check_positions(self, *, causal: bool) -> None:
         """Raise a ValueError unless the position scheme, if there is one, suits these heads."""

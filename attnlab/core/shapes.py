@@ -159,10 +159,11 @@ def check(
                 f"move them to one device, for example {name}.to({first[0]}.device)."
             )
         _bind(function, name, value, alternatives, sizes, setters)
-        if value.is_floating_point():
+        if value.is_floating_point() or value.is_complex():
             exact = exact or (name, value.dtype)
-            always = always and value.dtype == exact[1]
-            if value.dtype != exact[1] and not autocasts(value.device):
+            fits = value.dtype.to_real() == exact[1].to_real()
+            always = always and fits
+            if not fits and not autocasts(value.device):
                 raise ShapeError(
                     f"{function}: `{name}` is {_dtype(value)} but `{exact[0]}` is "
                     f"{str(exact[1]).removeprefix('torch.')}; give them one dtype, for example "
@@ -263,6 +264,10 @@ def _fit(
 
 
 def _wrong_dtype(contract: Contract, value: Tensor) -> str:
+    if contract.kind == "Complex" and value.is_floating_point():
+        return "complex numbers are wanted; torch.complex(real, imaginary) makes them"
+    if contract.kind == "Float" and value.is_complex():
+        return "the dtype is complex, not a float; give its real and imaginary parts side by side"
     if contract.kind == "Bool" and value.is_floating_point():
         return (
             "masks here are bool, True = may attend; "

@@ -26,7 +26,7 @@ def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reade
             f"the sequence has {start + n} positions, more than the model's "
             f"max_len={model.max_len}. Shorten it, or build the model with a larger max_len."
         )
-    home = model.embedding.weight.device
+    home = next(model.embedding.parameters()).device
     if tokens.device != home:
         raise ValueError(
             f"the input is on {tokens.device} but the model is on {home}; "

@@ -143,7 +143,9 @@ class Options:
                 "position_options are keyword arguments as a dict, such as "
                 f'{{"layout": "interleaved"}}; got {given!r}.'
             )
-        _refuse_decided("position_options", given, DECIDED_BY_THE_MODEL | {"max_len"})
+        _refuse_decided(
+            "position_options", given, DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
+        )
 
 
 def changed(config: Mapping[str, Any]) -> str:

@@ -1,4 +1,8 @@
-"""Where the position scheme of a model goes: to the embedding, or into every attention layer."""
+"""Where the position scheme of a model goes: to the embedding, or into every attention layer.
+
+At the embedding a scheme is added to the vectors of the tokens, or makes them itself (complex word
+embeddings).
+"""
 
 import functools
 from collections.abc import Mapping
@@ -8,8 +12,10 @@ from torch import nn
 
 from attnlab import catalog
 from attnlab.core.card import Card
+from attnlab.core.complex_linear import refuse_odd
 from attnlab.core.options import parameters_of
 from attnlab.core.positions import PositionScheme
+from attnlab.core.suggest import choose
 from attnlab.models.layers import embedding_std
 from attnlab.models.options import Options
 
@@ -29,12 +35,48 @@ def _is_scheme(card: Card) -> bool:
 def at_embedding(o: Options) -> nn.Module | None:
     """What is added to the tokens before the first layer; None for other schemes."""
     card = schemes()[o.positions]
-    if card.role != "embed" or card.name == "none":
+    if card.role != "embed" or card.name == "none" or _makes_vectors(card):
         return None
     decided = {"max_len": o.max_len, "std": embedding_std(o.dim)}
     takes = parameters_of(card.build)
     given = {name: value for name, value in decided.items() if name in takes}
     return _built(card, o, causal=False, given=given)
+
+
+def of_tokens(o: Options) -> nn.Module | None:
+    """What makes the vectors of tokens at positions; None where those of a table are added to."""
+    card = schemes()[o.positions]
+    if not _makes_vectors(card):
+        return None
+    if o.vocab is None:
+        raise ValueError(
+            f"positions={o.positions!r} makes vectors of tokens, and a model with features has none"
+        )
+    refuse_odd("dim", o.dim)
+    given = {"vocab": o.vocab, "output": "pairs", "scale": embedding_std(o.dim)}
+    options = {**given, **(o.position_options or {})}
+    return catalog.build(card.name, dim=o.dim // 2, **options)
+
+
+def _makes_vectors(card: Card) -> bool:
+    """Whether it turns tokens themselves into vectors, by where they stand."""
+    return card.role == "embed" and "tokens" in parameters_of(card.forms["naive"])
+
+
+def starting_at(scheme: str, std: float) -> dict[str, float]:
+    """The option that sets the standard deviation of what a scheme learns, where it has one."""
+    takes = choose("position scheme", scheme, schemes()).option_names()
+    return {name: std for name in ("std", "scale") if name in takes}
+
+
+def refuse_in_layers(o: Options) -> None:
+    """A ValueError for schemes that go into attention layers, for models that have none."""
+    if schemes()[o.positions].role != "embed":
+        usable = [name for name, card in schemes().items() if card.role == "embed"]
+        raise ValueError(
+            f"{o.positions!r} goes into attention layers, and this model has none; schemes that "
+            f"work at the embedding: {', '.join(sorted(usable))}"
+        )
 
 
 def in_layers(o: Options, causal: bool) -> PositionScheme | None:

@@ -78,13 +78,15 @@ class TinyTransformer(nn.Module):
     max_len: the longest sequence (256), for every kind of position, so that a longer one is an
         error whatever the model. Positions count real tokens only: padding takes no position.
     positions: how the model is told the order of its tokens: "learned", "sinusoidal", "none" or
-        another scheme of the family "positions" ("rope", "alibi", "t5_bias", …). Those that go into
+        another scheme of the family "positions" ("rope", "alibi", "t5_bias", …). "complex" makes
+        the vectors of tokens too, of dim / 2 complex numbers each. Schemes that go into
         the attention layers are shared by all layers of a stack, and need mechanisms that take them
         (``attnlab.goes_with``).
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
     norm: "pre" or "post", where the layer norm stands.
     hidden: width of the feed-forward layers, 4·dim if not given.
-    tie: use the token embedding as output matrix too (a classifier has no such matrix).
+    tie: use the token embedding as output matrix too (a classifier has no such matrix, complex word
+        embeddings no such table).
     dropout: on the residual branches and the embedding, 0 if not given.
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
@@ -106,11 +108,11 @@ class TinyTransformer(nn.Module):
         self.kind, self.vocab, self.features = o.kind, o.vocab, o.features
         self.dim, self.max_len = o.dim, o.max_len
         self.dropout, self.checkpoint = o.dropout, o.checkpoint
-        self.embedding = _embedding(o)
+        self.embedding: Any = positions.of_tokens(o) or _embedding(o)
         self.positions = positions.at_embedding(o)
         self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
         self.decoder = None if o.kind == "classifier" else _stack(o, causal=True)
-        self.output = _output(o)
+        self.output = _output(o, tied=o.tie and not self._turns)
         given = [each for each in as_list(o.attention) if isinstance(each, nn.Module)]
         shrink_residual_branches(self, keep=given)
 
@@ -281,15 +283,21 @@ class TinyTransformer(nn.Module):
         else:
             if padding is not None:
                 tokens = tokens.masked_fill(~padding, 0)
-            x = self.embedding(inputs.in_vocabulary(tokens, self.vocab))
+            tokens = inputs.in_vocabulary(tokens, self.vocab)
+            x = tokens if self._turns else self.embedding(tokens)
         return F.dropout(self._place(x, padding, start), self.dropout, self.training)
 
+    @property
+    def _turns(self) -> bool:
+        """Whether the embedding itself is asked where tokens stand."""
+        return not isinstance(self.embedding, nn.Embedding | nn.Linear)
+
     def _place(self, x: Tensor, padding: Tensor | None, start: int) -> Tensor:
-        if self.positions is None:
+        scheme = self.embedding if self._turns else self.positions
+        if scheme is None:
             return x
-        placed: Tensor = self.positions(
-            x, positions_of(x.shape[1], x.device, padding=padding, start=start)
-        )
+        at = positions_of(x.shape[1], x.device, padding=padding, start=start)
+        placed: Tensor = scheme(x, at)
         return placed
 
 
@@ -325,10 +333,10 @@ def _embedding(o: Options) -> nn.Embedding | nn.Linear:
     return embedding
 
 
-def _output(o: Options) -> nn.Linear | None:
+def _output(o: Options, *, tied: bool) -> nn.Linear | None:
     """The output matrix; None where the token embedding serves."""
     classifies = o.kind == "classifier"
-    if not classifies and o.tie:
+    if not classifies and tied:
         return None
     width = o.classes if classifies else o.vocab
     assert width is not None

@@ -5,6 +5,8 @@ import pytest
 from attnlab.tasks import Task, task
 
 VARIANTS = [
+    ("addition", {"digits": 4}),
+    ("addition", {"digits": 3, "reverse": True}),
     ("documentation", {"unit": "bytes", "length": 23}),
     ("documentation", {"unit": "bpe", "length": 23, "bpe_size": 300}),
     ("digits", {}),
@@ -21,6 +23,7 @@ VARIANTS = [
     ("recall", {"pairs": 5, "queries": 3, "keys": 7, "values": 11}),
     ("induction", {"length": 13, "symbols": 17}),
     ("needle", {"length": 23, "keys": 5, "words": 7}),
+    ("word_order", {"change": "swap", "length": 13, "words": 70}),
     ("gist", {"length": 29, "stretch": 13, "questions": 5, "words": 3}),
 ]
 

@@ -1,0 +1,222 @@
+r"""Relative attention of Transformer-XL: a key is scored by its content and by its distance.
+
+With positions added to the tokens, a score mixes four products of contents and positions, and both
+positions are absolute: a segment that is read again as memory would carry the wrong ones.
+Transformer-XL writes the four products down and puts the distance i - j in place of the key's
+position, and two learned vectors per head, u and t, in place of the query's:
+
+$$s_{ij} = \frac{1}{\sqrt d} \Bigl( \underbrace{q_i \cdot k_j}_{(a)} + \underbrace{q_i \cdot W_R
+R_{i-j}}_{(b)} + \underbrace{u \cdot k_j}_{(c)} + \underbrace{t \cdot W_R R_{i-j}}_{(d)} \Bigr) =
+\frac{(q_i + u) \cdot k_j + (q_i + t) \cdot r_{i-j}}{\sqrt d},\qquad r_\delta = W_R R_\delta$$
+
+(a) compares contents; (b) is what this query makes of the distance; (c) is how much any query wants
+this key; (d) is how much any query wants this distance. $R_\delta$ are sinusoids, not trained,
+defined for every distance; $W_R$ is learned, for each head (h d rows in all). Nothing depends on
+where the sequence begins, so keys of an earlier segment may be kept and attended to.
+
+The queries are the last n of m positions. There are n + m - 1 distances, from m - 1 down to 1 - n,
+and m in a causal layer, down to 0. The products of all queries with all $r_\delta$ are one matrix
+product, but its columns are distances and not keys: row i must move to the left by n - 1 - i.
+``relative_shift`` moves all rows without an index: put a column of zeros on the left, read the same
+numbers as rows of another length, and drop the first row.
+
+Cost: $2 h n m (d + e)$ FLOPs for contents and values and $2 h n (n + m) d$ for distances.
+
+``naive``    the equation: $r_{i-j}$ for each pair by index, a tensor of $h n m d$ numbers.
+``shifted``  the products by distance, then the relative shift: $h n (n + m)$ numbers.
+
+Under a ``padding`` only valid tokens are counted as positions; distances are then looked up for
+each pair, since rows no longer move by one.
+
+The paper's letters: $A^{rel}$ is s, $W_{k,E}$ is the layer's W_K, $W_{k,R}$ is W_R, v is t; L and M
+(segment and memory) are n and m - n.
+
+The traps: the shift needs its columns in descending distance; without 1 - n … -1 among them it
+leaves wrong numbers at later keys, which the causal mask must remove; the 1/√d scales both terms.
+
+Departures. u, t and W_R belong to each layer; the paper's default shares u and t between layers.
+Sinusoids are ordered (sin, cos, sin, cos, …) and not all sines first: a permutation of the columns
+of W_R. Layers that are not causal are not in the paper (XLNet has them). u and t start at zero. A
+row with nothing to see gives zeros; there is no dropout.
+
+Dai, Yang, Yang, Carbonell, Le, Salakhutdinov. Transformer-XL: Attentive Language Models beyond a
+Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.3 and appendix B.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from attnlab.core import patterns
+from attnlab.core.attention import SelfAttention
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.options import Size
+from attnlab.core.positions import positions_of
+from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
+from attnlab.core.softmax import masked_softmax
+
+HeadVector = Float[Tensor, "h d"]  # u and t: one vector for each head
+DistanceWeight = Float[Tensor, "h d p"]  # W_R: from sinusoids of width p to keys of width d
+
+# ---- helpers
+
+
+@checked
+def sinusoids(distances: Int[Tensor, "r"], width: Size) -> Float[Tensor, "r p"]:
+    """R: the sines and cosines of each distance, in turn."""
+    t = torch.arange(0, width, 2, device=distances.device, dtype=exact_dtype(distances.device))
+    angles = distances[:, None] * 10000.0 ** (-t / width)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[:, :width]
+
+
+@checked
+def distance_keys(weight: DistanceWeight, distances: Int[Tensor, "r"]) -> Float[Tensor, "h r d"]:
+    """W_R R: what queries are compared with to score each distance."""
+    return sinusoids(distances, weight.shape[-1]).to(weight.dtype) @ weight.mT
+
+
+@checked
+def relative_shift(scores: Float[Tensor, "b h n r"]) -> Float[Tensor, "b h n r"]:
+    """Row i moved to the left by n - 1 - i (Dai et al., appendix B).
+
+    Columns are the distances m - 1, m - 2, … in descending order; after the shift column j of row i
+    is the distance of key j from query i, for queries that are the last n of m positions. What is
+    moved in from the right belongs to the next row: those entries are to be masked or cut off.
+    """
+    b, h, n, r = scores.shape
+    padded = nn.functional.pad(scores, (1, 0))  # (b, h, n, r + 1), a zero before each row
+    return padded.reshape(b, h, r + 1, n)[:, :, 1:].reshape(b, h, n, r)
+
+
+def _distances(n: int, m: int, causal: bool, device: torch.device) -> Tensor:
+    """Those that queries, the last n of m positions, have to their keys, in descending order."""
+    return torch.arange(m - 1, -1 if causal else -n, -1, device=device)
+
+
+def _numbers(n: int, m: int, causal: bool, padding: Tensor | None, device: torch.device) -> Tensor:
+    """The place among ``_distances`` of each pair's: (1, n, m), or (b, n, m) under a padding."""
+    at = positions_of(m, device, padding=padding).expand(1 if padding is None else -1, -1)
+    number = m - 1 - (at[:, m - n :, None] - at[:, None, :])
+    return number.clamp(max=m - 1) if causal else number  # later keys are masked there
+
+
+def _weigh(content: Tensor, position: Tensor, v: Tensor, mask: Tensor | None, d: int) -> Tensor:
+    """Softmax of the two scores' sum, and the mean of values."""
+    content, position = note("content", content * d**-0.5), note("position", position * d**-0.5)
+    weights = note("weights", masked_softmax(note("scores", content + position), mask))
+    return (weights @ wide(v)).to(v.dtype)
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
+    causal: bool = False, padding: KeyPadding = None,
+) -> Outputs:  # fmt: skip
+    """The equation, r looked up for each pair (Dai et al., section 3.3)."""
+    (b, h, n, d), m = q.shape, k.shape[-2]
+    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
+    keys = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    r = keys[:, _numbers(n, m, causal, padding, q.device)].transpose(0, 1)  # (1 | b, h, n, m, d)
+    content = (wide(q) + wide(u)[:, None]) @ wide(k).mT
+    position = ((wide(q) + wide(t)[:, None])[..., None, :] @ r.mT).squeeze(-2)
+    return _weigh(content, position, v, mask, d)
+
+
+# ---- shifted
+
+
+@checked
+def shifted(
+    q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
+    causal: bool = False, padding: KeyPadding = None,
+) -> Outputs:  # fmt: skip
+    """Each query with each distance once, and rows shifted to their keys (appendix B)."""
+    (b, h, n, d), m = q.shape, k.shape[-2]
+    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
+    r = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    content = (wide(q) + wide(u)[:, None]) @ wide(k).mT
+    position = (wide(q) + wide(t)[:, None]) @ r.mT  # (b, h, n, distances)
+    if padding is None:
+        position = relative_shift(position)[..., :m]
+    else:
+        number = _numbers(n, m, causal, padding, q.device)
+        position = position.gather(-1, number[:, None].expand(b, h, n, m))
+    return _weigh(content, position, v, mask, d)
+
+
+FORMS = {"naive": naive, "shifted": shifted}
+
+# ---- module
+
+
+class RelativeAttention(SelfAttention):
+    """Multi-head attention that scores contents and distances: (b, n, dim) → (b, n, dim).
+
+    Beside the projections dim² + 2 dim parameters: W_R, u and t.
+    """
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, *,
+        causal: bool = False, form: Literal["naive", "shifted"] = "shifted", bias: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(dim, heads, causal=causal, bias=bias)
+        self.form = form
+        self.distance = nn.Linear(dim, dim, bias=False)
+        self.u, self.t = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
+        own = (self.u, self.t, self.weight)
+        return FORMS[self.form](q, k, v, *own, causal=self.causal, padding=padding)
+
+    @property
+    def weight(self) -> DistanceWeight:
+        """W_R of each head."""
+        return self.distance.weight.unflatten(0, (self.heads.heads, -1))
+
+    def extra_repr(self) -> str:
+        return f"causal={self.causal}, form={self.form!r}"
+
+
+# ---- card
+
+h, n, m, d, e, dim = letters("h n m d e dim")
+CONTENT, PROJECTED = 2 * h * n * m * (d + e), 2 * h * (n + m) * d * dim
+
+CARD = Card(
+    name="relative",
+    title="Relative attention (Transformer-XL)",
+    family="positions",
+    role="attend",
+    paper=Paper(
+        "Dai, Yang, Yang, Carbonell, Le, Salakhutdinov",
+        "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
+        "ACL",
+        2019,
+        "1901.02860",
+    ),
+    forms=FORMS,
+    causal="optional",
+    time={
+        "naive": CONTENT + 2 * h * n * m * d + PROJECTED,
+        "shifted": CONTENT + 2 * h * n * (n + m) * d + PROJECTED,
+    },
+    memory={"naive": h * n * m * d, "shifted": h * n * (n + m + 1)},
+    notes=dict.fromkeys(FORMS, ("content", "position", "scores", "weights")),
+    departures=(
+        "u, t and W_R belong to each layer, and u and t start at zero",
+        "sinusoids are ordered (sin, cos, sin, cos, …)",
+        "layers that are not causal, with distances on both sides",
+        "a row with nothing to see gives zeros",
+        "no dropout on the weights",
+    ),
+    build=RelativeAttention,
+    aliases=("transformer_xl_positions",),
+)
