@@ -59,12 +59,7 @@ def attend(
     """
     biases, reach = (bias.near, bias.reach) if isinstance(bias, BoundedBias) else (bias, None)
     learned = biases.requires_grad and torch.is_grad_enabled()
-    return _apply(q, k, v, biases, reach, causal, scale, learned)
-
-
-@torch.compiler.allow_in_graph  # one node for torch.compile, which stumbles over what is inside
-def _apply(*arguments: Any) -> Tensor:
-    out: Tensor = _Attention.apply(*arguments)
+    out: Tensor = _Attention.apply(q, k, v, biases, reach, causal, scale, learned)
     return out
 
 

@@ -55,8 +55,9 @@ def _with_bias(
 def _kernel_takes(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """PyTorch's kernel for CPUs wants one width and one dtype.
 
-    Whoever records is shown PyTorch's function instead, with the bias of all pairs.
+    Whoever records, and ``torch.compile``, is shown PyTorch's function instead, with the bias of
+    all pairs.
     """
-    if listening():
+    if listening() or torch.compiler.is_compiling():
         return False
     return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and q.dtype == k.dtype == v.dtype
