@@ -29,6 +29,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_shift                   42  shift(scores)
+    check_clipped_rows            42  rows(n, k)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
     check_number                      a count, in its unit
@@ -36,6 +38,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.distances import check_clipped_rows, check_shift
 from attnlab.exercises.grids import check_axis, check_neighbourhood
 from attnlab.exercises.heads import (
     check_merge_heads,
@@ -63,6 +66,7 @@ __all__ = [
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
+    "check_clipped_rows",
     "check_factorized",
     "check_layers_until_connected",
     "check_linear_order",
@@ -78,6 +82,7 @@ __all__ = [
     "check_rank",
     "check_repeat_heads",
     "check_running_step",
+    "check_shift",
     "check_split_heads",
     "check_step",
     "check_strided",
