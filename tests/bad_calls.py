@@ -160,7 +160,9 @@ def tensor_mistakes(right: Tensor, fewer_axes: str) -> Iterator[tuple[str, Any, 
     """The same numbers as what is no dense tensor of this shape and kind."""
     yield "a list", right.tolist(), REFUSE
     yield "an array", right.numpy(), REFUSE
-    yield "complex", right.to(torch.complex64), REFUSE
+    real = right.real if right.is_complex() else right
+    if not right.is_complex():
+        yield "complex", right.to(torch.complex64), REFUSE
     yield "without its first axis", right[0], fewer_axes
     yield "with an axis more", right[None], EITHER
     yield "with no columns", right[..., :0], REFUSE
@@ -169,12 +171,12 @@ def tensor_mistakes(right: Tensor, fewer_axes: str) -> Iterator[tuple[str, Any, 
     yield "without rows", right[:0], EITHER
     yield "sparse", right.to_sparse(), EITHER
     yield "on meta", right.to("meta"), EITHER
-    yield "nested", torch.nested.nested_tensor(list(right.float())), EITHER
+    yield "nested", torch.nested.nested_tensor(list(real.float())), EITHER
     if right.is_floating_point():
         yield "of integers", right.long(), REFUSE
         yield "of bools", right.bool(), REFUSE
     else:
-        yield "of floats", right.float(), REFUSE
+        yield "of floats", real.float(), REFUSE
     if right.dtype == torch.bool:
         yield "of integers", right.long(), REFUSE
 

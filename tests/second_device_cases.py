@@ -129,8 +129,10 @@ def padded(b: int, n: int) -> Tensor:
 def gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
     """Of a function of the output that treats every entry differently."""
     torch.manual_seed(1)
-    direction = torch.randn(out.shape, dtype=torch.float64).to(out.device)
-    return torch.autograd.grad((out * direction).sum(), leaves)
+    kind = torch.complex128 if out.is_complex() else torch.float64
+    direction = torch.randn(out.shape, dtype=kind).to(out.device)
+    total = (out * direction).sum()
+    return torch.autograd.grad(total.real if out.is_complex() else total, leaves)
 
 
 def mixed(card: Card, device: torch.device) -> Iterator[Tensor]:

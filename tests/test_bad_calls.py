@@ -140,8 +140,10 @@ EVERYWHERE: dict[str, Callable[[Tensor], Tensor]] = {
     "sparse": Tensor.to_sparse,
     "on meta": lambda x: x.to("meta"),
     "nested": lambda x: torch.nested.nested_tensor(list(x)),
-    "complex": lambda x: x.to(torch.complex64),
-    "of integers": Tensor.long,
+    "complex where real is meant, or the reverse": lambda x: (
+        x.real + 0 if x.is_complex() else x * 1j
+    ),
+    "of integers": lambda x: torch.ones_like(x, dtype=torch.long),
     "with no columns": lambda x: x[..., :0],
 }
 

@@ -206,7 +206,7 @@ def test_flex_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ("n", "pattern", "form", "words"),
     [
         (64, p.local(2), "dense", "64 keys are few"),
-        (2048, p.local(2), "blocked", "on a CPU it also trains"),
+        (2048, p.local(2), "blocked", "on a CPU it also computes gradients"),
         (2048, p.causal(), "dense", "about 2 times"),
         (2048, p.local(1024), "dense", "about 2 times"),
     ],

@@ -50,7 +50,9 @@ def test_right_counts_answers() -> None:
             return torch.tensor([1.0, 0.0]).expand(len(tokens), 2)
 
     unseen = task.batch("validation", 2000, seed=0)
-    assert right(Says(), task) == pytest.approx(100 * (unseen.targets == 0).float().mean(), abs=0.1)
+    assert right(Says(), task) == pytest.approx(
+        100 * (unseen.targets == 0).float().mean().item(), abs=0.1
+    )
 
 
 def test_what_the_lesson_draws_is_whole() -> None:

@@ -1,11 +1,11 @@
 r"""Attention under a fixed pattern: its options, its forms, its layer and its card.
 
-Query i may see the keys $S_i$, and nothing depends on the content but the weights:
+Query i attends to the keys $S_i$, which depend on positions alone; the weights depend on content:
 
 $$o_i = \sum_{j \in S_i} w_{ij}\, v_j,\qquad
 w_{ij} = \mathrm{softmax}_{j \in S_i}\!\left(\frac{q_i \cdot k_j}{\sqrt d}\right)$$
 
-A page for such a mechanism says what $S_i$ is: a subclass of ``PatternOptions``. The rest is here.
+The page of such a mechanism defines $S_i$ in a subclass of ``PatternOptions``. The rest is here.
 
 ``naive``    the equation under the dense mask.
 ``blocked``  only the pairs that the pattern allows, block by block.
@@ -45,7 +45,7 @@ from attnlab.core.sparse import decoding
 
 @dataclass(frozen=True, kw_only=True)
 class PatternOptions(Options):
-    """The options of a mechanism whose queries see fixed positions.
+    """The options of a mechanism whose queries attend to fixed positions.
 
     ``CAUSAL`` is "never", "optional" or "always"; ``BECAUSE`` says why it is not optional.
     """
@@ -55,11 +55,11 @@ class PatternOptions(Options):
 
     @abstractmethod
     def allowed(self, heads: int) -> Pattern:
-        """Who may see whom, past and future alike; one pattern ``per_head`` where heads differ."""
+        """Which query attends to which key, before causality; ``per_head`` where heads differ."""
 
     @checked
     def pattern(self, *, causal: bool | None = None, heads: Size = 1) -> Pattern:
-        """Who may see whom; the past only where ``causal`` (by default if it is always so)."""
+        """The allowed pairs, j ≤ i only if ``causal`` (by default: if the mechanism always is)."""
         causal = self.CAUSAL == "always" if causal is None else causal
         if causal != (self.CAUSAL == "always") and self.CAUSAL != "optional":
             raise ValueError(f"this pattern is {self.CAUSAL} causal: {self.BECAUSE}")
@@ -108,8 +108,8 @@ FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked
 class PatternAttention(nn.Module):
     """Multi-head attention under a fixed pattern: (b, n, dim) → (b, n, dim).
 
-    A query with nothing to see gives zeros. ``step`` decodes where the layer is causal; its state
-    is what later positions can still see.
+    A query without allowed keys gives zeros. ``step`` decodes if the layer is causal; its state
+    holds the keys and values that later positions can still attend to.
     """
 
     @checked
@@ -166,7 +166,7 @@ def pattern_card(
 ) -> Card:
     """The card of a mechanism that is a pattern.
 
-    ``pairs`` gives, for the options, the number of pairs that n queries of one head see, up to
+    ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
     terms that grow more slowly in n.
     """
     return Card(
@@ -188,7 +188,7 @@ def pattern_card(
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(
             *departures,
-            "a row with nothing to see gives zeros",
+            "a row without allowed keys gives zeros",
             "no dropout on the weights",
         ),
         variants=variants,

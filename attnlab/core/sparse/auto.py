@@ -1,7 +1,7 @@
-"""The form for a pattern: chosen from what it would cost, and explained.
+"""The fastest form for a pattern, chosen by an estimate of its cost, with the reason in words.
 
-A sparse form computes few pairs, but each at a higher price: keys are gathered, blocks are small.
-Where a pattern leaves little out, or the sequence is short, the dense kernel wins, and says so.
+A sparse form computes fewer pairs, but each costs more: keys are gathered, blocks are small. Where
+a pattern leaves little out, or the sequence is short, the dense kernel is faster.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def auto(
     q: Queries, k: Keys, v: Values, pattern: Pattern, *,
     scale: float | None = None, dropout: float = 0.0,
 ) -> Outputs:  # fmt: skip
-    """Attention over ``pattern`` by the form that ``choose`` names; the probe sees the choice."""
+    """Attention over ``pattern`` by the form that ``choose`` names, which is noted as "choice"."""
     check_dropout(dropout)
     choice = note("choice", choose(q, k, v, pattern, dropout=dropout))
     if choice.form == "blocked":
@@ -53,18 +53,18 @@ def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float 
     if m <= SHORT:
         return Choice("dense", f"{m} keys are few: one dense call costs less than any bookkeeping")
     if n > m:
-        return Choice("dense", f"{n} queries cannot stand last among {m} keys, as blocks need it")
+        return Choice("dense", f"{n} queries cannot stand last among {m} keys, as blocks require")
     structure = without_padding(pattern)[0]
     groups = by_pattern(structure, q.shape[1])
     cost = sum(layout(of_heads, n, m).cost * len(heads) for heads, of_heads in groups)
     share = cost / (n * m * q.shape[1])
-    said = f"in blocks it costs as much as {share:.1%} of the {n * m:,} pairs of a head"
+    estimate = f"in blocks it costs as much as {share:.1%} of the {n * m:,} pairs of a head"
     if PRICE * share >= 1:
-        return Choice("dense", f"{said}, and each pair about {PRICE:g} times a dense one")
+        return Choice("dense", f"{estimate}, and each pair about {PRICE:g} times a dense one")
     if q.device.type == "cpu" or dropout:
-        why = "dropout is not FlexAttention's" if dropout else "on a CPU it also trains"
-        return Choice("blocked", f"{said}; {why}")
+        why = "FlexAttention has no dropout" if dropout else "on a CPU it also computes gradients"
+        return Choice("blocked", f"{estimate}; {why}")
     reason = refusal(q, k, v, pattern)
     if reason:
-        return Choice("blocked", f"{said}; flex cannot run here: {reason}")
-    return Choice("flex", f"{said}; on this device FlexAttention has a compiled kernel")
+        return Choice("blocked", f"{estimate}; flex cannot run here: {reason}")
+    return Choice("flex", f"{estimate}; on this device FlexAttention has a compiled kernel")

@@ -1,18 +1,18 @@
-"""Attention over a layout: blocks of queries, each with the keys that its queries may see.
+"""Attention over a layout: blocks of queries, each with the keys that its queries attend to.
 
-For each block the keys and values that any of its queries may see are gathered, and a batch of
-blocks is attended at once. A query whose keys are spread over several parts (queries in another
-order each time) meets its other halves by log-sum-exp: with $\\ell_p = \\log \\sum_{j \\in p}
-e^{s_j}$,
+For each block the keys and values that any of its queries attends to are gathered, and a batch of
+blocks is computed at once. A layout may have several parts, each with another order of the queries.
+The outputs of a query in the parts are combined by their log-sum-exps: with $\\ell_p = \\log
+\\sum_{j \\in p} e^{s_j}$,
 
 $$o = \\sum_p e^{\\ell_p - \\ell} o_p,\\qquad \\ell = \\log \\sum_p e^{\\ell_p}$$
 
-Backward needs no part's own output: with the whole log-sum-exp and the whole output, the gradient
-of a block is that of ordinary attention (Dao et al. 2022, section 3.1), so each block is gathered
-and computed a second time and nothing of the size of the pairs is ever kept.
+The backward pass needs only the combined log-sum-exp and output: with them the gradient of a block
+is that of ordinary attention (Dao et al. 2022, section 3.1). So each block is gathered and computed
+a second time, and no tensor of the size of the pairs is kept.
 
-On a CPU a block is attended by the kernel under PyTorch's own ``scaled_dot_product_attention``;
-elsewhere, with dropout and where values and keys differ in width, by the equation itself.
+On a CPU a block is computed by the kernel of PyTorch's ``scaled_dot_product_attention``; elsewhere,
+with dropout, or where values and keys differ in width, by the equation.
 """
 
 import math
@@ -32,7 +32,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
-# Bytes gathered at once: on a CPU they stay in its cache; meta tensors count what a CPU would do.
+# Bytes gathered at once: on a CPU they fit its cache. Meta tensors are split as on a CPU.
 PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
 
 _aten = torch.ops.aten
@@ -47,18 +47,18 @@ def blocked(
     """Softmax attention over the pairs that ``pattern`` allows, at the cost of these pairs.
 
     ``dropout`` drops weights, as in training. ``block`` fixes the number of queries in a block;
-    without it the layout chooses. A query that sees nothing gets zeros, and a warning says which,
+    by default the layout chooses it. A query without allowed keys gives zeros, with a warning
     unless ``allow_fully_masked``. First derivatives only.
     """
     check_dropout(dropout)
     pattern.refuse_misfit(k.shape[-2], len(q))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    pattern, real = without_padding(pattern)
-    real = None if real is None else real.to(q.device)
+    pattern, valid = without_padding(pattern)
+    valid = None if valid is None else valid.to(q.device)
     seed = torch.randint(2**31, (1 if dropout else 0,))
     if torch.compiler.is_compiling():
-        return _compiled(q, k, v, real, pattern.key, block, scale, dropout, seed)
-    out, lse = _run(q, k, v, real, pattern, block, scale, dropout, seed)
+        return _compiled(q, k, v, valid, pattern.key, block, scale, dropout, seed)
+    out, lse = _run(q, k, v, valid, pattern, block, scale, dropout, seed)
     if not allow_fully_masked:
         _warn_of_fully_masked(q, k, pattern, block)
     note("log_sum_exp", lse)
@@ -79,24 +79,24 @@ def _warn_of_fully_masked(q: Tensor, k: Tensor, pattern: Pattern, block: int | N
             warnings.warn(
                 f"query {rows[0]}{more} sees nothing{where}, so its output is zero, under the "
                 f"pattern {seen}",
-                stacklevel=4,  # whoever called blocked
+                stacklevel=4,  # the caller of blocked
             )
 
 
 def _run(
-    q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, pattern: Pattern, block: int | None,
+    q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, pattern: Pattern, block: int | None,
     scale: float, dropout: float, seed: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output and log-sum-exp (+∞ for a row that sees nothing)."""
+    """Output and log-sum-exp (+∞ for a row without allowed keys)."""
     first_seed = int(seed) if len(seed) else 0
     outs, lses, n, m = [], [], q.shape[-2], k.shape[-2]
     groups = by_pattern(pattern, q.shape[1])
     for group, (heads, of_heads) in enumerate(groups):
         options = _Options(scale, dropout, first_seed + group)
-        laid = layout(of_heads, n, m, block, str(q.device))
+        plan = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
         with unrounded(q.device):
-            out, lse = _Blocked.apply(*part, real, laid, options)
+            out, lse = _Blocked.apply(*part, valid, plan, options)
         outs.append(out)
         lses.append(lse)
     if len(groups) == 1:
@@ -105,16 +105,16 @@ def _run(
     return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 
-# What torch.compile sees: one operation, its pattern by its key. Its backward pass runs the forward
-# pass again: a compiled step is an extra forward slower than one that is not.
+# For torch.compile the form is one operation, which gets its pattern as text (``key``). Its
+# backward pass runs the forward pass again: a compiled training step computes one more of them.
 
 
 @torch.library.custom_op("attnlab::blocked", mutates_args=())
 def _compiled(
-    q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, key: str, block: int | None, scale: float,
-    dropout: float, seed: Tensor,
+    q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, key: str, block: int | None,
+    scale: float, dropout: float, seed: Tensor,
 ) -> Tensor:  # fmt: skip
-    return _run(q, k, v, real, read(key), block, scale, dropout, seed)[0].contiguous()
+    return _run(q, k, v, valid, read(key), block, scale, dropout, seed)[0].contiguous()
 
 
 @_compiled.register_fake
@@ -124,12 +124,12 @@ def _shape(q: Tensor, k: Tensor, v: Tensor, *_: object) -> Tensor:
 
 @torch.library.custom_op("attnlab::blocked_backward", mutates_args=())
 def _compiled_backward(
-    d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, key: str,
+    d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, key: str,
     block: int | None, scale: float, dropout: float, seed: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     with torch.enable_grad():
         q, k, v = leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        out, _ = _run(q, k, v, real, read(key), block, scale, dropout, seed)
+        out, _ = _run(q, k, v, valid, read(key), block, scale, dropout, seed)
         dq, dk, dv = torch.autograd.grad(out, leaves, d_out)
     return dq.contiguous(), dk.contiguous(), dv.contiguous()
 
@@ -140,13 +140,13 @@ def _shapes(d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, v, real, *ctx.rest, seed = inputs
-    ctx.save_for_backward(q, k, v, real, seed)
+    q, k, v, valid, *ctx.rest, seed = inputs
+    ctx.save_for_backward(q, k, v, valid, seed)
 
 
 def _differentiate(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-    q, k, v, real, seed = ctx.saved_tensors
-    grads = _compiled_backward(d_out, q, k, v, real, *ctx.rest, seed)
+    q, k, v, valid, seed = ctx.saved_tensors
+    grads = _compiled_backward(d_out, q, k, v, valid, *ctx.rest, seed)
     return *grads, None, None, None, None, None, None
 
 
@@ -154,18 +154,18 @@ _compiled.register_autograd(_differentiate, setup_context=_keep)
 
 
 def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
-    """A conjunction without its paddings, and the keys that they all call real."""
+    """A conjunction without its paddings, and the keys that are valid in all of them."""
     if isinstance(pattern, Padding):
         return padding(None), pattern.valid
     if not isinstance(pattern, And):
         return pattern, None
     (left, one), (right, other) = without_padding(pattern.left), without_padding(pattern.right)
-    real = one if other is None else other if one is None else one & other
-    return both(left, right), real
+    valid = one if other is None else other if one is None else one & other
+    return both(left, right), valid
 
 
 def by_pattern(pattern: Pattern, heads: int) -> list[tuple[list[int], Pattern]]:
-    """The heads that see the same together."""
+    """Groups of heads with equal patterns: the heads, and their pattern."""
     made_for = pattern.heads()
     if made_for is None:
         return [(list(range(heads)), pattern)]
@@ -190,7 +190,7 @@ class _Piece:
 
     batch: Batch
     allowed: Tensor | None
-    first: bool  # of its queries: nothing is in the output yet
+    first: bool  # part of the layout: the output of its queries is still empty
     keep: Tensor | None
 
     @property
@@ -199,18 +199,18 @@ class _Piece:
 
 
 def _pieces(
-    laid: Layout, q: Tensor, width: int, real: Tensor | None, options: _Options
+    plan: Layout, q: Tensor, width: int, valid: Tensor | None, options: _Options
 ) -> Iterator[_Piece]:
-    """The layout in pieces small enough to gather."""
+    """The batches of the layout, split so that what each gathers stays below ``PIECE`` bytes."""
     b, h = q.shape[:2]
     generator = torch.Generator(q.device).manual_seed(options.seed) if options.dropout else None
     budget = PIECE.get(q.device.type, PIECE["else"]) // q.element_size()
-    for part_number, part in enumerate(laid.parts):
+    for part_number, part in enumerate(plan.parts):
         for batch in part:
             rows, columns = batch.queries.shape[1], batch.keys.shape[1]
             per_block = b * h * columns * (width + (rows if options.dropout else 0))
             for some in batch.split(max(1, budget // max(1, per_block))):
-                allowed = _allowed(some, real, b, h)
+                allowed = _allowed(some, valid, b, h)
                 keep = None
                 if generator is not None:
                     shape = (b * h, len(some.queries), rows, columns)
@@ -219,11 +219,11 @@ def _pieces(
                 yield _Piece(some, allowed, part_number == 0, keep)
 
 
-def _allowed(batch: Batch, real: Tensor | None, b: int, h: int) -> Tensor | None:
-    """The mask of a batch and the padding together: (b·h, blocks, rows, columns), or 1 of any."""
+def _allowed(batch: Batch, valid: Tensor | None, b: int, h: int) -> Tensor | None:
+    """Mask and padding of a batch: (b·h, blocks, rows, columns), each axis that size or 1."""
     mask = batch.mask
-    if real is not None:
-        seen = real[:, batch.keys][:, None, :, None, :]  # (b, 1, blocks, 1, columns)
+    if valid is not None:
+        seen = valid[:, batch.keys][:, None, :, None, :]  # (b, 1, blocks, 1, columns)
         mask = seen if mask is None else mask & seen
     if mask is None or mask.dim() == 3:
         return mask if mask is None else mask[None]
@@ -233,28 +233,28 @@ def _allowed(batch: Batch, real: Tensor | None, b: int, h: int) -> Tensor | None
 class _Blocked(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, real: Tensor | None, laid: Layout,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, plan: Layout,
         options: _Options,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        # In a batch of one, split heads stay strided: index_select would copy all for each piece.
+        # With a batch of one, heads stay strided; index_select would then copy all for each piece.
         flat = [x.flatten(0, 1).contiguous() for x in (q, k, v)]
-        merged = len(laid.parts) > 1
+        merged = len(plan.parts) > 1
         wide = wide_dtype(q) if merged else q.dtype
         out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
         lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=wide_dtype(q))
-        for piece in _pieces(laid, q, q.shape[-1] + v.shape[-1], real, options):
+        for piece in _pieces(plan, q, q.shape[-1] + v.shape[-1], valid, options):
             batch = piece.batch
             qs, ks, vs = batch.take_queries(flat[0]), *map(batch.take_keys, flat[1:])
-            some, some_lse = _attend(qs, ks, vs, piece, options.scale)
+            some, piece_lse = _attend(qs, ks, vs, piece, options.scale)
             if not piece.first:
                 so_far = batch.take_queries(out), batch.take_queries(lse)
-                some, some_lse = _merge(*so_far, some, some_lse)
+                some, piece_lse = _merge(*so_far, some, piece_lse)
             batch.put(out, some)
-            batch.put(lse, some_lse)
+            batch.put(lse, piece_lse)
         out = out.to(q.dtype)
         lse = lse.masked_fill_(lse == -torch.inf, torch.inf)  # e^(−∞ − ∞) is 0, not NaN
-        ctx.save_for_backward(*flat, real, out, lse)
-        ctx.laid, ctx.options, ctx.heads = laid, options, q.shape[:2]
+        ctx.save_for_backward(*flat, valid, out, lse)
+        ctx.plan, ctx.options, ctx.heads = plan, options, q.shape[:2]
         lse = lse.unflatten(0, q.shape[:2])
         ctx.mark_non_differentiable(lse)
         return out.unflatten(0, q.shape[:2]), lse
@@ -262,14 +262,14 @@ class _Blocked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second("blocked")
-        q, k, v, real, out, lse = ctx.saved_tensors
+        q, k, v, valid, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1).contiguous()
         dq, dk, dv = (
             torch.zeros_like(x, dtype=wide_dtype(q), memory_format=torch.contiguous_format)
             for x in (q, k, v)
         )
         like = q.unflatten(0, ctx.heads)
-        for piece in _pieces(ctx.laid, like, q.shape[-1] + v.shape[-1], real, ctx.options):
+        for piece in _pieces(ctx.plan, like, q.shape[-1] + v.shape[-1], valid, ctx.options):
             batch = piece.batch
             block = _Block(*map(batch.take_queries, (do, q, out, lse)))
             ks, vs = batch.take_keys(k), batch.take_keys(v)
@@ -283,7 +283,7 @@ class _Blocked(torch.autograd.Function):
 
 
 def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Two attentions of the same queries over different keys, as one over all of them."""
+    """The output and log-sum-exp over two disjoint sets of keys, from those over each of them."""
     both_lse = torch.logaddexp(lse, more_lse)
     shift = both_lse.masked_fill(both_lse == -torch.inf, 0)
     merged = out * torch.exp(lse - shift)[..., None] + more * torch.exp(more_lse - shift)[..., None]
@@ -306,7 +306,7 @@ def _bias(q: Tensor, allowed: Tensor | None) -> Tensor | None:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp of blocks (−∞ for a row that sees nothing)."""
+    """Output and log-sum-exp of blocks (−∞ for a row without allowed keys)."""
     if _by_kernel(q, v, piece):
         bias = _bias(q, piece.allowed)
         out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
@@ -324,7 +324,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tup
 
 
 class _Block(NamedTuple):
-    """Of the queries of some blocks: the gradient that arrives, themselves, and what came out."""
+    """For the queries of some blocks: gradient of the output, queries, output and log-sum-exp."""
 
     do: Tensor
     q: Tensor

@@ -1,8 +1,7 @@
-"""Decoding under a pattern: the next tokens, and of the past only what can still be seen.
+"""Decoding under a pattern: the next tokens, with the past keys that are still needed.
 
-A causal pattern says of every key whether any later query will ask for it (``Pattern.covers``, by
-interval arithmetic). A window forgets all but its width, a stride forgets nothing; the state is as
-large as the pattern makes it.
+``Pattern.covers`` tells by interval arithmetic whether any later query attends to a key; the other
+keys are dropped from the state. A window keeps as many keys as it is wide, a stride keeps all.
 """
 
 from typing import NamedTuple
@@ -21,7 +20,7 @@ FAR = 1 << 40  # past the end of any sequence
 
 
 class DecodingState(NamedTuple):
-    """Keys and values that can still be seen, where they stand, and how many tokens have come."""
+    """Keys and values still needed, their positions, and the number of tokens so far."""
 
     past: KeyValueCache
     places: Int[Tensor, "t"]
@@ -35,8 +34,8 @@ def step(
 ) -> tuple[Float[Tensor, "b h t e"], DecodingState]:  # fmt: skip
     """Attention of the next t tokens under a causal pattern, and the state after them.
 
-    Equals the rows of the parallel form. The pattern must mean the same at every length, and be
-    causal: of what it says about later keys nothing is noticed.
+    Equals the rows of the parallel form. The pattern must be causal and must not depend on the
+    length; whether it allows later keys is not checked.
     """
     past, places, length = state or (None, torch.arange(0), 0)
     new = torch.arange(length, length + q.shape[2])
@@ -45,13 +44,13 @@ def step(
     length += len(new)
     rows = Intervals(*(torch.tensor(x) for x in (length, FAR, 1)))
     needed = pattern.covers(rows, Intervals.singles(places)).some
-    return seen, DecodingState(_only(past, needed), places[needed], length)
+    return seen, DecodingState(_selected(past, needed), places[needed], length)
 
 
 def _attend(q: Tensor, past: KeyValueCache, allowed: Tensor) -> Tensor:
-    """Only the keys that some of the queries see are compared."""
+    """Attention of the queries, over the keys that at least one of them attends to."""
     seen = allowed.flatten(0, -2).any(0)
-    keys, values = _only(past, seen)
+    keys, values = _selected(past, seen)
     note("keys", keys)
     note("values", values)
     mask = note("mask", allowed[..., seen].to(q.device))
@@ -61,7 +60,7 @@ def _attend(q: Tensor, past: KeyValueCache, allowed: Tensor) -> Tensor:
     return masked_softmax(scores, mask) @ values
 
 
-def _only(past: KeyValueCache, chosen: Tensor) -> KeyValueCache:
+def _selected(past: KeyValueCache, chosen: Tensor) -> KeyValueCache:
     if chosen.all():
         return past
     at = chosen.nonzero().squeeze(-1).to(past.keys.device)

@@ -1,11 +1,11 @@
-"""FlexAttention, steered by our own block layout.
+"""Attention under a pattern by PyTorch's FlexAttention.
 
-PyTorch's FlexAttention compiles a kernel that visits the blocks a ``BlockMask`` lists and asks a
-predicate inside the mixed ones. Its own way to a BlockMask evaluates the predicate on n × m pairs;
-ours asks the pattern about blocks (``Pattern.covers``) and allocates nothing of that size.
+FlexAttention compiles a kernel that computes the blocks listed in a ``BlockMask`` and evaluates a
+predicate in the mixed ones. PyTorch makes a BlockMask by evaluating the predicate on n × m pairs;
+here it is made from ``Pattern.covers``, which needs no tensor of that size.
 
-What it needs, it says: a GPU, or on a CPU a C++ compiler, a forward pass only and heads at least 16
-wide. Without compilation FlexAttention would compute every pair, so it is never called that way.
+It needs a GPU; or, on a CPU, a C++ compiler, heads at least 16 wide and no gradients (``refusal``).
+Without compilation FlexAttention would compute every pair, so it is never called that way.
 """
 
 import functools
@@ -39,13 +39,13 @@ def flex(
     reason = refusal(q, k, v, pattern)
     if reason:
         raise ValueError(f"flex cannot run here: {reason}; use blocked")
-    pattern, real = without_padding(pattern)
-    real = None if real is None else real.to(q.device).expand(len(q), -1)
+    pattern, valid = without_padding(pattern)
+    valid = None if valid is None else valid.to(q.device).expand(len(q), -1)
     groups = by_pattern(pattern.sized(k.shape[-2]), q.shape[1])
     outs = []
     for heads, of_heads in groups:
         qs, ks, vs = (x if len(groups) == 1 else x[:, heads] for x in (q, k, v))
-        outs.append(_attend(qs, ks, vs, of_heads, real, scale))
+        outs.append(_attend(qs, ks, vs, of_heads, valid, scale))
     order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
     return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)[:, order]
 
@@ -68,19 +68,19 @@ def refusal(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern = FULL) -> str | N
 
 
 def _differs(pattern: Pattern, m: int, heads: int) -> bool:
-    """Whether sequences see differently, apart from their padding."""
+    """Whether sequences have different patterns, apart from their padding."""
     structure, first = without_padding(pattern)[0].sized(m), torch.zeros((), dtype=torch.long)
     return any(of.allows(first, first).dim() > 0 for _, of in by_pattern(structure, heads))
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, real: Tensor | None, scale: float | None
+    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, valid: Tensor | None, scale: float | None
 ) -> Tensor:
     from torch.nn.attention.flex_attention import BlockMask
 
     n, m = q.shape[-2], k.shape[-2]
-    allows = _predicate(pattern, real, m - n)
-    visited = _blocks(pattern, n, m, real is not None, q.device)
+    allows = _predicate(pattern, valid, m - n)
+    visited = _blocks(pattern, n, m, valid is not None, q.device)
     mask = BlockMask.from_kv_blocks(*visited, BLOCK_SIZE=BLOCK, mask_mod=allows, seq_lengths=(n, m))
     with torch._dynamo.config.patch(recompile_limit=COMPILED):
         out: Tensor = _compiled()(q, k, v, block_mask=mask, scale=scale)
@@ -94,12 +94,12 @@ def _compiled() -> Callable[..., Tensor]:
     return torch.compile(flex_attention, fullgraph=True, dynamic=False)
 
 
-def _predicate(pattern: Pattern, real: Tensor | None, past: int) -> Callable[..., Tensor]:
-    """What FlexAttention asks about one pair of one head of one sequence."""
+def _predicate(pattern: Pattern, valid: Tensor | None, past: int) -> Callable[..., Tensor]:
+    """The predicate of FlexAttention: whether a pair of one head of one sequence is allowed."""
 
     def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         allowed = pattern.allows(i + past, j)
-        return allowed if real is None else allowed & real[b, j]
+        return allowed if valid is None else allowed & valid[b, j]
 
     return allows
 
@@ -107,7 +107,7 @@ def _predicate(pattern: Pattern, real: Tensor | None, past: int) -> Callable[...
 def _blocks(
     pattern: Pattern, n: int, m: int, padded: bool, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """How many mixed and full blocks each row of blocks has, and which (mixed first, then full)."""
+    """Number and indices of the mixed blocks in each row of blocks, and of the full blocks."""
     rows, columns = Intervals.blocks(m - n, m, BLOCK), Intervals.blocks(0, m, BLOCK)
     covered = pattern.covers(rows[:, None], columns)
     whole = (rows.last - rows.first + 1 == BLOCK)[:, None] & (columns.last % BLOCK == BLOCK - 1)

@@ -1,19 +1,19 @@
-"""Layouts: a pattern made ready to be run block by block.
+"""Layouts: which pairs of a pattern are computed together, block by block.
 
-A layout says which queries are attended together, which keys they need, and what of these pairs is
-allowed. Three things make it small:
+A layout lists blocks of queries, the keys that each block needs, and which of these pairs are
+allowed. Three ideas keep it small:
 
-**Order.** Queries that see alike stand side by side. In natural order a stride touches every
-block; ordered by residue it is local. A union of patterns with different orders is laid out part
-by part, over disjoint pairs; the parts meet in the output by their log-sum-exp.
+**Order.** Queries with similar keys are neighbours. In natural order a stride has keys in every
+block; ordered by residue it is local. A union of patterns with different orders becomes several
+parts over disjoint pairs, whose outputs are combined by their log-sum-exps.
 
-**Key lists.** A block of queries takes the keys that any of them may see, one by one, not block by
-block: a summary column costs one key in a list, not 128.
+**Key lists.** A block of queries lists the single keys that any of its queries attends to, not
+blocks of keys: a summary column costs one key in the list, not 128.
 
-**Masks**, only where a block is not full, and only once where all blocks have the same.
+**Masks** are stored only for blocks that are not full, and once if all blocks have the same one.
 
-None of it needs an n × m tensor: blocks are asked by interval arithmetic (``Pattern.covers``), then
-single columns, and only what is still mixed is looked at pair by pair.
+No n × m tensor is needed: ``Pattern.covers`` classifies blocks of pairs by interval arithmetic,
+then single columns of the mixed blocks; only mixed columns are evaluated pair by pair.
 """
 
 import functools
@@ -32,28 +32,28 @@ from attnlab.core.patterns.algebra import LONGEST, check_device
 from attnlab.core.shapes import checked
 
 BLOCKS = (32, 64, 128)  # queries in a block
-GATHERED = 24  # what fetching a key for a block costs, in pairs
-LOOKED_AT = 1 << 20  # pairs looked at in one go
+GATHER_COST = 24  # cost of fetching a key for a block, as a number of pairs
+PAIRS_AT_ONCE = 1 << 20  # pairs evaluated at once
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Blocks of queries that are attended at once: equally many queries, equally many keys.
+    """Blocks of queries that are computed at once, with equally many queries and keys each.
 
     ``queries`` and ``keys`` are indices into q and k. ``mask`` is None where every pair is allowed;
-    its axes of blocks and of rows are 1 where all have the same; head and batch axes may stand in
+    its axes of blocks and rows have size 1 where all are equal; batch and head axes may stand in
     front.
     """
 
     queries: Int[Tensor, "blocks rows"]
     keys: Int[Tensor, "blocks columns"]
     mask: Bool[Tensor, "... #blocks #rows columns"] | None
-    first_query: int | None = None  # where the queries follow one another
-    slide: tuple[int, int] | None = None  # first key and step, where each list is a run of keys
+    first_query: int | None = None  # if the queries are consecutive
+    slide: tuple[int, int] | None = None  # first key and step, if each key list is consecutive
 
     @classmethod
     def of(cls, queries: Tensor, keys: Tensor, mask: Tensor | None) -> "Batch":
-        """A batch that knows whether its queries and keys lie in memory as it needs them."""
+        """A batch, with ``first_query`` and ``slide`` found from its queries and keys."""
         flat = queries.flatten()
         first = int(flat[0])
         follow = torch.equal(flat, torch.arange(first, first + len(flat)))
@@ -67,11 +67,11 @@ class Batch:
 
     @property
     def pairs(self) -> int:
-        """The pairs that are computed, allowed or not."""
+        """How many pairs are computed, allowed or not."""
         return self.queries.numel() * self.keys.shape[-1]
 
     def split(self, blocks: int) -> Iterator["Batch"]:
-        """The same in batches of so many blocks."""
+        """Smaller batches of at most ``blocks`` blocks."""
         rows = self.queries.shape[1]
         for start in range(0, len(self.queries), blocks):
             part = slice(start, start + blocks)
@@ -86,16 +86,16 @@ class Batch:
         mask = None if self.mask is None else self.mask.to(device)
         return replace(self, queries=self.queries.to(device), keys=self.keys.to(device), mask=mask)
 
-    # ---- what a form does with it: x is (g, n, …), its blocks (g, blocks, rows, …)
+    # ---- read and write by blocks: x is (g, n, …), its blocks (g, blocks, rows, …)
 
     def take_queries(self, x: Tensor) -> Tensor:
-        """Of the queries: a view where they follow one another."""
+        """The rows of x at the queries; a view if they are consecutive."""
         if self.first_query is None:
             return x.index_select(1, self.queries.flatten()).unflatten(1, self.queries.shape)
         return x.narrow(1, self.first_query, self.queries.numel()).unflatten(1, self.queries.shape)
 
     def take_keys(self, x: Tensor) -> Tensor:
-        """Of the keys: overlapping views where each list is a run."""
+        """The rows of x at the keys; overlapping views if each list is consecutive."""
         if self.slide is None:
             return x.index_select(1, self.keys.flatten()).unflatten(1, self.keys.shape)
         (first, step), (sequence, place, width) = self.slide, x.stride()
@@ -104,7 +104,7 @@ class Batch:
         return x.as_strided(shape, strides, x.storage_offset() + first * place)
 
     def put(self, x: Tensor, values: Tensor) -> None:
-        """Write what belongs to the queries."""
+        """Write ``values`` to the rows of x at the queries."""
         values = values.flatten(1, 2).to(x.dtype)
         if self.first_query is None:
             x.index_copy_(1, self.queries.flatten(), values)
@@ -112,7 +112,7 @@ class Batch:
             x.narrow(1, self.first_query, self.queries.numel()).copy_(values)
 
     def add_queries(self, x: Tensor, values: Tensor) -> None:
-        """Add what belongs to the queries."""
+        """Add ``values`` to the rows of x at the queries."""
         values = values.flatten(1, 2).to(x.dtype)
         if self.first_query is None:
             x.index_add_(1, self.queries.flatten(), values)
@@ -120,7 +120,7 @@ class Batch:
             x.narrow(1, self.first_query, self.queries.numel()).add_(values)
 
     def add_keys(self, x: Tensor, values: Tensor) -> None:
-        """Add what belongs to the keys, wherever they are listed."""
+        """Add ``values`` to the rows of x at the keys, which may be listed several times."""
         x.index_add_(1, self.keys.flatten(), values.flatten(1, 2).to(x.dtype))
 
 
@@ -134,20 +134,20 @@ class Layout:
 
     @property
     def pairs(self) -> int:
-        """The pairs that are computed; ``pattern.count(n, m)`` of them are allowed."""
+        """How many pairs are computed; ``pattern.count(n, m)`` of them are allowed."""
         return sum(batch.pairs for part in self.parts for batch in part)
 
     @property
     def gathered(self) -> int:
-        """The keys that are fetched, a key once for each block of queries that takes it."""
+        """How many keys are fetched, each once for every block that lists it."""
         return sum(batch.keys.numel() for part in self.parts for batch in part)
 
     @property
     def cost(self) -> int:
-        return self.pairs + GATHERED * self.gathered
+        return self.pairs + GATHER_COST * self.gathered
 
     def dense(self) -> Bool[Tensor, "... n m"]:
-        """The mask that the layout stands for, put together again (for tests and pictures)."""
+        """The n × m mask of the layout (for tests and figures)."""
         batches = [batch for part in self.parts for batch in part]
         masks = [batch.mask for batch in batches if batch.mask is not None]
         front = torch.broadcast_shapes(*(mask.shape[:-3] for mask in masks))
@@ -163,7 +163,7 @@ class Layout:
 
     @functools.cached_property
     def fully_masked(self) -> tuple[int, ...]:
-        """The queries that see nothing (in no sequence)."""
+        """The queries without allowed keys in every sequence."""
         sees_some_key = torch.zeros(self.n, dtype=torch.bool)
         for batch in (batch for part in self.parts for batch in part):
             sees = torch.ones((), dtype=torch.bool) if batch.mask is None else batch.mask.any(-1)
@@ -183,16 +183,16 @@ def layout(
 ) -> Layout:
     """The cheapest layout found for a pattern; ``block`` fixes the number of queries in a block.
 
-    Cached: the same pattern at the same lengths is laid out once.
+    Cached by pattern, lengths, block and device.
     """
     check_device(device)
     if m > LONGEST:
         raise ValueError(f"a layout is made for at most {LONGEST:,} keys, got m={m:,}")
-    return _remembered(pattern, n, m, block, device)
+    return _cached(pattern, n, m, block, device)
 
 
 @functools.lru_cache(maxsize=64)
-def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str) -> Layout:
+def _cached(pattern: Pattern, n: int, m: int, block: int | None, device: str) -> Layout:
     if device != "cpu":
         return layout(pattern, n, m, block).to(torch.device(device))
     refuse_lengths(n, m)
@@ -201,7 +201,7 @@ def _remembered(pattern: Pattern, n: int, m: int, block: int | None, device: str
     natural = Order("natural", (torch.arange(m),))
     parts = _disjoint(pattern, natural, m)
     undivided = [(pattern, natural)]
-    if len(parts) > 1 and _bound(undivided, n, m, block) <= _bound(parts, n, m, block):
+    if len(parts) > 1 and _cost_bound(undivided, n, m, block) <= _cost_bound(parts, n, m, block):
         parts = undivided
     laid = (part for of, order in parts for part in _lay_out(of, order, n, m, block))
     return Layout(n, m, tuple(part for part in laid if part))
@@ -217,12 +217,13 @@ def refuse_lengths(n: int, m: int) -> None:
 
 
 def forget() -> None:
-    """Drop the remembered layouts."""
-    _remembered.cache_clear()
+    """Empty the cache of layouts."""
+    _cached.cache_clear()
+    _block_cost.cache_clear()
 
 
 def _disjoint(pattern: Pattern, natural: Order, m: int) -> list[tuple[Pattern, Order]]:
-    """The pattern as a union over disjoint pairs, one part for each order that it asks for."""
+    """The pattern as a union of disjoint patterns, one for each order of its alternatives."""
     by_order: dict[Order, Pattern] = {}
     for alternative in pattern.alternatives():
         order = alternative.order(m) or natural
@@ -236,8 +237,8 @@ def _disjoint(pattern: Pattern, natural: Order, m: int) -> list[tuple[Pattern, O
     return parts
 
 
-def _bound(parts: list[tuple[Pattern, Order]], n: int, m: int, block: int | None) -> int:
-    """An upper bound of the cost, from whole blocks, without looking at any pair."""
+def _cost_bound(parts: list[tuple[Pattern, Order]], n: int, m: int, block: int | None) -> int:
+    """An upper bound of the cost, from whole blocks, without evaluating any pair."""
     return sum(min(_block_cost(*part, n, m, size) for size in _sizes(block)) for part in parts)
 
 
@@ -245,18 +246,19 @@ def _sizes(block: int | None) -> tuple[int, ...]:
     return BLOCKS if block is None else (block,)
 
 
+@functools.lru_cache(maxsize=64)  # for the bounds and again for the best size
 def _block_cost(pattern: Pattern, order: Order, n: int, m: int, size: int) -> int:
     columns = _Columns.of(order, m)
     total = 0
     for queries in _row_blocks(order, n, m, size):
-        for some in queries.split(max(1, LOOKED_AT // 8 // len(columns.widths))):
+        for some in queries.split(max(1, PAIRS_AT_ONCE // 8 // len(columns.widths))):
             covered = pattern.covers(Intervals.hull(some)[:, None], columns.intervals).some
-            total += int((covered * columns.widths).sum()) * (queries.shape[1] + GATHERED)
+            total += int((covered * columns.widths).sum()) * (queries.shape[1] + GATHER_COST)
     return total
 
 
 def _row_blocks(order: Order, n: int, m: int, size: int) -> Iterator[Tensor]:
-    """The queries of an order in blocks, stacked where they are equally long: (blocks, rows)."""
+    """The queries of an order in blocks; those of equal length are stacked, (blocks, rows)."""
     by_length: dict[int, list[Tensor]] = {}
     for run in order.runs:
         run = run[run >= m - n] if n < m else run  # the queries are the last positions
@@ -270,7 +272,7 @@ def _row_blocks(order: Order, n: int, m: int, size: int) -> Iterator[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """The keys in blocks, in the order of the queries where it holds all positions.
+    """The keys in blocks, in the order of the queries if it contains all positions.
 
     ``keys`` (blocks, width) are positions, the last of a short block repeated.
     """
@@ -297,10 +299,10 @@ class _Columns:
 def _lay_out(
     pattern: Pattern, order: Order, n: int, m: int, block: int | None
 ) -> Iterator[tuple[Batch, ...]]:
-    """One part, or two: the keys that all of a block see, and those that some of it see.
+    """One part, or two: keys that all queries of a block attend to, and keys of only some of them.
 
-    Apart, the first need no mask and the second often share one. That pays where the first are
-    most and differ in number, as the columns do that everybody sees of the past.
+    Separated, the first need no mask and the second often share one. That is cheaper where the
+    first are the majority and differ in number, as for the past part of global columns.
     """
     size = min(_sizes(block), key=lambda size: _block_cost(pattern, order, n, m, size))
     blocks = [
@@ -311,14 +313,14 @@ def _lay_out(
     by_all, by_some = sum(len(b.by_all) for b in blocks), sum(len(b.by_some) for b in blocks)
     ragged = len({len(b.by_all) for b in blocks}) > 2
     if by_some and by_all > by_some and ragged:
-        apart = [b._replace(by_some=b.by_some[:0]) for b in blocks]
-        yield tuple(_batches(pattern, apart, m - n))
+        separate = [b._replace(by_some=b.by_some[:0]) for b in blocks]
+        yield tuple(_batches(pattern, separate, m - n))
         blocks = [b._replace(by_all=b.by_all[:0]) for b in blocks]
     yield tuple(_batches(pattern, blocks, m - n))
 
 
 class _Block(NamedTuple):
-    """A block of queries: their positions, the keys that all of them see, and that some do."""
+    """Positions of the queries, the keys that all of them attend to, and those of only some."""
 
     queries: Tensor
     by_all: Tensor
@@ -330,7 +332,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> Iterator[_Block]:
-    for some in positions.split(max(1, LOOKED_AT // m)):
+    for some in positions.split(max(1, PAIRS_AT_ONCE // m)):
         for queries, seen, by_all in zip(some, *_seen(pattern, some, columns, m), strict=True):
             keys = seen.nonzero().squeeze(-1)
             whole = by_all[keys]
@@ -338,7 +340,7 @@ def _blocks(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> I
 
 
 def _batches(pattern: Pattern, blocks: list[_Block], past: int) -> Iterator[Batch]:
-    """Blocks of equally many queries together whose key lists are about as long."""
+    """Batches of blocks with equally many queries and key lists of about equal length."""
     blocks = sorted(
         (b for b in blocks if len(b.by_all) + len(b.by_some)),
         key=lambda b: (len(b.queries), len(b.by_some) > 0, len(b.by_all) + len(b.by_some)),
@@ -346,25 +348,27 @@ def _batches(pattern: Pattern, blocks: list[_Block], past: int) -> Iterator[Batc
     while blocks:
         first = blocks[0]
         shortest = len(first.keys)
-        longest = shortest + shortest // 16 + 2  # at most a sixteenth of what is fetched is idle
-        alike = [
+        longest = (
+            shortest + shortest // 16 + 2
+        )  # at most about a sixteenth of the fetched keys is padding
+        similar = [
             b
             for b in blocks
             if len(b.queries) == len(first.queries)
             and (len(b.by_some) > 0) == (len(first.by_some) > 0)
             and len(b.keys) <= longest
         ]
-        blocks = blocks[len(alike) :]
-        alike.sort(key=lambda b: int(b.queries[0]))
-        widest = max(len(b.keys) for b in alike)
-        keys = torch.stack([_padded(b.keys, widest) for b in alike])
-        queries = torch.stack([b.queries for b in alike])
-        mask = _mask(pattern, queries, keys) if len(first.by_some) else _there(keys)
+        blocks = blocks[len(similar) :]
+        similar.sort(key=lambda b: int(b.queries[0]))
+        widest = max(len(b.keys) for b in similar)
+        keys = torch.stack([_padded(b.keys, widest) for b in similar])
+        queries = torch.stack([b.queries for b in similar])
+        mask = _mask(pattern, queries, keys) if len(first.by_some) else _is_key(keys)
         yield Batch.of(queries - past, keys.clamp(min=0), mask)
 
 
 def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tuple[Tensor, Tensor]:
-    """For each block of queries, (blocks, m): the keys that some of them see, and that all do."""
+    """For each block of queries, (blocks, m): keys that some of them attend to, and all of them."""
     rows = Intervals.hull(positions)
     coverage = pattern.covers(rows[:, None], columns.intervals)
     seen = torch.zeros(len(positions), m, dtype=torch.bool)
@@ -374,17 +378,17 @@ def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tup
     block, column = (coverage.some & ~coverage.every).nonzero(as_tuple=True)
     if not len(block):
         return seen, by_all
-    # What is mixed as a block may be known column by column …
+    # A column of a mixed block may be full or empty …
     key = columns.keys[column].flatten()
     block = block.repeat_interleave(columns.keys.shape[1])
     one = pattern.covers(rows[block], Intervals.singles(key))
     seen[block, key] = by_all[block, key] = one.every
-    # … and what is still mixed is looked at.
+    # … and a mixed column is evaluated pair by pair.
     mixed = one.some & ~one.every
     block, key = block[mixed], key[mixed]
     if not len(block):
         return seen, by_all
-    at_once = max(1, LOOKED_AT // positions.shape[1])
+    at_once = max(1, PAIRS_AT_ONCE // positions.shape[1])
     for b, j in zip(block.split(at_once), key.split(at_once), strict=True):
         allowed = pattern.allows(positions[b], j[:, None])
         allowed = allowed.expand(*allowed.shape[:-2], len(b), positions.shape[1])
@@ -393,10 +397,10 @@ def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tup
     return seen, by_all
 
 
-def _there(keys: Tensor) -> Tensor | None:
-    """The mask of padded key lists that all queries of a block see: (blocks, 1, columns)."""
-    there = (keys >= 0)[:, None]
-    return None if there.all() else there
+def _is_key(keys: Tensor) -> Tensor | None:
+    """(blocks, 1, columns): which entries of the key lists are keys; None if all are."""
+    is_key = (keys >= 0)[:, None]
+    return None if is_key.all() else is_key
 
 
 def _padded(keys: Tensor, columns: int) -> Tensor:
@@ -404,13 +408,13 @@ def _padded(keys: Tensor, columns: int) -> Tensor:
 
 
 def _mask(pattern: Pattern, queries: Tensor, keys: Tensor) -> Tensor | None:
-    """What is allowed of queries × keys: once if all blocks are alike, None if all of it is."""
-    per_look = max(1, LOOKED_AT // (queries.shape[1] * keys.shape[1]))
-    looks = []
-    for i, j in zip(queries.split(per_look), keys.split(per_look), strict=True):
+    """The allowed pairs of queries × keys: one block if all are equal, None if all are allowed."""
+    per_step = max(1, PAIRS_AT_ONCE // (queries.shape[1] * keys.shape[1]))
+    masks = []
+    for i, j in zip(queries.split(per_step), keys.split(per_step), strict=True):
         allowed = pattern.allows(i[:, :, None], j[:, None, :].clamp(min=0)) & (j >= 0)[:, None]
-        looks.append(allowed.expand(*allowed.shape[:-3], *i.shape, keys.shape[1]))
-    mask = torch.cat(looks, dim=-3)
+        masks.append(allowed.expand(*allowed.shape[:-3], *i.shape, keys.shape[1]))
+    mask = torch.cat(masks, dim=-3)
     if mask.all():
         return None
     first = mask[..., :1, :, :]

@@ -1,4 +1,4 @@
 """Dense attention: every query is compared with every key.
 
-Exact, quadratic, and the measure of all others.
+Exact and quadratic in the length; the other mechanisms are compared with it.
 """

@@ -1,9 +1,9 @@
-r"""FlashAttention: full attention, tile by tile, without ever holding the matrix of scores.
+r"""FlashAttention: full attention tile by tile, without storing the matrix of scores.
 
-The output of full attention (``dense.full``) is n × e, but the n × m scores in between are what
-fills the memory and what a GPU waits for. FlashAttention computes the same numbers from tiles of
-queries and keys. The softmax of a row needs its maximum and its sum, which are not known before the
-last key; so each row keeps a running maximum $\mu$, a running sum $\ell$ and a running output, and
+The output of full attention (``dense.full``) is n × e, but its n × m scores fill the memory, and a
+GPU spends most of its time on reading and writing them. FlashAttention computes the same output
+from tiles of queries and keys. The softmax of a row needs the maximum and the sum over all its
+keys; so each row keeps a running maximum $\mu$, a running sum $\ell$ and a running output, and
 rescales them when a larger score comes (the online softmax). For a tile T of keys with scores
 $s_j$:
 
@@ -15,9 +15,9 @@ and after the last tile the output is $o / \ell$. The backward pass keeps only t
 $L = \mu + \log \ell$ of each row and computes the weights $e^{s_j - L}$ again, tile by tile.
 
 Cost: the $2 h n m (d + e)$ FLOPs of full attention (the backward pass has 5 products in place of
-4), and memory linear in n. The gain in time on a GPU comes from reading and writing less; in
-PyTorch it is the memory that can be seen here. For speed take ``full``'s ``fused`` form, whose
-kernel is this algorithm.
+4), and memory linear in n. On a GPU it saves time by reading and writing less. This implementation
+in PyTorch saves memory only; for speed take ``full``'s ``fused`` form, whose kernel is this
+algorithm.
 
 ``naive``   full attention, dense.
 ``tiled``   the algorithm, forward and backward.
@@ -25,7 +25,7 @@ kernel is this algorithm.
 The papers' letters: the blocks $B_r \times B_c$ are ``tile`` × ``tile``, $m_i$, $\ell_i$ are
 ``largest``, ``total``; ``lse`` is the $L$ of FlashAttention-2.
 
-Departures. A row with nothing to see gives zeros. Tiles in which nothing is allowed are skipped.
+Departures. A query without allowed keys gives zeros. Tiles in which nothing is allowed are skipped.
 
 Dao, Fu, Ermon, Rudra, Ré. FlashAttention: Fast and Memory-Efficient Exact Attention with
 IO-Awareness. NeurIPS 2022, arXiv:2205.14135, algorithms 1, 2 and 4. Dao. FlashAttention-2: Faster
@@ -56,7 +56,7 @@ from attnlab.core.softmax import masked_softmax
 
 @dataclass(frozen=True, kw_only=True)
 class Tiling(Options):
-    """``tile`` queries meet ``tile`` keys at a time."""
+    """``tile`` queries are compared with ``tile`` keys at a time."""
 
     tile: Size = 512
 
@@ -68,7 +68,7 @@ class Tiling(Options):
 def naive(
     q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
 ) -> Outputs:
-    """Full attention, dense: what the tiles must give. ``scale`` is 1/√d unless given."""
+    """Full attention, dense; ``tiled`` must equal it. ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
     scores = note("scores", wide(q) @ wide(k).mT * scale)
@@ -100,7 +100,7 @@ def tiled(
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of an n × m score matrix that somebody may see, each with its part of the mask."""
+    """The tiles of an n × m score matrix with any allowed pair, each with its part of the mask."""
 
     n: int
     m: int
@@ -111,14 +111,14 @@ class Tiles:
         return (slice(i, min(i + self.tile, self.n)) for i in range(0, self.n, self.tile))
 
     def seen(self, rows: slice, device: torch.device) -> Iterator[tuple[slice, Tensor | None]]:
-        """The column tiles that ``rows`` see; the mask is None where they see all of it."""
+        """The column tiles with pairs allowed for ``rows``, and their mask (None: all allowed)."""
         for j in range(0, self.m, self.tile):
             columns = slice(j, min(j + self.tile, self.m))
-            cover, allowed = self._look(rows, columns, device)
+            cover, allowed = self._part(rows, columns, device)
             if cover is not False:
                 yield columns, allowed
 
-    def _look(self, rows: slice, columns: slice, device: torch.device) -> tuple[Any, Tensor | None]:
+    def _part(self, rows: slice, columns: slice, device: torch.device) -> tuple[Any, Tensor | None]:
         if self.mask is None:
             return True, None
         if isinstance(self.mask, Tensor):
@@ -126,7 +126,7 @@ class Tiles:
             return None, whole[..., rows, columns]
         past = self.m - self.n  # the queries are the last n of m positions
         i, j = range(rows.start + past, rows.stop + past), range(columns.start, columns.stop)
-        # Whether a tile is full or empty depends on values: not asked while compiling.
+        # Whether a tile is full or empty depends on values, which a compiler does not know.
         cover = None if torch.compiler.is_compiling() else self.mask.cover(i, j)
         return cover, self.mask.block(i, j, device) if cover is None else None
 
@@ -149,7 +149,7 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second("tiled")
-        q, k, v, out, lse = ctx.saved_tensors  # once: a checkpoint hands them out no second time
+        q, k, v, out, lse = ctx.saved_tensors  # read once: a checkpoint gives them only once
         wide = wide_dtype(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
         with unrounded(q.device):
@@ -171,7 +171,7 @@ class _Tiled(torch.autograd.Function):
 def _attend_rows(
     q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, rows: slice, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """The online softmax: output and log-sum-exp of ``rows`` (+inf for a row that sees nothing)."""
+    """The online softmax: output and log-sum-exp of ``rows`` (+inf without allowed keys)."""
     wide = wide_dtype(q)
     qi = q[..., rows, :].to(wide)
     out = qi.new_zeros(*qi.shape[:-1], v.shape[-1])
@@ -181,7 +181,7 @@ def _attend_rows(
         scores = _scores(qi, k[..., columns, :].to(wide), allowed, scale)
         raised = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
         shift = raised.masked_fill(raised == -torch.inf, 0)
-        fade = torch.exp(largest - shift)  # what the sums so far are worth under the new maximum
+        fade = torch.exp(largest - shift)  # the factor that rescales the sums to the new maximum
         powers = torch.exp(scores - shift)
         total = total * fade + powers.sum(dim=-1, keepdim=True)
         out = out * fade + powers @ v[..., columns, :].to(wide)
@@ -242,7 +242,7 @@ CARD = Card(
     memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
     notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
     departures=(
-        "a row with nothing to see gives zeros",
+        "a query without allowed keys gives zeros",
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "in PyTorch, not in one kernel: it saves memory, not time",
     ),

@@ -1,26 +1,27 @@
-r"""Full attention: every position is compared with every other, and takes a mean of their values.
+r"""Full attention: every position is compared with all positions, and takes a mean of their values.
 
 A query $q_i$ is compared with each key $k_j$ by a dot product; a softmax turns the scores of one
 row into weights that sum to one; the output is the weighted mean of the values:
 
 $$O = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt d}\right) V$$
 
-The scale keeps scores of unit variance: for independent entries of variance one, $q \cdot k$ has
-variance d, and without the $1/\sqrt d$ the softmax of wide heads saturates. Several heads run side
-by side, each with its own projections (``attnlab.core.heads``), and are joined by one more.
+The scale keeps the variance of the scores at one: for independent entries of variance one, $q \cdot
+k$ has variance d, and without the $1/\sqrt d$ the softmax of wide heads saturates. Several heads
+run in parallel, each with its own projections; an output projection joins them
+(``attnlab.core.heads``).
 
 Cost: $2 h n m (d + e)$ FLOPs. The naive form holds the n × m scores.
 
 ``naive``   the equation.
-``fused``   PyTorch's ``scaled_dot_product_attention``. Its kernels want e = d; with other value
-            widths it holds n × m weights after all.
+``fused``   PyTorch's ``scaled_dot_product_attention``. Its kernels need e = d; with another
+            value width it does hold n × m weights.
 
-The form that never holds the scores is FlashAttention's (``dense.flash``).
+A form that never holds the scores: FlashAttention (``dense.flash``).
 
 The paper's letters: $N$ (length) is our n and m; $d_k$, $d_v$ are d and e.
 
-Departures. A row with nothing to see gives zeros (the paper has no such rows). Causal masks are
-aligned at the bottom right when n < m, so that decoding with a cache is right; PyTorch's
+Departures. A query without allowed keys gives zeros (the paper has no such rows). Causal masks are
+aligned at the bottom right when n < m, as decoding with a cache needs; PyTorch's
 ``is_causal`` is aligned at the top left. There is no dropout on the weights (the paper's text drops
 residuals and embeddings only).
 
@@ -65,7 +66,7 @@ def fused(
     q: Queries, k: Keys, v: Values, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """PyTorch's ``scaled_dot_product_attention``, given the mask in the cheapest way it takes."""
+    """PyTorch's ``scaled_dot_product_attention``, with the mask in its cheapest form."""
     return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
 
@@ -112,7 +113,7 @@ CARD = Card(
     memory={"naive": h * n * m, "fused": h * n * e},
     notes={"naive": ("scores", "weights")},
     departures=(
-        "a row with nothing to see gives zeros",
+        "a query without allowed keys gives zeros",
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
     ),

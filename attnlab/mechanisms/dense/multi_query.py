@@ -1,33 +1,32 @@
-r"""Multi-query and grouped-query attention: many questions, few places to look.
+r"""Multi-query and grouped-query attention: several query heads share one key/value head.
 
-While a model decodes, each new token reads the keys and values of all tokens before it; that
-reading, not the arithmetic, is what takes the time. Multi-query attention lets all h query heads
+While a model decodes, each new token reads the keys and values of all tokens before it; this
+reading, not the arithmetic, takes most of the time. Multi-query attention lets all h query heads
 share one key head and one value head, so the cache is h times smaller. Grouped-query attention
-stands between: g key/value heads, each shared by h / g consecutive query heads.
+lies between: g key/value heads, each shared by h / g consecutive query heads.
 
 $$o_a = \mathrm{softmax}\!\left(\frac{q_a\, k_{\lfloor a g / h \rfloor}^\top}{\sqrt d}\right)
 v_{\lfloor a g / h \rfloor},\qquad a = 0 \ldots h - 1$$
 
-g = h is multi-head attention, g = 1 multi-query attention. The FLOPs of the mixing stay those of
-full attention, $2 h n m (d + e)$; what shrinks is the cache, to $g\,m\,(d + e)$ numbers, and the
-two projections.
+g = h is multi-head attention, g = 1 multi-query attention. The attention itself needs the FLOPs of
+full attention, $2 h n m (d + e)$; the cache shrinks to $g\,m\,(d + e)$ numbers, and so do the key
+and value projections.
 
 ``naive``    repeats each key/value head h / g times and is then full attention.
-``grouped``  repeats nothing: the queries of one group stand below each other and meet their key
+``grouped``  does not repeat: the queries of one group are stacked and multiplied with their key
              head in one matrix product.
 ``fused``    PyTorch's ``scaled_dot_product_attention`` with ``enable_gqa``; memory is linear where
              e = d.
 
-``MultiQueryAttention.step`` decodes with the small cache and equals the parallel form token for
-token.
+``MultiQueryAttention.step`` decodes with the small cache; its output equals the parallel form's.
 
 The papers' letters: $h$ is ours, $G$ (groups) is our g; $k$, $v$ (widths) are d and e.
 
-The trap: heads are repeated one after the other (0, 0, 1, 1), not in turn (0, 1, 0, 1).
+A common mistake: each head is repeated consecutively (0, 0, 1, 1), not in turn (0, 1, 0, 1).
 
-Departures. As for full attention: a row with nothing to see gives zeros, causal masks are aligned
-at the bottom right, no dropout on the weights. The conversion of multi-head checkpoints by
-averaging heads (Ainslie et al., section 2.1) is not part of the mechanism and is not here.
+Departures. As for full attention: a query without allowed keys gives zeros, causal masks are
+aligned at the bottom right, no dropout on the weights. The conversion of multi-head checkpoints by
+averaging heads (Ainslie et al., section 2.1) is not part of the mechanism and is left out.
 
 Shazeer. Fast Transformer Decoding: One Write-Head is All You Need. 2019, arXiv:1911.02150, section
 3. Ainslie, Lee-Thorp, de Jong, Zemlyanskiy, Lebrón, Sanghai. GQA: Training Generalized Multi-Query
@@ -53,7 +52,7 @@ from attnlab.core.softmax import masked_softmax
 
 
 def queries_per_key_head(q: Tensor, k: Tensor) -> int:
-    """h / g, refused in a sentence where g does not divide h."""
+    """h / g; a ValueError where g does not divide h."""
     h, g = q.shape[1], k.shape[1]
     if h % g:
         raise ValueError(
@@ -89,7 +88,7 @@ def grouped(
     q: Queries, k: GroupKeys, v: GroupValues, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """The same without repeating: (b, g, h/g · n, d) queries meet (b, g, m, d) keys."""
+    """The same without repeating: (b, g, h/g · n, d) queries times (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
     allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -108,7 +107,7 @@ def fused(
     q: Queries, k: GroupKeys, v: GroupValues, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """PyTorch's ``scaled_dot_product_attention``, which repeats heads where its kernels must."""
+    """PyTorch's ``scaled_dot_product_attention``, which repeats heads if its kernel needs it."""
     queries_per_key_head(q, k)  # refuses numbers of heads that do not fit
     return sdpa.attend(q, k, v, mask=mask, bias=bias, scale=scale)
 
@@ -162,7 +161,7 @@ CARD = Card(
     memory={"naive": h * n * m, "grouped": h * n * m, "fused": h * n * e},
     notes={"naive": ("scores", "weights"), "grouped": ("scores", "weights")},
     departures=(
-        "a row with nothing to see gives zeros",
+        "a query without allowed keys gives zeros",
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
     ),

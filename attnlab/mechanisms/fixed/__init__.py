@@ -1,1 +1,1 @@
-"""Fixed patterns: who may see whom is decided before any token is read."""
+"""Fixed patterns: which query attends to which key does not depend on the tokens."""

@@ -1,40 +1,40 @@
-r"""Axial attention: along a line, then along a column; together the whole grid.
+r"""Axial attention: along a line, then along a column; two layers connect the whole grid.
 
-The cells of a grid of H × W form a sequence of n = H·W, line by line. Axial attention looks along
-one axis at a time: a cell at (r, c) sees its line, or its column, and nothing else.
+The cells of a grid of H × W form a sequence of n = H·W, line by line. Axial attention runs
+along one axis at a time: a cell at (r, c) attends to the cells of its line, or of its column.
 
 $$o_i = \mathrm{softmax}\!\left(\frac{q_i K_{S_i}^\top}{\sqrt d}\right) V_{S_i},\qquad
 S_i = \{j : \lfloor j / W \rfloor = \lfloor i / W \rfloor\} \ \text{or}\
 \{j : j \equiv i \bmod W\}$$
 
-A line and then a column reach every cell in two layers: (r', c') reaches (r, c) through (r, c'),
-which stands in the column of the one and in the line of the other.
+A layer along lines and then one along columns connect all cells: (r', c') reaches (r, c) through
+(r', c), which is in the line of the first and in the column of the second.
 
 Cost: n·W pairs along lines and n·H along columns, $n (H + W)$ for both: $O(n \sqrt n)$ for a
 square, against n².
 
 ``axis`` is numpy's: 1 runs along lines, 0 along columns. ``split=True`` gives half of the heads to
-each axis (heads 0, 2, … take ``axis``, the others the other one). Layers may also take turns (a
-list of options in a model), or stand in one module, ``LinesAndColumns``.
+each axis (heads 0, 2, … take ``axis``, the others the other one). Layers may also alternate (a list
+of options in a model); ``LinesAndColumns`` is both layers in one module.
 
 The forms and the layer are those of every fixed pattern (``attnlab.core.sparse.attention``). In
-natural order a column touches every block of keys, so ``blocked`` takes the cells by their column.
+natural order a column has cells in every block of keys, so ``blocked`` orders the cells by column.
 
 **Causal**, in raster order: along a line the cells to the left, along a column those above, the
-cell itself included. But a masked line and a masked column *do not reach the whole past*: nothing
-comes from above to the right. The paper's generator therefore lets finished lines see all of
-themselves, and moves the result down by one line before it is used:
+cell itself included. But a masked line and a masked column *do not reach the whole past*: cells
+above and to the right are missing. In the paper's generator, lines above the current one therefore
+attend within the whole line, and the result is shifted down by one line before it is used:
 
 $$y = \mathrm{line}_{\le}(x) + \downarrow\!\mathrm{column}_{\le}(\mathrm{line}(x))$$
 
-Line r of the second term depends on all of the lines above r and on nothing of r itself, so the sum
-is causal and reaches the whole past. ``LinesAndColumns(causal=True)`` is this sum. The shift moves
-whole outputs, queries included: it is not the mask "strictly above".
+Line r of the second term depends on all of the lines above r and not on r itself, so the sum is
+causal and reaches the whole past. ``LinesAndColumns(causal=True)`` is this sum. The shift moves
+outputs, and so their queries: this differs from a mask that allows the cells strictly above.
 
-Departures. Any length works: the last line may be unfinished. The paper generates channel by
+Departures. Any length works: the last line may be incomplete. The paper generates channel by
 channel and puts gated residual blocks around each attention; its outer and inner stacks are several
-layers deep, here they are one each. Its inner stack also shifts by one cell, so that a cell does
-not see itself; that is the model's task here.
+layers deep, here they are one each. Its inner stack also shifts by one cell, so that a cell
+does not attend to itself; here the model shifts its input.
 
 Ho, Kalchbrenner, Weissenborn, Salimans. Axial Attention in Multidimensional Transformers. 2019,
 arXiv:1912.12180, section 3.
@@ -58,7 +58,7 @@ from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.sparse.attention import PatternAttention, PatternOptions, pattern_card
 from attnlab.core.sparse.decoding import DecodingState
 
-# ---- who may see whom
+# ---- the pattern
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +86,11 @@ class Axes(PatternOptions):
 
 
 class GeneratorState(NamedTuple):
-    """What a generator of lines remembers.
+    """The decoding state of a causal ``LinesAndColumns``.
 
     ``inner``    the state of the masked line.
-    ``line``     the cells of the unfinished line.
-    ``columns``  the state of the columns, which see finished lines.
+    ``line``     the cells of the current, incomplete line.
+    ``columns``  the state of the columns, over complete lines.
     ``context``  the output of the columns at the line above, added to this line.
     """
 
@@ -103,8 +103,8 @@ class GeneratorState(NamedTuple):
 class LinesAndColumns(nn.Module):
     """Along lines and then along columns: every cell reaches every cell in one module.
 
-    Causal, it is the paper's generator: finished lines see all of themselves, columns look up, the
-    result moves down by one line, and a masked line is added.
+    With ``causal=True`` it is the paper's generator: full lines, then causal columns, shifted down
+    by one line, plus a causal line.
     """
 
     @checked
@@ -131,7 +131,7 @@ class LinesAndColumns(nn.Module):
     def step(
         self, x: NewTokens, state: GeneratorState | None = None
     ) -> tuple[NewTokens, GeneratorState]:
-        """The next t cells. A line goes through the outer layers when it is finished."""
+        """The next t cells. A line goes through the outer layers when it is complete."""
         Heads.refuse_step(self.causal)
         if state is None:
             nothing = x.new_zeros(len(x), self.width, x.shape[-1])
@@ -151,7 +151,7 @@ class LinesAndColumns(nn.Module):
 
 
 def down(x: Tokens, width: int) -> Tokens:
-    """Moved down by one line; zeros come in at the top, the last line falls out."""
+    """Shifted down by one line: zeros in the first line, the last line is dropped."""
     return F.pad(x, (0, 0, width, 0))[:, : x.shape[1]]
 
 
@@ -161,7 +161,7 @@ n, w = letters("n w")
 
 
 def pairs(chosen: Axes) -> sympy.Expr:
-    """n cells see w each along lines, n/w along columns; with ``split`` the mean of both."""
+    """n cells have w keys each along lines, n/w along columns; with ``split`` the mean of both."""
     along = (n**2 / w, n * w)
     return sum(along) / 2 if chosen.split else along[chosen.axis]
 
@@ -180,9 +180,9 @@ CARD = pattern_card(
     pairs=pairs,
     letters={"w": "width"},
     departures=(
-        "the last line may be unfinished",
+        "the last line may be incomplete",
         "one layer of each kind instead of stacks with gated residual blocks",
-        "a causal cell sees itself: the shift by one cell is the model's task",
+        "a causal cell attends to itself: the shift by one cell is left to the model",
     ),
     variants=(
         {"width": 32},

@@ -1,9 +1,9 @@
-r"""BigBird: a window, a few blocks that everybody sees, and a few drawn at random.
+r"""BigBird: a window, a few global blocks, and a few blocks drawn at random.
 
-The sequence is cut into blocks of B positions, and blocks see blocks. Block i sees its window, i −
-(w−1)/2 … i + (w−1)/2; the G global blocks, half of them at either end, see all and are seen by all;
-and every other block sees r more, drawn at random. As a graph, this has the short paths of a random
-graph, the clusters of a lattice, and a star in its middle: any two positions are two steps apart.
+The sequence is cut into blocks of B positions, and blocks attend to blocks. Block i attends to its
+window, i − (w−1)/2 … i + (w−1)/2; the G global blocks, half of them at either end, attend to all
+and all attend to them; every other block attends to r more, drawn at random. As a graph, this
+combines a random graph, a lattice and a star: any two positions are at most two steps apart.
 
 $$o_i = \sum_{j \in S_i} \mathrm{softmax}_{j \in S_i}\!\left(\frac{q_i \cdot k_j}{\sqrt d}\right)
 v_j,\qquad S_i = \mathrm{window} \cup \mathrm{global} \cup \mathrm{random}$$
@@ -13,12 +13,12 @@ S is a set: a key that is in the window *and* drawn counts once. One softmax run
 Two ways to be global (section 2 and appendix D):
 
 ITC  (internal) existing blocks become global: ``global_blocks=2``, the first and the last.
-ETC  (extended) the first t positions are extra tokens that see all and are seen by all, and blocks
-     are counted from behind them: ``global_blocks=0, global_tokens=t, random=0``.
+ETC  (extended) the first t positions are extra global tokens, and blocks are counted after them:
+     ``global_blocks=0, global_tokens=t, random=0``.
 
-Rows as in the official code: nothing wraps around the ends, so a block near an end has a smaller
-window (block 1 sees 0, 1, 2, the last, and r more); blocks are drawn from those that are neither
-global nor in the window; and block 1 never draws the last but one, nor that one block 1. With nb =
+Rows as in the official code: windows do not wrap around the ends, so a block near an end has a
+smaller window (block 1 attends to 0, 1, 2, the last, and r more); blocks are drawn from those that
+are neither global nor in the window; block 1 and the last but one never draw each other. With nb =
 64 blocks and r = 3 that makes 2·nb + 2 (4 + r) + (nb − 4)(5 + r) = 622 of 4096 blocks.
 
 Cost: $2h\,(d + e)$ FLOPs a pair, and about n (B (w + 2G + r) + 2t) pairs, linear in n.
@@ -26,15 +26,16 @@ Cost: $2h\,(d + e)$ FLOPs a pair, and about n (B (w + 2G + r) + 2t) pairs, linea
 The paper's letters: $b$ is our B; $g$, $w$, $r$ are counted there in positions (g = 2b, w = 3b, r =
 3b), here in blocks; its base models have b = 64 (ITC), or b = 84, g = 256, r = 0 (ETC).
 
-The trap: implementations that gather the keys of window, globals and draws side by side count a
-block twice if it is in two of them. Hugging Face's does so in eval mode, where all draws are block
-0: its output there is not the masked softmax (in train mode it is).
+A common mistake: code that gathers the keys of window, global and drawn blocks one after the other
+counts a block twice if it is in two of them. Hugging Face's does so in eval mode, where all draws
+are block 0: its output there is not the masked softmax (in train mode it is).
 
-Readings and departures. Not causal: the global blocks at the end are the future of everybody. Where
-the last block is not global (ETC; ``global_blocks`` below 2) it is never drawn, since it may be
-short. Any length: the last block may be short (the official code wants multiples), and where fewer
-than r blocks are left, all of these are drawn (the official code falls back to full attention). The
-draw depends on the length and the seed alone, and is the same in each head unless ``per_head``.
+Readings and departures. Not causal: the global blocks at the end are in the future of all others.
+Where the last block is not global (ETC; ``global_blocks`` below 2) it is never drawn, since it may
+be short. Any length: the last block may be short (the official code wants multiples), and where
+fewer than r blocks are left, all of these are drawn (the official code falls back to full
+attention). The draw depends on the length and the seed alone, and is the same in each head unless
+``per_head``.
 
 Zaheer, Guruganesh, Dubey, Ainslie, Alberti, Ontanon, Pham, Ravula, Wang, Yang, Ahmed. Big Bird:
 Transformers for Longer Sequences. NeurIPS 2020, arXiv:2007.14062, section 2 and appendix D.
@@ -49,7 +50,7 @@ from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
 
-# ---- who may see whom
+# ---- the pattern
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +58,11 @@ class BlockGraph(PatternOptions):
     """Window, global and random blocks.
 
     ``block``          the paper's b: how many positions a block has.
-    ``window``         how many blocks a block sees around itself, itself included; odd.
-    ``random``         how many more it draws, once the length is known.
+    ``window``         how many blocks the window has, the block itself included; odd.
+    ``random``         how many more blocks each draws, once the length is known.
     ``global_blocks``  how many blocks are global, half of them at either end.
-    ``global_tokens``  how many extra tokens stand before the blocks and are global.
-    ``seed``           of the draws; give layers that should draw differently different seeds.
+    ``global_tokens``  how many extra global tokens stand before the blocks.
+    ``seed``           seed of the draws; layers with different seeds draw differently.
     ``per_head``       each head draws for itself.
     """
 
@@ -87,14 +88,14 @@ class BlockGraph(PatternOptions):
     def _drawn(self, seed: int) -> Pattern:
         tokens = self.global_tokens
         inner = self.among_blocks(seed).blocks(self.block).shifted(tokens)
-        return _everywhere(tokens) | inner if tokens else inner
+        return _global(tokens) | inner if tokens else inner
 
     def among_blocks(self, seed: int) -> Pattern:
-        """Which blocks see which blocks."""
+        """Which blocks attend to which blocks."""
         first, last = (self.global_blocks + 1) // 2, self.global_blocks // 2
         seen = patterns.local(self.window // 2)
         if self.global_blocks:
-            seen = seen | _everywhere(first, last)
+            seen = seen | _global(first, last)
         if not self.random:
             return seen
         drawable = ~(seen | _never_drawn(first, last))
@@ -114,8 +115,8 @@ class BlockGraph(PatternOptions):
             )
 
 
-def _everywhere(first: int, last: int = 0) -> Pattern:
-    """The first and last see all and are seen by all, as many of them as there are."""
+def _global(first: int, last: int = 0) -> Pattern:
+    """The first and last positions are global, as many of them as given."""
     seen = patterns.edges(first, last, of="column")
     return seen | patterns.edges(first, last, of="row")
 

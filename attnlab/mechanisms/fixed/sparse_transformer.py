@@ -1,8 +1,8 @@
-r"""Sparse Transformer: two thin patterns whose product is the whole past.
+r"""Sparse Transformer: two sparse patterns that together reach the whole past in two steps.
 
-Of the n²/2 pairs of causal attention most weigh next to nothing. Child et al. let each position see
-a subset $S_i$ of its past, made of two factors of about $\sqrt n$ keys each, chosen so that what
-position i does not see itself, somebody whom it sees has seen:
+Most of the n²/2 pairs of causal attention have weights near zero. Child et al. let each position
+attend to a subset $S_i$ of its past, made of two factors of about $\sqrt n$ keys each. Together
+they reach every past position in two steps, one in each factor:
 
 $$o_i = \mathrm{softmax}\!\left(\frac{q_i K_{S_i}^\top}{\sqrt d}\right) V_{S_i},\qquad S_i \subseteq
 \{j : j \le i\}$$
@@ -12,38 +12,39 @@ With the stride s (near $\sqrt n$) the factors are
 **strided**, for images and sound, where s is the length of a line: $A^1_i$ = the last s positions
 and i itself; $A^2_i = \{j : (i - j) \bmod s = 0\}$, the column above i.
 
-**fixed**, for text, which has no lines: $A^1_i$ = the block of s positions that i stands in;
-$A^2_i$ = the last c positions of every block, which sum up for all who come later.
+**fixed**, for text, which has no lines: $A^1_i$ = the block of s positions that contains i;
+$A^2_i$ = the last c positions of every block, which summarise it for later positions.
 
-Heads use them in three ways (section 5.1). *Merged*: every head sees $A^1_i \cup A^2_i$ (the
-default). *Interleaved*: layer r sees one factor, $A^{1 + r \bmod 2}$ (``layer=r``). *Separate*:
-head a sees one, $A^{1 + a \bmod 2}$ (``separate=True``). Heads that all look at the same summaries
-learn less than heads that divide a block among them: with ``distinct=True`` the a-th of them reads
-the a-th last c positions of a block, in turn.
+Heads use them in three ways (section 5.1). *Merged*: every head uses $A^1_i \cup A^2_i$ (the
+default). *Interleaved*: layer r uses one factor, $A^{1 + r \bmod 2}$ (``layer=r``). *Separate*:
+head a uses one, $A^{1 + a \bmod 2}$ (``separate=True``). Heads with different summary columns learn
+more than heads with the same ones: with ``distinct=True`` the a-th such head takes the a-th set of
+c positions from the end of a block.
 
 Time: with $s \approx \sqrt n$, $O(n \sqrt n)$; c summary columns cost c times the second factor.
 
 The forms and the layer are those of every fixed pattern (``attnlab.core.sparse.attention``). In
-natural order a stride touches every block of keys, so ``blocked`` takes the positions by their
-residue, where a stride is local. Decoding keeps what can still be seen: under fixed the own block
-and the summaries of the past, under strided all of it.
+natural order a stride has keys in every block, so ``blocked`` orders the positions by residue,
+where a stride is local. Decoding keeps the keys that are still needed: the own block and the past
+summaries (fixed), or the whole past (strided).
 
 The papers' letters: $l$ (stride) is our s; $p$ is always 2 here; $A^{(m)}$ as above; $W_p$ is the
 output projection of ``attnlab.core.heads``.
 
 Readings. The formula for the strided window has l + 1 positions, the text "the previous l", the
 released code l: ``window="paper"`` takes the formula, ``window="code"`` the code; both reach the
-whole past in two layers. The fixed columns run to residue l in the formula, which does not occur:
+whole past in two layers. In the formula the fixed columns run to residue l, which does not occur:
 we take the c columns l − c … l − 1, as the released kernels do and the paper's own example says.
-Copies differ: one takes residue 0 as well (c + 1 columns), one c + 1 columns that straddle blocks.
+Other implementations differ: one adds residue 0 (c + 1 columns), one takes c + 1 columns that
+straddle blocks.
 
-The traps. The causal intersection stands in section 4.2 and is left out of the formulas of 4.3. The
-second fixed factor alone has empty rows (no summary has come yet): they give zeros here, where a
-reference that adds −10⁹ gives them the uniform mean of everything, future included. The fixed
-factors one after the other do not reach the near past; merged heads, or the residual path, do.
-A stride that is no shorter than the sequence is no error: one block, dense causal attention.
+Common mistakes. Section 4.2 intersects the patterns with the past; the formulas of 4.3 leave this
+out. The second fixed factor alone has empty rows (before the first summary): they give zeros here;
+code that adds −10⁹ gives them the uniform mean of all positions, future included. The fixed factors
+one after the other do not reach the near past; merged heads, or the residual path, do. A stride as
+long as the sequence is allowed: one block, dense causal attention.
 
-Departures. A row with nothing to see gives zeros. No dropout on the weights. The two-dimensional
+Departures. A query without allowed keys gives zeros. No dropout on the weights. The two-dimensional
 position embeddings, the initialisation and the recomputation of section 5 belong to a model.
 
 Child, Gray, Radford, Sutskever. Generating Long Sequences with Sparse Transformers. 2019,
@@ -61,20 +62,20 @@ from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
 
-# ---- who may see whom
+# ---- the pattern
 
 
 @dataclass(frozen=True, kw_only=True)
 class Factors(PatternOptions):
-    """Two factors of the past, and which of them a head sees.
+    """Two factors of the past, and which of them a head uses.
 
     ``stride``    the paper's l: the length of a line, or of a block.
     ``kind``      "strided" or "fixed".
     ``columns``   the paper's c, the summaries of a block (fixed).
     ``window``    the strided window: "paper", the formula's l + 1 positions, or "code", l.
-    ``layer``     the number of the layer, from 0, where layers take the factors in turn.
+    ``layer``     the number of the layer, from 0, if layers take the factors in turn.
     ``separate``  heads take the factors in turn.
-    ``distinct``  heads read different summaries of a block (fixed).
+    ``distinct``  heads use different summaries of a block (fixed).
     """
 
     CAUSAL: ClassVar[str] = "always"
@@ -89,8 +90,8 @@ class Factors(PatternOptions):
     distinct: bool = False
 
     def factors(self, turn: int = 0) -> tuple[Pattern, Pattern]:
-        """$A^1$ and $A^2$, past and future alike; ``turn`` counts sets of summaries from the end
-        of a block."""
+        """$A^1$ and $A^2$ before causality; ``turn`` counts sets of summaries from the end of a
+        block."""
         if self.kind == "strided":
             radius = self.stride if self.window == "paper" else self.stride - 1
             return patterns.local(radius), patterns.strided(self.stride)
@@ -144,7 +145,7 @@ n, s, c = letters("n s c")
 
 
 def pairs(chosen: Factors) -> sympy.Expr:
-    """What n queries of one head see, the mean over heads where they differ."""
+    """The allowed pairs of n queries of one head; the mean over heads where they differ."""
     near, far = (
         (n * s, n**2 / (2 * s)) if chosen.kind == "strided" else (n * s / 2, c * n**2 / (2 * s))
     )

@@ -1,4 +1,4 @@
-"""Kernelized attention: the softmax gives way to a dot product of features.
+"""Kernelized attention: a dot product of features replaces the exponential of the softmax.
 
-Then the keys and values can be summed before anybody asks, and length costs no more than its own.
+Then keys and values can be summed before any query is known, and the cost is linear in the length.
 """

@@ -1,1 +1,1 @@
-"""Low-rank and synthetic attention: maps of fewer degrees of freedom than n × n."""
+"""Low-rank and synthetic attention: maps with fewer degrees of freedom than n × n."""

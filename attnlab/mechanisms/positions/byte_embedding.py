@@ -159,11 +159,7 @@ class ByteEmbedding(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        *,
-        form: Literal["naive", "lookup"] = "lookup",
-        options: Bytes = Bytes(),
+        self, dim: Size, *, form: Literal["naive", "lookup"] = "lookup", options: Bytes = Bytes()
     ) -> None:
         super().__init__()
         self.form, self.options = form, options

@@ -46,7 +46,7 @@ from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Tokens, checked
 
 DEVIATION = 0.02
 """Of the numbers that the embedding starts with, as in BERT."""
@@ -91,14 +91,10 @@ def _widened(
 
 @checked
 def naive(
-    tokens: Int[Tensor, "b n"],
-    table: Float[Tensor, "vocab r"],
-    projection: Float[Tensor, "r dim"],
-    bias: Float[Tensor, "dim"],
-    *,
-    added: Float[Tensor, "#b n r"] | None = None,
-    norm: Float[Tensor, "2 r"] | None = None,
-) -> Float[Tensor, "b n dim"]:
+    tokens: Int[Tensor, "b n"], table: Float[Tensor, "vocab r"], projection: Float[Tensor, "r dim"],
+    bias: Float[Tensor, "dim"], *,
+    added: Float[Tensor, "#b n r"] | None = None, norm: Float[Tensor, "2 r"] | None = None,
+) -> Tokens:  # fmt: skip
     """One-hot rows times the table; ``added`` are positions and the like, ``norm`` the scale and
     the shift of the layer norm."""
     return _widened(one_hot(tokens, table, "tokens") @ table, projection, bias, added, norm)
@@ -109,14 +105,10 @@ def naive(
 
 @checked
 def lookup(
-    tokens: Int[Tensor, "b n"],
-    table: Float[Tensor, "vocab r"],
-    projection: Float[Tensor, "r dim"],
-    bias: Float[Tensor, "dim"],
-    *,
-    added: Float[Tensor, "#b n r"] | None = None,
-    norm: Float[Tensor, "2 r"] | None = None,
-) -> Float[Tensor, "b n dim"]:
+    tokens: Int[Tensor, "b n"], table: Float[Tensor, "vocab r"], projection: Float[Tensor, "r dim"],
+    bias: Float[Tensor, "dim"], *,
+    added: Float[Tensor, "#b n r"] | None = None, norm: Float[Tensor, "2 r"] | None = None,
+) -> Tokens:  # fmt: skip
     """The rows are fetched, not multiplied out."""
     return _widened(rows_of(table, tokens, "tokens"), projection, bias, added, norm)
 
@@ -131,12 +123,9 @@ class FactorizedEmbedding(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        *,
-        form: Literal["naive", "lookup"] = "lookup",
-        options: Factors = Factors(),
-    ) -> None:
+        self, dim: Size, *,
+        form: Literal["naive", "lookup"] = "lookup", options: Factors = Factors(),
+    ) -> None:  # fmt: skip
         super().__init__()
         rank = options.rank
         self.form, self.options = form, options
@@ -150,9 +139,7 @@ class FactorizedEmbedding(nn.Module):
         )
 
     @checked
-    def forward(
-        self, tokens: Int[Tensor, "b n"], positions: Positions | None = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, tokens: Int[Tensor, "b n"], positions: Positions | None = None) -> Tokens:
         """``positions`` are 0, 1, … if not given; without ``max_len`` there are none to give."""
         return FORMS[self.form](
             tokens,

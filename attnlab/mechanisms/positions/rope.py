@@ -121,12 +121,9 @@ def refuse_odd(d: int) -> None:
 
 @checked
 def naive(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g n d"],
-    positions: Positions,
-    *,
+    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions, *,
     options: Angles = Angles(),
-) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:
+) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:  # fmt: skip
     """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
     d = q.shape[-1]
     theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
@@ -152,12 +149,9 @@ def naive(
 
 @checked
 def pairs(
-    q: Float[Tensor, "b h n d"],
-    k: Float[Tensor, "b g n d"],
-    positions: Positions,
-    *,
+    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions, *,
     options: Angles = Angles(),
-) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:
+) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:  # fmt: skip
     """Each coordinate from the two of its pair."""
     return turned(q, positions, options, 1), turned(k, positions, options, -1)
 

@@ -81,13 +81,9 @@ class Buckets(Options):
 
 @checked
 def naive(
-    i: Int[Tensor, "... n"],
-    j: Int[Tensor, "... m"],
-    weight: Float[Tensor, "B h"],
-    *,
-    causal: bool = False,
-    options: Buckets = Buckets(),
-) -> Float[Tensor, "... h n m"]:
+    i: Int[Tensor, "... n"], j: Int[Tensor, "... m"], weight: Float[Tensor, "B h"], *,
+    causal: bool = False, options: Buckets = Buckets(),
+) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The number of the bucket of each pair (Raffel et al., section 2.1)."""
     if len(weight) != options.buckets:
         raise ValueError(f"weight has {len(weight)} buckets, expected {options.buckets}")

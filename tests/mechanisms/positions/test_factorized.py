@@ -104,6 +104,14 @@ def test_the_narrow_vectors_are_noted(form: str) -> None:
     torch.testing.assert_close(notes["narrow"][0], layer.table[tokens])
 
 
+@by_options
+def test_module_compiles_whole(options: Factors) -> None:
+    layer, tokens = made(options), drawn(B, N)
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(tokens), layer(tokens))
+
+
 # ---- counts
 
 

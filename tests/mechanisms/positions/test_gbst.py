@@ -183,6 +183,14 @@ def test_all_offsets_together_are_a_triangular_convolution() -> None:
     torch.testing.assert_close(torch.stack(shifted).mean(0)[:, inside], expected)
 
 
+@by_options
+def test_module_compiles_whole(options: dict[str, Any]) -> None:
+    layer, x, padding = made(**options), drawn(11), padded(11)[3]
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x, padding), layer(x, padding))
+
+
 # ---- lengths and padding
 
 

@@ -1,13 +1,13 @@
-r"""ETC: a long input that sees its neighbourhood, and a short global one that sees everything.
+r"""ETC: a long input with local attention, and a few global tokens that attend to everything.
 
 The first t positions of the sequence are global tokens (one for each sentence, say, put before the
-text); the others are the long input. Attention falls into four pieces: global to global (g2g) and
-global to long (g2l) are full; long to global (l2g) is full, or shows each token the one global
-token that it is part of; long to long (l2l) reaches as far as a radius r. Whatever one long token
-knows, the global ones know a layer later, and all the others one layer after that.
+text); the others are the long input. Attention has four pieces: global to global (g2g) and global
+to long (g2l) are full; long to global (l2g) is full, or each token attends only to the global token
+that it is part of; long to long (l2l) is limited to a radius r. Information from a long token
+reaches the global tokens in one layer, and all other tokens in two.
 
-Structure is told by labels, not by positions: $\ell_{ij}$ is the label of the pair, and $a_\ell$ a
-learned vector for each label,
+The structure of the input enters by labels of pairs instead of position embeddings: $\ell_{ij}$ is
+the label of the pair, and $a_\ell$ a learned vector for each label,
 
 $$s_{ij} = \frac{q_i \cdot (k_j + a_{\ell_{ij}})}{\sqrt d},\qquad
 o_i = \sum_j \mathrm{softmax}_{j \in S_i}(s_{ij})\, v_j$$
@@ -19,25 +19,25 @@ a clip k there are 2k + 5 labels:
 2k + 1, 2k + 2  in l2g, the global token that i is part of, and any other one
 2k + 3, 2k + 4  in g2l, a long token that is part of i, and any other one
 
-Labels' vectors of zero and nothing but a mask: that is BigBird's ETC with single positions as
-blocks. No global tokens and a radius of n: that is full attention.
+With zero label vectors it is BigBird's ETC with blocks of one position. With no global tokens and a
+radius of n it is full attention.
 
 Cost: $2h\,(d + e)$ FLOPs a pair; $t\,n + (n - t)(t + 2r + 1)$ pairs at most, linear in n.
 
 ``naive``    dense: the equation, with labels looked up pair by pair.
-``blocked``  long queries in blocks, each with the keys of its neighbourhood and the global ones;
-             $q_i \cdot a_\ell$ is computed once for each label, and added where the label stands.
-             No n × n tensor exists, forward or backward.
+``blocked``  long queries in blocks, each with the keys within its radius and the global ones;
+             $q_i \cdot a_\ell$ is computed once for each label, then added to the pairs with it.
+             No n × n tensor, forward or backward.
 
 The paper's letters: $n_g$, $n_l$ are our t and n − t; $r$ and $k$ are ``radius`` and ``clip``;
 $x^g$, $x^l$ are here one sequence, the global tokens first. Its base model has r = 84, k = 12.
 
-Readings and departures. The paper leaves the labels beside distances to the task: these four are
+Readings and departures. The paper leaves labels other than distances to the task: these four are
 ours, as are the defaults of ``global_tokens`` and ``segment``. Which token is part of which is
-given with the data (``part_of``), or by runs of ``segment`` long tokens for each global one, the
-last of which takes the rest. Projections are shared by the pieces, or (``separate=True``) each of
-the four has its own keys and values, and long and global tokens their own queries; the output
-projection is shared. Label vectors are each head's own. Not causal: global tokens see all.
+given with the data (``part_of``), or each global token gets ``segment`` consecutive long tokens,
+the last one all that remain. Projections are shared by the pieces, or (``separate=True``) each
+piece has its own keys and values, and long and global tokens have their own queries; the output
+projection is shared. Each head has its own label vectors. Not causal: global tokens attend to all.
 
 Ainslie, Ontanon, Alberti, Cvicek, Fisher, Pham, Ravula, Sanghai, Wang, Yang. ETC: Encoding Long and
 Structured Inputs in Transformers. EMNLP 2020, arXiv:2004.08483, section 3; relative labels: Shaw,
@@ -84,7 +84,7 @@ def naive(
 ) -> Outputs:  # fmt: skip
     """The equation, dense. ``labels`` are the vectors a (none: all zero).
 
-    ``global_keys`` and ``global_values`` are what global queries see, if it is not k and v.
+    ``global_keys`` and ``global_values`` are used by global queries in place of k and v.
     """
     validate_labels(labels, part_of, options)
     n, dtype = q.shape[-2], v.dtype
@@ -107,7 +107,7 @@ def naive(
 
 
 def _allowed(n: int, t: int, options: GlobalLocal, owners: Tensor) -> Bool[Tensor, "#b n n"]:
-    """Which pairs the four pieces hold."""
+    """The allowed pairs of the four pieces."""
     i = torch.arange(n, device=owners.device)
     row, column = i[:, None], i[None, :]
     near = (row >= t) & (column >= t) & ((row - column).abs() <= options.radius)
@@ -211,7 +211,7 @@ CARD = Card(
         "global and long input are one sequence, the global tokens first",
         "four labels beside the clipped distances; whose global token is whose can be given",
         "the output projection is shared by global and long tokens",
-        "a row with nothing to see gives zeros",
+        "a query without allowed keys gives zeros",
     ),
     variants=(
         {"global_tokens": 3, "radius": 4, "clip": 2, "segment": 2, "block": 8},

@@ -1,4 +1,4 @@
-"""The blocked form: global queries whole, long ones in blocks with their neighbourhood."""
+"""The blocked form: global queries attend to all keys, blocks of long queries to near ones."""
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ def blocked(
     global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
     options: GlobalLocal = DEFAULT, block: Size | None = None,
 ) -> Outputs:  # fmt: skip
-    """The same by pieces; ``block`` long queries at a time (by default half the radius)."""
+    """The same piece by piece; ``block`` long queries at a time (by default half the radius)."""
     validate_labels(labels, part_of, options)
     n, dtype = q.shape[-2], q.dtype
     t = min(options.global_tokens, n)
@@ -69,7 +69,7 @@ def _of_long(
     q: Tensor, k: Tensor, v: Tensor, label_scores: Tensor | None, valid: Tensor, is_part: Tensor,
     options: GlobalLocal, block: int,
 ) -> Tensor:  # fmt: skip
-    """l2g and l2l: each block of queries with the t global keys and its neighbourhood."""
+    """l2g and l2l: each block of queries with the t global keys and the keys within its radius."""
     t, n = is_part.shape[-1], is_part.shape[-2]
     radius, block = min(options.radius, n - 1), min(block, n)
     rows = torch.arange(block, device=q.device)[:, None] + radius
@@ -93,7 +93,7 @@ def _of_long(
 
 
 def _cut(x: Tensor, block: int) -> Tensor:
-    """(…, n, width) in blocks of rows, the last one filled up: (…, blocks, block, width)."""
+    """(…, n, width) in blocks of rows, the last one padded: (…, blocks, block, width)."""
     return F.pad(x, (0, 0, 0, -x.shape[-2] % block)).unflatten(-2, (-1, block))
 
 

@@ -1,4 +1,4 @@
-"""Labels of pairs: clipped distances, and four for what is part of what."""
+"""Labels of pairs: clipped distances, and four labels for membership in a global token."""
 
 import torch
 from jaxtyping import Float, Int
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attnlab.mechanisms.fixed.etc.structure import GlobalLocal
 
-CROSS = 4  # labels beside the distances, which are the last ones:
+CROSS = 4  # the last labels are not distances:
 OWN_GLOBAL, OTHER_GLOBAL, OWN_LONG, OTHER_LONG = range(-CROSS, 0)
 
 Labels = Float[Tensor, "h l d"] | None  # a vector for each label; None: all zero
@@ -15,7 +15,7 @@ Labels = Float[Tensor, "h l d"] | None  # a vector for each label; None: all zer
 def label_of_pairs(
     n: int, global_tokens: int, clip: int, owners: Int[Tensor, "#b n"]
 ) -> Int[Tensor, "#b n n"]:
-    """The label of every pair, also of those that nobody may see."""
+    """The label of every pair, also of those that are not allowed."""
     i = torch.arange(n, device=owners.device)
     column, row, labels = i[None, :], i[:, None], 2 * clip + 1 + CROSS
     distance = (column - row).clamp(-clip, clip) + clip

@@ -1,4 +1,4 @@
-"""Who sees whom, and which global token a long one is part of."""
+"""The allowed pairs, and which global token a long token is part of."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,12 +17,12 @@ PartOf = Int[Tensor, "b n"] | None  # the global token that each is part of, −
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalLocal(PatternOptions):
-    """Global tokens first, then a long input that sees its neighbourhood.
+    """Global tokens first, then a long input with local attention.
 
-    ``global_tokens``  how many of the first positions see all and are seen by all.
-    ``radius``         how many tokens a long one sees to either side.
+    ``global_tokens``  how many of the first positions are global.
+    ``radius``         how many tokens to either side a long token attends to.
     ``segment``        how many long tokens are part of one global token, unless that is given.
-    ``own_only``       a long token sees the global token that it is part of, and no other.
+    ``own_only``       a long token attends to the global token that it is part of, and to no other.
     """
 
     CAUSAL: ClassVar[str] = "never"
@@ -59,7 +59,7 @@ DEFAULT = GlobalLocal()
 @patterns.readable
 @dataclass(frozen=True, repr=False)
 class Segments(Pattern):
-    """Each run of ``size`` long tokens sees its own of the ``tokens`` global ones before them."""
+    """Each run of ``size`` long tokens attends to one of the ``tokens`` global ones before it."""
 
     tokens: int
     size: int
@@ -83,7 +83,7 @@ class Segments(Pattern):
 
 
 def _own(i: Tensor, tokens: int, size: int) -> Tensor:
-    """The global token of i by runs of ``size``, the last of which takes the rest."""
+    """The global token of i: one for each run of ``size``, the last one for all that remain."""
     return ((i - tokens).clamp(min=0) // size).clamp(max=tokens - 1)
 
 
@@ -92,8 +92,8 @@ def members(
 ) -> Int[Tensor, "#b n"]:
     """The global token that each position is part of, −1 for none.
 
-    ``part_of`` if it is given (what it says of global tokens is not looked at); else one for each
-    run of ``segment`` long tokens, the last one for all that is left.
+    ``part_of`` if it is given (its entries for global tokens are not used); else one for each run
+    of ``segment`` long tokens, the last one for all that remain.
     """
     if part_of is not None:
         return part_of

@@ -1,13 +1,13 @@
-r"""Image Transformer: the pixels of a block see their block, and a margin of what came before.
+r"""Image Transformer: the pixels of a block attend to their block and to pixels before it.
 
-An image of 32 × 32 pixels in three colours is a sequence of 3072: full attention is out of reach of
-the generator that this paper wants. It cuts the image into *query blocks* that do not overlap, and
-gives all queries of a block the same *memory block*: the query block itself, and pixels around it.
+An image of 32 × 32 pixels in three colours is a sequence of 3072, too long for full attention in a
+generator. The paper cuts the image into *query blocks* that do not overlap. All queries of a block
+share one *memory block*: the query block itself, and pixels around it.
 
 $$o_i = \mathrm{softmax}\!\left(\frac{q_i K_{M_i}^\top}{\sqrt d}\right) V_{M_i}$$
 
 **1-D local**. The sequence is cut into blocks of $l_q$ positions; the memory is the block and the
-$l_m$ positions before it: with $t_i = \lfloor i / l_q \rfloor l_q$, the first of i's block,
+$l_m$ positions before it: with $t_i = \lfloor i / l_q \rfloor l_q$, the start of i's block,
 
 $$M_i = \{j : t_i - l_m \le j < t_i + l_q\}$$
 
@@ -15,29 +15,28 @@ $$M_i = \{j : t_i - l_m \le j < t_i + l_q\}$$
 lines × $w_q$ columns; the memory is the rectangle extended by $h_m$ lines upwards and by $w_m$
 columns to either side.
 
-A generator makes one position after the other, and sees of $M_i$ only what it has made
+A generator makes one position after the other, and attends only to the part of $M_i$ made so far
 (``causal=True``). In 1-D that is raster order. In 2-D it is block by block (in raster order), and
-pixel by pixel inside a block (in raster order): **a sequence of 2-D pixels stands in this order**,
-whether attention is causal or not, and ``generation_order`` gives it, so that causal means here
-what it means everywhere, j ≤ i. The margin to the right, unmade, is then of no use; that of the
-lines above is.
+pixel by pixel inside a block (in raster order): **a sequence of 2-D pixels is in this order**,
+whether attention is causal or not, and ``generation_order`` gives it; so causal means j ≤ i here
+too. Of the margin to the right, only the lines above have been made.
 
-The trap: neighbours do not see alike. The first query of a block sees (causally) $l_m + 1$ keys,
-its last $l_m + l_q$; a sliding window shows all of them equally many. So the first pixels of each
-block know the least, and blocks show in samples.
+Note that neighbours may have very different keys: causally, the first query of a block has $l_m +
+1$ keys, its last $l_m + l_q$; in a sliding window all have equally many. The first pixels of each
+block have the least context, and the blocks are visible in samples.
 
-Pairs: $n (l_q + l_m)$ in 1-D, $n (h_q + h_m)(w_q + 2 w_m)$ in 2-D, the ends apart. The queries of a
-block share their keys, which lie side by side. Forms and layer are those of every fixed pattern
+Pairs: $n (l_q + l_m)$ in 1-D, $n (h_q + h_m)(w_q + 2 w_m)$ in 2-D, up to the ends. The queries of a
+block share their keys, which are consecutive. Forms and layer are those of every fixed pattern
 (``attnlab.core.sparse.attention``); the patterns are in ``blocks.py``.
 
 The paper's letters: $l_q$, in 2-D $w_q$, is ``block``; $l_m$, in 2-D $w_m$, is ``memory``; $h_q$ is
 ``rows``; $h_m$ is ``above``.
 
-Departures. The paper fills the last block up with zeros; here it is short, so any length works, and
-the last line of an image, or its last block, may be unfinished. The paper shifts the sequence by
-one before attention; here that is the model's task, and a causal query sees itself. No dropout on
-the weights. Colours, position embeddings and the two-dimensional output distributions belong to a
-model.
+Departures. The paper pads the last block with zeros; here it is short, so any length works, and the
+last line of an image, or its last block, may be incomplete. The paper shifts the sequence by one
+before attention; here a causal query attends to itself, and the model shifts its input. No dropout
+on the weights. Colours, position embeddings and the two-dimensional output distributions belong to
+a model.
 
 Parmar, Vaswani, Uszkoreit, Kaiser, Shazeer, Ku, Tran. Image Transformer. ICML 2018,
 arXiv:1802.05751, sections 3.2 and 3.3.
@@ -54,7 +53,7 @@ from attnlab.core.sparse.attention import PatternOptions, pattern_card
 from attnlab.mechanisms.fixed.image_transformer.blocks import Lines, Rectangles
 from attnlab.mechanisms.fixed.image_transformer.blocks import generation_order as generation_order
 
-# ---- who may see whom
+# ---- the pattern
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class QueryBlocks(PatternOptions):
     ``memory``  positions before a block; in 2-D columns to either side.
     ``width``   the pixels in a line of the image.
     ``rows``    the lines of a rectangle (2-D).
-    ``above``   lines above it that it sees (2-D).
+    ``above``   lines above it in its memory (2-D).
     """
 
     block: Size = 64
@@ -94,7 +93,7 @@ n, l_q, l_m, h_q, h_m = letters("n l_q l_m h_q h_m")
 
 
 def pairs(chosen: QueryBlocks) -> sympy.Expr:
-    """Each query sees its memory block; of the margins of rectangles only the image."""
+    """Each query attends to its memory block; margins outside of the image do not count."""
     if chosen.width is None:
         return n * (l_q + l_m)
     lefts = [column // chosen.block * chosen.block for column in range(chosen.width)]
@@ -119,9 +118,9 @@ CARD = pattern_card(
     pairs=pairs,
     letters={"l_q": "block", "l_m": "memory", "h_q": "rows", "h_m": "above"},
     departures=(
-        "the last block is short, not filled up with zeros",
-        "a causal query sees itself: the shift by one is the model's task",
-        "2-D sequences stand in generation order, causal or not",
+        "the last block is short, not padded with zeros",
+        "a causal query attends to itself: the shift by one is left to the model",
+        "2-D sequences are in generation order, causal or not",
     ),
     variants=(
         {"block": 64, "memory": 16},

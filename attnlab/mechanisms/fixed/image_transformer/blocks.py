@@ -1,4 +1,4 @@
-"""Who sees whom: blocks of a line or of an image, and the order in which their pixels stand."""
+"""The patterns: blocks of a line or of an image, and the order of their pixels."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Lines(Pattern):
         return (j >= first - self.memory) & (j < first + self.length)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Both ends of what is seen move on with i: the first and the last row decide."""
+        """First and last allowed key grow with i, so the first and the last row decide."""
         first, last = (i // self.length * self.length for i in (rows.first, rows.last))
         every = (columns.first >= last - self.memory) & (columns.last < first + self.length)
         some = (columns.last >= first - self.memory) & (columns.first < last + self.length)
@@ -45,7 +45,7 @@ class Lines(Pattern):
 
 
 class _Place(NamedTuple):
-    """Where a position stands: the upper left corner of its rectangle, and its own pixel."""
+    """The upper left corner of a position's rectangle, and its own pixel."""
 
     top: Tensor
     left: Tensor
@@ -74,7 +74,7 @@ class _Box(NamedTuple):
 @dataclass(frozen=True, repr=False)
 class Rectangles(Pattern):
     """2-D local: i's rectangle of ``rows`` × ``columns``, ``above`` lines over it and ``memory``
-    columns to either side; positions stand in generation order."""
+    columns to either side; positions are in generation order."""
 
     width: int
     rows: int
@@ -119,7 +119,7 @@ class Rectangles(Pattern):
         return lines & (key.column >= query.left - self.memory) & (key.column < right)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Compares the box around the keys with what any, and what all, of the queries see."""
+        """Compares the box around the keys with the keys of any query, and of all queries."""
         keys = self._around(columns)
         first, last = self.place(rows.first), self.place(rows.last)
         one_band = first.top == last.top
@@ -139,7 +139,7 @@ class Rectangles(Pattern):
         return Coverage(one_band & all_see.holds(keys), any_sees.meets(keys))
 
     def _around(self, intervals: Intervals) -> _Box:
-        """A box that holds all positions from the first to the last."""
+        """A box that contains all positions from the first to the last."""
         first, last = self.place(intervals.first), self.place(intervals.last)
         one_band = first.top == last.top
         one_block = one_band & (first.left == last.left)
@@ -156,7 +156,7 @@ class Rectangles(Pattern):
 def generation_order(height: int, width: int, *, rows: int, block: int) -> Int[Tensor, "n"]:
     """The raster positions of an image's pixels in the order of 2-D attention.
 
-    ``x[:, order]`` brings a sequence of pixels into it, ``y[:, order.argsort()]`` back.
+    ``x[:, order]`` reorders pixels from raster order, ``y[:, order.argsort()]`` reorders them back.
     """
     for name, size in {"height": height, "width": width, "rows": rows, "block": block}.items():
         check_integer(name, size, at_least=1)

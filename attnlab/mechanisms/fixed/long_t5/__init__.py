@@ -1,8 +1,9 @@
 r"""LongT5's transient global attention: a window, and a summary of every block of the sequence.
 
-A window of radius r is cheap and blind to what is far. ETC (Ainslie et al. 2020) adds global tokens
-with inputs of their own; LongT5 makes them on the fly, in every layer, and throws them away
-afterwards. The sequence is cut into G blocks of c tokens, and the global token of block g is
+A window of radius r is cheap, but has no distant keys. ETC (Ainslie et al. 2020) adds global tokens
+with inputs of their own; LongT5 computes global tokens from the sequence in every layer and does
+not pass them on ("transient"). The sequence is cut into G blocks of c tokens, and the global token
+of block g is
 
 $$x_g = \mathrm{RMSNorm}\Bigl(\sum_{j \in \text{block } g} x_j\Bigr)$$
 
@@ -13,13 +14,13 @@ $$s_{ij} = q_i \cdot k_j + \beta_{j - i}\quad(|i - j| \le r),\qquad
 s_{ig} = q_i \cdot k_g + \gamma_{g - \text{block}(i)}$$
 
 β and γ are T5's relative biases, a number per head and bucket of distances (in tokens, in blocks).
-As in T5 there is no $1/\sqrt d$.
+As in T5 the scores are not divided by $\sqrt d$.
 
-The global tokens are keys and values only, they have no queries: a layer has one more table and one
-more gain than a local one.
+The global tokens are keys and values only, they have no queries: a layer has one table and one
+gain more than a local one.
 
-Time: $2 h n (2r + 1 + n/c)(d + e)$. The window is linear in n, but there are n/c global tokens: the
-order is n²/c, that of full attention divided by the size of a block.
+Time: $2 h n (2r + 1 + n/c)(d + e)$. The window is linear in n, but there are n/c global tokens, so
+the order is n²/c, that of full attention divided by the size of a block.
 
 ``naive``    the equations, dense: n × (n + G) scores.
 ``blocked``  the sequence in pieces of r + 1 queries: each is compared with its own piece, the one
@@ -28,16 +29,15 @@ order is n²/c, that of full attention divided by the size of a block.
 The paper's letters: its $k$ (block size, 16) is c, ``block``; $r$ (127) is ``radius``.
 
 Tokens after the last full block join that block: they are summed into its global token, and their
-block distance counts from it. A sequence shorter than a block has no global token. Both go by the
-length of the sequence up to its last real token, so a padded sequence gives what it gives alone;
-padded tokens are not summed.
+block distance counts from it. A sequence shorter than a block has no global token. Both use
+the length of the sequence up to its last valid token, so padding does not change the output; padded
+tokens are not summed.
 
 Never causal: the sum of a block holds tokens that come after some of its queries.
 
-Known elsewhere: without a mask, Hugging Face's layer lets the first and the last piece look at the
-zeros that stand beyond the ends; with a mask of ones it equals ours. Departures: the two tables
-belong to this layer (T5 shares those of the first layer with all others: tie them to have that).
-No dropout on the weights.
+Without a mask, the first and the last piece of Hugging Face's layer attend to zeros beyond the
+ends; with a mask of ones it equals this one. Departures: the two tables belong to this layer (T5
+shares those of the first layer with all others; tie them for that). No dropout on the weights.
 
 Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang. LongT5: Efficient Text-To-Text Transformer for Long
 Sequences. Findings of NAACL 2022, arXiv:2112.07916, section 3.1. Buckets: Raffel et al. Exploring
@@ -83,8 +83,8 @@ from attnlab.mechanisms.fixed.long_t5.blocks import (
 class TransientGlobal(Options):
     """The window and the blocks.
 
-    ``radius``    how many tokens a query sees to either side.
-    ``block``     the paper's k: how many tokens a global token sums up.
+    ``radius``    how many tokens to either side a query attends to.
+    ``block``     the paper's k: how many tokens a global token sums.
     ``farthest``  the distance from which on all share one bucket of biases.
     """
 
@@ -244,7 +244,7 @@ CARD = Card(
     memory={"naive": h * n * (n + n / c), "blocked": h * n * (3 * (r + 1) + n / c)},
     notes={"naive": ("scores", "weights")},
     departures=(
-        "blocks and global tokens go by a sequence's length without its padding",
+        "blocks and global tokens use a sequence's length without its padding",
         "each layer has its own two tables of biases",
         "no dropout on the weights",
     ),

@@ -1,4 +1,4 @@
-"""Buckets of distances, and the blocks that are summed up."""
+"""Buckets of distances, and the sums of blocks."""
 
 import math
 
@@ -18,16 +18,16 @@ def buckets_of(
 ) -> Int[Tensor, "..."]:
     """T5's buckets of distances j − i: half of them for each direction.
 
-    Of one direction's, the first half hold one distance each, the rest grow with its logarithm up
-    to ``farthest``; whatever is farther falls into the last.
+    In each direction the first half hold one distance each; the others have logarithmic widths up
+    to ``farthest``, and all larger distances are in the last one.
     """
     check_buckets(buckets, farthest)
     half = buckets // 2
     exact = half // 2
     far = distance.abs()
-    grown = torch.log(far.clamp(min=1).float() / exact) / math.log(farthest / exact)
-    grown = (exact + (grown * (half - exact)).long()).clamp(max=half - 1)
-    return half * (distance > 0) + torch.where(far < exact, far, grown)
+    logarithmic = torch.log(far.clamp(min=1).float() / exact) / math.log(farthest / exact)
+    logarithmic = (exact + (logarithmic * (half - exact)).long()).clamp(max=half - 1)
+    return half * (distance > 0) + torch.where(far < exact, far, logarithmic)
 
 
 def check_buckets(buckets: int, farthest: int) -> None:
@@ -42,7 +42,7 @@ def check_buckets(buckets: int, farthest: int) -> None:
 
 
 def lengths(padding: Tensor | None, n: int, device: torch.device) -> Int[Tensor, "b"]:
-    """Up to the last real token; (1,) where nothing is padded."""
+    """The length up to the last valid token; (1,) without padding."""
     if padding is None:
         return torch.full((1,), n, device=device)
     return (torch.arange(1, n + 1, device=device) * padding).amax(dim=-1)
@@ -59,7 +59,7 @@ def blocks_of(
 
 
 def sums(x: Tokens, block: int, padding: TokenPadding = None) -> Float[Tensor, "b globals dim"]:
-    """The sum of the real tokens of each block; one row of zeros if there is no full block."""
+    """The sum of the valid tokens of each block; one row of zeros if there is no full block."""
     b, n, dim = x.shape
     count = max(1, n // block)
     block_of, _ = blocks_of(n, block, count, lengths(padding, n, x.device))

@@ -1,37 +1,36 @@
-r"""Longformer: a window for everybody, and a few tokens that see all and are seen by all.
+r"""Longformer: a sliding window, and a few global tokens with full attention.
 
-Most of what a word needs stands near it, and layers carry it further: with w positions around each
-token, L layers see L·w. What must see everything at once (the token that is classified, a question)
-is made *global*: it attends to all, and all attend to it. With the global tokens G
+Most of the context that a word needs is near it, and layers widen it: with a window of w, L layers
+reach L·w positions. Tokens that need the whole sequence at once (the token that is classified, a
+question) are *global*: they attend to all, and all attend to them. With the global tokens G
 
 $$S_i = \{j : |i - j| \le w/2\} \cup G \;(i \notin G),\qquad S_i = \text{all} \;(i \in G)$$
 
-A *dilated* window has gaps: $|i - j| = k D,\ k \le w/2$, reaches D times as far for the same price,
-and may differ from head to head (``dilation=(1, 1, 2, 4)``) and from layer to layer. The question
-that a global token asks is of another kind, so it has projections of its own, $Q_g, K_g, V_g$, that
-start equal to the local ones:
+A *dilated* window has gaps: $|i - j| = k D,\ k \le w/2$, reaches D times as far at the same cost,
+and may differ from head to head (``dilation=(1, 1, 2, 4)``) and from layer to layer. Global tokens
+have projections of their own, $Q_g, K_g, V_g$, which start equal to the local ones:
 
 $$o_i = \mathrm{softmax}\!\left(\frac{q_i K_{S_i}^\top}{\sqrt d}\right) V_{S_i} \;(i \notin G),
 \qquad o_i = \mathrm{softmax}\!\left(\frac{q^g_i {K^g}^\top}{\sqrt d}\right) V^g \;(i \in G)$$
 
 Time: $O(n w)$, and $O(n)$ for each global token: its row and its column. ``EncoderDecoder`` is a
-layer of LED: Longformer reads the source, full attention writes.
+layer of LED: Longformer encodes the source, full attention decodes.
 
 The paper's letters: $w$, $d$ (dilation, our D) and $Q_s, K_s, V_s$ (our local projections).
 
-Readings. The paper does not say which projections an ordinary token uses to look at a global one.
-The released code uses the local ones, so $Q_g, K_g, V_g$ serve the rows of global tokens only; so
-they do here. A global key inside the window is counted once.
+Readings. The paper does not say which projections an ordinary token uses for a global key.
+The released code uses the local ones, so $Q_g, K_g, V_g$ are for the rows of global tokens only, as
+here. A global key inside the window is counted once.
 
-The traps. ``window`` is the paper's w, in total, w/2 to each side, and w + 1 keys with the position
-itself. The authors' code calls the one-sided width by that name; Hugging Face's is the total, and
-even. Their chunks want a length that is a multiple of w and support neither dilation nor causality;
-here every length is right. A benchmark's copy sees w/2 to the right and w/2 − 1 to the left; the
-variant without overlap of chunks is another pattern altogether.
+Common mistakes. ``window`` is the paper's w, the total: w/2 to each side, and w + 1 keys with the
+position itself. In the authors' code that name is the one-sided width; in Hugging Face's it is the
+total, and even. Their chunks need a length that is a multiple of w and support neither dilation nor
+causality; here any length works. One benchmark's version has w/2 keys to the right and w/2 − 1 to
+the left; the variant without overlapping chunks is a different pattern.
 
-A causal Longformer has no global tokens, as in the paper's language model: seeing all and being
-seen by all, a token would carry the future to everybody, and without that it is not global. What is
-left of it under causality is a pattern of its own: ``(local(r) | global_([0])).causal()``.
+A causal Longformer has no global tokens, as in the paper's language model: a token that attends to
+all and that all attend to would pass information from the future to all others. The causal part of
+a global token is a pattern of its own: ``(local(r) | global_([0])).causal()``.
 
 Departures. Global positions are the same for all sequences of a batch and count from the start.
 
@@ -77,7 +76,7 @@ from attnlab.core.sparse.attention import (
 )
 from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDecoder
 
-# ---- who may see whom
+# ---- the pattern
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ class Window(PatternOptions):
 
     ``window``            the paper's w, half of it to each side; even.
     ``dilation``          the step between keys of the window; a tuple has one for each head.
-    ``global_positions``  who sees all and is seen by all.
+    ``global_positions``  the global positions.
     """
 
     window: int = 512
@@ -112,9 +111,9 @@ class Window(PatternOptions):
     def pattern(self, *, causal: bool | None = None, heads: Size = 1) -> Pattern:
         if causal and self.global_positions:
             raise ValueError(
-                "a causal Longformer has no global tokens: what sees all and is seen by all "
-                "carries the future to everybody. Leave global_positions out, or compose a "
-                "pattern: (local(r) | global_([0])).causal()"
+                "a causal Longformer has no global tokens: they attend to all positions, so they "
+                "would pass information from the future on to all others. Leave global_positions "
+                "out, or compose a pattern: (local(r) | global_([0])).causal()"
             )
         return super().pattern(causal=causal, heads=heads)
 
@@ -137,7 +136,7 @@ class Window(PatternOptions):
 
 
 class GlobalRows(NamedTuple):
-    """Global projections: the queries of the global ``positions``, and what these look at."""
+    """Queries of the global ``positions``, and the keys and values that they attend to."""
 
     positions: tuple[int, ...]
     queries: Float[Tensor, "b h rows d"]
@@ -145,7 +144,7 @@ class GlobalRows(NamedTuple):
     values: SelfValues
 
     def rows(self, n: int, m: int) -> Tensor:
-        """The positions as a tensor; refused where n queries and m keys are not of one sequence."""
+        """The positions as a tensor; a ValueError unless n = m."""
         if n != m:
             raise ValueError(f"global rows are for whole sequences, got {n} queries, {m} keys")
         at, rows = list(self.positions), self.queries.shape[2]
@@ -178,8 +177,8 @@ def blocked(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
 ) -> Outputs:  # fmt: skip
-    """The pairs of the windows and the global columns, then the rows of ``global_rows``, which see
-    every real key. First derivatives only."""
+    """The pairs of the windows and the global columns, then the rows of ``global_rows``, which
+    attend to every valid key. First derivatives only."""
     mask = patterns.FULL if mask is None else mask
     out = engine.blocked(q, k, v, mask, allow_fully_masked=True)
     if not global_rows:
@@ -188,7 +187,7 @@ def blocked(
     valid = engine.without_padding(mask)[1]
     valid = None if valid is None else valid[:, None, None].to(q.device)
     weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
-    note("log_sum_exp", None)  # of two kinds of scores there is no single one
+    note("log_sum_exp", None)  # the rows of two kinds of scores have no common one
     return out.index_copy(2, rows, (weights @ wide(global_rows.values)).to(v.dtype))
 
 
@@ -260,7 +259,7 @@ CARD = pattern_card(
     pairs=pairs,
     letters={"w": "window"},
     departures=(
-        "the global projections serve the rows of global tokens only, as in the released code",
+        "the global projections are for the rows of global tokens only, as in the released code",
         "a causal Longformer refuses global tokens",
         "global positions are the same for all sequences of a batch",
     ),

@@ -1,4 +1,4 @@
-"""A layer of LED: Longformer reads the source, full attention writes."""
+"""A layer of LED: Longformer encodes the source, full attention decodes."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,11 +14,11 @@ from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 class EncoderDecoder(nn.Module):
     """The attention of one layer of LED: (b, n, dim) and a context (b, m, dim) → (b, n, dim).
 
-    ``encoder``, a ``LongformerAttention``, reads the long source; the decoder attends to all of its
-    own past and to all of the source, by full attention. Each part is added to its stream; norms
-    and feed-forward layers are a model's. ``TinyTransformer(kind="encoder_decoder")`` stacks the
-    same whole, if its ``attention`` is a function that builds a Longformer for ``causal=False`` and
-    full attention otherwise.
+    ``encoder``, a ``LongformerAttention``, encodes the long source; the decoder attends to all of
+    its own past and to all of the source, by full attention. Each part is added to its residual
+    stream; norms and feed-forward layers belong to a model. A ``TinyTransformer`` with
+    ``kind="encoder_decoder"`` stacks such layers, if its ``attention`` is a function that builds a
+    Longformer for ``causal=False`` and full attention otherwise.
     """
 
     @checked

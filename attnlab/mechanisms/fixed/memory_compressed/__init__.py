@@ -1,42 +1,42 @@
-r"""Memory-compressed attention: every position asks, every third answers for its neighbours.
+r"""Memory-compressed attention: a strided convolution shortens keys and values.
 
 To write an article from its many sources, Liu et al. read sequences of 11,000 tokens. Two layers
-that are cheaper than full attention take turns (local, compressed, local, compressed, local).
+that are cheaper than full attention alternate (local, compressed, local, compressed, local).
 
-**Compressed.** After their projection, keys and values are run over by a convolution of width w and
-stride s (3 and 3 in the paper); queries are left as they are. Slot t stands for the positions
-$s t, \dots, s t + w - 1$, of which there are $\lceil m / s \rceil$:
+**Compressed.** After their projection, a convolution of width w and stride s (3 and 3 in the paper)
+is applied to keys and values, not to queries. Slot t stands for the positions $s t, \dots, s t + w
+- 1$, of which there are $\lceil m / s \rceil$:
 
 $$\tilde k_t = \sum_{u < w} k_{s t + u}\, A_u,\qquad \tilde v_t = \sum_{u < w} v_{s t + u}\, B_u,
 \qquad O = \mathrm{softmax}\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \tilde V$$
 
 with matrices $A_u$ and $B_u$ for each head.
 
-**Local** (``kind="local"``). The sequence is cut into blocks of 256, and each attends to itself
-alone.
+**Local** (``kind="local"``). The sequence is cut into blocks of 256, and each attends only
+to itself.
 
-Time: $2 h \lceil m/s \rceil\, (w (d^2 + e^2) + n (d + e))$: the exponent of full attention, a third
-of its pairs.
+Time: $2 h \lceil m/s \rceil\, (w (d^2 + e^2) + n (d + e))$: quadratic like full attention, with a
+third of its pairs for s = 3.
 
 ``naive``  the equations.
-``fused``  the windows side by side, one matrix product each; then PyTorch's
+``fused``  each convolution as one matrix product over flattened windows; then PyTorch's
            ``scaled_dot_product_attention`` over the slots. Local layers: block by block.
 
 Readings, where the paper is silent. "Masking is added to prevent the queries from attending to
-future keys": slot t is seen by query i if its *last* position, s t + w − 1, is not later than i;
-any earlier and the slot would carry the future to i. So the first w − 1 queries see nothing:
-their rows are zero. With ``null=True`` there is one more slot, learned (it starts as zero), that
-everybody may look at, also when there is nothing else.
+future keys": query i attends to slot t if its *last* position, s t + w − 1, is not after i;
+otherwise the slot would contain positions after i. So the first w − 1 queries have no slot: their
+output is zero. With ``null=True`` there is one more slot, learned (it starts as zero), that all
+queries attend to.
 
-What stands at the end and does not fill a window is filled up with zeros, so that no token is
-lost (to a causal query such a slot is always in the future). Padded keys and values are zero before
-the convolution; a slot is there if one of its positions is real, so that a padded sequence gives
-what it gives alone. The convolution has no bias, and mixes the channels of one head.
+An incomplete window at the end is padded with zeros, so that no token is lost (for a causal query
+such a slot is always in the future). Padded keys and values are zero before the convolution, and a
+slot is allowed if one of its positions is valid, so padding does not change the output. The
+convolution has no bias, and mixes the channels of one head.
 
-A width and a stride of 1, with the identity for a matrix, is full attention, causal or not.
+A width and a stride of 1 with identity matrices give full attention, causal or not.
 
-``step`` decodes. Its state is the slots so far and the last positions, fewer than a window, that do
-not fill one yet: a third of a cache of keys and values.
+``step`` decodes. Its state is the slots so far and the last positions, which do not fill a window
+yet: a third of a cache of keys and values.
 
 Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Summarizing Long
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
@@ -112,7 +112,7 @@ def naive(
 
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    """The sum over the places of a window, as it is written."""
+    """The sum over the places of a window, term by term."""
     windows, kernel = unfolded(wide(x), kernel.shape[1], stride), wide(kernel)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
@@ -133,8 +133,8 @@ FORMS = {"naive": naive, "fused": fused}
 
 
 class Compressed(NamedTuple):
-    """What decoding needs: the slots that are complete, the positions that are not in one yet (or
-    will be in one more), and how many positions have come."""
+    """The decoding state: the complete slots, the positions that later slots need, and the number
+    of positions so far."""
 
     slots: KeyValueCache | None
     open: KeyValueCache
@@ -144,8 +144,8 @@ class Compressed(NamedTuple):
 class MemoryCompressedAttention(nn.Module):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
-    The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the layer that it takes
-    turns with, in blocks.
+    The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the local layer that
+    it alternates with.
     """
 
     @checked
@@ -207,12 +207,12 @@ class MemoryCompressedAttention(nn.Module):
             out, new = decoding.step(q, k, v, self.pattern, state)
         else:
             assert state is None or isinstance(state, Compressed)
-            new = self._remember(k, v, state)
-            out = self._look(q, new)
+            new = self._extended(k, v, state)
+            out = self._attend(q, new)
         return self.heads.merge(out), new
 
-    def _remember(self, k: Tensor, v: Tensor, state: Compressed | None) -> Compressed:
-        """Windows that are full now become slots."""
+    def _extended(self, k: Tensor, v: Tensor, state: Compressed | None) -> Compressed:
+        """The state after more keys and values; complete windows become slots."""
         slots, rest, length = state or (None, None, 0)
         rest = KeyValueCache.extended(rest, k, v)
         full = max(0, (rest.keys.shape[2] - self.options.kernel) // self.options.stride + 1)
@@ -225,7 +225,7 @@ class MemoryCompressedAttention(nn.Module):
         rest = KeyValueCache(*(x[:, :, full * self.options.stride :] for x in rest))
         return Compressed(slots, rest, length + k.shape[2])
 
-    def _look(self, q: Tensor, state: Compressed) -> Tensor:
+    def _attend(self, q: Tensor, state: Compressed) -> Tensor:
         keys, values = state.slots or (q[:, :, :0], state.open.values[:, :, :0])
         last = (
             torch.arange(keys.shape[2], device=q.device) * self.options.stride
@@ -264,9 +264,9 @@ CARD = Card(
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
     departures=(
-        "what does not fill a window at the end is filled up with zeros",
-        "a slot is seen by the queries from its last position on; before there is one, rows are "
-        "zero, or look at a learned null slot",
+        "an incomplete window at the end is padded with zeros",
+        "queries attend to a slot from its last position on; before the first, their outputs are "
+        "zero, or they attend to a learned null slot",
         "one kernel per head, without a bias",
     ),
     variants=(

@@ -1,4 +1,4 @@
-"""The fast form: one product for all places of a window, PyTorch's SDPA over the slots."""
+"""The fused form: one matrix product for all places of a window, PyTorch's SDPA over the slots."""
 
 from torch import Tensor
 from torch.nn import functional as F

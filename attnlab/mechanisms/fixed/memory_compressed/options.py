@@ -1,4 +1,4 @@
-"""Which layer it is, a compressed one or a local one, and what each costs."""
+"""The options of a compressed or a local layer, and their costs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,13 +16,13 @@ h, n, m, d, e, s, w, c = letters("h n m d e s w c")
 
 @dataclass(frozen=True, kw_only=True)
 class Compression(Options):
-    """A compressed layer, or the local layer that it takes turns with.
+    """A compressed layer, or the local layer that it alternates with.
 
     ``kind``    "compressed" or "local".
     ``kernel``  w, the width of a window (compressed).
     ``stride``  s, from one window to the next (compressed).
-    ``null``    a learned slot that everybody may see (compressed).
-    ``block``   positions that see each other (local).
+    ``null``    whether there is a learned slot that all queries attend to (compressed).
+    ``block``   the number of positions in a block (local).
     """
 
     kind: Literal["compressed", "local"] = "compressed"
@@ -39,23 +39,23 @@ class Compression(Options):
         refuse_gaps(self.kernel, self.stride)
 
     def pattern(self, *, causal: bool = False) -> Pattern:
-        """Of a local layer: each position sees its own block."""
+        """For a local layer: each position attends to its own block."""
         seen = patterns.block_diagonal(self.block)
         return seen.causal() if causal else seen
 
 
 def flops(chosen: Compression) -> sympy.Expr:
-    """Of a compressed layer, the convolutions and the slots; of a local one, its blocks."""
+    """For a compressed layer, convolutions and slots; for a local one, its blocks."""
     if chosen.kind == "local":
         return 2 * h * n * c * (d + e)
     return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
 
 
 def naive_flops(chosen: Compression) -> sympy.Expr:
-    """The same, but that a local layer is computed under the dense mask."""
+    """The same, except that a local layer is computed under the dense mask."""
     return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
 
 
 def scores(chosen: Compression) -> sympy.Expr:
-    """Of a compressed layer the weights, or the windows; of a local one under the dense mask."""
+    """For a compressed layer the weights, or the windows; for a local one the dense scores."""
     return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)

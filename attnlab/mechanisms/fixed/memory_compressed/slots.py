@@ -1,4 +1,4 @@
-"""Slots: the windows that they stand for, who sees them, and one more that everybody sees."""
+"""Slots: their windows, which queries attend to them, and the null slot."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,9 +17,9 @@ def visible_slots(
     n: int, m: int, *, width: int, stride: int, causal: bool = False, padding: KeyPadding = None,
     device: torch.device | None = None,
 ) -> Bool[Tensor, "... n slots"] | None:  # fmt: skip
-    """Which slots of m positions the last n of them see; None where all see all.
+    """The slots of m positions that the last n of them attend to; None: all.
 
-    Causal: those that end at the query or before. Padded: those with a real position.
+    Causal: those that end at the query or before. With padding: those with a valid position.
     """
     if padding is not None:
         device = padding.device
@@ -29,12 +29,12 @@ def visible_slots(
         seen = first + width - 1 <= torch.arange(m - n, m, device=device)[:, None]
     if padding is None:
         return seen
-    real = unfolded(padding[..., None], width, stride).any(dim=-1).any(dim=-1)[:, None, None]
-    return real if seen is None else real & seen
+    valid = unfolded(padding[..., None], width, stride).any(dim=-1).any(dim=-1)[:, None, None]
+    return valid if seen is None else valid & seen
 
 
 def unfolded(x: Tensor, width: int, stride: int) -> Tensor:
-    """(…, m, c) → (…, slots, c, width): what each slot stands for, zeros past the end."""
+    """(…, m, c) → (…, slots, c, width): the window of each slot, zeros past the end."""
     m = x.shape[-2]
     slots = -(-m // stride)
     more = (slots - 1) * stride + width - m
@@ -46,7 +46,7 @@ def refuse_gaps(width: int, stride: int) -> None:
     if not 1 <= stride <= width:
         raise ValueError(
             f"the stride should lie between 1 and the kernel's width of {width}, got {stride}: "
-            "with a longer one nobody would see the positions between two windows"
+            "with a longer one the positions between two windows would be in no slot"
         )
 
 
@@ -59,7 +59,7 @@ def with_null(
     keys: Tensor, values: Tensor, seen: Tensor | None,
     null_key: Tensor | None = None, null_value: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """One more slot, which everybody sees."""
+    """With the null slot, which all queries attend to."""
     if (null_key is None) != (null_value is None):
         raise ValueError("a null slot has a key and a value: give null_key and null_value, or none")
     if null_key is None or null_value is None:

@@ -1,4 +1,4 @@
-r"""Linear Transformer: with features for a softmax, attention is an RNN.
+r"""Linear Transformer: with features in place of the softmax, attention is an RNN.
 
 A softmax weight measures how alike a query and a key are. If the measure is a dot product of
 features instead, $\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)$, the query can be taken out of the
@@ -8,8 +8,8 @@ $$o_i = \frac{\sum_{j \le i} \phi(q_i)^\top \phi(k_j)\; v_j}{\sum_{j \le i} \phi
 \phi(k_j)} = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top z_i},\qquad
 S_i = S_{i-1} + \phi(k_i)\, v_i^\top,\quad z_i = z_{i-1} + \phi(k_i)$$
 
-The whole past is held in the matrix $S$ and the vector $z$: a recurrent network whose state has
-one size at any length. Without causality $S$ and $z$ are summed once, over all keys.
+The matrix $S$ and the vector $z$ summarise the whole past: a recurrent network whose state does not
+grow with the length. Without causality $S$ and $z$ are summed once, over all keys.
 
 Cost: $4 h n r e$ FLOPs and no n × m tensor, with r features per head; the causal ``chunked`` form
 adds $2 h n c (r + e)$ for chunks of c tokens.
@@ -18,7 +18,8 @@ Three forms of the same function:
 
 ``naive``      the left side: n × m weights, masked and divided by their sum.
 ``chunked``    the right side, with the weights inside each chunk and S, z from chunk to chunk, so
-               that nearly all work is matrix products; the backward pass computes the states again.
+               that nearly all work is in matrix products; the backward pass computes the states
+               again.
 ``recurrent``  the right side, one token at a time: the RNN itself.
 
 ``LinearAttention.step`` decodes with S and z as its state, and equals the parallel forms.
@@ -26,10 +27,10 @@ Three forms of the same function:
 Feature maps, for x of width d:
 
 ``elu``     $\mathrm{elu}(x) + 1$, r = d: the paper's; positive.
-``relu``    $\max(x, 0)$, r = d: sparse; two may have nothing in common.
+``relu``    $\max(x, 0)$, r = d: sparse; a dot product of two may be zero.
 ``dpfp``    $\phi_{(i,j)}(x) = a_j\, a_{j+i}$ with $a = \mathrm{relu}([x, -x])$, indices modulo 2d,
             $i = 1 \ldots \nu$, r = 2dν: "deterministic parameter-free projection", sparse and of
-            more dimensions than x, so that more keys can be told apart.
+            more dimensions than x, so that more keys can be distinguished.
 ``taylor``  $\phi(x) = (1,\, y,\, y^{\otimes 2} / \sqrt{2!},\, \ldots,\, y^{\otimes p} /
             \sqrt{p!})$ with $y = x\, d^{-1/4}$, $r = \sum_{i \le p} d^i$: $\phi(q) \cdot \phi(k)$
             is the exponential series of $q \cdot k / \sqrt d$ up to degree p, so the map tends to
@@ -38,13 +39,13 @@ Feature maps, for x of width d:
 The papers' letters: $N$ is our n, $D$ and $C$ are r, $M$ is e; $V'$ is the output, $S$ and $Z$ (or
 $s$ and $z$) the two sums; Schlag's $d_{key}$ is d, $d_{dot}$ is r, and ν is ``nu``.
 
-The traps: padding must zero the features of a key (a mask on scores comes too late: there are
-none); a small number added to denominators biases every row, so nothing is added here; sums over a
-long past need float32, in bfloat16 they stop growing; there is no $1/\sqrt d$ in the paper's map.
+Common mistakes: padding must zero the features of a key (there are no scores to mask); a small
+number added to denominators biases every row, so nothing is added here; sums over a long past need
+float32, in bfloat16 they stop growing; the paper's map has no $1/\sqrt d$.
 
 Departures. Rows whose weights sum to exactly zero (relu and dpfp have such) give zeros. Causal
-masks are aligned at the bottom right when there are fewer queries than keys. DPFP is here the
-feature map alone, without the delta rule that Schlag et al. update their state by.
+masks are aligned at the bottom right when there are fewer queries than keys. DPFP is the feature
+map alone here, without the delta rule by which Schlag et al. update the state.
 
 Katharopoulos, Vyas, Pappas, Fleuret. Transformers are RNNs: Fast Autoregressive Transformers with
 Linear Attention. ICML 2020, arXiv:2006.16236, sections 3.2 to 3.4. DPFP: Schlag, Irie, Schmidhuber.
@@ -135,7 +136,7 @@ def recurrent(
 ) -> Outputs:  # fmt: skip
     """The RNN (eq. 16 to 20): each key and value is added to S and z, each query reads them.
 
-    To train through it keeps a state per token: it is for reading.
+    Training keeps a state per token, so this form is for reading the algorithm only.
     """
     n, m = q.shape[-2], k.shape[-2]
     last = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
@@ -192,7 +193,7 @@ class LinearAttention(nn.Module):
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.causal, self.form, self.options = causal, form, options
-        options(torch.zeros(self.heads.head_dim))  # refuses what does not suit the width
+        options(torch.zeros(self.heads.head_dim))  # raises where the options do not fit the width
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:

@@ -1,4 +1,4 @@
-"""Feature maps φ: what takes the place of the exponential."""
+"""Feature maps φ, whose dot products replace the exponential."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def relu_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
 
 
 def dpfp_features(x: Float[Tensor, "... d"], nu: int = 1) -> Float[Tensor, "... r"]:
-    """Products of an entry of relu([x, −x]) with each of the ``nu`` next ones, round the end."""
+    """Products of an entry of relu([x, −x]) with each of the ``nu`` next ones, cyclically."""
     both = torch.cat((F.relu(x), F.relu(-x)), dim=-1)
     if not 1 <= nu < both.shape[-1]:
         raise ValueError(

@@ -1,7 +1,7 @@
 r"""Performer: softmax attention by random features that are always positive (FAVOR+).
 
 The exponential of a dot product is a mean over Gaussian vectors $\omega \sim N(0, I_d)$ of products
-of one factor that knows the query and one that knows the key,
+of a factor that depends on the query and one that depends on the key,
 
 $$e^{x \cdot y} = \mathbb E_\omega\!\left[e^{\omega \cdot x - |x|^2/2}\;
 e^{\omega \cdot y - |y|^2/2}\right],\qquad x = q\,d^{-1/4},\; y = k\,d^{-1/4},$$
@@ -28,30 +28,30 @@ generalised attention: another kernel, no estimate of the softmax.
 
 Cost: $2 h r (2 d + 2 e) n$ FLOPs and $h n r$ numbers; r = d log d unless said otherwise.
 
-``naive``      the implied n × m map, φ(q)·φ(k) over its row's sum, times the values.
+``naive``      the n × m map, φ(q)·φ(k) divided by its row's sum, times the values.
 ``rescaled``   the same map, with every exponent taken relative to a running maximum.
 ``recurrent``  one key at a time, state of r (e + 1) numbers per head.
 ``chunked``    the sums in one product, or causally chunk by chunk.
 
-Scale. The exponents may be ±100, where naive's features underflow to zero; the other forms subtract
-something first. Anything may be subtracted for a query, since it cancels in its row. For keys only
-what is common to all keys of a head cancels, and a maximum over *all* keys would change earlier
-rows of causal attention in their last bits when later keys change. So each key is divided by its
-own largest feature, whose logarithm (its *size*) is kept beside it; the sums are kept in units of
-the largest size *so far* and are scaled down when a larger one comes, as in the online softmax. A
-row depends only on keys that it sees, bit for bit, and so does ``step``. A row whose every product
-is lost even so (largest features of query and keys apart by a factor of some $10^{28}$ in float32:
-logits of several hundred) gives zeros, never NaN. Half precisions are computed in float32.
+Scale. The exponents may be ±100, where the features of ``naive`` underflow to zero; the other forms
+subtract a number from the exponents first. For a query any number cancels in its row. For keys only
+a number common to all keys of a head cancels, and a maximum over *all* keys would change the last
+bits of earlier rows of causal attention when later keys change. So each key is divided by its
+largest feature, whose logarithm (its *size*) is stored with it; the sums are stored in units of the
+largest size *so far* and are rescaled when a larger one comes, as in the online softmax. So a row
+is bitwise independent of keys after it, in ``step`` too. A row whose products all underflow even
+then (largest features of query and keys differ by a factor of about $10^{28}$ in float32: logits of
+several hundred) gives zeros, never NaN. Half precisions are computed in float32.
 
 The paper's letters: $L$ is our n, $m$ (features) our r, $\omega$ the rows of ``projection``,
 SM-hat+ "positive", SM-hat hyp+ "hyperbolic".
 
 Departures. Nothing is added to features or denominators (the authors' code and the package
-performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every row). Rows
-that are orthogonal come from a QR decomposition with the signs of R's diagonal put back: without
-them the first coordinate of the first row of every block always has the same sign, and the mean is
-not the kernel. Redrawing is a call, ``redraw``, not a hidden counter. A row with nothing to see
-gives zeros; causal rows are aligned at the bottom right.
+performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every row).
+Orthogonal rows come from a QR decomposition, multiplied by the signs of R's diagonal: without them
+the first coordinate of the first row of every block always has the same sign, and the mean is not
+the kernel. Features are redrawn only by calling ``redraw``. A query without allowed keys gives
+zeros; causal rows are aligned at the bottom right.
 
 Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, Belanger,
 Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.14794, lemmas 1 and 2,
@@ -94,7 +94,7 @@ from attnlab.mechanisms.kernelized.performer.sums import (
     State,
     advance,
     chunked,
-    over,
+    ratio,
     recurrent,
     rescaled,
     with_ones,
@@ -126,7 +126,7 @@ def naive(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
-    """The map that the features imply, dense: rows of φ(q)·φ(k), each over its sum."""
+    """The n × m map of the features, dense: rows of φ(q)·φ(k), each divided by its sum."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
         scale = q.shape[-1] ** -0.25
@@ -137,7 +137,7 @@ def naive(
         scores = phi_q @ phi_k.mT
         if causal:
             scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-        weights = note("weights", over(scores, scores.sum(dim=-1, keepdim=True)))
+        weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
         return (weights @ wide_v).to(v.dtype)
 
 
@@ -193,8 +193,8 @@ class Performer(nn.Module):
         with unrounded(x.device):
             wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
             phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
-            fresh = State.empty(phi.rows, values)
-            state = fresh if state is None else _fitting(state, fresh)
+            empty = State.empty(phi.rows, values)
+            state = empty if state is None else _checked_state(state, empty)
             out, state = advance(
                 phi.queries(wide_q), phi.keys(wide_k), values, state, self.options.chunk
             )
@@ -204,11 +204,11 @@ class Performer(nn.Module):
         return f"causal={self.causal}, form={self.form!r}, features={self.projection.shape[1]}"
 
 
-def _fitting(state: State, fresh: State) -> State:
-    if state.sums.shape != fresh.sums.shape:
+def _checked_state(state: State, empty: State) -> State:
+    if state.sums.shape != empty.sums.shape:
         raise ValueError(
             f"the state holds sums of shape {tuple(state.sums.shape)}, but these tokens need "
-            f"{tuple(fresh.sums.shape)} (sequences, heads, features, value width + 1); "
+            f"{tuple(empty.sums.shape)} (sequences, heads, features, value width + 1); "
             "start a new batch with state=None"
         )
     return state
@@ -258,10 +258,10 @@ CARD = Card(
     },
     departures=(
         "nothing is added to features or denominators, which would bias every row",
-        "orthogonal rows are uniform in direction (signs of the QR decomposition put back)",
-        "a running scale in place of one maximum over all keys, which causal rows would feel",
+        "orthogonal rows are uniform in direction (QR decomposition with corrected signs)",
+        "a running scale in place of one maximum over all keys, on which causal rows would depend",
         "at least 2 d features, which is more than d log d where d < 8",
-        "a row with nothing to see gives zeros",
+        "a query without allowed keys gives zeros",
         "causal rows are aligned at the bottom right when there are fewer queries than keys",
     ),
     variants=(

@@ -1,4 +1,4 @@
-"""Random features: the rows that are drawn, and what each kernel makes of them."""
+"""Random features: how the rows are drawn, and the features of each kernel."""
 
 import math
 from collections.abc import Callable
@@ -30,7 +30,8 @@ def orthogonal_rows(
     """Rows orthogonal within blocks of ``width``, each uniform in direction.
 
     ``norms="chi"``: as long as Gaussian vectors, so that each row alone is N(0, I) and estimates
-    stay unbiased. ``"fixed"``: all √d long, the paper's regularised kernel: biased, less scattered.
+    stay unbiased. ``"fixed"``: all √d long, the paper's regularised kernel: biased, with a lower
+    variance.
     """
     blocks = gaussian_rows(-(-features // width) * width, width, generator).unflatten(
         0, (-1, width)
@@ -53,30 +54,30 @@ def default_features(width: int) -> int:
 
 
 class Features(NamedTuple):
-    """φ = ``values`` · e^``size`` / √r: what is left, and the logarithm of what was taken out."""
+    """φ = ``values`` · e^``size`` / √r: features over their largest entry, and its logarithm."""
 
     values: Float[Tensor, "... n r"]
     size: Float[Tensor, "... n"]
 
 
 def _exponential(x: Tensor, rows: Tensor) -> Features:
-    """exp(ω·x - |x|²/2) over its largest entry. Both exponents come out of one product."""
+    """exp(ω·x - |x|²/2) over its largest entry. Both exponents from one product."""
     half_square = x.square().sum(dim=-1, keepdim=True) / 2
     one = rows.new_ones(*rows.shape[:-1], 1)
     exponents = torch.cat((x, -half_square), dim=-1) @ torch.cat((rows, one), dim=-1).mT
     size = exponents.detach().amax(dim=-1, keepdim=True)
-    return Features(exponents.sub_(size).exp_(), size.squeeze(-1))  # the n × r numbers once
+    return Features(exponents.sub_(size).exp_(), size.squeeze(-1))  # in place: one n × r tensor
 
 
 def _relu(x: Tensor, rows: Tensor) -> Features:
-    """max(ω·x, 0) over its largest entry. A key of zeros alone is as if it were not there."""
+    """max(ω·x, 0) over its largest entry. A key whose features are all zero has no weight."""
     values = (x @ rows.mT).relu_()
     largest = values.detach().amax(dim=-1, keepdim=True)
     return Features(values / largest.masked_fill(largest == 0, 1), largest.log().squeeze(-1))
 
 
 class Kernel(NamedTuple):
-    """The rows that a drawn projection stands for, and what becomes of their products with x."""
+    """The rows ω made from a drawn projection, and the features of their products with x."""
 
     rows: Callable[[Tensor], Tensor]
     features: Callable[[Tensor, Tensor], Features]
@@ -106,12 +107,12 @@ def trigonometric_features(
     """e^(|x|²/2) / √r (cos ω·x, sin ω·x): unbiased too, but dot products may be negative."""
     angles = x @ projection.mT
     waves = torch.cat((angles.cos(), angles.sin()), dim=-1)
-    grown = (x.square().sum(dim=-1, keepdim=True) / 2).exp()
-    return grown / math.sqrt(angles.shape[-1]) * waves
+    scale = (x.square().sum(dim=-1, keepdim=True) / 2).exp()
+    return scale / math.sqrt(angles.shape[-1]) * waves
 
 
 class FeatureMap(NamedTuple):
-    """A kernel and its rows, applied to queries and keys as they come."""
+    """A kernel and its rows, applied to unscaled queries and keys."""
 
     kernel: Kernel
     rows: Tensor
@@ -122,7 +123,7 @@ class FeatureMap(NamedTuple):
         return cls(kernel, kernel.rows(projection))
 
     def queries(self, q: Tensor) -> Tensor:
-        """A query's size cancels."""
+        """The values only: a query's size cancels."""
         return self.kernel.features(q * q.shape[-1] ** -0.25, self.rows).values
 
     def keys(self, k: Tensor, padding: Tensor | None = None) -> Features:

@@ -34,32 +34,32 @@ class State(NamedTuple):
     def absorb(self, keys: Features, values: Tensor) -> "State":
         """The state after further keys, whose ``values`` end in a column of ones."""
         unit = torch.maximum(self.unit, keys.size.amax(dim=-1))
-        scaled = values * torch.exp(keys.size - finite(unit)[..., None])[..., None]
-        kept = self.sums * torch.exp(self.unit - finite(unit))[..., None, None]
+        scaled = values * torch.exp(keys.size - finite_unit(unit)[..., None])[..., None]
+        kept = self.sums * torch.exp(self.unit - finite_unit(unit))[..., None, None]
         return State(kept + keys.values.mT @ scaled, unit)
 
     def read(self, queries: Tensor) -> Tensor:
-        """What queries get that see exactly these keys. The unit cancels."""
+        """The outputs of queries that attend to exactly these keys. The unit cancels."""
         return _mean(queries @ self.sums)
 
 
 def with_ones(v: Tensor) -> Tensor:
-    """[v, 1]: sums of these hold numerator and denominator."""
+    """[v, 1], whose weighted sums are numerator and denominator."""
     return F.pad(v, (0, 1), value=1.0)
 
 
 def _mean(sums: Tensor) -> Tensor:
-    return over(sums[..., :-1], sums[..., -1:])
+    return ratio(sums[..., :-1], sums[..., -1:])
 
 
-def over(part: Tensor, total: Tensor) -> Tensor:
-    """part / total, and 0 where so little is left of the total that gradients would overflow."""
+def ratio(part: Tensor, total: Tensor) -> Tensor:
+    """part / total, and 0 where the total is so small that gradients would overflow."""
     lost = total < torch.finfo(total.dtype).tiny ** 0.75
     return (part / total.masked_fill(lost, 1)).masked_fill(lost, 0)
 
 
-def finite(unit: Tensor) -> Tensor:
-    """Where there is no key yet any unit will do, but not minus infinity."""
+def finite_unit(unit: Tensor) -> Tensor:
+    """The unit, with 0 in place of minus infinity (no key yet; any number would do)."""
     return unit.masked_fill(unit == -torch.inf, 0)
 
 
@@ -71,7 +71,7 @@ def rescaled(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
-    """The same map where exponents are too large or too small for naive."""
+    """The same map, also where the exponents are too large or too small for ``naive``."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
         phi = FeatureMap.of(options.kernel, rows)
@@ -81,8 +81,8 @@ def rescaled(
             seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
             sizes = sizes.masked_fill(~seen, -torch.inf)
         unit = sizes.amax(dim=-1, keepdim=True)
-        scores = queries @ keys.values.mT * torch.exp(sizes - finite(unit))
-        weights = note("weights", over(scores, scores.sum(dim=-1, keepdim=True)))
+        scores = queries @ keys.values.mT * torch.exp(sizes - finite_unit(unit))
+        weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
         return (weights @ wide_v).to(v.dtype)
 
 
@@ -98,7 +98,7 @@ def chunked(
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
         phi = FeatureMap.of(options.kernel, rows)
-        by_position = _advanced if causal else _absorbed
+        by_position = _over_past_keys if causal else _over_all_keys
         values = with_ones(wide_v)
         out, state = by_position(phi, wide_q, wide_k, values, padding, options.chunk)
         note("state", state)
@@ -106,45 +106,45 @@ def chunked(
 
 
 SPAN = 2**21
-"""Numbers per tensor that are worked on at once: on a processor, what its caches can hold."""
+"""Numbers per tensor that are computed at once; on a CPU, what its caches can hold."""
 
 
 def _spans(n: int, rows: Tensor, values: Tensor, chunk: int) -> list[slice]:
-    """Slices of whole chunks; an accelerator wants all of it at once."""
+    """Slices of whole chunks; on an accelerator, one slice of everything."""
     per_chunk = chunk * values.shape[0] * values.shape[1] * rows.shape[-2]
     step = max(1, SPAN // max(1, per_chunk)) * chunk if values.device.type == "cpu" else n
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
 
-def _absorbed(
+def _over_all_keys(
     phi: FeatureMap, q: Tensor, k: Tensor, values: Tensor, padding: Tensor | None, chunk: int
 ) -> tuple[Tensor, State]:
-    """Every query sees every key."""
+    """Every query attends to every key."""
     state = State.empty(phi.rows, values)
     for span in _spans(k.shape[-2], phi.rows, values, chunk):
-        real = None if padding is None else padding[:, span]
-        state = state.absorb(phi.keys(k[..., span, :], real), values[..., span, :])
+        valid = None if padding is None else padding[:, span]
+        state = state.absorb(phi.keys(k[..., span, :], valid), values[..., span, :])
     spans = _spans(q.shape[-2], phi.rows, values, chunk)
     out = [state.read(phi.queries(q[..., span, :])) for span in spans]
     return torch.cat(out, dim=-2), state
 
 
-def _advanced(
+def _over_past_keys(
     phi: FeatureMap, q: Tensor, k: Tensor, values: Tensor, padding: Tensor | None, chunk: int
 ) -> tuple[Tensor, State]:
-    """The last n of m positions ask. The first m - n are summed; if n > m, the first see none."""
+    """The queries are the last n of m positions. If n > m, the first n - m have no keys."""
     n, m = q.shape[-2], k.shape[-2]
-    unseeing, early = max(n - m, 0), max(m - n, 0)
+    keyless, early = max(n - m, 0), max(m - n, 0)
     state = State.empty(phi.rows, values)
-    out = [values.new_zeros(*values.shape[:2], unseeing, values.shape[-1] - 1)]
+    out = [values.new_zeros(*values.shape[:2], keyless, values.shape[-1] - 1)]
     if early:
-        real = None if padding is None else padding[:, :early]
-        state = state.absorb(phi.keys(k[..., :early, :], real), values[..., :early, :])
-    for span in _spans(n - unseeing, phi.rows, values, chunk):
-        rows_of = slice(span.start + unseeing, span.stop + unseeing)
+        valid = None if padding is None else padding[:, :early]
+        state = state.absorb(phi.keys(k[..., :early, :], valid), values[..., :early, :])
+    for span in _spans(n - keyless, phi.rows, values, chunk):
+        rows_of = slice(span.start + keyless, span.stop + keyless)
         keys_of = slice(span.start + early, span.stop + early)
-        real = None if padding is None else padding[:, keys_of]
-        queries, keys = phi.queries(q[..., rows_of, :]), phi.keys(k[..., keys_of, :], real)
+        valid = None if padding is None else padding[:, keys_of]
+        queries, keys = phi.queries(q[..., rows_of, :]), phi.keys(k[..., keys_of, :], valid)
         read, state = advance(queries, keys, values[..., keys_of, :], state, chunk)
         out.append(read)
     return torch.cat(out, dim=-2), state
@@ -153,9 +153,9 @@ def _advanced(
 def advance(
     queries: Tensor, keys: Features, values: Tensor, past: State, chunk: int
 ) -> tuple[Tensor, State]:
-    """As many further queries as keys, each seeing ``past`` and the keys up to its own.
+    """n more queries and keys; each query attends to ``past`` and the keys up to its own.
 
-    Within a chunk by its chunk × chunk weights, from chunk to chunk by the running sums.
+    Within a chunk by chunk × chunk weights, from chunk to chunk by the running sums.
     """
     n = queries.shape[-2]
     chunk = min(chunk, n)
@@ -165,18 +165,18 @@ def advance(
     unit = unit.unflatten(-1, (-1, chunk))  # of the row: the largest size up to its own key
     ends = torch.cat((past.unit[..., None], unit[..., -1]), dim=-1)  # of the state after chunks
     states = [past.sums]
-    kept = torch.exp(ends[..., :-1] - finite(ends[..., 1:]))[..., None, None]
-    added = k.mT @ (v * torch.exp(size - finite(ends[..., 1:, None]))[..., None])
+    kept = torch.exp(ends[..., :-1] - finite_unit(ends[..., 1:]))[..., None, None]
+    added = k.mT @ (v * torch.exp(size - finite_unit(ends[..., 1:, None]))[..., None])
     for fade, new in zip(kept.unbind(2), added.unbind(2), strict=True):
         states.append(states[-1] * fade + new)
-    weights = q @ k.mT * _decay(size, finite(unit))
-    older = torch.exp(ends[..., :-1, None] - finite(unit))[..., None]
+    weights = q @ k.mT * _decay(size, finite_unit(unit))
+    older = torch.exp(ends[..., :-1, None] - finite_unit(unit))[..., None]
     out = _mean(weights @ v + q @ torch.stack(states[:-1], dim=2) * older)
     return out.flatten(2, 3)[..., :n, :], State(states[-1], ends[..., -1])
 
 
 def _chunks(x: Tensor, chunk: int, fill: float = 0.0) -> Tensor:
-    """(b, h, n, …) → (b, h, n / chunk, chunk, …), filled up to a whole number of chunks."""
+    """(b, h, n, …) → (b, h, n / chunk, chunk, …), padded to whole chunks."""
     missing = -x.shape[-2] % chunk
     x = F.pad(x, (0, 0, 0, missing), value=fill) if missing else x
     return x.unflatten(-2, (-1, chunk))
@@ -197,7 +197,7 @@ def recurrent(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
-    """One key at a time into a state of constant size; each query reads it when it may."""
+    """One key at a time is added to a state of constant size, which each query reads."""
     with unrounded(q.device):
         wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
         phi = FeatureMap.of(options.kernel, rows)

@@ -1,16 +1,16 @@
-r"""Linformer: every position asks, but only k summaries of the sequence answer.
+r"""Linformer: n queries attend to k projections of the keys and values.
 
-In full attention (see ``dense.full``) n queries meet n keys. Linformer first sums the keys, and the
-values, over the *length*: k places take the place of m positions, each a learned mixture of all of
-them. The softmax runs over the k places:
+In full attention (see ``dense.full``) n queries are compared with n keys. Linformer first projects
+keys and values over the *length*: k places replace the m positions, each a learned mixture of all
+of them. The softmax runs over the k places:
 
 $$O = \mathrm{softmax}\!\left(\frac{Q\,(E K)^\top}{\sqrt d}\right) F V,
 \qquad E, F \in \mathbb{R}^{k \times m}$$
 
 The argument of the paper: trained n × n maps have few large singular values (Figure 1), and a
-random projection to k dimensions keeps the products that matter (Theorems 1 and 2). The map that
-the mechanism amounts to, $\mathrm{softmax}(Q (E K)^\top / \sqrt d)\,F$, has n × m entries and rank
-at most k. Its rows need not sum to one, and entries may be negative.
+random projection to k dimensions keeps the products that matter (Theorems 1 and 2). The resulting n
+× m map, $\mathrm{softmax}(Q (E K)^\top / \sqrt d)\,F$, has rank at most k. Its rows need not sum to
+one, and entries may be negative.
 
 Cost: $2 h k (n + m)(d + e)$ FLOPs, linear in n; the weights are n × k.
 
@@ -26,30 +26,30 @@ differ from layer to layer.
 ``Projection`` is linear, mean-pool (no parameters) or convolution. The last two cut the sequence
 into windows of s = ⌈max_len / k⌉ positions and make one place of each.
 
-``early=True`` uses that E acts on the length and W on the width: E (x W) = (E x) W. The sequence is
-projected once, before keys and values are made of it, and the two largest products of the layer
-become k rows high. The result is the same up to rounding; E must be shared by the heads.
+With ``early=True`` the sequence is projected once, before keys and values are computed, since E
+acts on the length and W on the width: E (x W) = (E x) W. The key and value projections then have k
+rows. The result is the same up to rounding; E must be shared by the heads.
 
 The paper's letters: $E_i, F_i$ (printed as n × k, used as k × n) are e and f, $d_k$ is d, $\bar P$
 is ``weights``.
 
-Never causal: each place is a sum over all positions, those of the future included; no mask on the
-n × k weights can take them out again.
+Never causal: each place is a sum over all positions, including future ones, which no mask on the
+n × k weights can remove.
 
 Readings, where the paper is silent. Padded keys and values are zero *before* the projection. A
-place that only padding reaches is not looked at; so a padded sequence gives what it gives alone,
+place whose positions are all padding is masked. So padding does not change the output,
 E = F = identity is full attention under padding too, and a sequence of padding alone gives zeros.
 (Without padding a row of E that is zero keeps its score of 0, as the equation has it.)
 
 A shorter sequence takes the first columns of E; a longer one than ``max_len`` is refused. Windows
-go on as long as the sequence does, past ``max_len`` too (with more places than k); the last one is
-filled up with zeros. The convolution has one kernel of s weights for all channels, so that it, too,
+cover the whole sequence, also beyond ``max_len`` (with more places than k); the last one is padded
+with zeros. The convolution has one kernel of s weights for all channels, so that it, too,
 is a matrix on the length. E starts normal with variance 1 / max_len (convolution: 1 / s), so that a
 full-length sum of unit keys has unit variance; the theorems' 1 / k would start with scores √(n/k)
 times as large. k is per layer, not per head; max-pooling (no matrix) is left out.
 
-Known elsewhere. The package linformer shares E and F headwise and takes no padding; Long Range
-Arena's version shares one kernel for keys and values and ignores all masks.
+Other implementations. The package linformer shares E and F headwise and takes no padding; Long
+Range Arena's version shares one kernel for keys and values and ignores all masks.
 
 Wang, Li, Khabsa, Fang, Ma. Linformer: Self-Attention with Linear Complexity. 2020,
 arXiv:2006.04768, eq. 7 and section 4.
@@ -79,21 +79,21 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.lowrank.linformer.places import OverLength, Places, Projection
 
-__all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "real_places"]
+__all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "valid_places"]
 
 # ---- helpers
 
 
-def real_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
-    """(b, h or 1, 1, k): the places that a real position reaches, through E or through F.
+def valid_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
+    """(b, h or 1, 1, k): the places with a valid position whose entry of E or F is not zero.
 
     A place whose rows of E and F are zero is kept: it has a score of 0 in the equation too.
     """
     if padding is None:
         return None
     reach = (e != 0) | (f != 0)
-    real = (reach.float() @ padding.float().mT > 0) | ~reach.any(dim=-1, keepdim=True)
-    by_sequence = real.movedim(-1, 0)
+    valid = (reach.float() @ padding.float().mT > 0) | ~reach.any(dim=-1, keepdim=True)
+    by_sequence = valid.movedim(-1, 0)
     return by_sequence.unsqueeze(-2) if e.dim() == 3 else by_sequence[:, None, None]
 
 
@@ -111,7 +111,7 @@ def naive(
 ) -> Outputs:
     """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
     keys, values = wide(e) @ wide(_masked(k, padding)), wide(f) @ wide(_masked(v, padding))
-    return _weighted(q, keys, values, real_places(e, f, padding))
+    return _weighted(q, keys, values, valid_places(e, f, padding))
 
 
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
@@ -135,11 +135,11 @@ def fused(
     """
     wide_q, k, v, e, f = (wide(x) for x in (q, k, v, e, f))
     keys, values = _project(e, _masked(k, padding)), _project(f, _masked(v, padding))
-    return _sdpa(wide_q, keys, values, real_places(e, f, padding)).to(q.dtype)
+    return _sdpa(wide_q, keys, values, valid_places(e, f, padding)).to(q.dtype)
 
 
 def _project(e: Tensor, x: Tensor) -> Tensor:
-    """e @ x. Where heads share E, their widths stand side by side (as the layer has made them)."""
+    """e @ x. Where heads share E, it is one product with all heads side by side."""
     if e.dim() == 3:
         return torch.einsum("hkm,bhmd->bhkd", e, x)
     heads = x.shape[1]
@@ -183,12 +183,12 @@ class Linformer(nn.Module):
         return e, e if self.f is self.e else self.f(x)
 
     def _early(self, x: Tensor, padding: Tensor | None) -> Tensor:
-        """Keys are made of the k places of E x, values of those of F x."""
+        """Keys are computed from E x, values from F x."""
         e, f = self._matrices(x)
-        seen = real_places(e, f, padding)
-        real = zero_padded(x, padding)
-        both = (e if f is e else torch.cat([e, f])).to(x.dtype)  # the heads refuse a foreign dtype
-        q, k, v = self.heads.project(x, both @ real)
+        seen = valid_places(e, f, padding)
+        zeroed = zero_padded(x, padding)
+        both = (e if f is e else torch.cat([e, f])).to(x.dtype)  # the heads refuse another dtype
+        q, k, v = self.heads.project(x, both @ zeroed)
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)
         return self.heads.merge(out)
 
@@ -224,8 +224,8 @@ CARD = Card(
     },
     notes={"naive": ("scores", "weights")},
     departures=(
-        "padded keys and values are zero before the projection, and a place that only padding "
-        "reaches is not looked at",
+        "padded keys and values are zero before the projection, and a place whose positions are "
+        "all padding is masked",
         "windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length",
         "a convolution has one kernel for all channels",
         "E starts with variance 1 / max_len, not 1 / k",

@@ -69,7 +69,7 @@ def _weighted_windows(projection: Projection, x: Tensor) -> Tensor:
 
 
 def _windows(kernel: Tensor, x: Tensor) -> Tensor:
-    """(…, ⌈n/s⌉, n): the kernel (…, s) laid side by side along the sequence."""
+    """(…, ⌈n/s⌉, n): a row for each window of the sequence, with the kernel (…, s) in it."""
     n, places = x.shape[1], -(-x.shape[1] // kernel.shape[-1])
     steps = torch.eye(places, dtype=kernel.dtype, device=x.device)
     return (steps[..., None] * kernel[..., None, None, :]).flatten(-2)[..., :n]
@@ -78,19 +78,19 @@ def _windows(kernel: Tensor, x: Tensor) -> Tensor:
 KINDS = {"linear": _first_columns, "mean-pool": _mean_windows, "convolution": _weighted_windows}
 
 SHARING = {"none": (True, 2), "headwise": (False, 2), "key-value": (False, 1)}
-"""Per level: is there a matrix per head, and how many kinds (E and F, or one) in a layer."""
+"""Sharing → whether there is a matrix per head, and how many (E and F, or one) in a layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places(Options):
-    """The k places, and who makes them.
+    """The k places, and the projections to them.
 
     ``k``           their number.
     ``max_len``     the longest sequence.
     ``sharing``     "none", "headwise", "key-value" or "layerwise".
     ``projection``  a kind, "linear", "mean-pool" or "convolution"; or, with "layerwise", the one
                     ``Projection`` that all layers are given, whose k and max_len then count.
-    ``early``       the sequence is projected before keys and values are made of it.
+    ``early``       the sequence is projected before keys and values are computed.
     """
 
     k: Size = 128

@@ -1,8 +1,7 @@
-r"""Synthesizer: weights that are written down instead of compared out.
+r"""Synthesizer: attention weights without comparing queries with keys.
 
-Softmax attention asks each pair of tokens how well they match. A Synthesizer leaves the comparison
-out: the n × n logits $S$ are made by a function that looks at one token at a time, or at none, and
-the rest is as before.
+Softmax attention compares each pair of tokens. A Synthesizer leaves the comparison out: the n × n
+logits $S$ are a function of one token at a time, or of none; the rest is unchanged.
 
 $$Y = \mathrm{softmax}(S)\, V, \qquad V = X W_V$$
 
@@ -17,15 +16,15 @@ $$Y = \mathrm{softmax}(S)\, V, \qquad V = X W_V$$
                        $Q K^\top / \sqrt d$
 
 L is ``max_len``, the longest sequence: a column of $W_2$ and an entry of $R$ belong to a position,
-so a Synthesizer has no idea of position L + 1, and says so. What stands in the place of $W_Q$ and
-$W_K$ with their 2 dim² parameters: dim² + dim L for Dense, h L² for Random, none for Fixed Random,
-2 h L k for Factorized Random, dim² + dim (a + b) for Factorized Dense (one hidden layer feeds both
-$F_A$ and $F_B$), biases not counted; of a mixture the sum.
+so a longer sequence is refused. Parameters in place of the 2 dim² of $W_Q$ and $W_K$: dim² + dim L
+for Dense, h L² for Random, none for Fixed Random, 2 h L k for Factorized Random, dim² + dim (a + b)
+for Factorized Dense (one hidden layer feeds both $F_A$ and $F_B$), biases not counted; of a mixture
+the sum.
 
-The way to see it: every $S$ but a table's is a product of two thin matrices. Factorized Random is
+Every $S$ that is not a table is a product of two thin matrices. Factorized Random is
 attention between two learned position embeddings; Dense is attention whose queries are
 relu(x W₁ + b₁) and whose *keys are parameters*, one per position (its bias is one more column:
-queries end in 1, keys in b₂). So the forms take factors, and only what has none is a table:
+queries end in 1, keys in b₂). So the forms take factors, and a table for logits without factors:
 
 $$S = \text{rows} \cdot \text{columns}^\top + \text{table}$$
 
@@ -34,32 +33,33 @@ $$S = \text{rows} \cdot \text{columns}^\top + \text{table}$$
             no n × m tensor exists for Dense, Factorized Random and Dense + Vanilla. Random tables
             and Factorized Dense have full rank: there the n × m logits are the mechanism.
 
-Cost: n × m logits times values remain, $2 h n m (r + e)$ FLOPs; what a Synthesizer saves is not the
-square but the comparison (r = 0 for Random). Causal masks and padding work as for softmax
-attention, on the logits; row i of Dense depends on $x_i$ only and Random on nothing, so under a
-causal mask both are strictly causal. ``Synthesizer.step`` decodes with a cache of values (and of
-keys where vanilla is mixed in).
+Cost: n × m logits times values remain, $2 h n m (r + e)$ FLOPs; the cost stays quadratic, but
+without the comparison (r = 0 for Random). Causal masks and padding work as for softmax attention,
+on the logits; row i of Dense depends on $x_i$ only and Random on nothing, so under a causal mask
+both are strictly causal. ``Synthesizer.step`` decodes with a cache of values (and of keys where
+vanilla is mixed in).
 
 The paper's letters: $B$, $R$ (logits) are our $S$; $N$ (length) is n and, for what is stored, L;
 $G(X)$ is V; $k$ is ``rank``; $C$, $H_A$, $H_B$ are the last row's formula above.
 
-What the paper leaves open, and what is done here. Per head F reads the whole token $x_i$ and has a
+Where the paper is silent. Per head F reads the whole token $x_i$ and has a
 hidden width of dim / heads, so that a layer counts dim² + dim L, the paper's formula for a model
 of that width (its counts in the millions are smaller: see ``attnlab.models.published``). $H_A$ and
 $H_B$ both "duplicate" in version 1; with the authors' survey (arXiv:2009.06732) the one tiles, the
 other repeats, so that row i is an outer product; tiling both would repeat with period lcm(a, b).
 Logits are mixed, before one softmax, not weights; the α are the softmax of one number per
-component and layer, zero at the start, and shared by the heads. No $1/\sqrt d$ on what is
-synthesized; vanilla keeps its own. Random tables start as N(0, 1); nothing is said about it.
+component and layer, zero at the start, and shared by the heads. Synthesized
+logits are not divided by $\sqrt d$; vanilla ones are. Random tables start as N(0, 1).
 
-Traps in public code. Reshaping (b, n, h, L) logits to (b, h, n, L) without a transpose scrambles
-heads and positions (Long Range Arena); its padding is ignored where the dot product is; logits are
-added there, not mixed. The authors' Mesh TensorFlow code has W₂ shared by all heads, no biases, an
-unscaled dot product, keys left out of what is not a mixture, a factor width of 16 and, in some
-modes, a length of 512 whatever ``max_length`` says.
+Common mistakes in public code. Reshaping (b, n, h, L) logits to (b, h, n, L) without a transpose
+scrambles heads and positions (Long Range Arena); its padding is ignored where the dot product is;
+logits are added there, not mixed. The authors' Mesh TensorFlow code has W₂ shared by all heads, no
+biases, an unscaled dot product, keys left out of what is not a mixture, a factor width of 16 and,
+in some modes, a length of 512 whatever ``max_length`` says.
 
-Departures. As for full attention: a row with nothing to see gives zeros, causal masks are aligned
-at the bottom right, no dropout on the weights. Positions are places in the tensor: pad at the end.
+Departures. As for full attention: a query without allowed keys gives zeros, causal masks are
+aligned at the bottom right, no dropout on the weights. A position is an index into the tensor: pad
+at the end.
 
 Tay, Bahri, Metzler, Juan, Zhao, Zheng. Synthesizer: Rethinking Self-Attention for Transformer
 Models. ICML 2021, arXiv:2005.00743, section 3.
@@ -129,7 +129,7 @@ def fused(
 
 
 def _equally_wide(*parts: Tensor) -> list[Tensor]:
-    """Zeros to the right of the narrower: the kernels without n × m weights want one width."""
+    """Padded with zeros to one width, which the kernels without n × m weights need."""
     width = max(part.shape[-1] for part in parts)
     return [F.pad(part, (0, width - part.shape[-1])) for part in parts]
 
@@ -237,10 +237,10 @@ CARD = Card(
     memory=h * n * m,
     notes={"naive": ("logits", "weights")},
     departures=(
-        "a row with nothing to see gives zeros",
+        "a query without allowed keys gives zeros",
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
-        "positions are places in the tensor: a sequence is padded at its end",
+        "a position is an index into the tensor: a sequence is padded at its end",
     ),
     variants=(
         *({"variant": variant} for variant in VARIANTS if variant != "dense"),

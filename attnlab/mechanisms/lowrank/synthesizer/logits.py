@@ -1,7 +1,7 @@
-"""The synthesizing functions: who writes logits without comparing tokens, and what they store.
+"""The synthesizing functions, which compute logits without comparing tokens.
 
 Each module here maps (x, start) to ``Logits`` for the queries at positions start … start + n - 1
-and the keys at positions 0 … start + n - 1. None of them looks at a key's token: a column j is a
+and the keys at positions 0 … start + n - 1. None of them depends on a key's token: a column j is a
 position.
 """
 
@@ -16,9 +16,9 @@ from attnlab.core.shapes import Tokens, Values
 
 
 class Logits(NamedTuple):
-    """S = rows · columnsᵀ + table, not multiplied out. What a function does not have is None.
+    """S = rows · columnsᵀ + table, not multiplied. Parts that a function does not have are None.
 
-    A first axis of 1 stands for the whole batch: a random alignment is the same for all sequences.
+    A first axis of 1 is for the whole batch: a random alignment is the same for all sequences.
     """
 
     rows: Float[Tensor, "#b h n r"] | None = None
@@ -85,7 +85,7 @@ class Second(nn.Module):
 
 
 class Dense(nn.Module):
-    """S_i = F(x_i): a token says where to look, by position.
+    """S_i = F(x_i): a token determines its logits for all positions.
 
     As factors: rows (relu(x W₁ + b₁), 1), columns (W₂, b₂). That is attention whose keys are
     parameters, one for each position.
@@ -125,7 +125,7 @@ def mixed(
 ) -> tuple[Float[Tensor, "b h n r"], Float[Tensor, "b h m r"], Float[Tensor, "#b h n m"] | None]:
     """Σ_s α_s S_s: factors stand side by side, their rows times α_s, and tables are summed.
 
-    Where nothing has factors there is one of zeros, so that all variants are called alike.
+    Without any factors there is one of zeros, so that all variants are called in the same way.
     """
     rows, columns, tables = [], [], []
     for s, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""The variants: which functions write the logits, and their sizes."""
+"""The variants: which functions compute the logits, and their sizes."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ VARIANTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesis(Options):
-    """Which functions write the logits.
+    """Which functions compute the logits.
 
     ``variant``  one of ``VARIANTS``; a mixture has one weight per component, in its name's order.
     ``max_len``  the longest sequence.
@@ -59,7 +59,7 @@ class Synthesis(Options):
         return VARIANTS[self.variant]
 
     def functions(self, dim: int, heads: int) -> list[nn.Module]:
-        """The synthesizing functions; vanilla logits are the layer's own."""
+        """The synthesizing functions; the layer computes vanilla logits itself."""
         build = {
             "dense": lambda: Dense(dim, heads, self.max_len),
             "random": lambda: Random(heads, self.max_len),
@@ -83,7 +83,7 @@ class Synthesis(Options):
         return sum((widths.get(name, 0) for name in self.components), sympy.Integer(0)) or 1
 
     def factor_entries(self, n: sympy.Expr) -> sympy.Expr:
-        """How many numbers a token writes that its n logits are multiplied from."""
+        """How many numbers a token computes whose products are its n logits."""
         if self.variant != "factorized_dense":
             return sympy.Integer(0)
         a, _ = self._factors()

@@ -76,13 +76,9 @@ __all__ = ["CARD", "FORMS", "GBST", "Blocks", "Subwords", "naive", "pooled"]
 
 @checked
 def naive(
-    x: Tokens,
-    scorer: Float[Tensor, "dim"],
-    kernel: Float[Tensor, "dim dim t"] | None,
-    *,
-    padding: TokenPadding = None,
-    options: Blocks = Blocks(),
-) -> Float[Tensor, "b k dim"]:
+    x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
+    padding: TokenPadding = None, options: Blocks = Blocks(),
+) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """Sequence by sequence, without its padding. ``kernel`` as in ``F.conv1d``, or None."""
     _, n, dim = x.shape
     rows = list(x) if padding is None else [row[real] for row, real in zip(x, padding, strict=True)]
@@ -143,13 +139,9 @@ def _filled(rows: list[Tensor], length: int) -> Tensor:
 
 @checked
 def pooled(
-    x: Tokens,
-    scorer: Float[Tensor, "dim"],
-    kernel: Float[Tensor, "dim dim t"] | None,
-    *,
-    padding: TokenPadding = None,
-    options: Blocks = Blocks(),
-) -> Float[Tensor, "b k dim"]:
+    x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
+    padding: TokenPadding = None, options: Blocks = Blocks(),
+) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """All blocks of a size at once."""
     chars, real = real_first(wide(x), padding)
     n = chars.shape[1]
@@ -184,12 +176,9 @@ class GBST(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Size,
-        *,
-        form: Literal["naive", "pooled"] = "pooled",
-        options: Subwords = Subwords(),
-    ) -> None:
+        self, dim: Size, *,
+        form: Literal["naive", "pooled"] = "pooled", options: Subwords = Subwords(),
+    ) -> None:  # fmt: skip
         super().__init__()
         width = options.convolution
         self.form, self.options = form, options
