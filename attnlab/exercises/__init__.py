@@ -29,6 +29,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_rotation                40  rotate(x, positions, theta)
+    check_distance_biases         40  biases(slopes, n)
+    check_buckets                 40  bucket(distance, buckets, largest)
     check_wave                    41  wave(r, omega, theta, p)
     check_complex_score           41  score(a, b, c, d)
     check_byte_ids                43  byte_ids(text)
@@ -49,6 +52,7 @@ from attnlab.exercises.heads import (
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
+from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
@@ -62,11 +66,13 @@ __all__ = [
     "check_attention",
     "check_axis",
     "check_block_means",
+    "check_buckets",
     "check_byte_ids",
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
     "check_complex_score",
+    "check_distance_biases",
     "check_factorized",
     "check_layers_until_connected",
     "check_linear_order",
@@ -81,6 +87,7 @@ __all__ = [
     "check_projected_keys",
     "check_rank",
     "check_repeat_heads",
+    "check_rotation",
     "check_running_step",
     "check_split_heads",
     "check_step",

@@ -5,6 +5,8 @@ import pytest
 from attnlab.tasks import Task, task
 
 VARIANTS = [
+    ("addition", {"digits": 4}),
+    ("addition", {"digits": 3, "reverse": True}),
     ("documentation", {"unit": "bytes", "length": 23}),
     ("documentation", {"unit": "bpe", "length": 23, "bpe_size": 300}),
     ("digits", {}),

@@ -1,0 +1,139 @@
+"""PositionExplorer in JupyterLab and as a file: what is chosen, pointed at and turned by hand."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+from attnlab_widgets.position_explorer import PositionExplorer
+explorer = PositionExplorer(scheme="rope")
+explorer.save_html("positions.html")
+explorer
+"""
+ASK = """
+import json
+print(json.dumps({name: getattr(explorer, name) for name in
+                  ("shown", "scheme", "head", "query", "key", "phases", "score")}))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("position_explorer.ipynb", [MAKE, ASK])
+    notebook.run_all()
+    notebook.output(0).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture(params=["JupyterLab", "a saved file"])
+def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
+    if request.param == "JupyterLab":
+        found = notebook.output(0).get_by_test_id("position-explorer")
+    else:
+        page = request.getfixturevalue("page")
+        page.goto((lab.folder / "positions.html").as_uri())
+        found = page.get_by_test_id("position-explorer")
+        found.and_(page.locator("[data-drawn]")).wait_for()
+    set_slider(found.get_by_test_id("query"), 12)
+    set_slider(found.get_by_test_id("key"), 8)
+    found.get_by_test_id("reset").click()
+    found.get_by_test_id("score").filter(has_text="Distance 4").wait_for()
+    return found
+
+
+def set_slider(slider: Any, value: int) -> None:
+    slider.evaluate(
+        "(slider, value) => { slider.value = value;"
+        "slider.dispatchEvent(new Event('input', {bubbles: true})) }",
+        str(value),
+    )
+
+
+def angle(explorer: Any, name: str) -> float:
+    turn = explorer.get_by_test_id(name).get_attribute("transform")
+    found = re.fullmatch(r"rotate\((-?[\d.e-]+)\)", turn or "")
+    assert found
+    return float(found[1])
+
+
+def test_moving_both_turns_the_arrows_and_keeps_the_score(explorer: Any, soon: Any) -> None:
+    score = explorer.get_by_test_id("score").inner_text()
+    pair = explorer.get_by_test_id("pair-0").inner_text()
+    before = angle(explorer, "query-0"), angle(explorer, "key-0")
+    set_slider(explorer.get_by_test_id("both"), 31)
+    soon(lambda: explorer.get_by_test_id("query").input_value(), "35")
+    soon(lambda: angle(explorer, "query-0") == before[0], False)
+    assert angle(explorer, "key-0") != before[1]
+    assert explorer.get_by_test_id("score").inner_text() == score
+    assert explorer.get_by_test_id("pair-0").inner_text() == pair
+    set_slider(explorer.get_by_test_id("key"), 20)
+    explorer.get_by_test_id("score").filter(has_text="Distance 15").wait_for()
+    assert explorer.get_by_test_id("pair-0").inner_text() != pair
+
+
+def test_an_arrow_is_turned_by_the_mouse_and_by_keys(explorer: Any, soon: Any, still: Any) -> None:
+    start = angle(explorer, "query-0")
+    arrow = explorer.get_by_test_id("query-0")
+    arrow.focus()
+    explorer.page.keyboard.press("ArrowUp")
+    soon(lambda: round(angle(explorer, "query-0") - start, 3), -5.0)
+    face = still(explorer.get_by_test_id("dial-0"))
+    middle = face["x"] + face["width"] / 2, face["y"] + face["height"] / 2
+    box = still(arrow.locator(".pe-tip"))
+    mouse = explorer.page.mouse
+    mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    mouse.down()
+    mouse.move(middle[0], middle[1] - 40)  # straight up
+    mouse.up()
+    soon(lambda: round(angle(explorer, "query-0")) % 360, 270)
+
+
+def test_schemes_are_shown_and_chosen(explorer: Any, soon: Any) -> None:
+    explorer.get_by_test_id("show-alibi").uncheck()
+    names = explorer.get_by_test_id("curves").locator(".pe-name")
+    soon(names.all_text_contents, ["none", "rope", "sinusoidal"])
+    explorer.get_by_test_id("scheme").select_option("alibi")
+    soon(names.all_text_contents, ["none", "alibi", "rope", "sinusoidal"])
+    explorer.get_by_test_id("curves").hover()
+    explorer.get_by_test_id("curve-readout").filter(has_text="Distance").wait_for()
+    explorer.get_by_test_id("map").locator("canvas").click(position={"x": 40, "y": 200})
+    explorer.get_by_test_id("map-readout").filter(has_text="Query").wait_for()
+    soon(lambda: int(explorer.get_by_test_id("query").input_value()) > 20, True)
+    explorer.get_by_test_id("scheme").select_option("rope")
+
+
+def test_python_is_told(notebook: Any, soon: Any) -> None:
+    explorer = notebook.output(0).get_by_test_id("position-explorer")
+    set_slider(explorer.get_by_test_id("query"), 7)
+    set_slider(explorer.get_by_test_id("head"), 3)
+
+    def state() -> tuple[Any, ...]:
+        found = json.loads(notebook.run(1))
+        return found["query"], found["head"], found["scheme"]
+
+    soon(state, (7, 3, "rope"))
+
+
+@pytest.mark.parametrize("wide", [700, 993, 1408])
+def test_it_fits_a_cell(page: Any, notebook: Any, lab: Any, wide: int) -> None:
+    page.set_viewport_size({"width": wide, "height": 760})
+    page.goto((lab.folder / "positions.html").as_uri())
+    found = page.get_by_test_id("position-explorer")
+    found.and_(page.locator("[data-drawn]")).wait_for()
+    box = found.bounding_box()
+    assert box["width"] <= wide
+    assert box["height"] <= (760 if wide >= 993 else 900)
+    assert page.evaluate("document.documentElement.scrollWidth") <= wide
+
+
+def test_light_and_dark(notebook: Any) -> None:
+    explorer = notebook.output(0).get_by_test_id("position-explorer")
+    notebook.screenshot("position-explorer-light")
+    with notebook.dark():
+        explorer.and_(notebook.page.locator('[data-theme="dark"]')).wait_for()
+        notebook.screenshot("position-explorer-dark")
+    explorer.and_(notebook.page.locator('[data-theme="light"]')).wait_for()
