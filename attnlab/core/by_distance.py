@@ -157,6 +157,21 @@ def _cut(table: Tensor, n: int, rows: slice, keys: slice) -> Tensor:
 # ---- forward
 
 
+def _without_negligible(table: Tensor, q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """The biases, or ``NEVER`` where the weights would be lost in rounding in any case.
+
+    With R the largest possible score, and the query's own position among the keys, the weight at
+    distance δ is at most exp(2R + b(δ) - b(0)). ALiBi leaves many that are denormal numbers, with
+    which a product takes up to ten times as long.
+    """
+    n, m = q.shape[2], k.shape[2]
+    if n > m or not q.numel():
+        return table.clamp(min=NEVER)
+    lengths = [wide(x).square().sum(-1).amax().sqrt() for x in (q, k)]
+    least = 2 * abs(scale) * lengths[0] * lengths[1] + math.log(m / torch.finfo(table.dtype).eps)
+    return table.masked_fill(table < table[:, m - 1 : m] - least, NEVER).clamp(min=NEVER)
+
+
 def _attended(kernel: _Kernel, blocks: list[list[_Piece]]) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp over all pieces."""
     found = [functools.reduce(_merged, map(kernel.forward, pieces)) for pieces in blocks]
@@ -251,7 +266,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         n, m, past = q.shape[2], k.shape[2], None
         table = biases if reach is None else BoundedBias(biases).by_distance(n, m)
-        table = table.to(wide_dtype(q)).clamp(min=NEVER)
+        table = _without_negligible(table.to(wide_dtype(q)), q, k, scale)
         if learned and not causal and reach is not None and reach + 1 < n == m:
             out, lse, past = _in_two(q, k, v, table, reach, scale)
         else:

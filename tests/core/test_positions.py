@@ -122,13 +122,17 @@ def test_long_sequences(mask: patterns.Pattern | None) -> None:
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("mask", [None, patterns.causal()], ids=str)
-def test_a_bias_that_forbids(mask: patterns.Pattern | None) -> None:
+@pytest.mark.parametrize(
+    ("mask", "least"), [(None, 0), (patterns.causal(), 0), (patterns.causal(), 1)], ids=str
+)
+def test_a_bias_that_forbids(mask: patterns.Pattern | None, least: int) -> None:
     """A distance of bias -∞ has no weight, though it be all of a block of keys."""
     torch.manual_seed(0)
-    made = list(torch.randn(3, 2, HEADS, 11, 6).double().unbind(0))
-    table = torch.randn(HEADS, 21).double()
-    window = table.masked_fill((torch.arange(-10, 11)).abs() > 1, -torch.inf)
+    q, k, v = torch.randn(3, 2, HEADS, 11, 6).double().unbind(0)
+    made = (q[:, :, 5:], k, v)
+    table = torch.randn(HEADS, 16).double()
+    distance = torch.arange(-10, 6).abs()
+    window = table.masked_fill((distance > 1) | (distance < least), -torch.inf)
     leaves = [[x.clone().requires_grad_() for x in (*made, window)] for _ in full.FORMS]
     outs = [
         form(*some[:3], bias=some[3], mask=mask)
@@ -138,6 +142,28 @@ def test_a_bias_that_forbids(mask: patterns.Pattern | None) -> None:
     grads = [torch.autograd.grad(x.sum(), y) for x, y in zip(outs, leaves, strict=True)]
     for mine, right in zip(*grads, strict=True):
         torch.testing.assert_close(mine, right)
+
+
+@pytest.mark.parametrize("mask", [None, patterns.causal()], ids=str)
+def test_a_far_key_with_a_large_score_keeps_its_weight(mask: patterns.Pattern | None) -> None:
+    """Biases are left out where no score could make up for them, and nowhere else."""
+    torch.manual_seed(0)
+    n = 400
+    made = [*torch.randn(3, 1, HEADS, n, 8).double().unbind(0)]
+    made[0][..., 0], made[1][..., 0], made[1][:, :, 0, 0] = 20.0, 0.0, 25.0
+    made.append(alibi.LinearBiases(HEADS).by_distance(n, n, torch.device("cpu")).double())
+    compared(made, "every distance", torch.float64, full.fused, full.naive, mask=mask)
+
+
+def test_no_weight_is_a_denormal_number() -> None:
+    """Products with them take several times as long."""
+    torch.manual_seed(0)
+    n = 2048
+    q, k = torch.randn(2, 1, 2, n, 64).unbind(0)
+    table = alibi.LinearBiases(2).by_distance(n, n, torch.device("cpu"))
+    kept = by_distance._without_negligible(table, q, k, 0.125)
+    assert table.min() < -85
+    assert kept[kept > by_distance.NEVER].min() > -85
 
 
 def test_values_of_another_width() -> None:
