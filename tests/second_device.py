@@ -30,6 +30,7 @@ class Elsewhere(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "Elsewhere":
+        inner = inner.resolve_conj().resolve_neg()  # a shell has no such marks
         layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
         made = Tensor._make_wrapper_subclass(
             cls, inner.shape, dtype=inner.dtype, device=torch.device(NAME, 0), **layout

@@ -129,10 +129,10 @@ def padded(b: int, n: int) -> Tensor:
 def gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
     """Of a function of the output that treats every entry differently."""
     torch.manual_seed(1)
-    kind = torch.complex128 if out.is_complex() else torch.float64
-    direction = torch.randn(out.shape, dtype=kind).to(out.device)
-    total = (out * direction).sum()
-    return torch.autograd.grad(total.real if out.is_complex() else total, leaves)
+    parts = (out.real, out.imag) if out.is_complex() else (out,)
+    drawn = [torch.randn(out.shape, dtype=torch.float64).to(out.device) for _ in parts]
+    total = torch.stack([(x * y).sum() for x, y in zip(parts, drawn, strict=True)]).sum()
+    return torch.autograd.grad(total, leaves)
 
 
 def mixed(card: Card, device: torch.device) -> Iterator[Tensor]:

@@ -100,7 +100,7 @@ class Heads(nn.Module):
         if not isinstance(self.positions, DistanceBias):
             return None
         if padding is None:
-            return self.positions.by_distance(n, m, self.value.weight.device)
+            return self.positions.in_layer(n, m, self.value.weight.device)
         at = positions_of(m, padding.device, padding=padding)
         found: Tensor = self.positions(at[:, m - n :], at)
         return found

@@ -15,6 +15,7 @@ the last n of m positions.
 """
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -24,7 +25,36 @@ from torch import Tensor, nn
 Positions: TypeAlias = Int[Tensor, "n"] | Int[Tensor, "b n"]
 """The position of each token, counted from 0; the same for all sequences or one row for each."""
 
-Bias: TypeAlias = Float[Tensor, "h r"] | Float[Tensor, "b h n m"] | None
+
+@dataclass(frozen=True)
+class BoundedBias:
+    """A bias by distance that is constant beyond a reach D, on each side.
+
+    ``near`` (h, 2D + 1) holds the distances from -D to D; a pair that is further apart has the
+    number of the end on its side.
+    """
+
+    near: Float[Tensor, "h r"]
+
+    def __post_init__(self) -> None:
+        if self.near.ndim != 2 or self.near.shape[1] % 2 == 0:
+            raise ValueError(
+                "a bounded bias has a row of 2D + 1 numbers for each head, got the shape "
+                f"{tuple(self.near.shape)}"
+            )
+
+    @property
+    def reach(self) -> int:
+        """D, from which on the bias is constant."""
+        return self.near.shape[1] // 2
+
+    def by_distance(self, n: int, m: int) -> Float[Tensor, "h r"]:
+        """The n + m - 1 distances of n queries and m keys."""
+        distances = torch.arange(1 - m, n, device=self.near.device)
+        return self.near[:, distances.clamp(-self.reach, self.reach) + self.reach]
+
+
+Bias: TypeAlias = Float[Tensor, "h r"] | Float[Tensor, "b h n m"] | BoundedBias | None
 """What is added to the scaled scores: a number per head and distance (r = n + m - 1, from
 -(m - 1) to n - 1), or per pair."""
 
@@ -71,6 +101,8 @@ class DistanceBias(PositionScheme):
     """Adds to the scaled score of each pair a number that depends on its distance alone."""
 
     heads: int
+    reach: int | None = None
+    """The distance from which on the biases of a side are equal, if there is one."""
 
     @abstractmethod
     def forward(self, i: Tensor, j: Tensor) -> Tensor:
@@ -78,7 +110,15 @@ class DistanceBias(PositionScheme):
 
     def by_distance(self, n: int, m: int, device: torch.device) -> Float[Tensor, "h r"]:
         """The biases of the n + m - 1 distances between the last n of m positions and all m."""
-        distances = torch.arange(1 - m, n, device=device)
+        return self._of(torch.arange(1 - m, n, device=device))
+
+    def in_layer(self, n: int, m: int, device: torch.device) -> Bias:
+        """The same, or those within the reach alone where it is shorter."""
+        if self.reach is None or self.reach >= max(n, m):
+            return self.by_distance(n, m, device)
+        return BoundedBias(self._of(torch.arange(-self.reach, self.reach + 1, device=device)))
+
+    def _of(self, distances: Tensor) -> Tensor:
         found: Tensor = self(distances.new_zeros(1), distances)
         return found.squeeze(-2)
 
@@ -99,15 +139,17 @@ def positions_of(
     return (padding.cumsum(1) - 1).clamp(min=0) + start
 
 
-def of_pairs(bias: Tensor, n: int, m: int) -> Tensor:
+def of_pairs(bias: Tensor | BoundedBias, n: int, m: int) -> Tensor:
     """A bias as (h, n, m) or (b, h, n, m)."""
     check_distances(bias, n, m)
+    if isinstance(bias, BoundedBias):
+        bias = bias.by_distance(n, m)
     return bias if bias.ndim == 4 else reversed_rows(bias, m).flip(-2)
 
 
-def check_distances(bias: Tensor, n: int, m: int) -> None:
+def check_distances(bias: Tensor | BoundedBias, n: int, m: int) -> None:
     """A ValueError for a bias by distance that has not a number for each of n + m - 1."""
-    if bias.ndim == 2 and bias.shape[-1] != n + m - 1:
+    if isinstance(bias, Tensor) and bias.ndim == 2 and bias.shape[-1] != n + m - 1:
         raise ValueError(
             f"a bias by distance needs n + m - 1 = {n + m - 1} distances, got {bias.shape[-1]}"
         )
@@ -122,6 +164,6 @@ def reversed_rows(bias: Float[Tensor, "h r"], m: int) -> Float[Tensor, "h n m"]:
     return bias.unfold(-1, m, 1)
 
 
-def biased(scores: Float[Tensor, "b h n m"], bias: Tensor | None) -> Float[Tensor, "b h n m"]:
+def biased(scores: Float[Tensor, "b h n m"], bias: Bias) -> Float[Tensor, "b h n m"]:
     """The scores with the bias added."""
     return scores if bias is None else scores + of_pairs(bias, *scores.shape[-2:]).to(scores.dtype)

@@ -34,6 +34,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_buckets                 40  bucket(distance, buckets, largest)
     check_wave                    41  wave(r, omega, theta, p)
     check_complex_score           41  score(a, b, c, d)
+    check_shift                   42  shift(scores)
+    check_clipped_rows            42  rows(n, k)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
     check_number                      a count, in its unit
@@ -42,6 +44,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.complex_words import check_complex_score, check_wave
+from attnlab.exercises.distances import check_clipped_rows, check_shift
 from attnlab.exercises.grids import check_axis, check_neighbourhood
 from attnlab.exercises.heads import (
     check_merge_heads,
@@ -71,6 +74,7 @@ __all__ = [
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
+    "check_clipped_rows",
     "check_complex_score",
     "check_distance_biases",
     "check_factorized",
@@ -89,6 +93,7 @@ __all__ = [
     "check_repeat_heads",
     "check_rotation",
     "check_running_step",
+    "check_shift",
     "check_split_heads",
     "check_step",
     "check_strided",

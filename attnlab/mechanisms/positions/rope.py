@@ -57,7 +57,7 @@ from torch import Tensor
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions, Rotation
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype, wide, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 
@@ -109,6 +109,12 @@ class Angles(Options):
             return torch.cat((first, second), dim=-1)
         return torch.stack((first, second), dim=-1).flatten(-2)
 
+    def partners(self, x: Tensor) -> Tensor:
+        """For each coordinate the other of its pair."""
+        if self.layout == "half":
+            return x.roll(x.shape[-1] // 2, -1)
+        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+
 
 def refuse_odd(d: int) -> None:
     """A ValueError for heads whose coordinates are no pairs."""
@@ -158,16 +164,30 @@ def pairs(
 
 def turned(x: Tensor, positions: Tensor, options: Angles, sign: int) -> Tensor:
     """Queries (sign 1) or keys (sign -1), turned by their positions."""
+    return turned_by(x, waves(x, positions, options, sign), options)
+
+
+def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Tensor, Tensor]:
+    """By how much each coordinate is multiplied, and by how much the other of its pair is."""
     d = x.shape[-1]
-    theta, growth = options.frequencies(d, x.device), options.growth(d, x.device)
+    theta = options.frequencies(d, x.device)
     at = positions[..., None].to(theta.dtype)
-    angle, size = note("angles", at * theta), (sign * at * growth).exp()
-    cos, sin = ((size * part).to(wide(x).dtype) for part in (angle.cos(), angle.sin()))
-    if positions.ndim == 2:  # (b, n, d/2): the same for all heads
-        cos, sin = cos[:, None], sin[:, None]
-    first, second = options.paired(wide(x))
-    out = options.joined(first * cos - second * sin, first * sin + second * cos)
-    return out.to(x.dtype)
+    angle = note("angles", at * theta)
+    cos, sin = angle.cos(), angle.sin()
+    if options.scaling == "xpos":
+        size = (sign * at * options.growth(d, x.device)).exp()
+        cos, sin = size * cos, size * sin
+    found = options.joined(cos, cos), options.joined(-sin, sin)
+    cos, sin = (part.to(wide_dtype(x)) for part in found)
+    if positions.ndim == 2:  # (b, n, d): the same for all heads
+        return cos[:, None], sin[:, None]
+    return cos, sin
+
+
+def turned_by(x: Tensor, waves: tuple[Tensor, Tensor], options: Angles) -> Tensor:
+    """Each coordinate times its cosine, and the other of its pair times ± the sine."""
+    cos, sin = waves
+    return torch.addcmul(wide(x) * cos, options.partners(wide(x)), sin).to(x.dtype)
 
 
 FORMS = {"naive": naive, "pairs": pairs}
@@ -187,6 +207,15 @@ class RotaryPositions(Rotation):
         refuse_odd(self.head_dim)
         if options.scaling == "xpos":
             self.needs_causal = "with xPos the scores of later keys grow with their distance"
+
+    @checked
+    def forward(
+        self, q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions
+    ) -> tuple[Tensor, Tensor]:
+        if self.options.scaling == "xpos" or q.dtype != k.dtype:
+            return super().forward(q, k, positions)
+        both = waves(q, positions, self.options, 1)
+        return turned_by(q, both, self.options), turned_by(k, both, self.options)
 
     @checked
     def queries(self, q: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:

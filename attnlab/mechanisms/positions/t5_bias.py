@@ -103,6 +103,7 @@ class BucketBiases(DistanceBias):
     def __init__(self, heads: Size, *, causal: bool = False, options: Buckets = Buckets()) -> None:
         super().__init__()
         self.heads, self.causal, self.options = heads, causal, options
+        self.reach = options.max_distance
         self.weight = nn.Parameter(torch.zeros(options.buckets, heads))
         self.needs_causal = "its buckets are all for the past" if causal else ""
 

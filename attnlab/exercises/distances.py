@@ -1,0 +1,156 @@
+"""Checks of lesson 42: the relative shift, and the rows of a table of clipped distances."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.exercises.attempt import (
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, returns_verdict
+
+# ---- the shift
+
+Entry = Callable[[Tensor, Tensor, int], Tensor]  # (i, j, n) -> the column
+
+
+def _shift(scores: Tensor) -> Tensor:
+    n = len(scores)
+    at = torch.arange(n)
+    return scores.gather(1, n - 1 - (at[:, None] - at[None]))
+
+
+def _looked_up(column: Entry) -> Function:
+    """(n, 2n - 1) -> (n, n), each entry from the column that a rule gives."""
+
+    def shift(scores: Tensor) -> Tensor:
+        n = len(scores)
+        i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+        return scores.gather(1, column(i, j, n) % (2 * n - 1))
+
+    return shift
+
+
+def _by_view(left: int, first: int) -> Function:
+    """The trick, with the zeros on one side and a row dropped at one end."""
+
+    def shift(scores: Tensor) -> Tensor:
+        n = len(scores)
+        padded = F.pad(scores, (1, 0) if left else (0, 1)).reshape(2 * n, n)
+        return (padded[1:] if first else padded[:-1]).reshape(n, 2 * n - 1)[:, :n]
+
+    return shift
+
+
+_SHIFT_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Nothing is shifted: these are the first n columns. Column c of row i is the distance "
+        "n − 1 − c, and key j has the distance i − j: another column in every row.",
+        lambda scores: scores[:, : len(scores)],
+    ),
+    (
+        "These are the last n columns of every row: right for row 0 alone. Row i begins "
+        "i columns earlier.",
+        lambda scores: scores[:, len(scores) - 1 :],
+    ),
+    (
+        "The distance has the wrong sign: it is query minus key, i − j, and columns are in "
+        "descending order, n − 1 first.",
+        _looked_up(lambda i, j, n: n - 1 + i - j),
+    ),
+    (
+        "The rows move by i, and should move by n − 1 − i: the last row does not move at all.",
+        _looked_up(lambda i, j, n: i + j),
+    ),
+    (
+        "One column off: the distance i − j stands in column n − 1 − (i − j).",
+        _looked_up(lambda i, j, n: n - (i - j)),
+    ),
+    (
+        "One column off: the distance i − j stands in column n − 1 − (i − j).",
+        _looked_up(lambda i, j, n: n - 2 - (i - j)),
+    ),
+    (
+        "The result is transposed: row i belongs to query i.",
+        lambda scores: _shift(scores).mT,
+    ),
+    (
+        "The zeros are on the right: pad on the left, so that row 0 is pushed out of the first n "
+        "numbers.",
+        _by_view(left=0, first=1),
+    ),
+    (
+        "The zeros are on the right and the last row is dropped: pad on the left, drop the first.",
+        _by_view(left=0, first=0),
+    ),
+    (
+        "The last row of the view is dropped, and the first should be: it holds what row 0 has too "
+        "much.",
+        _by_view(left=1, first=0),
+    ),
+)
+
+
+@returns_verdict
+def check_shift(function: Function) -> str:
+    """Does it move each distance to its key? `shift(scores (n, 2n - 1)) -> (n, n)`.
+
+    Column c of `scores` is the distance n - 1 - c. Called with n = 5 and n = 1, in two dtypes.
+    """
+    (scores,) = random_tensors((5, 9))
+    require(function, {"scores": scores}, _shift, shape="n n", known_mistakes=_SHIFT_MISTAKEN)
+    (one,) = random_tensors((1, 1))
+    require(function, {"scores": one}, _shift, shape="n n")
+    check_arguments_and_dtype(function, {"scores": scores})
+    return "Entry (i, j) is the score of the distance i − j, for keys on both sides."
+
+
+# ---- clipped distances
+
+
+def _rows(n: int, k: int) -> Tensor:
+    at = torch.arange(n)
+    return (at[None, :] - at[:, None]).clamp(-k, k) + k
+
+
+_ROWS_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The distance has the wrong sign: in Shaw's table it is key minus query, j − i.",
+        lambda n, k: _rows(n, k).mT,
+    ),
+    (
+        "The k is missing: distances run from −k to k, and rows of the table from 0 to 2k.",
+        lambda n, k: _rows(n, k) - k,
+    ),
+    (
+        "Nothing is clipped: distances beyond k lie outside the table.",
+        lambda n, k: torch.arange(n)[None, :] - torch.arange(n)[:, None] + k,
+    ),
+    (
+        "It clips after adding k: distances from k on share the middle of the table, and those "
+        "below −k are lost. Clip the distance to −k … k first.",
+        lambda n, k: (torch.arange(n)[None, :] - torch.arange(n)[:, None] + k).clamp(0, k),
+    ),
+    (
+        "Both sides share rows: the absolute distance is used, and the past and the future have "
+        "rows of their own.",
+        lambda n, k: (torch.arange(n)[None, :] - torch.arange(n)[:, None]).abs().clamp(max=k),
+    ),
+    (
+        "Far distances wrap around: `%` begins the table again. Beyond k they share its last row.",
+        lambda n, k: (torch.arange(n)[None, :] - torch.arange(n)[:, None] + k) % (2 * k + 1),
+    ),
+)
+
+
+@returns_verdict
+def check_clipped_rows(function: Function) -> str:
+    """Are they the rows of a table of 2k + 1 distances? `rows(n, k) -> (n, n)`."""
+    for n, k in ((7, 2), (3, 5), (4, 0)):
+        require(function, {"n": n, "k": k}, _rows, shape="n n", known_mistakes=_ROWS_MISTAKEN)
+    return "The diagonal is row k, the past lies below it, and beyond k all share one row."
