@@ -68,6 +68,14 @@ def check_list(name: str, value: object) -> list[Any]:
     return list(value)  # type: ignore[call-overload]
 
 
+def check_limits(limits: object) -> tuple[float, float]:
+    """The ends of an axis."""
+    ends = [check_number("limits", end) for end in check_list("limits", limits)]
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise ValueError(f"`limits` must be two numbers, the smaller first, got {limits!r}")
+    return ends[0], ends[1]
+
+
 def check_names(name: str, value: object) -> list[str]:
     names = check_list(name, value)
     for one in names:

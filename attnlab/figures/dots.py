@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_list, check_mapping, check_number, check_texts
+from attnlab.figures.arguments import check_limits, check_mapping, check_texts
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis, label_width, layout, note, text_width
@@ -102,20 +102,13 @@ def _range(rows: Any, limits: tuple[float, float] | None) -> list[float]:
     values = np.concatenate(list(rows))
     low, high = float(values.min()), float(values.max())
     if limits is not None:
-        limits = _limits(limits)
+        limits = check_limits(limits)
         if not limits[0] <= low <= high <= limits[1]:
             raise ValueError(f"`limits` {limits} leave out scores, which go from {low} to {high}")
         room = 0.04 * (limits[1] - limits[0])
         return [limits[0] - room, limits[1] + room]
     room = max(0.12 * (high - low), 0.5)
     return [low - room, high + room]
-
-
-def _limits(limits: Any) -> tuple[float, float]:
-    ends = [check_number("limits", end) for end in check_list("limits", limits)]
-    if len(ends) != 2 or not ends[0] < ends[1]:
-        raise ValueError(f"`limits` must be two numbers, the smaller first, got {limits!r}")
-    return ends[0], ends[1]
 
 
 def _panel(rows: Mapping[str, Array], names: list[str], x: str, y: str) -> list[go.Scatter]:

@@ -5,7 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_mapping, check_number, check_positive, check_texts
+from attnlab.figures.arguments import (
+    check_limits,
+    check_mapping,
+    check_positive,
+    check_texts,
+)
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.curves import curve_layout, packed, series_style, whole_number
 from attnlab.figures.labels import escaped
@@ -43,7 +48,7 @@ def length_scores(
         for place, (name, of_name) in enumerate(points.items())
         for trace in _traces(name, of_name, place)
     ]
-    low, high = (check_number("limits", end) for end in limits)
+    low, high = check_limits(limits)
     margin = 0.04 * (high - low)
     ends = [float(np.log10(lengths[0]) - 0.06), float(np.log10(lengths[-1]) + 0.06)]
     page = curve_layout(
@@ -64,7 +69,7 @@ def length_scores(
     page["hovermode"] = "closest"
     if trained is not None:
         traces.append(
-            _border(check_number("trained", trained), [low - margin, high + margin], look)
+            _border(check_positive("trained", trained), [low - margin, high + margin], look)
         )
     rows: list[Row] = [
         {"series": name, "length": whole_number(n), quantity: ", ".join(f"{x:g}" for x in values)}

@@ -99,8 +99,11 @@ def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
     state = torch.get_rng_state()
     rows = list(subwords.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == [
-        f"{name}, 0 % typos, seed 0" for name in ("pieces", "GBST")
+    figures = [row.figure for row in rows]
+    assert figures[:2] == [f"{name}, 0 % typos, seed 0" for name in ("pieces", "GBST")]
+    chosen = subwords.choices(subwords.build("GBST", 0))
+    assert figures[2:] == [
+        f"{x}, {what}, seed 0" for x in ("untrained", "trained") for what in chosen
     ]
 
 

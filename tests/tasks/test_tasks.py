@@ -169,7 +169,7 @@ def test_a_batch_can_be_cut_and_moved():
         (lambda: task("copying").batch("train", 0, 0), "size should be at least 1, got 0"),
         (lambda: task("copying").batch("train", 1, -1), "seed should be at least 0, got -1"),
         (lambda: task(["copying"]), r"no task \['copying'\]; did you mean 'copying'"),
-        (lambda: task(None), "no task None; known: copying"),
+        (lambda: task(None), "no task None; known: addition"),
         (lambda: task("documentation", unit=np.array(["a", "b"])), "no unit array"),
         (lambda: task("copying").batch(["train"], 1, 0), "no split"),
         (lambda: task("copying").batch("train", 10**12, 0), "at most 33,554,432 positions in all"),

@@ -32,6 +32,7 @@ test("an angle is brought to (−π, π]", () => {
   close(wrapped(3 * Math.PI), Math.PI);
   close(wrapped(-0.5), -0.5);
   close(wrapped(7), 7 - 2 * Math.PI);
+  close(wrapped(3.5), 3.5 - 2 * Math.PI);
 });
 
 test("curves are Python's means of diagonals", () => {

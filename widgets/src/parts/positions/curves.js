@@ -60,7 +60,7 @@ export function curvesPanel(study, view) {
     const { at, n } = study;
     plot.querySelector(".pe-at")?.remove();
     if (at === null) {
-      readout.textContent = `Scores are less that of the query's own position. Thick: head ${study.head(study.scheme)}; thin: the other heads of ${study.scheme.name}. Point at a distance.`;
+      readout.textContent = `The score at distance 0 is subtracted. Thick: head ${study.head(study.scheme)}; thin: the other heads of ${study.scheme.name}. Point at a distance.`;
       return;
     }
     plot.append(drawn("line", { class: "pe-at", x1: across(at), x2: across(at), y1: TOP, y2: HIGH - BOTTOM }));

@@ -80,7 +80,7 @@ export function dialsPanel(study, view) {
         arrows[at].setAttribute("aria-valuenow", Math.round(degrees(phases[2 * t + at])));
       });
       arc.setAttribute("d", bow(pair.query, pair.between));
-      text.textContent = `θ = ${number(pair.theta)} · Δ = ${Math.round(degrees(pair.between))}° · adds ${said(pair.adds)}`.replace("= -", "= −");
+      text.textContent = `θ = ${number(pair.theta)} · Δ = ${Math.round(degrees(pair.between))}°\nadds ${said(pair.adds)}`.replace("= -", "= −");
     });
     const total = pairs.reduce((sum, { adds }) => sum + adds, 0) / Math.sqrt(width);
     score.textContent = `Distance ${i - j}: the pairs add up to q·k / √${width} = ${said(total)}. Move both, and every Δ stays. Drag an arrow to turn it. Δ: from the query's arrow (●) to the key's (◆).`;
