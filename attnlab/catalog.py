@@ -82,7 +82,8 @@ def build(
     known = c.option_names()
     for option in options:
         if option not in known:
-            raise TypeError(f"{name} has no option {option!r}{suggestion(option, known)}")
+            every = ("dim", "heads", "causal", "positions", *known)
+            raise TypeError(f"{name} has no option {option!r}{suggestion(option, every)}")
     check_value("causal", causal, bool)
     if causal and c.causal == "never":
         raise ValueError(f"{name} cannot be causal: {c.because}")
@@ -110,8 +111,12 @@ def _scheme(name: str, **layer: Any) -> PositionScheme:
     scheme = build(name, **layer)
     if not isinstance(scheme, PositionScheme):
         inside = [c.name for c in cards() if c.role in ("encode", "bias")]
+        where = f"it is a layer of its own, attnlab.build({name!r}, …)"
+        if card(name).role == "embed":
+            where = "it belongs at the embedding, before the first layer"
         raise ValueError(
-            f"positions={name!r} does not go into a layer; those that do are {', '.join(inside)}"
+            f"positions={name!r} does not go into a layer: {where}; "
+            f"those that do are {', '.join(inside)}"
         )
     return scheme
 

@@ -38,6 +38,8 @@ def test_nearest_name_is_suggested() -> None:
         attnlab.card("zzz")
     with pytest.raises(TypeError, match="no option 'kv_head'; did you mean 'kv_heads'"):
         attnlab.build("multi_query", dim=8, heads=2, kv_head=1)
+    with pytest.raises(TypeError, match="full has no option 'num_heads'; did you mean 'heads'"):
+        attnlab.build("full", dim=8, num_heads=2)
 
 
 def test_catalogue_shows_in_text_and_notebook() -> None:

@@ -328,16 +328,20 @@ def test_wrong_questions_are_answered_in_sentences() -> None:
 
     with pytest.raises(ValueError, match="a mechanism that mixes positions and a scheme"):
         catalog.goes_with("rope", "full")
-    with pytest.raises(ValueError, match="positions='learned' does not go into a layer"):
+    with pytest.raises(ValueError, match=r"positions='learned' .* before the first layer; .* rope"):
         build(positions="learned")
+    with pytest.raises(ValueError, match=r"positions='shaw' .* own, attnlab.build\('shaw', …\)"):
+        build(positions="shaw")
     with pytest.raises(ValueError, match="no mechanism 'rop'; did you mean 'rope'"):
         build(positions="rop")
     with pytest.raises(TypeError, match="positions should be"):
         build(positions=nn.Linear(2, 2))
     of_four = [attnlab.build(name, dim=8, heads=4) for name in ("rope", "alibi")]
-    with pytest.raises(ValueError, match=r"built for heads of width 2, but .* have width 4"):
+    with pytest.raises(
+        ValueError, match=r"for heads of width 2, but .* have width 4; .* the layer's dim and heads"
+    ):
         build(positions=of_four[0])
-    with pytest.raises(ValueError, match="built for 4 heads, but the layer has 2"):
+    with pytest.raises(ValueError, match=r"built for 4 heads, but the layer has 2; .* heads=2"):
         build(positions=of_four[1])
     growing = attnlab.build("rope", dim=8, heads=2, scaling="xpos", factor=512.0)
     with pytest.raises(ValueError, match=r"only a causal layer can take .*xpos"):

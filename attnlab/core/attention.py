@@ -46,6 +46,11 @@ class DenseAttention(nn.Module):
         self, x: Tokens, padding: TokenPadding = None, *,
         context: Context = None, context_padding: KeyPadding = None,
     ) -> Tokens:  # fmt: skip
+        """What each token takes from the others: (b, n, dim) → (b, n, dim).
+
+        ``padding`` (b, n) is True at real tokens. For cross-attention ``context`` (b, m, dim) is
+        what the keys and values are made of, with a padding of its own.
+        """
         mask = patterns.visible(self.causal, padding, context, context_padding)
         padding = padding if context is None else context_padding
         q, k, v = self.heads.project(x, context, padding=padding)
@@ -88,6 +93,10 @@ class SelfAttention(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        """What each token takes from the others: (b, n, dim) → (b, n, dim).
+
+        ``padding`` (b, n) is True at real tokens.
+        """
         q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(self.causal, padding))
         return self.heads.merge(self.attend(q, k, v, padding))

@@ -172,8 +172,7 @@ def zero_padded(x: Tokens, padding: TokenPadding) -> Tokens:
 def _refuse_remainders(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:
     if head_dim is None and dim % heads:
         raise ValueError(
-            f"heads={heads} does not divide dim={dim}: choose heads among the divisors of dim, "
-            "or give head_dim"
+            f"heads={heads} does not divide dim={dim}: choose heads among the divisors of dim"
         )
     if heads % kv_heads:
         raise ValueError(

@@ -93,7 +93,7 @@ class Rotation(PositionScheme):
         if self.head_dim != head_dim:
             raise ValueError(
                 f"the rotation was built for heads of width {self.head_dim}, but those of the "
-                f"layer have width {head_dim}"
+                f"layer have width {head_dim}; build it with the layer's dim and heads"
             )
 
 
@@ -126,7 +126,8 @@ class DistanceBias(PositionScheme):
         super().check_layer(heads, head_dim, causal=causal)
         if self.heads != heads:
             raise ValueError(
-                f"the biases were built for {self.heads} heads, but the layer has {heads}"
+                f"the biases were built for {self.heads} heads, but the layer has {heads}; "
+                f"build them with heads={heads}"
             )
 
 

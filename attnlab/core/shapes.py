@@ -88,7 +88,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     plain = {
         name: a for name, a in annotations.items() if name not in contracts and _is_checkable(a)
     }
-    name = function.__qualname__.removesuffix(".__init__")
+    plain_name = function.__qualname__.removesuffix(".__init__")
+    of_module = function.__name__ != "__init__" and next(iter(signature.parameters), "") == "self"
     passed: set[Any] = set()  # what was found right need not be looked at again
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any], kinds: Any) -> None:
@@ -96,6 +97,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return  # the call itself will fail, in Python's own words, which name the function
+        # The class that the caller built, and not the one it has its method from.
+        name = f"{type(args[0]).__name__}.{function.__name__}" if of_module else plain_name
         _refuse_strangers(name, contracts, others, arguments)
         for argument, annotation in plain.items():
             if argument in arguments:

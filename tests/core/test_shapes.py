@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+import attnlab
 from attnlab.core import shapes
 from attnlab.core.shapes import ShapeError, checked, letters_of
 
@@ -82,6 +83,11 @@ def test_what_is_no_tensor_is_refused(stranger: object) -> None:
         attend(q, k, stranger)
     with pytest.raises(TypeError, match=r"attend: `k` should be Float\[b h m d\], got a NoneType"):
         attend(q, None)
+
+
+def test_an_error_names_the_class_that_was_built() -> None:
+    with pytest.raises(ShapeError, match=r"^FullAttention\.forward: `x` should be"):
+        attnlab.build("full", dim=4)(torch.ones(3, 4))
 
 
 def test_python_itself_names_what_is_missing_or_unknown() -> None:

@@ -127,6 +127,10 @@ class PatternAttention(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        """What each token takes from those it may see: (b, n, dim) → (b, n, dim).
+
+        ``padding`` (b, n) is True at real tokens.
+        """
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
         return self.heads.merge(FORMS[self.form](q, k, v, mask=mask))

@@ -18,7 +18,7 @@ Cost: $2 h n m (d + e)$ FLOPs. The naive form holds the n × m scores.
 
 A form that never holds the scores: FlashAttention (``dense.flash``).
 
-The paper's letters: $N$ (length) is our n and m; $d_k$, $d_v$ are d and e.
+The paper's letters: $n$ (length) is our n and m; $d_k$, $d_v$ are d and e.
 
 Departures. A query without allowed keys gives zeros (the paper has no such rows). Causal masks are
 aligned at the bottom right when n < m, as decoding with a cache needs; PyTorch's

@@ -15,7 +15,7 @@ second slope of twice that power.
 In a causal layer $-m_h (i - j)$ and $m_h\, j$ give the same weights: a softmax does not change when
 a whole row is moved by a constant.
 
-Cost: $h (n + m)$ numbers for all distances, none for parameters.
+Cost: $H (n + m)$ biases, one per head and distance; no parameters.
 
 ``naive``   the equation, for each pair of positions.
 

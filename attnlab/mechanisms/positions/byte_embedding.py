@@ -1,8 +1,8 @@
 r"""Bytes as tokens: a vocabulary that nobody has to make, and sequences that are longer.
 
-A vocabulary of words or subwords is made from some text, once, by a rule of its own; what it does
-not hold falls into many small pieces, and a model of 30,000 words spends 30,000 rows on it. ByT5
-reads the bytes of UTF-8 instead. There are 256, in every language, whatever is misspelled:
+A vocabulary of words or subwords is made from some text, once, by a rule of its own; a word that it
+does not hold is split into many small pieces, and a model of 30,000 words spends 30,000 rows on it.
+ByT5 reads the bytes of UTF-8 instead. There are 256, in every language, whatever is misspelled:
 
 $$\mathrm{id}_t = \mathrm{byte}_t + 3, \qquad x_t = A_{\mathrm{id}_t},\quad
 A \in \mathbb{R}^{384 \times dim}$$
@@ -18,7 +18,7 @@ times as deep as the decoder.
 
 ``encode`` and ``decode`` are the way from text to ids and back, ``batch`` fills several texts up to
 one length. ``decode`` leaves out ids that stand for no byte (below 3, or from 259 on) and bytes
-that are no UTF-8 together: what a model writes need not be valid.
+that do not form valid UTF-8: what a model writes need not be valid.
 
 ``sentinel`` gives the ids that stand for a hole in the text when the model is trained to fill it:
 the byte ids from the top, 258, 257, … The first eleven are bytes (255 … 245) that UTF-8 never uses;

@@ -1,8 +1,8 @@
 r"""Factorized embedding: a table of narrow rows, and one matrix that makes them wide.
 
 A word embedding is a table of one row per word, as wide as the model: V × dim numbers, often more
-than all the rest of a small model. ALBERT makes its width a choice of its own, r, since what a
-word is without its context needs fewer numbers than what it is within one:
+than all the rest of a small model. ALBERT makes its width a choice of its own, r, since a
+vector for a word alone needs fewer numbers than one for the word in its context:
 
 $$x_t = A_{w_t} W + b, \qquad A \in \mathbb{R}^{V \times r},\; W \in \mathbb{R}^{r \times dim}$$
 
@@ -24,9 +24,9 @@ parameters. ``max_len`` adds a table P of positions, ``norm`` the layer norm. AL
 The paper's letters: E is r, H is dim. V is ``vocab``.
 
 Departures. Without ``max_len`` and ``norm`` it is the bare product. Token types (the two segments
-of BERT's input) are left to the caller. A starts with a deviation of 0.02 (BERT's, for its whole
-table), W with variance 1 / r, so that the product starts with 0.02, too. ALBERT's own output layer
-has another matrix dim × r, a GELU and a norm before Aᵀ; ``logits`` has W itself.
+of BERT's input) are left to the caller. A starts with a standard deviation of 0.02 (BERT's, for its
+whole table), W with variance 1 / r, so that the product starts with 0.02, too. ALBERT's own output
+layer has another matrix dim × r, a GELU and a norm before Aᵀ; ``logits`` has W itself.
 
 Lan, Chen, Goodman, Gimpel, Sharma, Soricut. ALBERT: A Lite BERT for Self-supervised Learning of
 Language Representations. ICLR 2020, arXiv:1909.11942, section 3.1.
@@ -49,7 +49,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import Tokens, checked
 
 DEVIATION = 0.02
-"""Of the numbers that the embedding starts with, as in BERT."""
+"""Standard deviation of the embedding before training, as in BERT."""
 
 EPSILON = 1e-12
 """Added to the variance by BERT's and ALBERT's layer norms."""

@@ -10,7 +10,7 @@ The logarithmic form falls ever more slowly, so that far tokens keep some weight
 power form with $r_2 = 1$ is ALiBi with learned slopes. Adding a constant to a row of scores changes
 no weight, which is why a conditionally positive definite kernel is enough.
 
-Cost: 2 numbers per head, shared by all layers; $h (n + m)$ numbers for all distances.
+Cost: 2 parameters per head; $H (n + m)$ biases, one per head and distance.
 
 ``naive``   the equation, for each pair of positions.
 

@@ -2,8 +2,8 @@ r"""Learned positions: a table with a vector for each position, added to the tok
 
 $$x_i = E_{w_i} + P_i$$
 
-Nothing relates the vectors of two positions but what training makes of them. A position beyond the
-table has no vector, so the longest sequence is decided when the model is built.
+Nothing tells the model that two positions are neighbours: any such relation has to be learned. A
+position beyond the table has no vector, so the longest sequence is decided when the model is built.
 
 Cost: $n\,\mathrm{dim}$ additions; max_len · dim parameters.
 

@@ -22,7 +22,7 @@ Which coordinates are a pair: ``half`` (t and t + d/2; GPT-NeoX, Llama in Huggin
 ``interleaved`` (2t and 2t + 1; the paper, GPT-J). They are equal up to one permutation of the
 columns of both W_Q and W_K; weights of one layout under the other give another model.
 
-Longer than trained, by ``scaling`` with the factor s:
+For sequences longer than those of training, ``scaling`` changes the angles by a factor s:
 
 ``interpolation``  angles at i/s: every θ divided by s (Chen et al. 2023).
 ``ntk``            the base becomes $10000\, s^{d/(d-2)}$: θ₀ is unchanged and the slowest angle is
@@ -34,9 +34,9 @@ Longer than trained, by ``scaling`` with the factor s:
 
 The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
 
-The traps: one layout's weights under the other; angles computed in half precision, where positions
-beyond 256 collapse (here they are computed in float64); rotating keys that are taken from a cache a
-second time (here a cache holds turned keys).
+The traps: weights trained with one layout and loaded into the other; angles computed in half
+precision, where positions beyond 256 collapse (here they are computed in float64); rotating keys
+that are taken from a cache a second time (here a cache holds turned keys).
 
 Departures. xPos is not centred at the middle of the sequence, as its authors' code does, so that
 keys in a cache stay right; the scores are the same.
@@ -119,7 +119,10 @@ class Angles(Options):
 def refuse_odd(d: int) -> None:
     """A ValueError for heads whose coordinates are no pairs."""
     if d % 2:
-        raise ValueError(f"a rotation turns pairs of coordinates, but heads have width {d}: odd")
+        raise ValueError(
+            f"a rotation turns pairs of coordinates, but heads have width {d}: odd; "
+            "choose dim and heads so that dim / heads is even"
+        )
 
 
 # ---- naive

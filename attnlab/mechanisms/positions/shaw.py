@@ -13,7 +13,7 @@ Beyond k the order of the keys is not seen.
 
 Only 2k + 1 vectors differ, so no tensor of all pairs' vectors is needed. Queries meet the table
 once, $q_i \cdot a^K_c$ for every c, and each pair looks its number up. In the output, weights of
-equal c have the same vector as factor: they are added up first, $\sum_c \bigl(\sum_{j:\, c(i, j) =
+equal c multiply the same vector, so they are added up first: $\sum_c \bigl(\sum_{j:\, c(i, j) =
 c} w_{ij}\bigr)\, a^V_c$.
 
 Cost: $2 h n m (d + e)$ FLOPs for contents and values and $2 h n (2k + 1)(d + e)$ for the tables.

@@ -5,24 +5,24 @@ far ones share, in buckets that grow by a constant ratio:
 
 $$s_{ij} = q_i \cdot k_j + b_{h,\,\beta(j - i)}$$
 
-With B buckets on one side, E = B/2 of them exact, and a largest distance D, the bucket of a
-distance t ≥ 0 is
+Let S be the number of buckets for one side, the past or the future, and D the largest distance. The
+first E = S/2 buckets hold one distance each; the bucket of a distance t ≥ 0 is
 
-$$\beta(t) = \begin{cases} t & t < E \\ \min\!\left(B - 1,\; E + \left\lfloor \frac{\log(t/E)}
-{\log(D/E)} (B - E) \right\rfloor\right) & t \ge E \end{cases}$$
+$$\beta(t) = \begin{cases} t & t < E \\ \min\!\left(S - 1,\; E + \left\lfloor \frac{\log(t/E)}
+{\log(D/E)} (S - E) \right\rfloor\right) & t \ge E \end{cases}$$
 
-A layer that is not causal has half the buckets for each side, those of later keys after the others.
-In a causal layer all buckets are for the past. Distances of D or more are one bucket: the model can
-be run at lengths that it was not trained on.
+In a causal layer all B buckets are for the past: S = B. Otherwise each side has half of them, S =
+B/2, and those of later keys come after those of the past. All distances of D or more share one
+bucket, so the model can be run at lengths that it was not trained on.
 
-Cost: B numbers per head, shared by all layers; $h (n + m)$ numbers for all distances.
+Cost: B parameters per head; one bias for each head and each of n + m distances.
 
 ``naive``   the equation, for each pair of positions.
 
 The paper's letters: num_buckets is B (both sides together), relative_attention_max_distance is D.
 
 The traps: the distance is key minus query; in a layer that is not causal B counts both sides;
-bucket 0 is the token itself and the first of the past.
+bucket 0 is distance 0, the token itself, and is counted among the buckets of the past.
 
 Departures. T5 does not divide scores by $\sqrt d$ (its initialisation makes up for that); here the
 layer divides them as always. The logarithm is computed in float64; the released code computes it in

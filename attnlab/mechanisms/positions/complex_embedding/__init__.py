@@ -26,8 +26,8 @@ dimensions D V + V.
 ``naive``       complex numbers: r times ``torch.polar(1, angle)``.
 ``real_pairs``  r cos(angle) and r sin(angle), the real and imaginary part.
 
-Both compute angles in float32 or wider: in bfloat16 a position beyond 256 is not even a number of
-its own. In float32 the angle is off by up to p·ω / 2²⁴ radians.
+Both compute angles in float32 or wider: bfloat16 cannot tell all positions beyond 256 apart. In
+float32 the angle is off by up to p·ω / 2²⁴ radians.
 
 The paper's letters: $\omega_j = 2\pi / p_j$ with periods $p_j$; $pos$ is our p; |W| is our V.
 
