@@ -56,6 +56,7 @@ def test_what_is_chosen_is_drawn_and_known_to_python(notebook: Any, expect: Any)
     root.get_by_test_id("stage").select_option("initial")
     root.locator('[data-point="0-3"]').dispatch_event("click")
     expect(root.get_by_test_id("summary")).to_contain_text("class")
+    notebook.page.wait_for_timeout(1500)  # the kernel hears of one change after the other
     notebook.run(1)
     said = json.loads(notebook.output(1).inner_text())
     assert (said["first"], said["second"], said["dimension"]) == (2, 1, 3)
