@@ -21,7 +21,7 @@ def _write(path, *cells):
 
 def test_a_good_and_a_failing_notebook(tmp_path, capsys):
     where = "import attnlab, pathlib\nassert pathlib.Path('a_good.ipynb').exists()"
-    hold = "block = bytearray(300 * 10**6); del block"
+    hold = "import time; block = bytearray(b'x') * (300 * 10**6); time.sleep(1); del block"
     before = _write(tmp_path / "a_good.ipynb", where, hold).read_text()
     _write(tmp_path / "b_bad.ipynb", "1 / 0")
     assert main(["notebooks", str(tmp_path)]) == 1
