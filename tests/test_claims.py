@@ -43,6 +43,8 @@ class Sizes(dict[str, int]):
     """A size for every letter: as given, or the next unused prime."""
 
     def __missing__(self, letter: str) -> int:
+        if letter.isdigit():
+            return int(letter)
         self[letter] = next(p for p in PRIMES if p not in self.values())
         return self[letter]
 
@@ -94,9 +96,9 @@ def call(
     given |= {name: x.to(made[0].dtype) for name, x in given.items() if name == "bias"}
     options = chosen(card, variant)
     if card.structure is not None:
-        given["structure"] = card.structure.example(
-            made[0].new_ones(len(made[0]), made[0].shape[2]) > 0
-        )
+        axes = next(iter(letters_of(function).values()))[0].axes
+        b, n = (made[0].shape[axes.index(letter)] for letter in "bn")
+        given["structure"] = card.structure.example(torch.ones(b, n, dtype=torch.bool))
     if isinstance(options, PatternOptions) and "mask" in parameters_of(function):
         pattern = options.pattern(heads=made[0].shape[1])
         given["mask"] = patterns.both(pattern, given.get("mask", patterns.full()))
@@ -635,6 +637,8 @@ def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None
         layer(x.float())
     with pytest.raises(TypeError, match=f"{card.name} has no option 'colour'"):
         attnlab.build(card.name, dim=DIM, heads=HEADS, colour="red")
+    if "heads" not in parameters_of(card.build):
+        return
     given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
     with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
         attnlab.build(card.name, dim=DIM, heads=5, causal=card.causal == "always", **given)
