@@ -123,6 +123,20 @@ class TreeBatch:
         """The same trees on another device."""
         return TreeBatch(*(getattr(self, each.name).to(device) for each in fields(self)))
 
+    def check_fits(self, b: int, n: int, device: torch.device) -> None:
+        """A ValueError unless these are the trees of b sequences of n tokens on ``device``."""
+        own = self.padding
+        if own.shape != (b, n):
+            raise ValueError(
+                f"the structure is that of {own.shape[0]} sequences of {own.shape[1]} tokens, but "
+                f"there are {b} of {n}"
+            )
+        if own.device != device:
+            raise ValueError(
+                f"the structure is on {own.device} but the tokens are on {device}; move it with "
+                ".to(device)"
+            )
+
     @once
     def is_leaf(self) -> Bool[Tensor, "b n"]:
         """True at leaves."""
@@ -200,19 +214,9 @@ def fitting(
     """
     if structure is None:
         raise ValueError(
-            "this layer is told the trees of its sequences: layer(x, structure=TreeBatch.of(trees))"
+            "the trees of the sequences are missing: give structure=TreeBatch.of(trees)"
         )
-    if structure.padding.shape != x.shape[:2]:
-        b, n = structure.padding.shape
-        raise ValueError(
-            f"the structure is that of {b} sequences of {n} tokens, but there are {x.shape[0]} of "
-            f"{x.shape[1]}"
-        )
-    if structure.padding.device != x.device:
-        raise ValueError(
-            f"the structure is on {structure.padding.device} but the tokens are on {x.device}; "
-            "move it with .to(device)"
-        )
+    structure.check_fits(x.shape[0], x.shape[1], x.device)
     if padding is None or padding is structure.padding or torch.compiler.is_compiling():
         return structure
     if not torch.equal(padding, structure.padding):

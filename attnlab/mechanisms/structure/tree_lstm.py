@@ -54,6 +54,7 @@ States = Float[Tensor, "b n d"]
 @checked
 def naive(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The hidden states, one node after its children (eq. 2 to 8)."""
+    structure.check_fits(x.shape[0], x.shape[1], x.device)
     trees = [_one_tree(wide(x[i]), wide(recurrent), structure.children(i)) for i in range(len(x))]
     return torch.stack(trees).to(x.dtype) if trees else x[:, :, 0]
 
@@ -87,6 +88,7 @@ def _cell(i_o_u: Float[Tensor, "... 3 d"], kept: Tensor) -> tuple[Tensor, Tensor
 def levels(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The same for all nodes of one height together."""
     b, n, _, d = x.shape
+    structure.check_fits(b, n, x.device)
     inputs, own = wide(x).flatten(0, 1), wide(recurrent)
     of_node = own[:3].transpose(0, 1).flatten(1)
     hidden, memory = _cell(inputs[:, :3], inputs.new_zeros(b * n, d))
