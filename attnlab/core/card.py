@@ -80,6 +80,8 @@ class Card:
                   ``options``.
     ``letters``   letter of the costs → option that it stands for (``{"s": "stride"}``).
     ``notes``     form → names that it notes for ``attnlab.core.probe``.
+    ``structure`` the class of what its layer is told beside the sequence, as
+                  ``layer(x, structure=…)``; its ``example(padding)`` is one for each sequence.
     ``variants``  options under which the claims are tested, beside the defaults; each form, and
                   ``build``, takes those that it has.
     ``aliases``   other names under which the catalogue finds it.
@@ -97,6 +99,7 @@ class Card:
     build: Callable[..., nn.Module]
     because: str = ""
     options: type[Options] = Options
+    structure: type[Any] | None = None
     letters: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     departures: tuple[str, ...] = ()

@@ -11,7 +11,6 @@ that reads a sequence, and with one that is told the tree within the sequence.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from torch import Tensor, from_numpy
@@ -19,13 +18,9 @@ from torch import Tensor, from_numpy
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice, suggestion
 from attnlab.core.tree import Tree
+from attnlab.core.tree_batch import TreeBatch
 from attnlab.tasks import Batch
 from attnlab.tasks.sequences import display_names, in_split
-
-try:
-    from attnlab.core.tree_batch import TreeBatch
-except ModuleNotFoundError:  # not written yet: the rows come without their structure
-    TreeBatch = None
 
 FORMS = ("tree", "words", "brackets")
 FILLER, CLOSE = "·", ")"
@@ -40,10 +35,11 @@ class TreeForm:
     the ``phrases``, and in brackets the closing bracket. The positions of a row are
 
         form        positions
-        "tree"      the leaves from left to right, filled up to ``leaves``; then the nodes in the
-                    order of ``Tree.nodes()``, filled up to ``nodes``
-        "words"     the leaves from left to right, filled up to ``leaves``
-        "brackets"  the bracketed text, filled up to ``leaves`` + 2 ``nodes``
+        "tree"      the leaves from left to right, then the nodes in the order of ``Tree.nodes()``
+        "words"     the leaves from left to right
+        "brackets"  the bracketed text
+
+    filled up to the longest row of the batch.
 
     Args:
         form: "tree", "words" or "brackets".
@@ -73,7 +69,7 @@ class TreeForm:
 
     @property
     def length(self) -> int:
-        """The positions of a row."""
+        """The most positions that a row can have."""
         return self.leaves + {"tree": 1, "words": 0, "brackets": 2}[self.form] * self.nodes
 
     @property
@@ -96,17 +92,13 @@ class TreeForm:
                 f"classes should be one number for each of the {len(trees)} trees; got shape "
                 f"{targets.shape}"
             )
-        inputs = np.zeros((len(trees), self.length), dtype=np.int64)
-        for row, tree in zip(inputs, trees, strict=True):
-            self._check_size(tree)
-            if self.form == "brackets":
-                _fill(row, self._bracketed(tree))
-            else:
-                _fill(row, self._words(tree))
-            if self.form == "tree":
-                _fill(row[self.leaves :], self._phrases(tree))
+        rows = [self._row(tree) for tree in trees]
+        inputs = np.zeros((len(trees), max(map(len, rows))), dtype=np.int64)
+        for filled, row in zip(inputs, rows, strict=True):
+            filled[: len(row)] = row
+        structure = TreeBatch.of(trees) if self.form == "tree" else None
         padding = from_numpy(inputs > 0)
-        return Batch(from_numpy(inputs), from_numpy(targets), padding, **self._structure(trees))
+        return Batch(from_numpy(inputs), from_numpy(targets), padding, structure=structure)
 
     def draw(
         self,
@@ -153,6 +145,12 @@ class TreeForm:
     def _phrase_numbers(self) -> dict[str, int]:
         return {label: 1 + len(self.words) + place for place, label in enumerate(self.phrases)}
 
+    def _row(self, tree: Tree) -> list[int]:
+        self._check_size(tree)
+        if self.form == "brackets":
+            return self._bracketed(tree)
+        return self._words(tree) + (self._phrases(tree) if self.form == "tree" else [])
+
     def _words(self, tree: Tree) -> list[int]:
         return [self._number(leaf) for leaf in tree.leaves()]
 
@@ -190,12 +188,3 @@ class TreeForm:
                     f"a tree has {len(found)} {name}, more than the {most} that {name}={most} "
                     "allows; make it larger"
                 )
-
-    def _structure(self, trees: Sequence[Tree]) -> dict[str, Any]:
-        if self.form != "tree" or TreeBatch is None:
-            return {}
-        return {"structure": TreeBatch.of(trees, leaves=self.leaves, nodes=self.nodes)}
-
-
-def _fill(row: np.ndarray, numbers: Sequence[int]) -> None:
-    row[: len(numbers)] = numbers

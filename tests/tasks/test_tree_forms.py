@@ -22,16 +22,16 @@ def form_of(name: str) -> TreeForm:
         (
             "tree",
             [
-                "the dog barks · · · · S NP VP · ·",
-                "the cats chase the dog · · S NP VP NP ·",
+                "the dog barks S NP VP · · ·",
+                "the cats chase the dog S NP VP NP",
             ],
         ),
-        ("words", ["the dog barks · · · ·", "the cats chase the dog · ·"]),
+        ("words", ["the dog barks · ·", "the cats chase the dog"]),
         (
             "brackets",
             [
-                "(S (NP the dog ) (VP barks ) ) · · · · · · · ·",
-                "(S (NP the cats ) (VP chase (NP the dog ) ) ) · · · ·",
+                "(S (NP the dog ) (VP barks ) ) · · · ·",
+                "(S (NP the cats ) (VP chase (NP the dog ) ) )",
             ],
         ),
     ],
@@ -40,7 +40,13 @@ def test_the_three_forms(form: str, rows: list[str]) -> None:
     batch = form_of(form).batch([BARKS, CHASE], [1, 0])
     shown = [form_of(form).tokens(row) for row in batch.inputs]
     assert [" ".join(row) for row in shown] == rows
-    assert batch.inputs.shape == (2, form_of(form).length)
+    assert batch.inputs.shape[1] <= form_of(form).length
+    assert (batch.structure is not None) == (form == "tree")
+    if form == "tree":
+        assert batch.structure.parents.tolist() == [
+            [4, 4, 5, -1, 3, 3, -1, -1, -1],
+            [6, 6, 7, 8, 8, -1, 5, 5, 7],
+        ]
     assert batch.inputs.max() < form_of(form).vocab
     assert batch.padding.tolist() == [[token != "·" for token in row] for row in shown]
     assert batch.targets.tolist() == [1, 0]
@@ -50,8 +56,8 @@ def test_the_three_forms(form: str, rows: list[str]) -> None:
 def test_a_word_and_a_phrase_of_the_same_name_are_two_tokens() -> None:
     form = form_of("tree")
     row = form.batch([Tree.of(["S", "NP", ["NP", "dog"]])], [0]).inputs[0]
-    assert form.tokens(row[[0, 8]]) == ["NP", "NP"]
-    assert row[0] != row[8]
+    assert form.tokens(row[[0, 3]]) == ["NP", "NP"]
+    assert row[0] != row[3]
 
 
 @pytest.mark.parametrize("decided_by", ["words", "brackets"])
@@ -70,7 +76,7 @@ def test_the_forms_see_the_same_trees_and_the_splits_share_none(decided_by: str)
 
     train = {form: draw(form, "train") for form in FORMS}
     tested = {form: draw(form, "validation") for form in FORMS}
-    assert torch.equal(train["tree"].inputs[:, :7], train["words"].inputs)
+    assert torch.equal(train["tree"].inputs[:, :4], train["words"].inputs)
     for form in FORMS:
         assert torch.equal(train[form].targets, train["words"].targets)
         rows, others = (set(map(tuple, split[form].inputs.tolist())) for split in (train, tested))
