@@ -27,6 +27,7 @@ from attnlab import exercises, pretrained
 from attnlab.core import patterns
 from attnlab.core.card import Card
 from attnlab.core.options import Size
+from attnlab.core.positions import Rotation
 from attnlab.core.shapes import letters_of
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
@@ -38,7 +39,10 @@ from attnlab.lens.mixing import mixing_matrix, mixing_of
 from attnlab.lens.spectrum import spectrum
 from attnlab.measure.count import count, expected_exponent, exponent
 from attnlab.models.generate import sample
+from attnlab.models.positions import schemes
+from tests import scheme_inputs
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
+from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, variants
 
 LEAST = 1500
@@ -56,6 +60,13 @@ def targets() -> dict[str, Target]:
         made[f"module {card.name}"] = functools.partial(of_module, card)
         for name in card.forms:
             made[f"form {card.name} {name}"] = functools.partial(of_form, card, name)
+    for card in NOT_MIXING:
+        made[f"build {card.name}"] = functools.partial(of_scheme, card)
+        made[f"module {card.name}"] = functools.partial(of_scheme_module, card)
+        for name in card.forms:
+            made[f"form {card.name} {name}"] = functools.partial(of_scheme_form, card, name)
+        if card.name in schemes():
+            made[f"positions={card.name}"] = functools.partial(of_scheme_in_a_model, card)
     for name, kind in attnlab.tasks.tasks().items():
         made[f"task {name}"] = functools.partial(of_task, name, kind)
     for name, make in patterns.primitives().items():
@@ -208,6 +219,100 @@ def decoder(card: Card) -> nn.Module:
 def own_of_double(card: Card) -> Any:
     layer = attnlab.build(card.name, dim=2 * DIM, heads=HEADS, causal=True)
     return layer.step(torch.randn(2, 3, 2 * DIM))[1]
+
+
+# ---- position schemes and embeddings
+
+
+def of_scheme(card: Card) -> Iterator[Call]:
+    """Built, and called with what fits the layer that it was built for."""
+
+    def tried(dim: Any, heads: Any, causal: Any, **chosen: Any) -> Any:
+        layer = attnlab.build(card.name, dim=dim, heads=heads, causal=causal, **chosen)
+        small = (size if size in range(1, 1000) else 1 for size in (dim, heads))
+        return layer(**scheme_inputs.layer_inputs(layer, *small, torch.float32))
+
+    right = {"dim": DIM, "heads": HEADS, "causal": False}
+    annotations = {"dim": Size, "heads": Size, "causal": bool} | card.option_names()
+    for name, annotation in annotations.items():
+        given = {n: v for n, v in variant_with(card, name).items() if n in annotations}
+        given |= {"vocab": scheme_inputs.VOCAB} if "vocab" in annotations else {}
+        default = {f.name: f.default for f in fields(card.options)}.get(name)
+        parameter = inspect.Parameter(name, KEYWORD, annotation=annotation, default=default)
+        function = with_signature(tried, [parameter])
+        yield from bad_calls(f"build {card.name}", function, {**right, **given})
+
+
+def of_scheme_form(card: Card, name: str) -> Iterator[Call]:
+    form, target = card.forms[name], f"form {card.name} {name}"
+    for given in variants(card):
+        made = scheme_inputs.form_inputs(card, name, given, torch.float32)
+        options = scheme_inputs.form_options(card, name, given)
+        yield from bad_calls(target, form, {**made, **options})
+        yield from wrong_numbers(target, functools.partial(form, **options), made)
+
+
+def of_scheme_module(card: Card) -> Iterator[Call]:
+    target = f"module {card.name}"
+    for given in variants(card):
+        layer = scheme_inputs.build(card, DIM, HEADS, given)
+        made = scheme_inputs.layer_inputs(layer, DIM, HEADS, torch.float32)
+        yield from bad_calls(target, layer.forward, made)
+        yield from wrong_numbers(target, layer, made)
+        if "dim" in parameters(card.build):
+            doubled = {
+                n: torch.cat([x, x], -1) if x.is_floating_point() else x for n, x in made.items()
+            }
+            want = REFUSE if doubled.keys() - {"tokens", "positions"} else WELCOME
+            yield Call(target, "twice as wide", functools.partial(layer, **doubled), want)
+        if isinstance(layer, Rotation):
+            q, k, at = made.values()
+            yield from bad_calls(target, layer.queries, {"q": q, "positions": at})
+            yield from bad_calls(target, layer.keys, {"k": k, "positions": at})
+        if "positions" in parameters(layer.forward):
+            rows = {**made, "positions": torch.arange(14).view(2, 7)}
+            if getattr(layer, "positions", rows) is not None:
+                yield from bad_calls(target, layer.forward, rows)
+
+
+def wrong_numbers(
+    target: str, call: Callable[..., Any], made: Mapping[str, Tensor]
+) -> Iterator[Call]:
+    """All tensors spoilt, an empty batch, and numbers that no table may have a row for."""
+    for words, change in EVERYWHERE.items():
+        changed = {n: change(x) for n, x in made.items()}
+        yield Call(target, f"all tensors {words}", functools.partial(call, **changed))
+    for name, x in made.items():
+        if not x.is_floating_point():
+            want = REFUSE if name == "tokens" else EITHER
+            for shift in (-1000, 10**6):
+                wrong = {**made, name: x + shift}
+                words = f"{name} moved by {shift}"
+                yield Call(target, words, functools.partial(call, **wrong), want)
+
+
+def of_scheme_in_a_model(card: Card) -> Iterator[Call]:
+    """The options of a scheme as those of a model, and its own words for what it cannot take."""
+
+    def made(**chosen: Any) -> Any:
+        small = tiny(positions=card.name, position_options=chosen)
+        return small(torch.zeros(1, 3, dtype=torch.long))
+
+    target, decided = f"positions={card.name}", ("max_len", "vocab", "output", "std")
+    for name, annotation in card.option_names().items():
+        if name not in decided:
+            given = {n: v for n, v in variant_with(card, name).items() if n not in decided}
+            parameter = inspect.Parameter(name, KEYWORD, annotation=annotation)
+            yield from bad_calls(target, with_signature(made, [parameter]), given)
+    small = tiny(positions=card.name)
+    tokens = torch.arange(6).view(2, 3)
+    yield from bad_calls(target, small.forward, {"tokens": tokens})
+    for words, wrong in (
+        ("negative tokens", tokens - 9),
+        ("tokens beyond the vocabulary", tokens + 9),
+        ("too many tokens", torch.zeros(1, 17, dtype=torch.long)),
+    ):
+        yield Call(target, words, lambda x=wrong: small(x), REFUSE)
 
 
 def catalogue() -> Iterator[Call]:
