@@ -27,11 +27,11 @@ class Catalog(tuple[Card, ...]):
         )
 
     def _repr_html_(self) -> str:
-        head = ("name", "mechanism", "family", "year", "time", "memory", "causal", "forms")
+        head = ("name", "mechanism", "family", "paper", "time", "memory", "causal", "forms")
         rows = (
             (
-                *(c.name, c.title, c.family, str(c.paper.year)),
-                *(f"O({c.order(what, list(c.forms)[-1])})" for what in ("time", "memory")),
+                *(c.name, c.title, c.family, c.paper.short),
+                *(c.order_text(what, list(c.forms)[-1]) for what in ("time", "memory")),
                 *(c.causal, ", ".join(c.forms)),
             )
             for c in self

@@ -95,5 +95,5 @@ def _check_kind_of_number(tokens: Tensor, features: int | None) -> None:
 
 def in_vocabulary(tokens: Tensor, vocab: int | None) -> Tensor:
     """The tokens as int64, after checking their range."""
-    advice = "mark fillers with padding=… instead of a special number"
+    advice = f"vocab is {vocab}, and fillers are marked by padding=…, not by a special number"
     return tokens if vocab is None else checked_ids(tokens, vocab, "tokens", advice)

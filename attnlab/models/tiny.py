@@ -40,6 +40,7 @@ from attnlab.core.options import takes_structure
 from attnlab.core.positions import positions_of
 from attnlab.core.suggest import check_choice, suggestion
 from attnlab.core.tree_batch import fitting
+from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
 from attnlab.models import inputs, positions, storage
 from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
 from attnlab.models.mixers import build_cross, build_mixers, structural
@@ -82,6 +83,8 @@ class TinyTransformer(nn.Module):
     attention_options: more keyword arguments for the catalogue, as {"window": 8}; a list of them
         gives each layer its own.
     kind: "language_model", "classifier" (needs ``classes``) or "encoder_decoder".
+    embedding_rank: width of the rows of a factorized embedding (ALBERT): a narrow table of tokens,
+        and one matrix from that width to dim. Not given, the table itself has width dim.
     max_len: the longest sequence (256), for every kind of position, so that a longer one is an
         error whatever the model. Positions count real tokens only: padding takes no position.
     positions: how the model is told the order of its tokens: "learned", "sinusoidal", "none" or
@@ -92,8 +95,8 @@ class TinyTransformer(nn.Module):
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
     norm: "pre" or "post", where the layer norm stands.
     hidden: width of the feed-forward layers, 4·dim if not given.
-    tie: use the token embedding as output matrix too (a classifier has no such matrix, complex word
-        embeddings no such table).
+    tie: use the token embedding, or its two factors, as output matrix too (a classifier has no
+        such matrix, complex word embeddings no such table).
     dropout: on the residual branches and the embedding, 0 if not given.
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
@@ -117,6 +120,8 @@ class TinyTransformer(nn.Module):
         self.dropout, self.checkpoint = o.dropout, o.checkpoint
         self.embedding: Any = positions.of_tokens(o) or _embedding(o)
         self.positions = positions.at_embedding(o)
+        scheme = self.embedding if self._turns else self.positions
+        self._told = scheme is not None and takes_structure(scheme)  # compilers cannot ask
         self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
         self.decoder = None if o.kind == "classifier" else _stack(o, causal=True)
         self.output = _output(o, tied=o.tie and not self._turns)
@@ -181,15 +186,17 @@ class TinyTransformer(nn.Module):
 
     def logits(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... vocab"]:
         """The scores of tokens or classes, from vectors of width dim."""
-        weight = self.embedding.weight if self.output is None else self.output.weight
         inputs.check_tensor("x", x)
-        if x.shape[-1:] != weight.shape[1:] or not x.is_floating_point():
+        if x.shape[-1:] != (self.dim,) or not x.is_floating_point():
             raise ValueError(
-                f"x must be float vectors of width dim={weight.shape[1]} in its last axis; "
+                f"x must be float vectors of width dim={self.dim} in its last axis; "
                 f"got {x.dtype} of shape {tuple(x.shape)}."
             )
-        bias = None if self.output is None else self.output.bias
-        return F.linear(x, weight, bias)
+        if self.output is not None:
+            return self.output(x)
+        if isinstance(self.embedding, FactorizedEmbedding):
+            return self.embedding.logits(x)
+        return F.linear(x, self.embedding.weight)
 
     @property
     def steps_incrementally(self) -> bool:
@@ -336,13 +343,13 @@ class TinyTransformer(nn.Module):
     @property
     def _turns(self) -> bool:
         """Whether the embedding itself is asked where tokens stand."""
-        return not isinstance(self.embedding, nn.Embedding | nn.Linear)
+        return not isinstance(self.embedding, nn.Embedding | nn.Linear | FactorizedEmbedding)
 
     def _place(self, x: Tensor, padding: Tensor | None, start: int, structure: Any) -> Tensor:
         scheme = self.embedding if self._turns else self.positions
         if scheme is None:
             return x
-        if takes_structure(scheme):
+        if self._told:
             of_tree: Tensor = scheme(x, structure=structure)
             return of_tree
         at = positions_of(x.shape[1], x.device, padding=padding, start=start)
@@ -373,10 +380,14 @@ def _stack(o: Options, *, causal: bool) -> Stack:
     return Stack(blocks, o.dim, o.norm)
 
 
-def _embedding(o: Options) -> nn.Embedding | nn.Linear:
+def _embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
     if o.vocab is None:
         assert o.features is not None
         return nn.Linear(o.features, o.dim)
+    if o.embedding_rank is not None:
+        factors = FactorizedEmbedding(o.dim, options=Factors(vocab=o.vocab, rank=o.embedding_rank))
+        factors.table.data.mul_(embedding_std(o.dim) / DEVIATION)
+        return factors
     embedding = nn.Embedding(o.vocab, o.dim)
     nn.init.normal_(embedding.weight, std=embedding_std(o.dim))
     return embedding
