@@ -65,7 +65,7 @@ def targets() -> dict[str, Target]:
         made[f"module {card.name}"] = functools.partial(of_scheme_module, card)
         for name in card.forms:
             made[f"form {card.name} {name}"] = functools.partial(of_scheme_form, card, name)
-        if card.name in schemes():
+        if card.name in schemes() and card.structure is None:
             made[f"positions={card.name}"] = functools.partial(of_scheme_in_a_model, card)
     for name, kind in attnlab.tasks.tasks().items():
         made[f"task {name}"] = functools.partial(of_task, name, kind)
@@ -268,9 +268,7 @@ def of_scheme_module(card: Card) -> Iterator[Call]:
         yield from bad_calls(target, layer.forward, made)
         yield from wrong_numbers(target, layer, made)
         if "dim" in parameters(card.build):
-            doubled = {
-                n: torch.cat([x, x], -1) if x.is_floating_point() else x for n, x in made.items()
-            }
+            doubled = {n: torch.cat([x, x], -1) if is_real(x) else x for n, x in made.items()}
             want = REFUSE if doubled.keys() - {"tokens", "positions"} else WELCOME
             yield Call(target, "twice as wide", functools.partial(layer, **doubled), want)
         if isinstance(layer, Rotation):
@@ -283,15 +281,17 @@ def of_scheme_module(card: Card) -> Iterator[Call]:
                 yield from bad_calls(target, layer.forward, rows)
 
 
-def wrong_numbers(
-    target: str, call: Callable[..., Any], made: Mapping[str, Tensor]
-) -> Iterator[Call]:
+def is_real(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def wrong_numbers(target: str, call: Callable[..., Any], made: Mapping[str, Any]) -> Iterator[Call]:
     """All tensors spoilt, an empty batch, and numbers that no table may have a row for."""
     for words, change in EVERYWHERE.items():
-        changed = {n: change(x) for n, x in made.items()}
+        changed = {n: change(x) if isinstance(x, Tensor) else x for n, x in made.items()}
         yield Call(target, f"all tensors {words}", functools.partial(call, **changed))
     for name, x in made.items():
-        if not x.is_floating_point():
+        if isinstance(x, Tensor) and not x.is_floating_point():
             want = REFUSE if name == "tokens" else EITHER
             for shift in (-1000, 10**6):
                 wrong = {**made, name: x + shift}

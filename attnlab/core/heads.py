@@ -137,23 +137,22 @@ class Heads(nn.Module):
 
     def fits(self, x: Tensor, name: str) -> None:
         """A ValueError if ``x`` has not the width, the device or the dtype of this layer."""
-        fits(x, name, self.value)
+        fits(x, name, self.dim, self.value.weight)
 
 
-def fits(x: Tensor, name: str, linear: Any) -> None:
-    """A ValueError if ``x`` has not the width, the device or the dtype of a layer's linear map."""
-    dim = linear.in_features
+def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
+    """A ValueError if ``x`` has not width ``dim``, or the device or dtype of a layer's weights."""
     if x.shape[-1] != dim:
         raise ValueError(
             f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={dim}"
         )
-    home = linear.weight.device
+    home = weight.device
     if x.device != home:
         raise ValueError(
             f"`{name}` is on {x.device} but the layer's parameters are on {home}; "
             "move one of them with .to(device)"
         )
-    own = linear.weight.dtype
+    own = weight.dtype
     if x.dtype != own and not autocasts(x.device):
         raise ValueError(
             f"`{name}` is {x.dtype} but the layer's parameters are {own}; "

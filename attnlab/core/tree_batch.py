@@ -106,12 +106,15 @@ class TreeBatch:
 
         Of an even number of tokens the last is a root with a single child.
         """
-        parents = torch.full(padding.shape, NONE)
-        for row, real in enumerate(padding.cpu()):
-            places = real.nonzero()[:, 0]
-            found = torch.tensor(_balanced(len(places)), dtype=torch.long)
-            parents[row, places] = places[found].where(found != NONE, NONE)
-        return cls.from_parents(parents.to(padding.device), padding)
+        rows = []
+        for real in padding.tolist():
+            places = [place for place, is_real in enumerate(real) if is_real]
+            row = [NONE] * len(real)
+            for place, parent in zip(places, _balanced(len(places)), strict=True):
+                row[place] = NONE if parent == NONE else places[parent]
+            rows.append(row)
+        parents = torch.tensor(rows, dtype=torch.long, device=padding.device)
+        return cls.from_parents(parents.view(padding.shape), padding)
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -168,6 +171,13 @@ class TreeBatch:
         """What each token may attend to: a node its own subtree, a leaf all leaves."""
         leaves = self.is_leaf[:, :, None] & self.is_leaf[:, None]
         return torch.where(self.is_leaf[:, :, None], leaves, self.below)[:, None]
+
+    @once
+    def rank(self) -> Int[Tensor, "b n"]:
+        """How many children of the same parent stand to the left of a token."""
+        parents, start = self.parents, self.start
+        siblings = (parents[:, :, None] == parents[:, None]) & (parents != NONE)[:, :, None]
+        return (siblings & (start[:, None] < start[:, :, None])).sum(2)
 
     @once
     def height(self) -> Int[Tensor, "b n"]:

@@ -67,10 +67,9 @@ def _one_tree(x: Tensor, recurrent: Tensor, tree: dict[int, list[int]]) -> Tenso
         for child in children:
             gate = torch.sigmoid(forget + hidden[child] @ recurrent[3])
             kept = kept + gate * memory[child]
-        sums = torch.stack([torch.zeros_like(forget), *(hidden[child] for child in children)]).sum(
-            0
-        )
-        hidden[token], memory[token] = _cell(i_o_u + sums @ recurrent[:3], kept)
+        sums = sum((hidden[child] for child in children), torch.zeros_like(forget))
+        i_o_u = i_o_u + torch.einsum("d,gde->ge", sums, recurrent[:3])
+        hidden[token], memory[token] = _cell(i_o_u, kept)
     return torch.stack(hidden)
 
 
@@ -125,7 +124,7 @@ class TreeLSTM(nn.Module):
     ) -> Tokens:
         """``structure`` is the trees; ``padding`` (b, n), if given, is that of the structure."""
         structure = fitting(structure, x, padding)
-        fits(x, "x", self.inputs)
+        fits(x, "x", self.inputs.in_features, self.inputs.weight)
         gates = self.inputs(finite(x, structure.padding)).unflatten(-1, (4, -1))
         states = FORMS[self.form](gates, self.recurrent, structure=structure)
         return note("state", states)
