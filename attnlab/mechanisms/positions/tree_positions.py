@@ -9,10 +9,10 @@ a token whose last steps were $r_1$ (to itself), $r_2$ (to its parent), …
 $$P_p = \sqrt{1 - p^2}\,\sqrt{\tfrac{\mathrm{dim}}{2}}\; [\,e_{r_1},\; p\, e_{r_2},\; p^2 e_{r_3},\;
 \dots,\; p^{s-1} e_{r_s}],\qquad x \leftarrow x + [P_{p_1}, P_{p_2}, \dots, 0]$$
 
-Each $p_i$ is the tanh of a learned number: a small one attends to the last steps, one near 1 to the whole
-path. There are as many as fit, ⌊dim / (c s)⌋. To the place of a relative in the tree leads one
-linear map, whatever the token, as for sinusoidal positions in a sequence: a step up, for example,
-moves the stack by c places.
+Each $p_i$ is the tanh of a learned number: a small one keeps the last steps, one near 1 the whole
+path. There are as many as fit, ⌊dim / (c s)⌋. One linear map leads from the stack of every token to
+that of its parent, as one rotation leads from every sinusoidal position to the next: it moves the
+stack up by c places.
 
 Cost: $n$ dim multiplications and additions.
 

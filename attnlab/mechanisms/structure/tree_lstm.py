@@ -65,7 +65,7 @@ def _one_tree(x: Tensor, recurrent: Tensor, tree: dict[int, list[int]]) -> Tenso
         i_o_u, forget = x[token, :3], x[token, 3]
         kept = torch.zeros_like(forget)
         for child in children:
-            gate = torch.sigmoid(forget + hidden[child] @ recurrent[3])
+            gate = torch.sigmoid(forget + recurrent[3].mT @ hidden[child])
             kept = kept + gate * memory[child]
         sums = sum((hidden[child] for child in children), torch.zeros_like(forget))
         i_o_u = i_o_u + torch.einsum("d,gde->ge", sums, recurrent[:3])
