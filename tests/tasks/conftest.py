@@ -25,6 +25,13 @@ VARIANTS = [
     ("needle", {"length": 23, "keys": 5, "words": 7}),
     ("word_order", {"change": "swap", "length": 13, "words": 70}),
     ("gist", {"length": 29, "stretch": 13, "questions": 5, "words": 3}),
+    ("listops", {"leaves": 17, "arguments": 3}),
+    ("listops", {"form": "words"}),
+    ("listops", {"form": "brackets", "shallowest": 3, "deepest": 5}),
+    ("logic", {"leaves": 7, "variables": 3}),
+    ("logic", {"form": "words"}),
+    ("logic", {"question": "entailment", "form": "brackets"}),
+    ("logic", {"question": "entailment", "form": "words"}),
 ]
 
 
