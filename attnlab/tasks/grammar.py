@@ -259,7 +259,11 @@ def _numbered(symbols: list[str]) -> Iterator[list[str]]:
     letters = sorted({letter for symbol in symbols for letter in _LETTER.findall(symbol)})
     for numbers in product(NUMBERS, repeat=len(letters)):
         named = dict(zip(letters, numbers, strict=True))
-        yield [_LETTER.sub(lambda found, named=named: named[found[0]], part) for part in symbols]
+        yield [_with_number(symbol, named) for symbol in symbols]
+
+
+def _with_number(symbol: str, numbers: dict[str, str]) -> str:
+    return _LETTER.sub(lambda found: numbers[found[0]], symbol)
 
 
 def _divisions(count: int, parts: int) -> Iterator[tuple[int, ...]]:

@@ -108,7 +108,7 @@ def test_no_shape_says_the_number(sentences: list[Tree]) -> None:
         kinds = " ".join(node.label + str(len(node.children)) for node in subject.nodes())
         found.setdefault(kinds, []).append(number_of_phrase(subject) == "plural")
     frequent = [np.mean(values) for values in found.values() if len(values) > 100]
-    assert len(frequent) > 3
+    assert len(frequent) > 2
     assert frequent == pytest.approx([0.5] * len(frequent), abs=0.15)
 
 
