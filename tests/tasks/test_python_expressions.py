@@ -44,7 +44,8 @@ ord("a"); chr(97); hex(3); any([]); dir(1); hash("a"); [x for x in "ab"]; (1, 2)
 "a".join(["b", "c"]); b"a".join([b"b"]); "{}".format(1); " a ".strip(); b" a ".strip()
 "a".encode(); b"a".decode(); "a".upper().encode().decode(); "ab".startswith("a"); "ab".rfind("b")
 (3).bit_length(); "a-b".replace("-", "+"); b"ab".replace(b"a", b"b"); "a\\nb".splitlines()
-"x=1".partition("="); "a b".split(); "a" in "ab"; (y := 3); len("a b".split()) + int("3"); ", ".join(sorted("ba"))[:2] * 3
+"x=1".partition("="); "a b".split(); "a" in "ab"; (y := 3);
+len("a b".split()) + int("3"); ", ".join(sorted("ba"))[:2] * 3
 "a" + "b" if len("ab") else str(3); (lambda: 1) is None; [*"ab"]; "a".zfill(3).ljust(9)[2:4]
 """
 SOURCES = [source.strip() for source in KNOWN.replace("\n", ";").split(";") if source.strip()]
