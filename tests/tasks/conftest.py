@@ -35,6 +35,9 @@ VARIANTS = [
     ("logic", {"form": "words"}),
     ("logic", {"question": "entailment", "form": "brackets"}),
     ("logic", {"question": "entailment", "form": "words"}),
+    ("agreement", {"most": 1, "depth": 7, "words": 17}),
+    ("agreement", {"form": "words", "fewest": 1, "most": 3}),
+    ("agreement", {"form": "brackets", "most": 0}),
 ]
 
 
