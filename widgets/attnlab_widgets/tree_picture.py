@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 
 from attnlab.figures import svg
-from attnlab.figures.theme import THEMES
+from attnlab.figures.theme import HATCHING, THEMES
 from attnlab_widgets.tree_tables import Numbered
 
 _WIDE, _LEFT, _RIGHT, _TOP = 760, 116, 84, 44
