@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnlab.experiments import trees
-from attnlab.experiments.trees import ARMS, PLANS, SEEDS, build, problem, right, unseen, written
+from attnlab.experiments.trees import ARMS, PLANS, build, problem, right, unseen, written
 
 
 def parameters(name: str, arm: str) -> int:
