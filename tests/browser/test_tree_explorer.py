@@ -47,8 +47,7 @@ def notebook(opened: Any) -> Any:
 def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any) -> Any:
     if request.param == "JupyterLab":
         found = notebook.output(0).get_by_test_id("tree-explorer")
-        # What was clicked last may come to the kernel after the cell: run it again.
-        soon(lambda: (notebook.run(2), found.get_by_test_id("tree").input_value())[1], TEXT)
+        begin_anew(notebook, found, soon)
     else:
         page = request.getfixturevalue("page")
         page.set_viewport_size({"width": 993, "height": 760})
@@ -57,6 +56,14 @@ def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any)
         found.and_(page.locator("[data-drawn]")).wait_for()
     found.get_by_test_id("node-3").click()
     return found
+
+
+def begin_anew(notebook: Any, explorer: Any, soon: Any) -> None:
+    """The first tree, once the kernel knows what was clicked last: it would come after it."""
+    text = explorer.get_by_test_id("tree")
+    soon(lambda: json.loads(notebook.run(1))["tree"] == text.input_value(), True)
+    notebook.run(2)
+    soon(text.input_value, TEXT)
 
 
 def numbers(explorer: Any, table: str) -> list[list[str]]:
@@ -88,13 +95,26 @@ def test_a_tree_is_typed_and_an_error_names_its_column(explorer: Any, expect: An
     text = explorer.get_by_test_id("tree")
     text.fill("(S (NP the dog) (VP barks)")
     expect(explorer.get_by_test_id("error")).to_have_text(
-        "column 1: the bracket of “S” is never closed"
+        "column 1: 1 bracket is never closed, and it was opened here; add ')'"
     )
     expect(explorer.get_by_role("treeitem")).to_have_count(6)
     text.fill("(S (NP the dog) (VP barks (ADVP again)))")
     expect(explorer.get_by_test_id("error")).to_be_hidden()
     expect(explorer.get_by_role("treeitem")).to_have_count(8)
     expect(explorer.get_by_test_id("node-3")).to_contain_text("again")
+
+
+def test_a_tree_that_is_too_large_is_refused(explorer: Any, expect: Any) -> None:
+    text, add = explorer.get_by_test_id("tree"), explorer.get_by_test_id("add")
+    text.fill(f"(S {'a ' * 24})")
+    expect(explorer.get_by_role("treeitem")).to_have_count(25)
+    add.click()
+    error = explorer.get_by_test_id("error")
+    expect(error).to_have_text("at most 24 words can be drawn, this tree has 25")
+    expect(explorer.get_by_role("treeitem")).to_have_count(25)
+    explorer.get_by_test_id("undo").click()
+    expect(error).to_be_hidden()
+    expect(text).to_have_value("(S (NP the dog) (VP barks))")
 
 
 def test_a_tree_is_drawn_by_mouse(explorer: Any, expect: Any) -> None:
@@ -185,8 +205,8 @@ def test_mask_and_attention(explorer: Any, expect: Any) -> None:
 
 
 def test_python_is_told(notebook: Any, soon: Any) -> None:
-    notebook.run(2)
     explorer = notebook.output(0).get_by_test_id("tree-explorer")
+    begin_anew(notebook, explorer, soon)
     explorer.get_by_test_id("node-5").click()
     explorer.get_by_test_id("add").click()
     explorer.get_by_test_id("value").fill("7")
@@ -220,9 +240,9 @@ def test_it_fits_a_cell(page: Any, notebook: Any, lab: Any, wide: int, step: str
     assert page.evaluate("document.documentElement.scrollWidth") <= wide
 
 
-def test_light_and_dark(notebook: Any) -> None:
-    notebook.run(2)
+def test_light_and_dark(notebook: Any, soon: Any) -> None:
     explorer = notebook.output(0).get_by_test_id("tree-explorer")
+    begin_anew(notebook, explorer, soon)
     notebook.screenshot("tree-explorer-light")
     with notebook.dark():
         explorer.and_(notebook.page.locator('[data-theme="dark"]')).wait_for()

@@ -87,6 +87,7 @@ test("the shape of a tree is that of Python, and not its labels", () => {
 });
 
 test("what is typed as a label stays one word", () => {
-  assert.equal(oneWord(" a b(c) "), "a␣b-LRB-c-RRB-");
+  assert.equal(oneWord(" a b(c-RRB- "), "a␣b(c)");
+  assert.equal(write({ label: oneWord(" a b(c) "), children: [] }), "a␣b-LRB-c-RRB-");
   assert.equal(oneWord("  "), "");
 });

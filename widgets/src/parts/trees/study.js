@@ -1,5 +1,5 @@
 // What the panels share: the tree with its numbers, what is chosen and pointed at, and undo.
-import { read, write } from "../../lib/brackets.js";
+import { excess, read, write } from "../../lib/brackets.js";
 import { accumulated, above, below, branch, listed, mask, names, numbered, shape, valued } from "../../lib/trees.js";
 
 const LISTS = ["leaf_values", "node_values", "weights"];
@@ -80,6 +80,11 @@ export class Study {
   // Changes of the tree or its numbers, which can be taken back. The same `tag` twice is one change.
 
   edit(root, chosen, tag = null) {
+    const tooMany = excess(root);
+    if (tooMany) {
+      this.refuse(tooMany);
+      return;
+    }
     const tree = numbered(root);
     const key = Math.max(0, tree.keys.indexOf(chosen));
     this.until = null;
@@ -133,9 +138,15 @@ export class Study {
       this.remember({ tree: written, ...listed(tree), selected: key, cell: this.cellOf(tree, key) }, "typed");
     } catch (error) {
       if (error.column === undefined) throw error;
-      this.error = error.message;
-      this.draftOf = this.get("tree");
+      this.refuse(error.message, text);
     }
+  }
+
+  /** What is wrong, and the text that is kept until it is mended. */
+  refuse(sentence, draft = null) {
+    this.error = sentence;
+    this.draft = draft;
+    this.draftOf = this.get("tree");
   }
 
   // Recorded attention
