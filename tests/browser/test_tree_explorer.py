@@ -1,5 +1,6 @@
 """TreeExplorer in JupyterLab and as a file: typed and drawn trees, the chosen cell, attention."""
 
+import itertools
 import json
 from typing import Any
 
@@ -58,12 +59,21 @@ def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any)
     return found
 
 
+TOKENS = itertools.count(1001)
+
+
 def begin_anew(notebook: Any, explorer: Any, soon: Any) -> None:
-    """The first tree, once the kernel knows what was clicked last: it would come after it."""
-    text = explorer.get_by_test_id("tree")
-    soon(lambda: json.loads(notebook.run(1))["tree"] == text.input_value(), True)
+    """The first tree, once the kernel knows what was changed last: it would come after it."""
+    token = next(TOKENS)
+    explorer.get_by_test_id("value").fill(str(token))
+
+    def values() -> list[float]:
+        found = json.loads(notebook.run(1))
+        return [*found["leaf_values"], *found["node_values"]]
+
+    soon(lambda: token in values(), True)
     notebook.run(2)
-    soon(text.input_value, TEXT)
+    soon(explorer.get_by_test_id("tree").input_value, TEXT)
 
 
 def numbers(explorer: Any, table: str) -> list[list[str]]:
@@ -165,6 +175,10 @@ def test_a_tree_is_drawn_by_keys(explorer: Any, expect: Any) -> None:
     press("Enter", 2)
     press("Delete", 4)
     expect(text).to_have_value("(S (NP the dog) (VP barks))")
+    press("ArrowRight", 5)
+    explorer.get_by_test_id("node-5").hover()
+    press("Delete", 2)
+    expect(explorer.get_by_role("treeitem")).to_have_count(4)
 
 
 def test_words_gathered_weights_and_sums(explorer: Any, expect: Any, soon: Any) -> None:
@@ -174,6 +188,8 @@ def test_words_gathered_weights_and_sums(explorer: Any, expect: Any, soon: Any) 
     expect(formula).to_contain_text("N̄(NP)")
     expect(formula).to_contain_text("(1 · 10.5 + 0.5 · 11) / 2")
     expect(formula).to_contain_text("= 8")
+    said = "the words' own values add 0.5, the phrases' values 7.5."
+    expect(explorer.get_by_test_id("said")).to_contain_text(said)
     expect(explorer.locator("[data-bar]")).to_have_count(2)
     expect(explorer.locator("[data-share]")).to_have_text(["66 %", "34 %"])
     explorer.get_by_test_id("node-5").hover()

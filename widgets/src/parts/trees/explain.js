@@ -1,5 +1,5 @@
 // What the step does, and the chosen cell written out with its numbers.
-import { below, branch } from "../../lib/trees.js";
+import { below, branch, fromWords } from "../../lib/trees.js";
 import { choice, el, slider } from "../dom.js";
 import { said, short } from "./study.js";
 
@@ -91,9 +91,10 @@ export function explainPanel(study, view) {
     const parts = joined(shown.map((k) => el("span", { class: k === j ? "te-term te-own" : "te-term", "data-term": k, text: `${said(leaves[k].weight)} · ${said(hat[i][k])}` })), " + ");
     if (shown.length < inside.length) parts.push(` + … (${inside.length - shown.length} more)`);
     weigh();
+    const words = fromWords(study.tree, study.tree, i);
     return [
       [`N̄(${phrase})`, el("br"), "= (", ...parts, `) / ${counts[i]}`, el("br"), "= ", el("strong", { text: said(gathered[i]) })],
-      "Move the weight of a word and see which phrases change: only those above it.",
+      `Of this the words' own values add ${said(words)}, the phrases' values ${said(gathered[i] - words)}. Move the weight of a word: only the phrases above it change.`,
     ];
   }
 

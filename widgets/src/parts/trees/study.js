@@ -33,6 +33,7 @@ export class Study {
     const key = JSON.stringify(["tree", ...LISTS].map((name) => this.get(name)));
     if (key !== this.known) {
       this.known = key;
+      this.at = null; // it may be gone
       const lists = Object.fromEntries(LISTS.map((name) => [name, this.get(name)]));
       const tree = numbered(valued(read(this.get("tree")), lists));
       this.made = Object.assign(tree, accumulated(tree), { names: names(tree), mask: mask(tree) });
