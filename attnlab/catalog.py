@@ -102,7 +102,10 @@ def build(
     try:
         return c.build(**chosen, **arguments)
     except RuntimeError as error:
-        if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
+        signs = ("allocate memory", "Storage size calculation overflowed")
+        if not any(sign in str(error) for sign in signs) and not isinstance(
+            error, torch.OutOfMemoryError
+        ):
             raise
         asked = ", ".join(f"{k}={v!r}" for k, v in {"dim": dim, "heads": heads, **options}.items())
         raise ValueError(f"{name} with {asked} needs more memory than there is") from error

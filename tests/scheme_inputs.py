@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import attnlab
 from attnlab.core.card import Card
 from attnlab.core.shapes import letters_of
+from attnlab.core.tree_batch import TreeBatch
 from tests.test_claims import Sizes
 
 NOT_MIXING = [card for card in attnlab.cards() if not card.mixes]
@@ -22,8 +23,8 @@ SIZES = Sizes(b=2, h=4, g=2, n=7, m=5, d=6, dim=10, p=300, vocab=VOCAB, rows=VOC
 
 def form_inputs(
     card: Card, form: str, given: Mapping[str, Any], dtype: torch.dtype, **lengths: int
-) -> dict[str, Tensor]:
-    """Tensors for the arguments of a form without a default, under the ``given`` options."""
+) -> dict[str, Any]:
+    """What a form takes without a default, tensors and a structure, under the ``given`` options."""
     sizes = Sizes(SIZES | lengths)
     sizes["B"] = getattr(form_options(card, form, given).get("options"), "buckets", 0)
     return drawn(card.forms[form], sizes, dtype)
@@ -36,13 +37,13 @@ def form_options(card: Card, form: str, given: Mapping[str, Any]) -> dict[str, A
     return card.arguments(card.forms[form], own)
 
 
-def layer_inputs(layer: nn.Module, dim: int, heads: int, dtype: torch.dtype) -> dict[str, Tensor]:
+def layer_inputs(layer: nn.Module, dim: int, heads: int, dtype: torch.dtype) -> dict[str, Any]:
     """Tensors that a scheme built with ``dim`` and ``heads`` is called with."""
     sizes = Sizes(b=2, h=heads, g=heads, n=7, m=5, d=max(dim // heads, 1), dim=dim, vocab=VOCAB)
     return drawn(layer.forward, sizes, dtype)
 
 
-def drawn(function: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> dict[str, Tensor]:
+def drawn(function: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> dict[str, Any]:
     """Tensors for the arguments without a default; positions are one row for all."""
     made = {}
     for name, contracts in letters_of(function).items():
@@ -56,6 +57,8 @@ def drawn(function: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> dic
         else:
             shape = [int(x) if x.isdigit() else sizes[x] for x in axes]
             made[name] = torch.randn(shape).to(dtype)
+    if "structure" in inspect.signature(function).parameters:
+        made["structure"] = TreeBatch.example(torch.ones(sizes["b"], sizes["n"], dtype=torch.bool))
     return made
 
 

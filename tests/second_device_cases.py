@@ -96,7 +96,7 @@ def of_scheme(card: Card) -> Iterator[tuple[str, Case]]:
             case = functools.partial(run_scheme_form, card, name, given)
             yield f"{card.name} {name} {index}", case
         yield f"{card.name} module {index}", functools.partial(run_scheme, card, given)
-        if card.name in schemes():
+        if card.name in schemes() and card.structure is None:
             case = functools.partial(modelled, card, given)
             yield f"positions={card.name} {index}", case
 
@@ -166,9 +166,10 @@ def run_scheme_form(
     with torch.device(device):
         made = scheme_inputs.form_inputs(card, form, given, torch.float64)
     options = scheme_inputs.form_options(card, form, given)
-    leaves = {name: x.requires_grad_() if x.is_floating_point() else x for name, x in made.items()}
+    given_there = {name: x.to(device) for name, x in made.items()}
+    leaves = [x.requires_grad_() for x in given_there.values() if is_real(x)]
     with record() as notes:
-        yield from outs_and_gradients(card.forms[form](**leaves, **options), leaves.values())
+        yield from outs_and_gradients(card.forms[form](**given_there, **options), leaves)
     yield from (value for _, value in notes if isinstance(value, Tensor))
 
 
@@ -184,8 +185,12 @@ def run_scheme(card: Card, given: Mapping[str, Any], device: torch.device) -> It
     layer = layer.to(device)
     for way in ways:
         there = {name: x.to(device) for name, x in way.items()}
-        leaves = [x.requires_grad_() for x in there.values() if x.is_floating_point()]
+        leaves = [x.requires_grad_() for x in there.values() if is_real(x)]
         yield from outs_and_gradients(layer(**there), [*leaves, *layer.parameters()])
+
+
+def is_real(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
 
 
 def outs_and_gradients(out: Any, leaves: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -252,6 +257,8 @@ def tiny(name: str) -> attnlab.TinyTransformer:
 
 
 def task_for(name: str) -> attnlab.tasks.Task:
+    if attnlab.card(name).structure is not None:
+        return attnlab.tasks.task("listops")
     causal = attnlab.card(name).causal != "never"
     return attnlab.tasks.task("copying", items=4) if causal else attnlab.tasks.task("digits")
 
@@ -298,7 +305,7 @@ def generated(device: torch.device) -> Iterator[Tensor]:
 
 def watched(device: torch.device) -> Iterator[Tensor]:
     tokens = torch.arange(16).view(2, 8).to(device)
-    for card in CARDS:
+    for card in (card for card in CARDS if card.structure is None):
         model = tiny(card.name).to(device)
         with attnlab.watch(model, keep="copy") as seen:
             model(tokens, padding=padded(2, 8).to(device))

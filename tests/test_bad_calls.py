@@ -43,7 +43,7 @@ from attnlab.models.positions import schemes
 from tests import scheme_inputs
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
 from tests.scheme_inputs import NOT_MIXING
-from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, variants
+from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, told, variants
 
 LEAST = 1500
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -65,7 +65,7 @@ def targets() -> dict[str, Target]:
         made[f"module {card.name}"] = functools.partial(of_scheme_module, card)
         for name in card.forms:
             made[f"form {card.name} {name}"] = functools.partial(of_scheme_form, card, name)
-        if card.name in schemes():
+        if card.name in schemes() and card.structure is None:
             made[f"positions={card.name}"] = functools.partial(of_scheme_in_a_model, card)
     for name, kind in attnlab.tasks.tasks().items():
         made[f"task {name}"] = functools.partial(of_task, name, kind)
@@ -92,7 +92,7 @@ def tried(card: Card, dim: Any, heads: Any, causal: Any, **chosen: Any) -> Any:
     """A module built, and what it gives."""
     layer = attnlab.build(card.name, dim=dim, heads=heads, causal=causal, **chosen)
     width = dim if isinstance(dim, int) and dim < 1000 else DIM
-    return layer(torch.randn(2, 7, width))
+    return layer(torch.randn(2, 7, width), **told(card, torch.ones(2, 7, dtype=torch.bool)))
 
 
 def of_build(card: Card) -> Iterator[Call]:
@@ -126,16 +126,18 @@ def of_form(card: Card, name: str) -> Iterator[Call]:
         n for n in letters_of(form) if parameters(form)[n].default is inspect.Parameter.empty
     ]
     made = dict(zip(tensors, inputs(form, SIZES[0], torch.float32), strict=True))
+    real = torch.ones(SIZES[0]["b"], SIZES[0]["n"], dtype=torch.bool)
     for each, parameter in parameters(form).items():
-        right = {**made, **card.arguments(form, variant_with(card, each))}
+        right = {**made, **told(card, real), **card.arguments(form, variant_with(card, each))}
         if each not in right and each in letters_of(form):
             right |= example_of(form, each)
         yield from bad_calls(target, with_signature(form, [parameter]), right)
-    right = {**made, **card.arguments(form, {})}
+    right = {**made, **told(card, real), **card.arguments(form, {})}
     for words, change in EVERYWHERE.items():
         changed = {n: change(x) for n, x in made.items()}
         yield Call(target, f"all tensors {words}", functools.partial(form, **{**right, **changed}))
     empty = {n: x[:0] if "b" in letters(form, n) else x for n, x in made.items()}
+    empty |= told(card, real[:0])
     yield Call(target, "an empty batch", functools.partial(form, **{**right, **empty}), WELCOME)
 
 
@@ -174,13 +176,19 @@ def of_module(card: Card) -> Iterator[Call]:
     target = f"module {card.name}"
     layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "always")
     x, padding = torch.randn(2, 7, DIM), torch.arange(7) < torch.tensor([[7], [4]])
-    yield from bad_calls(target, layer.forward, {"x": x})
-    yield from bad_calls(target, layer.forward, {"x": x, "padding": padding})
+    beside, padded = told(card, torch.ones_like(padding)), told(card, padding)
+    yield from bad_calls(target, layer.forward, {"x": x, **beside})
+    yield from bad_calls(target, layer.forward, {"x": x, "padding": padding, **padded})
+    if beside:
+        yield Call(target, "no structure", lambda: layer(x), REFUSE)
     for bad in (math.nan, math.inf):
         dirty = x.masked_fill(~padding[..., None], bad)
-        yield Call(target, f"{bad} in padded tokens", lambda x=dirty: layer(x, padding), WELCOME)
-    yield Call(target, "an empty batch", lambda: layer(x[:0]), WELCOME)
-    yield Call(target, "an empty batch with padding", lambda: layer(x[:0], padding[:0]), WELCOME)
+        call = functools.partial(layer, dirty, padding, **padded)
+        yield Call(target, f"{bad} in padded tokens", call, WELCOME)
+    none = told(card, padding[:0])
+    yield Call(target, "an empty batch", lambda: layer(x[:0], **none), WELCOME)
+    call = functools.partial(layer, x[:0], padding[:0], **none)
+    yield Call(target, "an empty batch with padding", call, WELCOME)
     if card.causal != "never":
         yield from of_step(card)
 
@@ -260,9 +268,7 @@ def of_scheme_module(card: Card) -> Iterator[Call]:
         yield from bad_calls(target, layer.forward, made)
         yield from wrong_numbers(target, layer, made)
         if "dim" in parameters(card.build):
-            doubled = {
-                n: torch.cat([x, x], -1) if x.is_floating_point() else x for n, x in made.items()
-            }
+            doubled = {n: torch.cat([x, x], -1) if is_real(x) else x for n, x in made.items()}
             want = REFUSE if doubled.keys() - {"tokens", "positions"} else WELCOME
             yield Call(target, "twice as wide", functools.partial(layer, **doubled), want)
         if isinstance(layer, Rotation):
@@ -275,15 +281,17 @@ def of_scheme_module(card: Card) -> Iterator[Call]:
                 yield from bad_calls(target, layer.forward, rows)
 
 
-def wrong_numbers(
-    target: str, call: Callable[..., Any], made: Mapping[str, Tensor]
-) -> Iterator[Call]:
+def is_real(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def wrong_numbers(target: str, call: Callable[..., Any], made: Mapping[str, Any]) -> Iterator[Call]:
     """All tensors spoilt, an empty batch, and numbers that no table may have a row for."""
     for words, change in EVERYWHERE.items():
-        changed = {n: change(x) for n, x in made.items()}
+        changed = {n: change(x) if isinstance(x, Tensor) else x for n, x in made.items()}
         yield Call(target, f"all tensors {words}", functools.partial(call, **changed))
     for name, x in made.items():
-        if not x.is_floating_point():
+        if isinstance(x, Tensor) and not x.is_floating_point():
             want = REFUSE if name == "tokens" else EITHER
             for shift in (-1000, 10**6):
                 wrong = {**made, name: x + shift}

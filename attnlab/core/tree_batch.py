@@ -106,12 +106,15 @@ class TreeBatch:
 
         Of an even number of tokens the last is a root with a single child.
         """
-        parents = torch.full(padding.shape, NONE)
-        for row, real in enumerate(padding.cpu()):
-            places = real.nonzero()[:, 0]
-            found = torch.tensor(_balanced(len(places)), dtype=torch.long)
-            parents[row, places] = places[found].where(found != NONE, NONE)
-        return cls.from_parents(parents.to(padding.device), padding)
+        rows = []
+        for real in padding.tolist():
+            places = [place for place, is_real in enumerate(real) if is_real]
+            row = [NONE] * len(real)
+            for place, parent in zip(places, _balanced(len(places)), strict=True):
+                row[place] = NONE if parent == NONE else places[parent]
+            rows.append(row)
+        parents = torch.tensor(rows, dtype=torch.long, device=padding.device)
+        return cls.from_parents(parents.view(padding.shape), padding)
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -122,6 +125,20 @@ class TreeBatch:
     def to(self, device: torch.device | str) -> "TreeBatch":
         """The same trees on another device."""
         return TreeBatch(*(getattr(self, each.name).to(device) for each in fields(self)))
+
+    def check_fits(self, b: int, n: int, device: torch.device) -> None:
+        """A ValueError unless these are the trees of b sequences of n tokens on ``device``."""
+        own = self.padding
+        if own.shape != (b, n):
+            raise ValueError(
+                f"the structure is that of {own.shape[0]} sequences of {own.shape[1]} tokens, but "
+                f"there are {b} of {n}"
+            )
+        if own.device != device:
+            raise ValueError(
+                f"the structure is on {own.device} but the tokens are on {device}; move it with "
+                ".to(device)"
+            )
 
     @once
     def is_leaf(self) -> Bool[Tensor, "b n"]:
@@ -154,6 +171,13 @@ class TreeBatch:
         """What each token may attend to: a node its own subtree, a leaf all leaves."""
         leaves = self.is_leaf[:, :, None] & self.is_leaf[:, None]
         return torch.where(self.is_leaf[:, :, None], leaves, self.below)[:, None]
+
+    @once
+    def rank(self) -> Int[Tensor, "b n"]:
+        """How many children of the same parent stand to the left of a token."""
+        parents, start = self.parents, self.start
+        siblings = (parents[:, :, None] == parents[:, None]) & (parents != NONE)[:, :, None]
+        return (siblings & (start[:, None] < start[:, :, None])).sum(2)
 
     @once
     def height(self) -> Int[Tensor, "b n"]:
@@ -200,19 +224,9 @@ def fitting(
     """
     if structure is None:
         raise ValueError(
-            "this layer is told the trees of its sequences: layer(x, structure=TreeBatch.of(trees))"
+            "the trees of the sequences are missing: give structure=TreeBatch.of(trees)"
         )
-    if structure.padding.shape != x.shape[:2]:
-        b, n = structure.padding.shape
-        raise ValueError(
-            f"the structure is that of {b} sequences of {n} tokens, but there are {x.shape[0]} of "
-            f"{x.shape[1]}"
-        )
-    if structure.padding.device != x.device:
-        raise ValueError(
-            f"the structure is on {structure.padding.device} but the tokens are on {x.device}; "
-            "move it with .to(device)"
-        )
+    structure.check_fits(x.shape[0], x.shape[1], x.device)
     if padding is None or padding is structure.padding or torch.compiler.is_compiling():
         return structure
     if not torch.equal(padding, structure.padding):

@@ -29,7 +29,8 @@ def schemes() -> Mapping[str, Card]:
 
 def _is_scheme(card: Card) -> bool:
     """Not those that turn tokens into vectors without asking where they stand."""
-    return card.role != "embed" or "positions" in parameters_of(card.forms["naive"])
+    told = {"positions", "structure"} & set(parameters_of(card.forms["naive"]))
+    return card.role != "embed" or bool(told)
 
 
 def at_embedding(o: Options) -> nn.Module | None:

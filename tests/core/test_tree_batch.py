@@ -177,7 +177,7 @@ def test_wrong_calls() -> None:
     with pytest.raises(ValueError, match="which is padding"):
         TreeBatch.from_parents(torch.tensor([[1, -1]]), torch.tensor([[True, False]]))
     batch = TreeBatch.of([tree])
-    with pytest.raises(ValueError, match=r"layer\(x, structure="):
+    with pytest.raises(ValueError, match=r"give structure=TreeBatch"):
         fitting(None, torch.zeros(1, 3, 2), None)
     with pytest.raises(ValueError, match="1 sequences of 3 tokens, but there are 1 of 4"):
         fitting(batch, torch.zeros(1, 4, 2), None)

@@ -235,7 +235,7 @@ def test_cross_attention_by_hand(form: str) -> None:
 def test_wrong_calls() -> None:
     own, structure = layer(), TreeBatch.of([Tree.of(["r", "a", "b"])])
     x = torch.randn(1, 3, 12, dtype=torch.float64)
-    with pytest.raises(ValueError, match="this layer is told the trees of its sequences"):
+    with pytest.raises(ValueError, match="the trees of the sequences are missing"):
         own(x)
     with pytest.raises(ValueError, match="1 sequences of 3 tokens, but there are 1 of 2"):
         own(x[:, :2], structure=structure)

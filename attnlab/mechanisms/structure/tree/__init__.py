@@ -75,6 +75,7 @@ def naive(
     structure: TreeBatch,
 ) -> SelfValues:  # fmt: skip
     """The values with those of nodes accumulated, one node after the other (eq. 6, 7, 9)."""
+    structure.check_fits(len(v), v.shape[2], v.device)
     rows = [
         _one_tree(wide(v[i]), wide(weights[i]), vertical, horizontal, structure.children(i))
         for i in range(len(v))

@@ -18,6 +18,7 @@ def dense(
     structure: TreeBatch,
 ) -> SelfValues:  # fmt: skip
     """The same by the paper's three operations on tensors of nodes × leaves."""
+    structure.check_fits(len(v), v.shape[2], v.device)
     interpolated = note("interpolated", interpolate(v, vertical, horizontal, structure=structure))
     averages = note("averages", upward_average(interpolated, structure=structure))
     return _replaced(v, structure.nodes, aggregate(averages, weights, structure=structure))

@@ -14,6 +14,7 @@ def parallel(
     structure: TreeBatch,
 ) -> SelfValues:  # fmt: skip
     """The same along the path of each leaf to the root, all leaves of all trees at once."""
+    structure.check_fits(len(v), v.shape[2], v.device)
     paths, (b, h, n, e) = structure.paths, v.shape
     _, leaves, depth = paths.shape
     rows = wide(v).transpose(1, 2).reshape(b * n, h * e)
