@@ -10,7 +10,6 @@ from attnlab.core.shapes import SelfValues, checked
 from attnlab.core.tree_batch import NONE, TreeBatch
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
 
-
 LONG = 32
 """Nodes and leaf on a path, from which on a running sum is faster than a matrix."""
 
