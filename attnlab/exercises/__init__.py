@@ -38,6 +38,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_clipped_rows            42  rows(n, k)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
+    check_tree_depths             51  depths(parents)
+    check_subtree_mask            51  mask(parents)
+    check_tree_node               51  node(i, o, u, f, c)
     check_number                      a count, in its unit
 """
 
@@ -62,6 +65,7 @@ from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
 
 __all__ = [
@@ -97,7 +101,10 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_subtree_mask",
     "check_summaries",
+    "check_tree_depths",
+    "check_tree_node",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
