@@ -38,6 +38,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_clipped_rows            42  rows(n, k)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
+    check_subtree_mask            50  subtree_mask(parents)
+    check_upward_average          50  upward_average(s, covers)
     check_number                      a count, in its unit
 """
 
@@ -62,6 +64,7 @@ from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.trees import check_subtree_mask, check_upward_average
 from attnlab.exercises.verdict import Verdict
 
 __all__ = [
@@ -97,7 +100,9 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_subtree_mask",
     "check_summaries",
+    "check_upward_average",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
