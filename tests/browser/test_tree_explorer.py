@@ -1,5 +1,6 @@
 """TreeExplorer in JupyterLab and as a file: typed and drawn trees, the chosen cell, attention."""
 
+import itertools
 import json
 from typing import Any
 
@@ -47,8 +48,7 @@ def notebook(opened: Any) -> Any:
 def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any) -> Any:
     if request.param == "JupyterLab":
         found = notebook.output(0).get_by_test_id("tree-explorer")
-        # What was clicked last may come to the kernel after the cell: run it again.
-        soon(lambda: (notebook.run(2), found.get_by_test_id("tree").input_value())[1], TEXT)
+        begin_anew(notebook, found, soon)
     else:
         page = request.getfixturevalue("page")
         page.set_viewport_size({"width": 993, "height": 760})
@@ -57,6 +57,23 @@ def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any)
         found.and_(page.locator("[data-drawn]")).wait_for()
     found.get_by_test_id("node-3").click()
     return found
+
+
+TOKENS = itertools.count(1001)
+
+
+def begin_anew(notebook: Any, explorer: Any, soon: Any) -> None:
+    """The first tree, once the kernel knows what was changed last: it would come after it."""
+    token = next(TOKENS)
+    explorer.get_by_test_id("value").fill(str(token))
+
+    def values() -> list[float]:
+        found = json.loads(notebook.run(1))
+        return [*found["leaf_values"], *found["node_values"]]
+
+    soon(lambda: token in values(), True)
+    notebook.run(2)
+    soon(explorer.get_by_test_id("tree").input_value, TEXT)
 
 
 def numbers(explorer: Any, table: str) -> list[list[str]]:
@@ -88,13 +105,26 @@ def test_a_tree_is_typed_and_an_error_names_its_column(explorer: Any, expect: An
     text = explorer.get_by_test_id("tree")
     text.fill("(S (NP the dog) (VP barks)")
     expect(explorer.get_by_test_id("error")).to_have_text(
-        "column 1: the bracket of “S” is never closed"
+        "column 1: 1 bracket is never closed, and it was opened here; add ')'"
     )
     expect(explorer.get_by_role("treeitem")).to_have_count(6)
     text.fill("(S (NP the dog) (VP barks (ADVP again)))")
     expect(explorer.get_by_test_id("error")).to_be_hidden()
     expect(explorer.get_by_role("treeitem")).to_have_count(8)
     expect(explorer.get_by_test_id("node-3")).to_contain_text("again")
+
+
+def test_a_tree_that_is_too_large_is_refused(explorer: Any, expect: Any) -> None:
+    text, add = explorer.get_by_test_id("tree"), explorer.get_by_test_id("add")
+    text.fill(f"(S {'a ' * 24})")
+    expect(explorer.get_by_role("treeitem")).to_have_count(25)
+    add.click()
+    error = explorer.get_by_test_id("error")
+    expect(error).to_have_text("at most 24 words can be drawn, this tree has 25")
+    expect(explorer.get_by_role("treeitem")).to_have_count(25)
+    explorer.get_by_test_id("undo").click()
+    expect(error).to_be_hidden()
+    expect(text).to_have_value("(S (NP the dog) (VP barks))")
 
 
 def test_a_tree_is_drawn_by_mouse(explorer: Any, expect: Any) -> None:
@@ -145,6 +175,10 @@ def test_a_tree_is_drawn_by_keys(explorer: Any, expect: Any) -> None:
     press("Enter", 2)
     press("Delete", 4)
     expect(text).to_have_value("(S (NP the dog) (VP barks))")
+    press("ArrowRight", 5)
+    explorer.get_by_test_id("node-5").hover()
+    press("Delete", 2)
+    expect(explorer.get_by_role("treeitem")).to_have_count(4)
 
 
 def test_words_gathered_weights_and_sums(explorer: Any, expect: Any, soon: Any) -> None:
@@ -154,6 +188,8 @@ def test_words_gathered_weights_and_sums(explorer: Any, expect: Any, soon: Any) 
     expect(formula).to_contain_text("N̄(NP)")
     expect(formula).to_contain_text("(1 · 10.5 + 0.5 · 11) / 2")
     expect(formula).to_contain_text("= 8")
+    said = "the words' own values add 0.5, the phrases' values 7.5."
+    expect(explorer.get_by_test_id("said")).to_contain_text(said)
     expect(explorer.locator("[data-bar]")).to_have_count(2)
     expect(explorer.locator("[data-share]")).to_have_text(["66 %", "34 %"])
     explorer.get_by_test_id("node-5").hover()
@@ -185,8 +221,8 @@ def test_mask_and_attention(explorer: Any, expect: Any) -> None:
 
 
 def test_python_is_told(notebook: Any, soon: Any) -> None:
-    notebook.run(2)
     explorer = notebook.output(0).get_by_test_id("tree-explorer")
+    begin_anew(notebook, explorer, soon)
     explorer.get_by_test_id("node-5").click()
     explorer.get_by_test_id("add").click()
     explorer.get_by_test_id("value").fill("7")
@@ -220,9 +256,9 @@ def test_it_fits_a_cell(page: Any, notebook: Any, lab: Any, wide: int, step: str
     assert page.evaluate("document.documentElement.scrollWidth") <= wide
 
 
-def test_light_and_dark(notebook: Any) -> None:
-    notebook.run(2)
+def test_light_and_dark(notebook: Any, soon: Any) -> None:
     explorer = notebook.output(0).get_by_test_id("tree-explorer")
+    begin_anew(notebook, explorer, soon)
     notebook.screenshot("tree-explorer-light")
     with notebook.dark():
         explorer.and_(notebook.page.locator('[data-theme="dark"]')).wait_for()

@@ -37,6 +37,17 @@ def test_a_sentence_as_text() -> None:
     assert tree_text(Tree.read("(NP dog)")).splitlines() == [" NP", "  │", " dog"]
 
 
+def test_an_only_child_stands_under_its_parent() -> None:
+    lines = tree_text(Tree.read("(ABCDE (N a b))")).splitlines()
+    assert lines == [" ABCDE", "   │", "   N", "  ┌┴─┐", "  a  b"]
+
+
+def test_a_long_label_stays_above_its_own_subtree() -> None:
+    right = "(abcdefghijkl a (M a (M a (M a (M a a)))))"  # the middle of its children is far left
+    lines = tree_text(Tree.read(f"(R (ABCDEFGHIJKL (K x y)) {right})")).splitlines()
+    assert lines[2].split() == ["ABCDEFGHIJKL", "abcdefghijkl"]
+
+
 def test_a_wide_tree_is_an_outline() -> None:
     words = ["word"] * 29
     text = tree_text(Tree.of(["S", ["NP", *words], ["VP", "runs", "on"]]))

@@ -55,7 +55,7 @@ REFUSED = [
     (lambda: AttentionExplorer(trained=[1, 0]), "`trained` must say True or False"),
     (lambda: AttentionExplorer(untrained=[3]), "`untrained` must map names to values"),
     (lambda: TreeExplorer(3), "`tree` should be bracketed text, a Tree or nested lists"),
-    (lambda: TreeExplorer("dog"), "column 1: a tree begins with “.”"),
+    (lambda: TreeExplorer("dog"), "needs at least one phrase: write .NP dog."),
     (lambda: TreeExplorer(["S"]), "the node 'S' has no children"),
     (lambda: TreeExplorer(tokens="ab"), "`tokens` must be a list, got 'ab'"),
     (lambda: TreeExplorer(tokens=TOKENS[:3]), "name each of the 5 leaves, got 3"),

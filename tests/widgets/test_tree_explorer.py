@@ -11,7 +11,7 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.tree_explorer import TreeExplorer
-from attnlab_widgets.tree_tables import MOST, Numbered, read, write
+from attnlab_widgets.tree_tables import MOST, Numbered, read
 
 from attnlab.core.tree import Tree
 
@@ -22,6 +22,7 @@ TREES = [
     "(S a)",
     "(A (B (C (D one))))",
     "(S (NP (NP a b) c d) (VP (V e) (NP f (PP g h i))) j)",
+    "(S (-LRB- -RRB- a-LRB-b) x)",
 ]
 
 
@@ -136,22 +137,28 @@ def test_a_value_of_zero_below_a_phrase_counts() -> None:
 
 @pytest.mark.parametrize("text", TREES)
 def test_text_is_read_and_written(text: str) -> None:
-    assert write(read(f"  {text.replace(' (', '(').replace('(', ' ( ')}\n")) == text
+    widget = TreeExplorer()
+    widget.tree = f" (\n{text.replace(' (', '(').replace('(', ' ( ')}\n)"
+    assert widget.tree == text, "on one line, without the treebank's outer bracket"
     assert TreeExplorer(read(text)).tree == TreeExplorer(read(text).nested()).tree == text
 
 
 WRONG = [
-    ("", "write a tree, for instance (S"),
-    ("the dog", "column 1: a tree begins with “(”"),
-    ("  (S a", "column 3: the bracket of “S” is never closed"),
-    ("(S (NP a) (VP b)", "column 1: the bracket of “S” is never closed"),
-    ("(S (NP a", "column 4: the bracket of “NP” is never closed"),
-    ("(S (NP) b)", "column 4: the phrase “NP” has no words"),
-    ("(S ((NP a)))", "column 4: write the label of the phrase after “(”"),
-    ("(S a (", "column 6: write the label of the phrase after “(”"),
-    ("(S a) b", "column 7: the tree is complete before “b”"),
-    ("(S a))", "column 6: the tree is complete before “)”"),
-    ("(S 𝒳 (", "column 6: write the label"),
+    ("", "there is no tree in the text"),
+    ("dog", "a tree needs at least one phrase: write (NP dog)"),
+    ("the dog", "line 1, column 1: 'the' stands outside all brackets"),
+    ("  (S a", "column 3: 1 bracket is never closed, and it was opened here; add ')'"),
+    ("(S (NP a) (VP b)", "column 1: 1 bracket is never closed"),
+    ("(S (NP a", "column 4: 2 brackets are never closed"),
+    ("(S (NP) b)", "column 4: the node NP has no children"),
+    ("(S (-LRB-) b)", "column 4: the node -LRB- has no children"),
+    ("(S () b)", "column 4: this bracket is empty"),
+    ("(S ((NP a)))", "column 4: the label is missing after this bracket: write (NP …)"),
+    ("((NP a) b)", "column 1: the label is missing after this bracket: write (S …)"),
+    ("(S a) don't", 'column 7: "don\'t" stands outside all brackets'),
+    ("(S a))", "column 6: this bracket closes none"),
+    ("(S a)(T b)", "column 6: a second tree begins here"),
+    ("(S 𝒳 (", "column 6: 2 brackets are never closed"),
     (f"(S {'a ' * 25})", "at most 24 words can be drawn, this tree has 25"),
     (f"{'(S ' * 25}a{')' * 25}", "at most 24 phrases can be drawn, this tree has 25"),
 ]
@@ -164,7 +171,7 @@ def test_text_that_is_no_tree_names_the_column(text: str, words: str) -> None:
 
 
 def test_tokens_and_labels_of_any_kind_can_be_written() -> None:
-    widget = TreeExplorer(["S", "x y", ["(", ")", ""]])
+    widget = TreeExplorer(["S", "x y", ["(", "-RRB-", ""]])
     assert widget.tree == "(S x␣y (-LRB- -RRB- ∅))"
     widget = TreeExplorer("(S (X a b) c)", tokens=[" the", "(", 7])
     assert widget.tree == "(S (X ␣the -LRB-) 7)"
@@ -181,6 +188,8 @@ def test_a_new_tree_keeps_lists_that_fit() -> None:
     assert widget.node_values == [10], "one phrase only: begun anew"
     assert (widget.selected, widget.cell) == (3, [0, 1])
     np.testing.assert_allclose(widget.averages, [[5.5, 6, 6.5]])
+    widget.tree = "(S (X a b) c d)"
+    assert (widget.selected, widget.cell) == (3, [0, 3]), "3 is now the fourth word"
 
 
 def test_the_page_changes_tree_and_numbers_at_once() -> None:
@@ -214,7 +223,8 @@ def test_the_cell_follows_what_is_selected() -> None:
 def test_what_is_chosen_has_to_exist() -> None:
     widget = TreeExplorer("(S (X a b) c)")
     for name, value, said in (
-        ("tree", "(S (X a b) c", "`tree`: column 1: the bracket of “S” is never closed"),
+        ("tree", "(S (X a b) c", "`tree`: line 1, column 1: 1 bracket is never closed"),
+        ("tree", "dog", "`tree`: a tree needs at least one phrase"),
         ("selected", 5, "`selected` must be a word 0 … 2 or a phrase 3 … 4, got 5"),
         ("selected", -1, "`selected` must be a word 0 … 2"),
         ("cell", [2, 0], "`cell` must be [phrase, word], from [0, 0] to [1, 2], got [2, 0]"),
@@ -261,6 +271,7 @@ def test_the_page_gets_every_weight() -> None:
         np.testing.assert_allclose(found[..., plain.mask], maps.numpy()[..., plain.mask], rtol=1e-6)
         assert np.isnan(found[..., ~plain.mask]).all(), "hatched: the model had the mask"
     widget.layer, widget.head = 1, 2
+    np.testing.assert_allclose(widget.recorded[plain.mask], first[1, 2].numpy()[plain.mask], 1e-6)
     widget.shown = "untrained"
     assert (widget.layer, widget.head) == (0, 2)
 
@@ -316,6 +327,29 @@ def test_the_stored_output_carries_its_picture() -> None:
     assert repr(widget).startswith("TreeExplorer: (S a (X b <b>)). S gathers 9.06 from a, b, <b>.")
 
 
+def test_the_picture_shows_the_mask_or_the_attention() -> None:
+    widget = TreeExplorer("(S (X a b) c)", step="mask")
+    widget.selected = 4
+    assert widget.description == "X may attend to a, b, X."
+    assert widget.static_html().count("✓") == 3
+    maps = recorded(widget).numpy()
+    widget = TreeExplorer(widget.tree, attention={"<b>": maps})
+    widget.selected, widget.layer, widget.head = 4, 1, 2
+    row = maps[1, 2, 4]
+    first, second, third = np.argsort(-row)[:3]
+    assert widget.description == (
+        f"X attends most to {'abcSX'[first]} ({row[first]:.2f}), {'abcSX'[second]} "
+        f"({row[second]:.2f}), {'abcSX'[third]} ({row[third]:.2f})."
+    )
+    picture = widget.static_html()
+    assert f">{row[first]:.2f}</text>" in picture
+    assert "Attention, &lt;b&gt;, layer 1, head 2" in picture
+    widget.tree = "(S a (X b c))"
+    assert "gathers" in widget.description, "another shape: its averages instead"
+    with pytest.raises(ValueError, match="no attention was recorded for a tree of this shape"):
+        _ = widget.recorded
+
+
 def test_a_saved_page_holds_the_state(tmp_path: Path) -> None:
     widget = TreeExplorer("(S (X a b) c)", step="mask")
     text = widget.save_html(tmp_path / "tree.html").read_text()
@@ -340,7 +374,8 @@ def cases() -> dict[str, Any]:
     for text, _ in WRONG:
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             read(text)
-        errors.append({"text": text, "message": str(caught.value)})
+        first = str(caught.value).splitlines()[0]
+        errors.append({"text": text, "message": first.removeprefix("line 1, ")})
     return {"most": MOST, "tables": tables, "errors": errors}
 
 

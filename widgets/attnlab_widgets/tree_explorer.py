@@ -10,6 +10,7 @@ recorded attention are shown on the same drawing. The page computes all of it wi
 """
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from attnlab.figures.arrays import plain
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import auto_css
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.tree_picture import still
-from attnlab_widgets.tree_tables import MOST, Numbered, one_word, read, write
+from attnlab_widgets.tree_picture import still_map, still_tables
+from attnlab_widgets.tree_tables import Numbered, drawable, read, writable
 
 STEPS = ("interpolation", "average", "aggregation", "mask", "attention")
 MOST_WEIGHTS = 2**18  # of all attention maps together: a megabyte
@@ -135,7 +136,7 @@ class TreeExplorer(BaseWidget):
     @traitlets.validate("tree")
     def _tree_can_be_read(self, proposal: Any) -> str:
         try:
-            return write(read(proposal["value"]))
+            return read(proposal["value"]).bracketed()
         except ValueError as error:
             raise traitlets.TraitError(f"`tree`: {error}") from None
 
@@ -151,6 +152,7 @@ class TreeExplorer(BaseWidget):
             self.selected = n
         if self.cell[0] >= m or self.cell[1] >= n:
             self.cell = [min(self.cell[0], m - 1), min(self.cell[1], n - 1)]
+        self._cell_follows(None)
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -236,10 +238,31 @@ class TreeExplorer(BaseWidget):
     # Without widgets
 
     @property
+    def recorded(self) -> NDArray[np.float64]:
+        """(n + m, n + m): the weights that are shown; NaN where a query may not attend."""
+        found, count = self._map, len(self._numbered.parents)
+        if not found["name"] or _shape(self._numbered) != self._shape:
+            raise ValueError(
+                "no attention was recorded for a tree of this shape; hand it in: "
+                "TreeExplorer(tree, attention={name: weights})"
+            )
+        at = found["at"] + (self.layer * found["heads"] + self.head) * count**2
+        weights = np.frombuffer(self._data, "<f4", count**2, 4 * at)
+        return weights.reshape(count, count).astype(np.float64)
+
+    @property
     def description(self) -> str:
-        """What each phrase gathers, in a sentence."""
+        """What is shown, in sentences: what each phrase gathers, or to what the query attends."""
         numbered = self._numbered
         names, n = numbered.names(), len(numbered.leaves)
+        if self.step == "mask":
+            keys = ", ".join(names[key] for key in np.flatnonzero(self.mask[self.selected]))
+            return f"{names[self.selected]} may attend to {keys}."
+        if self._attention_is_shown:
+            weights = self.recorded[self.selected]
+            order = [key for key in np.argsort(-weights, kind="stable") if weights[key] > 0][:3]
+            keys = ", ".join(f"{names[key]} ({weights[key]:.2f})" for key in order)
+            return f"{names[self.selected]} attends most to {keys}."
         below = numbered.spans()
         return " ".join(
             f"{names[n + i]} gathers {value:.2f} from "
@@ -247,11 +270,21 @@ class TreeExplorer(BaseWidget):
             for i, value in enumerate(self.gathered)
         )
 
+    @property
+    def _attention_is_shown(self) -> bool:
+        return self.step == "attention" and _shape(self._numbered) == self._shape
+
     def static_html(self) -> str:
-        """The tree and its tables as a picture for a page without widgets."""
-        picture = still(
-            self._numbered, self.leaf_values, self.node_values, self.weights, self.description
-        )
+        """The tree with its tables, the mask or the attention, for a page without widgets."""
+        tree, said = self._numbered, self.description
+        if self.step == "mask":
+            picture = still_map(tree, self.mask, self.selected, "Who may attend to whom", said)
+        elif self._attention_is_shown:
+            title = f"Attention, {self.shown}, layer {self.layer}, head {self.head}"
+            picture = still_map(tree, self.recorded, self.selected, escape(title), said)
+        else:
+            numbers = (self.leaf_values, self.node_values, self.weights)
+            picture = still_tables(tree, *numbers, said)
         return f"<style>{auto_css()}</style>{picture}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -268,7 +301,7 @@ class TreeExplorer(BaseWidget):
 def _text(tree: Any, tokens: Any) -> str:
     """What is handed in as bracketed text."""
     if isinstance(tree, str):
-        found = read(tree)
+        found = Tree.read(tree)
     elif isinstance(tree, Tree | Sequence):
         found = tree if isinstance(tree, Tree) else Tree.of(tree)
     else:
@@ -276,25 +309,20 @@ def _text(tree: Any, tokens: Any) -> str:
             "`tree` should be bracketed text, a Tree or nested lists such as "
             f'["S", "the", "dog"], got {type(tree).__name__}'
         )
-    if found.is_leaf:
-        raise ValueError(f"a tree needs at least one phrase, got the word {found.label!r} alone")
-    labels = [leaf.label for leaf in found.leaves()]
-    if tokens is not None:
-        given = check_list("tokens", tokens)
-        if len(given) != len(labels):
-            raise ValueError(
-                f"`tokens` must name each of the {len(labels)} leaves, got {len(given)}"
-            )
-        labels = [visible(token) for token in given]
-    words = iter(labels)
+    drawable(found)
+    if tokens is None:
+        return writable(found).bracketed()
+    given = check_list("tokens", tokens)
+    count = len(found.leaves())
+    if len(given) != count:
+        raise ValueError(f"`tokens` must name each of the {count} leaves, got {len(given)}")
+    words = iter(given)
 
     def relabelled(one: Tree) -> Tree:
-        label = one_word(next(words) if one.is_leaf else one.label)
+        label = visible(next(words)) if one.is_leaf else one.label
         return Tree(label, tuple(map(relabelled, one.children)))
 
-    if max(len(labels), len(found.nodes())) > MOST:
-        read(write(found))  # says how many are too many
-    return write(read(write(relabelled(found))))
+    return writable(relabelled(found)).bracketed()
 
 
 def _defaults(n: int, m: int) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Trees as bracketed text, and the tables of hierarchical accumulation over them.
+"""Trees that can be drawn, and the tables of hierarchical accumulation over them.
 
     tree = read("(S (NP the dog) (VP barks))")
     Numbered(tree).averages([1, 2, 3], [10, 20, 30])
@@ -17,69 +17,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.core.brackets import shown
 from attnlab.core.tree import Tree
 
-EXAMPLE = "(S (NP the dog) (VP barks))"
 MOST = 24
-_SPACE = r"\s\ufeff"  # what JavaScript calls a space, too
-_PIECE = re.compile(rf"[()]|[^{_SPACE}()]+")
 
 
-def read(text: str) -> Tree:
-    """The tree of bracketed text; a ValueError says what is wrong and at which column, from 1."""
-    pieces = [(piece.group(), piece.start() + 1) for piece in _PIECE.finditer(text)]
-    if not pieces:
-        raise ValueError(f"write a tree, for instance {EXAMPLE}")
-    if pieces[0][0] != "(":
-        raise ValueError(f"column {pieces[0][1]}: a tree begins with “(”, as in {EXAMPLE}")
-    opened: list[tuple[str, int, list[Tree]]] = []
-    found: Tree | None = None
-    named = iter(pieces)
-    for piece, column in named:
-        if found is not None:
-            raise ValueError(f"column {column}: the tree is complete before “{piece}”; remove it")
-        if piece == "(":
-            label = next(named, ("", 0))[0]
-            if label in ("", "(", ")"):
-                raise ValueError(f"column {column}: write the label of the phrase after “(”")
-            opened.append((label, column, []))
-        elif piece == ")":
-            label, start, children = opened.pop()
-            if not children:
-                raise ValueError(
-                    f"column {start}: the phrase “{label}” has no words; a word has no brackets"
-                )
-            one = Tree(label, tuple(children))
-            if opened:
-                opened[-1][2].append(one)
-            else:
-                found = one
-        else:
-            opened[-1][2].append(Tree(piece))
-    if found is None:
-        label, column, _ = opened[-1]
-        raise ValueError(f"column {column}: the bracket of “{label}” is never closed")
-    _check_size(found)
-    return found
-
-
-def _check_size(tree: Tree) -> None:
+def drawable(tree: Tree) -> Tree:
+    """The tree, if it has a phrase and few enough words and phrases; else a ValueError."""
+    if tree.is_leaf:
+        label = shown(tree.label)
+        raise ValueError(f"a tree needs at least one phrase: write (NP {label})")
     for found, what in ((tree.leaves(), "words"), (tree.nodes(), "phrases")):
         if len(found) > MOST:
             raise ValueError(f"at most {MOST} {what} can be drawn, this tree has {len(found)}")
+    return tree
 
 
-def write(tree: Tree) -> str:
-    """The inverse of ``read``. Labels have neither spaces nor brackets: see ``one_word``."""
-    if tree.is_leaf:
-        return tree.label
-    return f"({' '.join([tree.label, *map(write, tree.children)])})"
+def read(text: str) -> Tree:
+    """The tree of bracketed text; a ValueError where there is none, or none that can be drawn."""
+    return drawable(Tree.read(text))
 
 
-def one_word(label: str) -> str:
-    """A label for bracketed text: brackets as in the Penn Treebank, spaces as a sign."""
-    found = label.replace("(", "-LRB-").replace(")", "-RRB-")
-    return re.sub(rf"[{_SPACE}]", "␣", found) or "∅"
+def writable(tree: Tree) -> Tree:
+    """The tree with labels that bracketed text can hold: a sign for each space, ∅ for no label."""
+    label = tree.label.replace("-LRB-", "(").replace("-RRB-", ")")
+    label = re.sub(r"\s", "␣", label) or "∅"
+    return Tree(label, tuple(map(writable, tree.children)))
 
 
 class Numbered:

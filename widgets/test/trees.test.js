@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { MOST, oneWord, read, write } from "../src/lib/brackets.js";
-import { accumulated, changed, listed, mask, names, numbered, shape, shares, unwrapped, valued, without, withWord, wrapped } from "../src/lib/trees.js";
+import { accumulated, changed, fromWords, listed, mask, names, numbered, shape, shares, unwrapped, valued, without, withWord, wrapped } from "../src/lib/trees.js";
 
 const known = JSON.parse(readFileSync(new URL("./trees.json", import.meta.url), "utf8"));
 const near = (a, b) => assert.ok(a === b || Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
@@ -42,6 +42,9 @@ test("the example worked by hand", () => {
   allNear(hat, [[5.5, 32 / 3, 11], [null, 11, 11.5]]);
   near(gathered[0], (5.5 + 16 / 3 + 22) / 3);
   near(gathered[1], 14.25);
+  const { lines, counts } = accumulated(made);
+  near(fromWords(made, { lines, counts }, 0), (1 / 2 + (0.5 * 2) / 3 + (2 * 3) / 3) / 3);
+  near(fromWords(made, { lines, counts }, 1), ((0.5 * 2) / 2 + (2 * 3) / 2) / 2);
 });
 
 test("numbers begin anew where a list does not fit", () => {
@@ -71,6 +74,8 @@ test("edits give another tree, keep the numbers, and leave the old one as it was
   assert.equal(write(unwrapped(root, x)), "(S a b c)");
   assert.equal(unwrapped(root, s), null, "the root has two children");
   assert.equal(unwrapped(root, a), null, "a word has nothing to unwrap");
+  const alone = numbered(read("(S a)"));
+  assert.equal(unwrapped(alone.root, alone.root), null, "a word alone is no tree that can be drawn");
   assert.equal(write(without(root, x)), "(S c)");
   const one = numbered(without(root, a));
   assert.equal(write(without(one.root, one.leaves[0])), "(S c)", "the phrase that became empty goes, too");
@@ -87,6 +92,7 @@ test("the shape of a tree is that of Python, and not its labels", () => {
 });
 
 test("what is typed as a label stays one word", () => {
-  assert.equal(oneWord(" a b(c) "), "a␣b-LRB-c-RRB-");
+  assert.equal(oneWord(" a b(c-RRB- "), "a␣b(c)");
+  assert.equal(write({ label: oneWord(" a b(c) "), children: [] }), "a␣b-LRB-c-RRB-");
   assert.equal(oneWord("  "), "");
 });

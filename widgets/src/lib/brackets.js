@@ -1,51 +1,71 @@
-// Bracketed text as a tree {label, children}, and back; accepts what attnlab_widgets.tree_tables does.
+// Bracketed text as a tree {label, children}, and back: attnlab.core.brackets, with its sentences.
 
-export const EXAMPLE = "(S (NP the dog) (VP barks))";
 export const MOST = 24;
-const PIECE = /[()]|[^\s\x1c-\x1f\x85()]+/gu;
+const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"; // Python's
+const TOKEN = new RegExp(`[()]|[^${SPACE}()]+`, "gu");
 
-/** The tree, or an Error whose `column` (from 1) says where the text is wrong. */
+/** The one tree in the text, or an Error whose `column` (from 1) says where the text is wrong. */
 export function read(text) {
-  const pieces = [...text.matchAll(PIECE)].map((found) => [found[0], Array.from(text.slice(0, found.index)).length + 1]);
-  if (!pieces.length) throw wrong(null, `write a tree, for instance ${EXAMPLE}`);
-  if (pieces[0][0] !== "(") throw wrong(pieces[0][1], `a tree begins with “(”, as in ${EXAMPLE}`);
-  const opened = [];
+  const tokens = [...text.matchAll(TOKEN)].map((found) => ({ token: found[0], column: Array.from(text.slice(0, found.index)).length + 1 }));
+  if (tokens.length === 1 && !"()".includes(tokens[0].token)) throw wrong(null, `a tree needs at least one phrase: write (NP ${tokens[0].token})`);
   let found = null;
-  for (let at = 0; at < pieces.length; at += 1) {
-    const [piece, column] = pieces[at];
-    if (found) throw wrong(column, `the tree is complete before “${piece}”; remove it`);
-    if (piece === "(") {
-      at += 1;
-      const label = pieces[at]?.[0] ?? "";
-      if (["", "(", ")"].includes(label)) throw wrong(column, "write the label of the phrase after “(”");
-      opened.push({ label, column, children: [] });
-    } else if (piece === ")") {
-      const { label, column: start, children } = opened.pop();
-      if (!children.length) throw wrong(start, `the phrase “${label}” has no words; a word has no brackets`);
-      const one = { label, children };
-      if (opened.length) opened[opened.length - 1].children.push(one);
-      else found = one;
+  for (const { column, tree } of trees(tokens)) {
+    if (found) throw wrong(column, "a second tree begins here; read_all reads several trees");
+    found = tree;
+  }
+  if (!found) throw wrong(null, "there is no tree in the text; write one such as (NP the dog)");
+  const tooMany = excess(found);
+  if (tooMany) throw wrong(null, tooMany);
+  return found;
+}
+
+function* trees(tokens) {
+  const opened = []; // brackets that are not closed, and their contents: labels and trees
+  for (const { token, column } of tokens) {
+    if (token === "(") {
+      if (opened.length > 1 && !opened[opened.length - 1].content.length) throw wrong(opened[opened.length - 1].column, "the label is missing after this bracket: write (NP …)");
+      opened.push({ column, content: [] });
+    } else if (!opened.length && token === ")") {
+      throw wrong(column, "this bracket closes none; remove it, or open one before it");
+    } else if (!opened.length) {
+      throw wrong(column, `${quoted(token)} stands outside all brackets; put it into a tree`);
+    } else if (token !== ")") {
+      opened[opened.length - 1].content.push(unescaped(token));
     } else {
-      opened[opened.length - 1].children.push({ label: piece, children: [] });
+      const { column: start, content } = opened.pop();
+      const tree = closed(start, content);
+      if (opened.length) opened[opened.length - 1].content.push(tree);
+      else yield { column: start, tree };
     }
   }
-  if (!found) {
-    const { label, column } = opened[opened.length - 1];
-    throw wrong(column, `the bracket of “${label}” is never closed`);
+  if (opened.length) {
+    const count = opened.length;
+    const what = count === 1 ? "1 bracket is" : `${count} brackets are`;
+    const last = count === 1 ? "it was opened" : "the last of them was opened";
+    throw wrong(opened[count - 1].column, `${what} never closed, and ${last} here; add '${")".repeat(Math.min(count, 9))}'`);
   }
-  const counts = sizes(found);
-  for (const [what, count] of Object.entries(counts)) {
-    if (count > MOST) throw wrong(null, `at most ${MOST} ${what} can be drawn, this tree has ${count}`);
+}
+
+function closed(column, [label, ...children]) {
+  if (label === undefined) throw wrong(column, "this bracket is empty; write a label and children: (NP the dog)");
+  if (typeof label !== "string") {
+    if (children.length) throw wrong(column, "the label is missing after this bracket: write (S …)");
+    return label; // the bracket that the treebank puts around a sentence
   }
-  return found;
+  if (!children.length) throw wrong(column, `the node ${escaped(label)} has no children; write a leaf without brackets`);
+  return { label, children: children.map((child) => (typeof child === "string" ? { label: child, children: [] } : child)) };
 }
 
 function wrong(column, message) {
   return Object.assign(new Error(column === null ? message : `column ${column}: ${message}`), { column });
 }
 
-/** How many words and phrases a tree has. */
-export function sizes(tree) {
+const quoted = (token) => (token.includes("'") && !token.includes('"') ? `"${token}"` : `'${token}'`);
+const unescaped = (token) => token.replace(/-LRB-/g, "(").replace(/-RRB-/g, ")");
+const escaped = (label) => label.replace(/\(/g, "-LRB-").replace(/\)/g, "-RRB-");
+
+/** Why a tree cannot be drawn, or "". */
+export function excess(tree) {
   const counts = { words: 0, phrases: 0 };
   const waiting = [tree];
   while (waiting.length) {
@@ -53,14 +73,15 @@ export function sizes(tree) {
     counts[one.children.length ? "phrases" : "words"] += 1;
     waiting.push(...one.children);
   }
-  return counts;
+  const [what, count] = Object.entries(counts).find((pair) => pair[1] > MOST) ?? [];
+  return what ? `at most ${MOST} ${what} can be drawn, this tree has ${count}` : "";
 }
 
 export function write({ label, children }) {
-  return children.length ? `(${[label, ...children.map(write)].join(" ")})` : label;
+  return children.length ? `(${[escaped(label), ...children.map(write)].join(" ")})` : escaped(label);
 }
 
-/** A label that is typed, as one word: brackets as in the Penn Treebank, spaces as a sign. */
+/** A label that is typed, without the white space that would end it. */
 export function oneWord(label) {
-  return label.trim().replace(/\(/g, "-LRB-").replace(/\)/g, "-RRB-").replace(/[\s\x1c-\x1f\x85]/gu, "␣");
+  return unescaped(label.trim()).replace(new RegExp(`[${SPACE}]`, "gu"), "␣");
 }

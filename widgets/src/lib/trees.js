@@ -51,6 +51,11 @@ export function accumulated(tree) {
   return { lines, s: [leaves.map(({ value }) => value), ...s], hat, counts, terms, gathered };
 }
 
+/** What the words' own values add to what a node gathers; the phrases' values add the rest. */
+export function fromWords({ leaves }, { lines, counts }, node) {
+  return lines[node].reduce((sum, line, j) => sum + (line ? (leaves[j].weight * leaves[j].value) / (line.length + 1) / counts[node] : 0), 0);
+}
+
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** Which keys (columns) each query may attend to: leaves to leaves, a node to its subtree. Equation 11. */

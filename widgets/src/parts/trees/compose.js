@@ -12,7 +12,7 @@ const STEPS = [
   ["attention", "5 Attention"],
 ];
 
-const HINT = "Type a tree, or click in the drawing. Keys there: arrows select, A adds a word, W wraps, U unwraps, Enter renames, Delete deletes.";
+const HINT = "Type a tree, or click in the drawing. Keys there: arrows, A (add a word), W (wrap), U (unwrap), Enter (rename), Delete.";
 
 export function composePanel(study, view) {
   const text = el("input", { class: "te-text", type: "text", spellcheck: "false", autocomplete: "off", "data-testid": "tree", oninput: () => { study.type(text.value); view.changed(); } });
@@ -93,13 +93,14 @@ export function composePanel(study, view) {
       const parent = study.tree.nodes[study.tree.parents[study.selected]];
       study.edit(next, parent ? found(next, root, parent) ?? next : next);
     }
+    view.changed();
   };
 
   function draw() {
     const { keys, n, root } = study.tree;
     const key = study.selected;
     const old = keys[key];
-    show(text, study.mistake ? text.value : study.get("tree"));
+    show(text, (study.mistake ? study.draft : null) ?? study.get("tree"));
     const wrong = study.mistake;
     error.textContent = wrong;
     error.hidden = !wrong;

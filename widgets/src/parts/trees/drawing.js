@@ -6,7 +6,7 @@ import { drawn } from "../svg.js";
 import { said, short } from "./study.js";
 
 export const LEFT = 92, RIGHT = 64;
-const TOP = 4, MOST_HIGH = 220, STRIP = 58;
+const TOP = 4, MOST_HIGH = 220, DEEP_HIGH = 320, STRIP = 58;
 const PALE = 3;
 
 /** The width of one word's column. */
@@ -29,6 +29,7 @@ export function drawingPanel(study, view) {
   let places = [];
   let column = 40;
   let bottom = 0;
+  let gap = 5; // from a phrase down to the bend of its lines
   let boxes = [];
 
   const narrow = () => column < 34;
@@ -37,9 +38,13 @@ export function drawingPanel(study, view) {
     const { n, m, keys, nodes } = study.tree;
     const depths = keys.map((_, key) => above(study.tree, key).length);
     const deepest = Math.max(...depths);
-    const box = narrow() ? 20 : 34;
     const leaf = narrow() ? 58 : 34;
-    const level = Math.min(54, Math.max(box + 6, (MOST_HIGH - leaf) / deepest));
+    const full = narrow() ? 20 : 34;
+    // Deep trees may be taller than others, and their phrases flatter.
+    const wished = (MOST_HIGH - leaf) / deepest;
+    const level = wished >= full + 6 ? Math.min(54, wished) : Math.min(full + 6, (DEEP_HIGH - leaf) / deepest);
+    const box = Math.min(full, level - 3);
+    gap = Math.min(5, (level - box) / 2);
     places = keys.map((_, key) => ({ x: LEFT + (key + 0.5) * column, y: TOP + level * (key < n ? deepest : depths[key]), box: key < n ? leaf : box }));
     for (let i = m - 1; i >= 0; i -= 1) {
       const xs = nodes[i].children.map((child) => places[keys.indexOf(child)].x);
@@ -52,6 +57,7 @@ export function drawingPanel(study, view) {
       return { name, wide: Math.max(16, Math.min(room, Math.max(38, Array.from(name).length * 8 + 12))) };
     });
     bottom = TOP + level * deepest + leaf;
+    study.tall = Math.max(0, bottom - MOST_HIGH); // what the tables do without
   }
 
   function draw() {
@@ -71,7 +77,7 @@ export function drawingPanel(study, view) {
     const edges = parents.map((up, key) => {
       if (up < 0) return null;
       const [a, b] = [places[n + up], places[key]];
-      const turn = a.y + a.box + 5;
+      const turn = a.y + a.box + gap;
       return drawn("path", { class: on.has(key) ? "te-edge te-on" : "te-edge", d: `M${a.x} ${a.y + a.box}V${turn}H${b.x}V${b.y}` });
     }).filter(Boolean);
     edges.sort((a, b) => a.classList.contains("te-on") - b.classList.contains("te-on"));
@@ -102,8 +108,10 @@ export function drawingPanel(study, view) {
     if (look.hatched) one.append(hatching(frame));
     const ink = look.ink ? `fill:${look.ink}` : null;
     const turned = narrow() && key < n ? `rotate(-90 ${x} ${y + high / 2})` : null;
-    one.append(drawn("text", { class: narrow() ? "te-name te-small" : "te-name", x, y: turned ? y + high / 2 + 4 : y + 14, transform: turned, style: ink, text: name }));
-    if (!narrow()) one.append(drawn("text", { class: "te-number-said", x, y: y + 28, style: ink, text: look.text }));
+    const both = high >= 30 && !turned;
+    const letters = high < 16 ? `font-size:${high - 2}px;` : "";
+    one.append(drawn("text", { class: narrow() ? "te-name te-small" : "te-name", x, y: both ? y + 14 : y + high / 2 + Math.min(4, high / 3), transform: turned, style: letters + (ink ?? ""), text: name }));
+    if (both) one.append(drawn("text", { class: "te-number-said", x, y: y + 28, style: ink, text: look.text }));
     one.append(drawn("title", { text: `${names[key]}: ${look.said}` }));
     one.addEventListener("click", (event) => {
       if (event.shiftKey && siblings(key)) extend(key);
@@ -129,7 +137,7 @@ export function drawingPanel(study, view) {
     if (step === "attention") {
       const weight = study.weight(study.selected, key);
       if (Number.isNaN(weight)) return { hatched: true, fill: "var(--av-panel)", text: "", said: "may not be attended to" };
-      return { ...filled(weight, 1, false, dark), text: said(weight), said: `attended to with weight ${said(weight)}` };
+      return { ...filled(weight, 1, false, dark), text: small(weight), said: `attended to with weight ${said(weight)}` };
     }
     const sums = step === "aggregation";
     const value = key < n ? leaves[key].value : sums ? gathered[key - n] : keys[key].value;
@@ -235,6 +243,9 @@ export function drawingPanel(study, view) {
 
   return { node, draw, hover };
 }
+
+/** A weight of two decimals; one that is too small for them is not 0. */
+const small = (weight) => (weight > 0 && weight < 0.005 ? "<0.01" : said(weight));
 
 function leavesBelow(tree, node) {
   return tree.leaves.filter((_, j) => branch(tree, node, j)).length;

@@ -1,5 +1,5 @@
 // What the step does, and the chosen cell written out with its numbers.
-import { below, branch } from "../../lib/trees.js";
+import { below, branch, fromWords } from "../../lib/trees.js";
 import { choice, el, slider } from "../dom.js";
 import { said, short } from "./study.js";
 
@@ -11,11 +11,11 @@ const TITLES = {
   attention: "What the selected node attends to",
 };
 const RULES = {
-  interpolation: ["S(i, j) = nᵢ if word j is below phrase i, else 0", "The first row holds the words' own values ℓ."],
+  interpolation: ["S(i, j) = nᵢ if word j is below phrase i, else 0", "The first row holds the words' own values ℓ. Orange: above 0, blue: below."],
   average: ["Ŝ(i, j) = mean of ℓⱼ and every n from phrase i down to word j", "Only phrases on the branch count: a phrase beside it is left out."],
   aggregation: ["N̄(i) = Σⱼ wⱼ Ŝ(i, j) / number of words below i", "The sum is divided by the number of words, not by the sum of the weights."],
   mask: ["A phrase may attend to itself and to all that is below it. A word may attend to all words, and to no phrase."],
-  attention: ["Keys are the words, then the phrases. A phrase hands out its N̄, not its own value."],
+  attention: ["Keys are the words, then the phrases. A phrase hands out its N̄, not its own value.", "Dark blue: weight 0, yellow: weight 1 (square-root scale). Hatched: may not be attended to."],
 };
 const MOST_TERMS = 8;
 
@@ -91,9 +91,10 @@ export function explainPanel(study, view) {
     const parts = joined(shown.map((k) => el("span", { class: k === j ? "te-term te-own" : "te-term", "data-term": k, text: `${said(leaves[k].weight)} · ${said(hat[i][k])}` })), " + ");
     if (shown.length < inside.length) parts.push(` + … (${inside.length - shown.length} more)`);
     weigh();
+    const words = fromWords(study.tree, study.tree, i);
     return [
       [`N̄(${phrase})`, el("br"), "= (", ...parts, `) / ${counts[i]}`, el("br"), "= ", el("strong", { text: said(gathered[i]) })],
-      "Move the weight of a word and see which phrases change: only those above it.",
+      `Of this the words' own values add ${said(words)}, the phrases' values ${said(gathered[i] - words)}. Move the weight of a word: only the phrases above it change.`,
     ];
   }
 
@@ -103,7 +104,7 @@ export function explainPanel(study, view) {
     const words = n > MOST_TERMS ? [study.cell[1]] : leaves.map((_, j) => j);
     while (sliders.length < words.length) {
       const at = sliders.length;
-      sliders.push(slider("", `weight-${at}`, { min: 0, max: 3, step: 0.1 }, (value) => study.weigh(sliders[at].word, value)));
+      sliders.push(slider("", `weight-${at}`, { min: -2, max: 3, step: 0.1 }, (value) => study.weigh(sliders[at].word, value)));
     }
     words.forEach((j, at) => {
       const one = sliders[at];

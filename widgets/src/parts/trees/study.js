@@ -1,5 +1,5 @@
 // What the panels share: the tree with its numbers, what is chosen and pointed at, and undo.
-import { read, write } from "../../lib/brackets.js";
+import { excess, read, write } from "../../lib/brackets.js";
 import { accumulated, above, below, branch, listed, mask, names, numbered, shape, valued } from "../../lib/trees.js";
 
 const LISTS = ["leaf_values", "node_values", "weights"];
@@ -33,6 +33,7 @@ export class Study {
     const key = JSON.stringify(["tree", ...LISTS].map((name) => this.get(name)));
     if (key !== this.known) {
       this.known = key;
+      this.at = null; // it may be gone
       const lists = Object.fromEntries(LISTS.map((name) => [name, this.get(name)]));
       const tree = numbered(valued(read(this.get("tree")), lists));
       this.made = Object.assign(tree, accumulated(tree), { names: names(tree), mask: mask(tree) });
@@ -80,6 +81,11 @@ export class Study {
   // Changes of the tree or its numbers, which can be taken back. The same `tag` twice is one change.
 
   edit(root, chosen, tag = null) {
+    const tooMany = excess(root);
+    if (tooMany) {
+      this.refuse(tooMany);
+      return;
+    }
     const tree = numbered(root);
     const key = Math.max(0, tree.keys.indexOf(chosen));
     this.until = null;
@@ -133,9 +139,15 @@ export class Study {
       this.remember({ tree: written, ...listed(tree), selected: key, cell: this.cellOf(tree, key) }, "typed");
     } catch (error) {
       if (error.column === undefined) throw error;
-      this.error = error.message;
-      this.draftOf = this.get("tree");
+      this.refuse(error.message, text);
     }
+  }
+
+  /** What is wrong, and the text that is kept until it is mended. */
+  refuse(sentence, draft = null) {
+    this.error = sentence;
+    this.draft = draft;
+    this.draftOf = this.get("tree");
   }
 
   // Recorded attention

@@ -4,7 +4,7 @@ import { el } from "../dom.js";
 import { columnOf, filled, LEFT, RIGHT } from "./drawing.js";
 import { said, short } from "./study.js";
 
-const MOST_HIGH = 262, ROW = 22, MOST_ROWS = 14;
+const MOST_HIGH = 262, ROW = 22, MOST_ROWS = 14, SQUARE = 245;
 
 export function tablesPanel(study, view) {
   const frame = el("div", { class: "te-tables" });
@@ -38,7 +38,7 @@ export function tablesPanel(study, view) {
       const column = columnOf(wide, n);
       const both = step === "average" && 2 * m + 1 <= MOST_ROWS;
       const rows = (step === "interpolation" ? m + 1 : both ? 2 * m + 1 : m) + 1;
-      const size = { column, row: Math.max(9, Math.min(ROW, Math.floor(MOST_HIGH / rows))) };
+      const size = { column, row: Math.max(7, Math.min(ROW, Math.floor((MOST_HIGH - study.tall) / rows))) };
       const tables = [];
       if (step === "interpolation" || both) tables.push(values(size));
       if (step !== "interpolation") tables.push(averages(size, step === "aggregation"));
@@ -51,7 +51,7 @@ export function tablesPanel(study, view) {
     const { n } = study.tree;
     const columns = el("colgroup", {}, el("col", { style: `width:${LEFT}px` }), ...Array.from({ length: n }, () => el("col", { style: `width:${size.column}px` })), end ? el("col", { style: `width:${RIGHT}px` }) : null);
     const head = el("tr", { class: "te-head" }, el("td", { class: "te-corner", text: caption.name, title: caption.said }), ...study.tree.names.slice(0, n).map((name) => el("th", { scope: "col" }, el("span", { class: "av-live", text: name }))), end ? el("th", { scope: "col", text: end }) : null);
-    return el("table", { class: "te-table", "data-testid": caption.id, style: `width:${LEFT + n * size.column + (end ? RIGHT : 0)}px;--row:${size.row}px;--letters:${size.row < 16 ? 8 : 12}px` },
+    return el("table", { class: "te-table", "data-testid": caption.id, style: `width:${LEFT + n * size.column + (end ? RIGHT : 0)}px;--row:${size.row}px;--letters:${size.row < 16 ? Math.min(8, size.row) : 12}px` },
       el("caption", { class: "av-live", text: caption.said }), columns, head, ...rows);
   }
 
@@ -110,7 +110,7 @@ export function tablesPanel(study, view) {
       return el("p", { class: "av-status", text: "The attention was recorded for a tree of another shape. Undo the changes to see it." });
     }
     const count = keys.length;
-    const side = Math.max(5, Math.min(26, Math.floor((wide - LEFT - 8) / count), Math.floor(245 / count)));
+    const side = Math.max(5, Math.min(26, Math.floor((wide - LEFT - 8) / count), Math.floor((SQUARE - study.tall / 2) / count)));
     const names_ = side >= 11;
     const head = el("tr", { class: names_ ? "te-keys" : "" }, el("td", { class: "te-corner te-long", text: names_ ? "query ↓  key →" : "" }), ...names.map((name) => el("th", { scope: "col" }, names_ ? el("span", { text: short(name, 58) }) : el("span", { class: "av-live", text: name }))));
     const rows = keys.map((_, query) => el("tr", { class: query === study.selected ? "te-query" : "" },
