@@ -1,4 +1,4 @@
-"""Lesson 50's checks: the subtree mask, and the mean along each branch."""
+"""Lesson 51's checks: depths of tokens, the mask of subtrees, and a node of a Tree-LSTM."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,133 +8,116 @@ import torch
 from torch import Tensor
 
 from attnlab.core.tree_batch import TreeBatch
-from attnlab.exercises import Verdict, check_subtree_mask, check_upward_average
+from attnlab.exercises import Verdict, check_subtree_mask, check_tree_depths, check_tree_node
 
 
-def mask_of(parents: Tensor, itself: bool = True, steps: int = 99) -> Tensor:
-    n, up = len(parents), parents.tolist()
-    below = torch.zeros(n, n, dtype=torch.bool)
-    for token in range(n):
-        above, taken = (token if itself else up[token]), int(not itself)
-        while above != -1 and taken <= steps:
-            below[above, token] = True
-            above, taken = up[above], taken + 1
-    return with_leaves(parents, below, leaf_of(parents).expand(n, n))
+def depths(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).depth[0]
 
 
-def leaf_of(parents: Tensor) -> Tensor:
-    return torch.tensor([i not in parents.tolist() for i in range(len(parents))])
+def mask(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).subtree_mask[0, 0]
 
 
-def with_leaves(parents: Tensor, nodes: Tensor, leaves: Tensor) -> Tensor:
-    return torch.where(leaf_of(parents)[:, None], leaves, nodes)
+def heights(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).height[0]
 
 
-def powers(parents: Tensor) -> Tensor:
-    """Reachable by steps down: the powers of the matrix of children."""
-    n = len(parents)
-    step = torch.eye(n) + (parents == torch.arange(n)[:, None])
-    return with_leaves(parents, step.matrix_power(n) > 0, leaf_of(parents).expand(n, n))
+def leaves(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).is_leaf[0]
 
 
-def everywhere(parents: Tensor) -> Tensor:
-    return torch.ones(len(parents), len(parents), dtype=torch.bool)
+def children(parents: list[int]) -> Tensor:
+    """(n, n): whether the second token is a child of the first."""
+    return torch.tensor([[parent == i for parent in parents] for i in range(len(parents))])
 
 
-def by_loops(s: Tensor, covers: Tensor, leaf: int = 1, counted: int = 1) -> Tensor:
-    out = torch.zeros_like(s[1:])
-    for i in range(len(covers)):
-        for j in range(covers.shape[1]):
-            if covers[i, j]:
-                branch = [s[t + 1, j] for t in range(i + 1) if covers[t, j]]
-                out[i, j] = (leaf * s[0, j] + sum(branch)) / (counted + len(branch))
-    return out
+def itself(parents: list[int]) -> Tensor:
+    return torch.eye(len(parents)).bool()
 
 
-def downwards(s: Tensor, covers: Tensor) -> Tensor:
-    turned = torch.cat([s[:1], s[1:].flip(0)])
-    return by_loops(turned, covers.flip(0)).flip(0)
-
-
-def rows_counted(s: Tensor, covers: Tensor) -> Tensor:
-    sums = [(s[: i + 2].sum(0) / (i + 2)) for i in range(len(covers))]
-    return torch.stack(sums) * covers[..., None]
-
-
-def unmasked(s: Tensor, covers: Tensor) -> Tensor:
-    return s.cumsum(0)[1:] / (covers.cumsum(0)[..., None] + 1)
+def node(i: Tensor, o: Tensor, u: Tensor, f: Tensor, c: Tensor, **changed: Any) -> Tensor:
+    """The equations, each part of which may be changed."""
+    gates, total = f.sigmoid(), changed.get("total", torch.sum)
+    kept = changed.get("kept", lambda: total(gates * c, 0))()
+    memory = i.sigmoid() * changed.get("update", torch.tanh)(u) + kept
+    return changed.get("out", lambda m: o.sigmoid() * m.tanh())(memory)
 
 
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
-    (check_subtree_mask, mask_of),
-    (check_subtree_mask, powers),
-    (check_subtree_mask, lambda p: TreeBatch.from_parents(p[None]).subtree_mask[0, 0]),
-    (check_upward_average, by_loops),
-    (check_upward_average, lambda s, covers: unmasked(s, covers) * covers[..., None]),
+    (check_tree_depths, depths),
+    (check_subtree_mask, mask),
+    (check_subtree_mask, lambda parents: mask(parents).int()),
+    (check_tree_node, node),
 ]
 
-MASK_WRONG: dict[str, tuple[str, Any]] = {
-    "leaf alone": (
-        "A leaf attends to itself alone",
-        lambda p: with_leaves(p, mask_of(p), torch.eye(len(p)) > 0),
-    ),
-    "leaf to nodes": (
-        "A leaf attends to nodes as well",
-        lambda p: with_leaves(p, mask_of(p), everywhere(p)),
-    ),
-    "not itself": ("does not attend to itself", lambda p: mask_of(p, itself=False)),
-    "children": ("to its children and not", lambda p: mask_of(p, steps=1)),
-    "leaves only": ("to its leaves and not", lambda p: mask_of(p) & leaf_of(p)),
-    "above": (
-        "what is above it",
-        lambda p: with_leaves(
-            p, with_leaves(p, mask_of(p), torch.eye(len(p)) > 0).mT, leaf_of(p).expand(len(p), -1)
-        ),
-    ),
-    "all": (
-        "A node attends to every token",
-        lambda p: with_leaves(p, everywhere(p), leaf_of(p).expand(len(p), -1)),
-    ),
-    "inverted": ("inverted", lambda p: ~mask_of(p)),
-    "additive": ("additive", lambda p: torch.where(mask_of(p), 0.0, -torch.inf)),
-    "parents changed": ("in place", lambda p: mask_of(p) & (p.fill_(0) == 0)),
+DEPTHS_WRONG = {
+    "itself": ("itself is counted", lambda p: depths(p) + 1),
+    "heights": ("heights", heights),
+    "parent": ("stops at the parent", lambda p: torch.tensor([int(x >= 0) for x in p])),
+    "reversed": ("counts down", lambda p: depths(p).max() - depths(p)),
+    "children": ("counts the children", lambda p: children(p).sum(1)),
     "None": ("`return`", lambda p: None),
-    "row": ("Wrong shape", lambda p: mask_of(p)[0]),
-    "raises": ("raised", lambda p: p @ mask_of(p)),
 }
 
-AVERAGE_WRONG: dict[str, tuple[str, Any]] = {
-    "as released": ("The sum has the leaf", lambda s, c: by_loops(s, c, counted=0)),
-    "leaf counted": ("missing from the sum", lambda s, c: by_loops(s, c, leaf=0)),
-    "no leaf": ("mean of the nodes alone", lambda s, c: by_loops(s, c, leaf=0, counted=0)),
-    "sums": ("Nothing is divided", lambda s, c: s.cumsum(0)[1:] * c[..., None]),
-    "rows": ("counts every row", rows_counted),
-    "ends": ("the node and the leaf alone", lambda s, c: (s[:1] + s[1:]) / 2 * c[..., None]),
-    "down": ("down from the root", downwards),
-    "zeros": ("whether a vector is zero", lambda s, c: by_loops(s, s[1:].abs().sum(-1) > 0)),
-    "unmasked": ("Outside the subtrees", unmasked),
-    "across": (
-        "along the leaves",
-        lambda s, c: s.cumsum(1)[1:] / (c.cumsum(1)[..., None] + 1) * c[..., None],
+MASK_WRONG = {
+    "exchanged": ("exchanged", lambda p: mask(p).T),
+    "without itself": ("to itself, too", lambda p: mask(p) & ~(itself(p) & ~leaves(p))),
+    "leaf alone": (
+        "not to itself alone",
+        lambda p: (mask(p) & ~leaves(p)[:, None]) | itself(p),
     ),
-    "half": ("result is float32", lambda s, c: by_loops(s, c).float()),
-    "in place": ("still needs", lambda s, c: by_loops(s, c) + 0 * s.mul_(2)[1:]),
-    "None": ("`return`", lambda s, c: None),
-    "all rows": ("Wrong shape", lambda s, c: s.cumsum(0)),
+    "children": (
+        "children alone",
+        lambda p: torch.where(leaves(p)[:, None], mask(p), children(p) | itself(p)),
+    ),
+    "leaves": ("leaves alone", lambda p: mask(p) & leaves(p)[None]),
+    "leaf to node": ("Leaves attend to nodes", lambda p: mask(p) | leaves(p)[:, None]),
+    "None": ("`return`", lambda p: None),
 }
 
-TABLES = [(check_subtree_mask, MASK_WRONG), (check_upward_average, AVERAGE_WRONG)]
+NODE_WRONG = {
+    "mean": ("averaged: the child-sum", lambda *a: node(*a, total=torch.mean)),
+    "one gate": (
+        "One gate",
+        lambda i, o, u, f, c: node(i, o, u, f, c, kept=lambda: torch.sigmoid(f.sum(0)) * c.sum(0)),
+    ),
+    "mean gate": (
+        "The gates of the children",
+        lambda i, o, u, f, c: node(i, o, u, f, c, kept=lambda: torch.sigmoid(f).mean(0) * c.sum(0)),
+    ),
+    "memory": ("That is the memory", lambda *a: node(*a, out=lambda m: m)),
+    "no tanh": ("last tanh", lambda *a: node(*a, out=lambda m: torch.sigmoid(a[1]) * m)),
+    "sigmoid": ("through tanh, so that", lambda *a: node(*a, update=torch.sigmoid)),
+    "forgets": ("Nothing of the children", lambda *a: node(*a, kept=lambda: 0)),
+    "no gates": (
+        "as they are",
+        lambda i, o, u, f, c: o * torch.tanh(i * u + torch.einsum("kd,kd->d", f, c)),
+    ),
+    "None": ("`return`", lambda *a: None),
+}
+
+TABLES = [
+    (check_tree_depths, DEPTHS_WRONG),
+    (check_subtree_mask, MASK_WRONG),
+    (check_tree_node, NODE_WRONG),
+]
 WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "answer"), RIGHT)
-def test_right_answers_are_right(check: Callable[..., Verdict], answer: Any) -> None:
-    verdict = check(answer)
+@pytest.mark.parametrize(("check", "solution"), RIGHT)
+def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
+    verdict = check(solution)
     assert verdict.right, verdict.message
 
 
-@pytest.mark.parametrize(("check", "sentence", "answer"), WRONG)
-def test_mistakes_are_named(check: Callable[..., Verdict], sentence: str, answer: Any) -> None:
-    verdict = check(answer)
-    assert not verdict.right
-    assert sentence in verdict.message, verdict.message
+@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
+def test_mistakes_by_name(
+    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
+) -> None:
+    refuses(check(solution), words)
+
+
+@pytest.mark.parametrize(("check", "table"), TABLES)
+def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
+    tells_apart(check, table)

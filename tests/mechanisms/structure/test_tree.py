@@ -11,6 +11,7 @@ from torch import Tensor
 import attnlab
 from attnlab.core.tree import Tree
 from attnlab.core.tree_batch import TreeBatch
+from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.structure.tree import FORMS, TreeAttention
 from attnlab.mechanisms.structure.tree.dense import interpolate, upward_average
 from tests.core.test_tree_batch import TREES, left_branching, right_branching, unary_chain
@@ -230,6 +231,22 @@ def test_cross_attention_by_hand(form: str) -> None:
     v = FORMS["naive"](v, own.weights(context).transpose(1, 2), *tables, structure=structure)
     scores = (q @ k.mT / math.sqrt(4)).masked_fill(~structure.padding[:, None, None], -math.inf)
     torch.testing.assert_close(out, own.heads.merge(scores.softmax(-1) @ v))
+
+
+def test_the_mixing_matrix_holds_shares_of_words_and_phrases() -> None:
+    """Weights times what each value was gathered from, up to the constant of the embeddings."""
+    own, structure = layer(), TreeBatch.of([SHAPES["unary inside"]])
+    n = structure.padding.shape[1]
+    x = torch.randn(1, n, 12, dtype=torch.float64)
+    found = mixing_matrix(own, x, structure=structure)
+    assert found.exact
+    with attnlab.watch(own) as seen:
+        own(x, structure=structure)
+    (weights,) = [call.weights for call in seen]
+    none = torch.zeros(1, n, dtype=torch.float64)
+    hot = torch.eye(n, dtype=torch.float64).expand(1, 3, n, n)
+    gathered = FORMS["naive"](hot, own.weights(x).transpose(1, 2), none, none, structure=structure)
+    torch.testing.assert_close(found.matrix, weights @ gathered)
 
 
 def test_wrong_calls() -> None:
