@@ -34,12 +34,9 @@ def unmasked(s: Tensor, covers: Tensor) -> Tensor:
     return s.cumsum(0)[1:] / (covers.cumsum(0)[..., None] + 1)
 
 
-RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
-    (mask_of),
-    (powers),
-    (lambda p: TreeBatch.from_parents(p[None]).subtree_mask[0, 0]),
-    (check_upward_average, by_loops),
-    (check_upward_average, lambda s, covers: unmasked(s, covers) * covers[..., None]),
+RIGHT: list[Callable[..., Tensor]] = [
+    by_loops,
+    lambda s, covers: unmasked(s, covers) * covers[..., None],
 ]
 
 WRONG: dict[str, tuple[str, Any]] = {
