@@ -1,10 +1,15 @@
-"""The experiment `trees`, small: one budget, and the same trees for all."""
+"""The experiment `trees`, small: one budget, the same trees for all, and what is stored."""
+
+import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from attnlab.experiments import trees
-from attnlab.experiments.trees import ARMS, PLANS, build, problem, right, unseen, written
+from attnlab.experiments.trees import ARMS, PLANS, SEEDS, build, problem, right, unseen, written
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/51_trees.json"
 
 
 def parameters(name: str, arm: str) -> int:
@@ -88,3 +93,14 @@ def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert all(35 < row.measured < 65 for row in rows)
     assert rows[-1].note.endswith("parameters")
+
+
+def test_what_the_lesson_draws_is_whole() -> None:
+    rows = json.loads(STORED.read_text())["experiments"]["trees"]
+    assert {row["figure"] for row in rows} == {
+        f"{name}, {arm}, {written(plan, sizes)}, seed {seed}"
+        for name, plan in PLANS.items()
+        for arm in ARMS
+        for sizes in plan.scored
+        for seed in SEEDS
+    }
