@@ -38,6 +38,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_clipped_rows            42  rows(n, k)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
+    check_upward_average          50  upward_average(s, covers)
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
@@ -46,6 +47,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.distances import check_clipped_rows, check_shift
 from attnlab.exercises.grids import check_axis, check_neighbourhood
@@ -105,6 +107,7 @@ __all__ = [
     "check_summaries",
     "check_tree_depths",
     "check_tree_node",
+    "check_upward_average",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
