@@ -10,6 +10,8 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
     attnlab.train.fit(model, task, steps=500)        train it
 
+``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
+
 Names are loaded when first used, so that ``import attnlab`` costs next to nothing.
 """
 

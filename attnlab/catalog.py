@@ -12,7 +12,7 @@ from torch import nn
 
 import attnlab.mechanisms
 from attnlab.core.card import Card
-from attnlab.core.options import check_value, parameters_of
+from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
 from attnlab.core.suggest import choose, suggestion
 
@@ -27,11 +27,11 @@ class Catalog(tuple[Card, ...]):
         )
 
     def _repr_html_(self) -> str:
-        head = ("name", "mechanism", "family", "year", "time", "memory", "causal", "forms")
+        head = ("name", "mechanism", "family", "paper", "time", "memory", "causal", "forms")
         rows = (
             (
-                *(c.name, c.title, c.family, str(c.paper.year)),
-                *(f"O({c.order(what, list(c.forms)[-1])})" for what in ("time", "memory")),
+                *(c.name, c.title, c.family, c.paper.short),
+                *(c.order_text(what, list(c.forms)[-1]) for what in ("time", "memory")),
                 *(c.causal, ", ".join(c.forms)),
             )
             for c in self
@@ -84,6 +84,7 @@ def build(
         if option not in known:
             every = ("dim", "heads", "causal", "positions", *known)
             raise TypeError(f"{name} has no option {option!r}{suggestion(option, every)}")
+    dim, heads = check_value("dim", dim, Size), check_value("heads", heads, Size)
     check_value("causal", causal, bool)
     if causal and c.causal == "never":
         raise ValueError(f"{name} cannot be causal: {c.because}")
@@ -101,7 +102,10 @@ def build(
     try:
         return c.build(**chosen, **arguments)
     except RuntimeError as error:
-        if "allocate memory" not in str(error) and not isinstance(error, torch.OutOfMemoryError):
+        signs = ("allocate memory", "Storage size calculation overflowed")
+        if not any(sign in str(error) for sign in signs) and not isinstance(
+            error, torch.OutOfMemoryError
+        ):
             raise
         asked = ", ".join(f"{k}={v!r}" for k, v in {"dim": dim, "heads": heads, **options}.items())
         raise ValueError(f"{name} with {asked} needs more memory than there is") from error

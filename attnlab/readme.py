@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from attnlab.catalog import cards, goes_with, pages
 from attnlab.core.card import Card
+from attnlab.models import positions
 
 
 class Home(NamedTuple):
@@ -115,6 +116,37 @@ def position_table() -> str:
     return _table(("Mechanism", *(f"`{scheme.name}`" for scheme in inside)), rows)
 
 
+def scheme_list() -> str:
+    """One line a place where position schemes enter, with the schemes that do."""
+    places = {
+        "added at the embedding, with every mechanism": _adds,
+        "in place of the table of tokens, with every mechanism": _embeds,
+        "at the queries and keys, or at the scores, of the layers below": _enters_layers,
+        'an attention of its own, in place of `attention="full"`': _attends,
+    }
+    schemes = {card.name: card for card in positions.schemes().values()}.values()
+    return "\n".join(
+        f"- {', '.join(f'`{card.name}`' for card in schemes if fits(card))}: {where}"
+        for where, fits in places.items()
+    )
+
+
+def _adds(card: Card) -> bool:
+    return card.role == "embed" and not positions.makes_vectors(card)
+
+
+def _embeds(card: Card) -> bool:
+    return positions.makes_vectors(card)
+
+
+def _enters_layers(card: Card) -> bool:
+    return card.role in ("encode", "bias")
+
+
+def _attends(card: Card) -> bool:
+    return card.role == "attend"
+
+
 def _page(card: Card) -> str:
     module = pages()[card.name]
     page = Path(__file__).parents[1] / module.replace(".", "/")
@@ -156,6 +188,7 @@ def current(root: Path) -> str:
     tables = {
         "lessons": lesson_table(root),
         "mechanisms": mechanism_table(),
+        "schemes": scheme_list(),
         "positions": position_table(),
     }
     return filled(text, tables)

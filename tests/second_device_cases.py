@@ -5,12 +5,13 @@ live there, and hold the same numbers as on the CPU.
 """
 
 import functools
+import inspect
 import json
 import os
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -27,10 +28,13 @@ from attnlab.core.sparse.blocked import blocked
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.spectrum import spectrum
-from tests import second_device
+from attnlab.models.positions import schemes
+from tests import scheme_inputs, second_device
+from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import (
     CARDS,
     DIM,
+    HEADS,
     SIZES,
     call,
     causalities,
@@ -68,6 +72,8 @@ def cases() -> dict[str, Case]:
     made: dict[str, Case] = {}
     for card in CARDS:
         made |= of_card(card)
+    for card in NOT_MIXING:
+        made |= of_scheme(card)
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
     others = (generated, watched, told_of_heads, resumed, recomputed, chosen)
     return made | {case.__name__: case for case in others}
@@ -82,6 +88,17 @@ def of_card(card: Card) -> Iterator[tuple[str, Case]]:
             yield name, functools.partial(run_module, card, index, causal)
     yield f"{card.name} training", functools.partial(trained, card)
     yield f"{card.name} mixing matrix", functools.partial(mixed, card)
+
+
+def of_scheme(card: Card) -> Iterator[tuple[str, Case]]:
+    for index, given in enumerate(variants(card)):
+        for name in card.forms:
+            case = functools.partial(run_scheme_form, card, name, given)
+            yield f"{card.name} {name} {index}", case
+        yield f"{card.name} module {index}", functools.partial(run_scheme, card, given)
+        if card.name in schemes() and card.structure is None:
+            case = functools.partial(modelled, card, given)
+            yield f"positions={card.name} {index}", case
 
 
 # ---- mechanisms
@@ -126,18 +143,78 @@ def padded(b: int, n: int) -> Tensor:
     return torch.arange(n) < torch.tensor([n] * (b - 1) + [n - 4])[:, None]
 
 
-def gradients(out: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
+def gradients(out: Tensor, leaves: list[Tensor], **more: bool) -> tuple[Tensor, ...]:
     """Of a function of the output that treats every entry differently."""
     torch.manual_seed(1)
     parts = (out.real, out.imag) if out.is_complex() else (out,)
     drawn = [torch.randn(out.shape, dtype=torch.float64).to(out.device) for _ in parts]
     total = torch.stack([(x * y).sum() for x, y in zip(parts, drawn, strict=True)]).sum()
-    return torch.autograd.grad(total, leaves)
+    return torch.autograd.grad(total, leaves, **more)
 
 
 def mixed(card: Card, device: torch.device) -> Iterator[Tensor]:
     x = torch.randn(1, 9, DIM, dtype=torch.float64).to(device)
     yield mixing_matrix(module(card, 0).to(device), x).matrix
+
+
+# ---- position schemes and embeddings
+
+
+def run_scheme_form(
+    card: Card, form: str, given: Mapping[str, Any], device: torch.device
+) -> Iterator[Tensor]:
+    with torch.device(device):
+        made = scheme_inputs.form_inputs(card, form, given, torch.float64)
+    options = scheme_inputs.form_options(card, form, given)
+    given_there = {name: x.to(device) for name, x in made.items()}
+    leaves = [x.requires_grad_() for x in given_there.values() if is_real(x)]
+    with record() as notes:
+        yield from outs_and_gradients(card.forms[form](**given_there, **options), leaves)
+    yield from (value for _, value in notes if isinstance(value, Tensor))
+
+
+def run_scheme(card: Card, given: Mapping[str, Any], device: torch.device) -> Iterator[Tensor]:
+    """As a layer, at one row of positions for all and at a row for each sequence."""
+    layer = scheme_inputs.build(card, DIM, HEADS, given).double()
+    made = scheme_inputs.layer_inputs(layer, DIM, HEADS, torch.float64)
+    ways = [made]
+    if "positions" in made:
+        ways.append({**made, "positions": torch.arange(14).view(2, 7)})
+    if "padding" in inspect.signature(layer.forward).parameters:
+        ways.append({**made, "padding": padded(2, 7)})
+    layer = layer.to(device)
+    for way in ways:
+        there = {name: x.to(device) for name, x in way.items()}
+        leaves = [x.requires_grad_() for x in there.values() if is_real(x)]
+        yield from outs_and_gradients(layer(**there), [*leaves, *layer.parameters()])
+
+
+def is_real(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def outs_and_gradients(out: Any, leaves: Iterable[Tensor]) -> Iterator[Tensor]:
+    outs = [x for x in (out if isinstance(out, tuple) else (out,)) if x is not None]
+    yield from outs
+    wanted = [x for x in leaves if x.requires_grad]
+    for each in outs:
+        if each.requires_grad:
+            found = gradients(each, wanted, allow_unused=True)
+            yield from (x for x in found if x is not None)
+
+
+def modelled(card: Card, given: Mapping[str, Any], device: torch.device) -> Iterator[Tensor]:
+    """Trained by ``fit``, called with padding, and generating."""
+    task = task_for("full")
+    own = {name: value for name, value in given.items() if name != "max_len"}
+    sizes = {"dim": 12, "heads": 2, "layers": 1, **task.model_options()}
+    model = attnlab.TinyTransformer(positions=card.name, position_options=own, **sizes).double()
+    history = fit(model, 2, device)
+    yield torch.tensor(history.column("loss")).to(device)
+    yield from model.parameters()
+    tokens = torch.arange(16).view(2, 8).to(device)
+    yield model(tokens, padding=padded(2, 8).to(device))
+    yield attnlab.generate(model, tokens[:, :3], 3, temperature=0)
 
 
 # ---- patterns
@@ -180,6 +257,8 @@ def tiny(name: str) -> attnlab.TinyTransformer:
 
 
 def task_for(name: str) -> attnlab.tasks.Task:
+    if attnlab.card(name).structure is not None:
+        return attnlab.tasks.task("listops")
     causal = attnlab.card(name).causal != "never"
     return attnlab.tasks.task("copying", items=4) if causal else attnlab.tasks.task("digits")
 
@@ -226,7 +305,7 @@ def generated(device: torch.device) -> Iterator[Tensor]:
 
 def watched(device: torch.device) -> Iterator[Tensor]:
     tokens = torch.arange(16).view(2, 8).to(device)
-    for card in CARDS:
+    for card in (card for card in CARDS if card.structure is None):
         model = tiny(card.name).to(device)
         with attnlab.watch(model, keep="copy") as seen:
             model(tokens, padding=padded(2, 8).to(device))

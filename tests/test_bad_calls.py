@@ -27,6 +27,7 @@ from attnlab import exercises, pretrained
 from attnlab.core import patterns
 from attnlab.core.card import Card
 from attnlab.core.options import Size
+from attnlab.core.positions import Rotation
 from attnlab.core.shapes import letters_of
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
@@ -38,8 +39,11 @@ from attnlab.lens.mixing import mixing_matrix, mixing_of
 from attnlab.lens.spectrum import spectrum
 from attnlab.measure.count import count, expected_exponent, exponent
 from attnlab.models.generate import sample
+from attnlab.models.positions import schemes
+from tests import scheme_inputs
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
-from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, variants
+from tests.scheme_inputs import NOT_MIXING
+from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, told, variants
 
 LEAST = 1500
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -56,6 +60,13 @@ def targets() -> dict[str, Target]:
         made[f"module {card.name}"] = functools.partial(of_module, card)
         for name in card.forms:
             made[f"form {card.name} {name}"] = functools.partial(of_form, card, name)
+    for card in NOT_MIXING:
+        made[f"build {card.name}"] = functools.partial(of_scheme, card)
+        made[f"module {card.name}"] = functools.partial(of_scheme_module, card)
+        for name in card.forms:
+            made[f"form {card.name} {name}"] = functools.partial(of_scheme_form, card, name)
+        if card.name in schemes() and card.structure is None:
+            made[f"positions={card.name}"] = functools.partial(of_scheme_in_a_model, card)
     for name, kind in attnlab.tasks.tasks().items():
         made[f"task {name}"] = functools.partial(of_task, name, kind)
     for name, make in patterns.primitives().items():
@@ -81,7 +92,7 @@ def tried(card: Card, dim: Any, heads: Any, causal: Any, **chosen: Any) -> Any:
     """A module built, and what it gives."""
     layer = attnlab.build(card.name, dim=dim, heads=heads, causal=causal, **chosen)
     width = dim if isinstance(dim, int) and dim < 1000 else DIM
-    return layer(torch.randn(2, 7, width))
+    return layer(torch.randn(2, 7, width), **told(card, torch.ones(2, 7, dtype=torch.bool)))
 
 
 def of_build(card: Card) -> Iterator[Call]:
@@ -115,16 +126,18 @@ def of_form(card: Card, name: str) -> Iterator[Call]:
         n for n in letters_of(form) if parameters(form)[n].default is inspect.Parameter.empty
     ]
     made = dict(zip(tensors, inputs(form, SIZES[0], torch.float32), strict=True))
+    real = torch.ones(SIZES[0]["b"], SIZES[0]["n"], dtype=torch.bool)
     for each, parameter in parameters(form).items():
-        right = {**made, **card.arguments(form, variant_with(card, each))}
+        right = {**made, **told(card, real), **card.arguments(form, variant_with(card, each))}
         if each not in right and each in letters_of(form):
             right |= example_of(form, each)
         yield from bad_calls(target, with_signature(form, [parameter]), right)
-    right = {**made, **card.arguments(form, {})}
+    right = {**made, **told(card, real), **card.arguments(form, {})}
     for words, change in EVERYWHERE.items():
         changed = {n: change(x) for n, x in made.items()}
         yield Call(target, f"all tensors {words}", functools.partial(form, **{**right, **changed}))
     empty = {n: x[:0] if "b" in letters(form, n) else x for n, x in made.items()}
+    empty |= told(card, real[:0])
     yield Call(target, "an empty batch", functools.partial(form, **{**right, **empty}), WELCOME)
 
 
@@ -163,13 +176,19 @@ def of_module(card: Card) -> Iterator[Call]:
     target = f"module {card.name}"
     layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "always")
     x, padding = torch.randn(2, 7, DIM), torch.arange(7) < torch.tensor([[7], [4]])
-    yield from bad_calls(target, layer.forward, {"x": x})
-    yield from bad_calls(target, layer.forward, {"x": x, "padding": padding})
+    beside, padded = told(card, torch.ones_like(padding)), told(card, padding)
+    yield from bad_calls(target, layer.forward, {"x": x, **beside})
+    yield from bad_calls(target, layer.forward, {"x": x, "padding": padding, **padded})
+    if beside:
+        yield Call(target, "no structure", lambda: layer(x), REFUSE)
     for bad in (math.nan, math.inf):
         dirty = x.masked_fill(~padding[..., None], bad)
-        yield Call(target, f"{bad} in padded tokens", lambda x=dirty: layer(x, padding), WELCOME)
-    yield Call(target, "an empty batch", lambda: layer(x[:0]), WELCOME)
-    yield Call(target, "an empty batch with padding", lambda: layer(x[:0], padding[:0]), WELCOME)
+        call = functools.partial(layer, dirty, padding, **padded)
+        yield Call(target, f"{bad} in padded tokens", call, WELCOME)
+    none = told(card, padding[:0])
+    yield Call(target, "an empty batch", lambda: layer(x[:0], **none), WELCOME)
+    call = functools.partial(layer, x[:0], padding[:0], **none)
+    yield Call(target, "an empty batch with padding", call, WELCOME)
     if card.causal != "never":
         yield from of_step(card)
 
@@ -208,6 +227,100 @@ def decoder(card: Card) -> nn.Module:
 def own_of_double(card: Card) -> Any:
     layer = attnlab.build(card.name, dim=2 * DIM, heads=HEADS, causal=True)
     return layer.step(torch.randn(2, 3, 2 * DIM))[1]
+
+
+# ---- position schemes and embeddings
+
+
+def of_scheme(card: Card) -> Iterator[Call]:
+    """Built, and called with what fits the layer that it was built for."""
+
+    def tried(dim: Any, heads: Any, causal: Any, **chosen: Any) -> Any:
+        layer = attnlab.build(card.name, dim=dim, heads=heads, causal=causal, **chosen)
+        small = (size if size in range(1, 1000) else 1 for size in (dim, heads))
+        return layer(**scheme_inputs.layer_inputs(layer, *small, torch.float32))
+
+    right = {"dim": DIM, "heads": HEADS, "causal": False}
+    annotations = {"dim": Size, "heads": Size, "causal": bool} | card.option_names()
+    for name, annotation in annotations.items():
+        given = {n: v for n, v in variant_with(card, name).items() if n in annotations}
+        given |= {"vocab": scheme_inputs.VOCAB} if "vocab" in annotations else {}
+        default = {f.name: f.default for f in fields(card.options)}.get(name)
+        parameter = inspect.Parameter(name, KEYWORD, annotation=annotation, default=default)
+        function = with_signature(tried, [parameter])
+        yield from bad_calls(f"build {card.name}", function, {**right, **given})
+
+
+def of_scheme_form(card: Card, name: str) -> Iterator[Call]:
+    form, target = card.forms[name], f"form {card.name} {name}"
+    for given in variants(card):
+        made = scheme_inputs.form_inputs(card, name, given, torch.float32)
+        options = scheme_inputs.form_options(card, name, given)
+        yield from bad_calls(target, form, {**made, **options})
+        yield from wrong_numbers(target, functools.partial(form, **options), made)
+
+
+def of_scheme_module(card: Card) -> Iterator[Call]:
+    target = f"module {card.name}"
+    for given in variants(card):
+        layer = scheme_inputs.build(card, DIM, HEADS, given)
+        made = scheme_inputs.layer_inputs(layer, DIM, HEADS, torch.float32)
+        yield from bad_calls(target, layer.forward, made)
+        yield from wrong_numbers(target, layer, made)
+        if "dim" in parameters(card.build):
+            doubled = {n: torch.cat([x, x], -1) if is_real(x) else x for n, x in made.items()}
+            want = REFUSE if doubled.keys() - {"tokens", "positions"} else WELCOME
+            yield Call(target, "twice as wide", functools.partial(layer, **doubled), want)
+        if isinstance(layer, Rotation):
+            q, k, at = made.values()
+            yield from bad_calls(target, layer.queries, {"q": q, "positions": at})
+            yield from bad_calls(target, layer.keys, {"k": k, "positions": at})
+        if "positions" in parameters(layer.forward):
+            rows = {**made, "positions": torch.arange(14).view(2, 7)}
+            if getattr(layer, "positions", rows) is not None:
+                yield from bad_calls(target, layer.forward, rows)
+
+
+def is_real(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def wrong_numbers(target: str, call: Callable[..., Any], made: Mapping[str, Any]) -> Iterator[Call]:
+    """All tensors spoilt, an empty batch, and numbers that no table may have a row for."""
+    for words, change in EVERYWHERE.items():
+        changed = {n: change(x) if isinstance(x, Tensor) else x for n, x in made.items()}
+        yield Call(target, f"all tensors {words}", functools.partial(call, **changed))
+    for name, x in made.items():
+        if isinstance(x, Tensor) and not x.is_floating_point():
+            want = REFUSE if name == "tokens" else EITHER
+            for shift in (-1000, 10**6):
+                wrong = {**made, name: x + shift}
+                words = f"{name} moved by {shift}"
+                yield Call(target, words, functools.partial(call, **wrong), want)
+
+
+def of_scheme_in_a_model(card: Card) -> Iterator[Call]:
+    """The options of a scheme as those of a model, and its own words for what it cannot take."""
+
+    def made(**chosen: Any) -> Any:
+        small = tiny(positions=card.name, position_options=chosen)
+        return small(torch.zeros(1, 3, dtype=torch.long))
+
+    target, decided = f"positions={card.name}", ("max_len", "vocab", "output", "std")
+    for name, annotation in card.option_names().items():
+        if name not in decided:
+            given = {n: v for n, v in variant_with(card, name).items() if n not in decided}
+            parameter = inspect.Parameter(name, KEYWORD, annotation=annotation)
+            yield from bad_calls(target, with_signature(made, [parameter]), given)
+    small = tiny(positions=card.name)
+    tokens = torch.arange(6).view(2, 3)
+    yield from bad_calls(target, small.forward, {"tokens": tokens})
+    for words, wrong in (
+        ("negative tokens", tokens - 9),
+        ("tokens beyond the vocabulary", tokens + 9),
+        ("too many tokens", torch.zeros(1, 17, dtype=torch.long)),
+    ):
+        yield Call(target, words, lambda x=wrong: small(x), REFUSE)
 
 
 def catalogue() -> Iterator[Call]:

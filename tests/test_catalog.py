@@ -42,11 +42,24 @@ def test_nearest_name_is_suggested() -> None:
         attnlab.build("full", dim=8, num_heads=2)
 
 
+def test_names_of_other_libraries_are_known() -> None:
+    with pytest.raises(TypeError, match=r"no option 'd_model'; did you mean 'dim'\?"):
+        attnlab.TinyTransformer(9, d_model=8)
+    with pytest.raises(TypeError, match=r"no option 'lr'; did you mean 'learning_rate'\?"):
+        attnlab.train.fit(None, None, 1, lr=0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"no option 'embed_dim'; did you mean 'dim'\?"):
+        attnlab.build("full", dim=8, embed_dim=8)
+
+
 def test_catalogue_shows_in_text_and_notebook() -> None:
     shelf = attnlab.cards()
     assert all(
         card.name in repr(shelf) and escape(card.title) in shelf._repr_html_() for card in shelf
     )
+    assert "<td" in shelf._repr_html_()
+    assert "*" not in shelf._repr_html_(), "costs as they are written, not as a program"
+    for part in ("O(h n² (d + e))", "Vaswani et al., 2017", "Shazeer, 2019"):
+        assert part in shelf._repr_html_()
 
 
 def test_unknown_attribute_names_what_there_is() -> None:

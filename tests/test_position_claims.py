@@ -5,7 +5,6 @@
 (``catalog.goes_with``), and each pair is built, or refused, here.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,17 +19,17 @@ from attnlab.core.card import Card, letters
 from attnlab.core.options import parameters_of
 from attnlab.core.positions import DistanceBias, Rotation, positions_of
 from attnlab.core.probe import record
-from attnlab.core.shapes import letters_of
 from attnlab.measure.count import exponent
 from attnlab.models.positions import schemes
-from tests.test_claims import DTYPES, Sizes
+from tests.scheme_inputs import SIZES, VOCAB, form_inputs
+from tests.test_claims import DTYPES
 
-DIM, HEADS, VOCAB = 12, 3, 17
+DIM, HEADS = 12, 3
 MIXERS = [card for card in attnlab.cards() if card.mixes]
-SCHEMES = list({card.name: card for card in schemes().values()}.values())
+SCHEMES = list({c.name: c for c in schemes().values() if c.structure is None}.values())
+"""Those of sequences; what is told a structure has tests of its own."""
 NOT_ATTENTION = [card for card in SCHEMES if card.role != "attend"]
 INSIDE = [card for card in SCHEMES if card.role in ("encode", "bias")]
-SIZES = Sizes(b=2, h=4, g=2, n=7, m=5, d=6, dim=10, p=300)
 IN_TWO_ROWS = torch.tensor([[3, 4, 5, 6, 7, 8, 9], [0, 0, 1, 2, 5, 200, 11]])
 SHIFT = 1000
 
@@ -69,22 +68,7 @@ def model(card: Card, given: Mapping[str, Any], **options: Any) -> attnlab.TinyT
 def inputs(
     card: Card, form: str, given: Mapping[str, Any], dtype: torch.dtype, **lengths: int
 ) -> list[Tensor]:
-    """Tensors for the arguments without a default; positions are one row for all."""
-    function, sizes, made = card.forms[form], Sizes(SIZES | lengths), []
-    options = card.arguments(function, given).get("options")
-    sizes["B"] = getattr(options, "buckets", 0)
-    for name, contracts in letters_of(function).items():
-        axes = [letter.lstrip("#") for letter in contracts[0].axes if letter != "..."]
-        if inspect.signature(function).parameters[name].default is not inspect.Parameter.empty:
-            continue
-        if name == "tokens":
-            made.append(torch.randint(sizes["vocab"], [sizes[letter] for letter in axes]))
-        elif contracts[0].kind == "Int":
-            made.append(torch.randperm(sizes[axes[-1]]))
-        else:
-            shape = [int(x) if x.isdigit() else sizes[x] for x in axes]
-            made.append(torch.randn(shape).to(dtype))
-    return made
+    return list(form_inputs(card, form, given, dtype, **lengths).values())
 
 
 def outputs(card: Card, form: str, given: Mapping[str, Any], made: list[Tensor]) -> list[Tensor]:
@@ -182,7 +166,9 @@ def test_far_beyond_any_training_length(card: Card, given: Any) -> None:
     elif "vocab" in card.option_names():
         assert torch.isfinite(made(torch.randint(VOCAB, (1, 9)), at)).all()
     elif "max_len" in card.option_names():
-        with pytest.raises(ValueError, match="there are vectors for positions 0 … "):
+        with pytest.raises(
+            ValueError, match=r"positions should lie in 0 … .*; the table ends at max_len"
+        ):
             made(torch.randn(1, 9, DIM, dtype=torch.float64), at)
     else:
         assert torch.isfinite(made(torch.randn(1, 9, DIM, dtype=torch.float64), at)).all()

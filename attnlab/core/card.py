@@ -6,6 +6,7 @@ expressions in the house's letters, so the LaTeX that a reader sees, the number 
 and the exponent that a test expects come from one place.
 """
 
+import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,13 @@ class Paper:
     def url(self) -> str | None:
         return f"https://arxiv.org/abs/{self.arxiv}" if self.arxiv else None
 
+    @property
+    def short(self) -> str:
+        """Authors and year as a text cites them: Press et al., 2022."""
+        first, *others = self.authors.split(", ")
+        names = f"{first} and {others[0]}" if len(others) == 1 else first + " et al." * bool(others)
+        return f"{names}, {self.year}"
+
     def __str__(self) -> str:
         where = f", arXiv:{self.arxiv}" if self.arxiv else ""
         return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
@@ -72,6 +80,8 @@ class Card:
                   ``options``.
     ``letters``   letter of the costs → option that it stands for (``{"s": "stride"}``).
     ``notes``     form → names that it notes for ``attnlab.core.probe``.
+    ``structure`` the class of what its layer is told beside the sequence, as
+                  ``layer(x, structure=…)``; its ``example(padding)`` is one for each sequence.
     ``variants``  options under which the claims are tested, beside the defaults; each form, and
                   ``build``, takes those that it has.
     ``aliases``   other names under which the catalogue finds it.
@@ -89,6 +99,7 @@ class Card:
     build: Callable[..., nn.Module]
     because: str = ""
     options: type[Options] = Options
+    structure: type[Any] | None = None
     letters: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     departures: tuple[str, ...] = ()
@@ -175,6 +186,10 @@ class Card:
         words = {x: rf"\mathrm{{{x}}}" for x in order.free_symbols if len(x.name) > 2}
         return rf"O({sympy.latex(order, symbol_names=words)})"
 
+    def order_text(self, what: str, form: str = "naive") -> str:
+        """The order of growth as plain text: O(h n² (d + e))."""
+        return f"O({in_plain_text(self.order(what, form))})"
+
     def __repr__(self) -> str:
         return (
             f"Card({self.name!r}: {self.title}, {self.paper.year}; forms {', '.join(self.forms)})"
@@ -203,6 +218,13 @@ class Card:
             for label, text in self.rows()
         )
         return f"<table><caption>{escape(self.title)}</caption><tbody>{rows}</tbody></table>"
+
+
+def in_plain_text(expression: sympy.Expr) -> str:
+    """As one writes it without a typesetter: h n² (d + e)."""
+    digits = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    text = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(digits), str(expression))
+    return re.sub(r"sqrt\((\w+)\)", r"√\1", text).replace("**", "^").replace("*", " ")
 
 
 def _degree(term: sympy.Expr, n: sympy.Symbol) -> sympy.Expr:

@@ -137,22 +137,27 @@ class Heads(nn.Module):
 
     def fits(self, x: Tensor, name: str) -> None:
         """A ValueError if ``x`` has not the width, the device or the dtype of this layer."""
-        if x.shape[-1] != self.dim:
-            raise ValueError(
-                f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
-            )
-        home = self.value.weight.device
-        if x.device != home:
-            raise ValueError(
-                f"`{name}` is on {x.device} but the layer's parameters are on {home}; "
-                "move one of them with .to(device)"
-            )
-        own = self.value.weight.dtype
-        if x.dtype != own and not autocasts(x.device):
-            raise ValueError(
-                f"`{name}` is {x.dtype} but the layer's parameters are {own}; "
-                "convert one of them with .to(dtype)"
-            )
+        fits(x, name, self.dim, self.value.weight)
+
+
+def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
+    """A ValueError if ``x`` has not width ``dim``, or the device or dtype of a layer's weights."""
+    if x.shape[-1] != dim:
+        raise ValueError(
+            f"`{name}` has width {x.shape[-1]}, but this layer was built with dim={dim}"
+        )
+    home = weight.device
+    if x.device != home:
+        raise ValueError(
+            f"`{name}` is on {x.device} but the layer's parameters are on {home}; "
+            "move one of them with .to(device)"
+        )
+    own = weight.dtype
+    if x.dtype != own and not autocasts(x.device):
+        raise ValueError(
+            f"`{name}` is {x.dtype} but the layer's parameters are {own}; "
+            "convert one of them with .to(dtype)"
+        )
 
 
 def finite(x: Tokens, padding: TokenPadding) -> Tokens:

@@ -6,20 +6,26 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def rows_of(table: Float[Tensor, "rows d"], ids: Int[Tensor, "b n"], what: str) -> Tensor:
-    """``table[ids]``, (b, n, d); ``what`` the ids are called in an error."""
-    return F.embedding(checked_ids(ids, len(table), what), table)
+def rows_of(
+    table: Float[Tensor, "rows d"], ids: Int[Tensor, "... n"], what: str, advice: str = ""
+) -> Float[Tensor, "... n d"]:
+    """``table[ids]``; ``what`` the ids are called in an error, and what its reader should do."""
+    return F.embedding(checked_ids(ids, len(table), what, advice), table)
 
 
-def one_hot(ids: Int[Tensor, "b n"], like: Float[Tensor, "rows d"], what: str) -> Tensor:
-    """(b, n, rows) in the table's dtype: a 1 where the id is, so that ``one_hot @ table`` looks up.
+def one_hot(
+    ids: Int[Tensor, "... n"], like: Float[Tensor, "rows d"], what: str
+) -> Float[Tensor, "... n rows"]:
+    """In the table's dtype: a 1 where the id is, so that ``one_hot @ table`` looks up.
 
     ``what`` the ids are called in an error.
     """
     return F.one_hot(checked_ids(ids, len(like), what), len(like)).to(like.dtype)
 
 
-def checked_ids(ids: Int[Tensor, "b n"], rows: int, what: str) -> Int[Tensor, "b n"]:
+def checked_ids(
+    ids: Int[Tensor, "... n"], rows: int, what: str, advice: str = ""
+) -> Int[Tensor, "... n"]:
     """The ids as int64; a ValueError unless all lie in 0 … rows - 1.
 
     On a GPU the check waits for the device; an index error inside a kernel would make the whole
@@ -33,5 +39,6 @@ def checked_ids(ids: Int[Tensor, "b n"], rows: int, what: str) -> Int[Tensor, "b
             wrong = low if low < 0 else high
             raise ValueError(
                 f"{what} should lie in 0 … {rows - 1}, the rows of the table; {wrong} does not"
+                f"{'; ' * bool(advice)}{advice}"
             )
     return ids

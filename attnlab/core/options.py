@@ -188,6 +188,11 @@ def _named(annotation: Any) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
+def takes_structure(module: Any) -> bool:
+    """Whether a module is told what connects its tokens, as ``module(x, structure=…)``."""
+    return "structure" in inspect.signature(module.forward).parameters
+
+
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The parameters of a function, or of a class when it is made → their annotations."""
     target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]

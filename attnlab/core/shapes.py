@@ -11,6 +11,18 @@ to broadcast, ``...`` any leading sizes. Arguments that are no tensors (sizes, f
 checked against their annotations as options are (``attnlab.core.options``).
 
 While ``torch.compile`` traces, the check steps aside, so ``fullgraph=True`` works.
+
+The letters mean the same in all shapes:
+
+    b    sequences in a batch          dim  width of the model
+    n    queries, or tokens            d    width of a head: its queries and keys
+    m    keys, where they are others   e    width of its values
+    t    new tokens, when decoding     p    rows, or width, of a table of positions
+    h    heads                         c    rows of a table of clipped distances
+    g    heads of keys and values,     r    distances between positions; on pages
+         each shared by h / g heads         of low rank the rank, or features
+
+A page that needs other letters says in its docstring what they are.
 """
 
 import collections.abc
@@ -28,7 +40,7 @@ from torch import Tensor
 
 from attnlab.core.options import check_value, parameters_of
 
-# What forms and layers take and give, in the letters of ARCHITECTURE.md.
+# What forms and layers take and give, in the letters above.
 
 Queries = Float[Tensor, "b h n d"]  # n queries of width d in each head
 Keys = Float[Tensor, "b h m d"]  # one for each of the m positions that are looked at
@@ -161,6 +173,11 @@ def check(
                 f"{function}: `{name}` is on {value.device} but `{first[0]}` is on {first[1]}; "
                 f"move them to one device, for example {name}.to({first[0]}.device)."
             )
+        if meant := _meant(name, value, contracts, arguments, sizes):
+            raise ShapeError(
+                f"{function}: `{name}` is {_dtype(value)} of shape {tuple(value.shape)}, which is "
+                f"what `{meant}` takes; give it by keyword: {meant}=…"
+            )
         _bind(function, name, value, alternatives, sizes, setters)
         if value.is_floating_point() or value.is_complex():
             exact = exact or (name, value.dtype)
@@ -173,6 +190,24 @@ def check(
                     f"{name}.to({exact[0]}.dtype)."
                 )
     return always
+
+
+def _meant(
+    name: str,
+    value: Tensor,
+    contracts: dict[str, tuple[Contract, ...]],
+    arguments: dict[str, Any],
+    sizes: dict[str, int],
+) -> str | None:
+    """An argument left out that fits a value of the wrong kind for ``name``, as where a context is
+    given at the place of a padding."""
+    if any(c.dtypes is None or _dtype(value) in c.dtypes for c in contracts[name]):
+        return None
+    for other, alternatives in contracts.items():
+        fits = (_fit(contract, value, sizes, {})[0] is None for contract in alternatives)
+        if other not in arguments and any(fits):
+            return other
+    return None
 
 
 def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:

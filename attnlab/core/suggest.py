@@ -7,11 +7,27 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+ELSEWHERE = {
+    "dim": ("d_model", "embed_dim", "hidden_size", "n_embd", "embedding_dim", "width"),
+    "heads": ("num_heads", "nhead", "n_heads", "n_head", "num_attention_heads"),
+    "layers": ("num_layers", "n_layers", "n_layer", "depth", "num_hidden_layers"),
+    "hidden": ("d_ff", "dim_feedforward", "ffn_dim", "intermediate_size"),
+    "vocab": ("vocab_size", "num_tokens", "n_vocab"),
+    "max_len": ("max_length", "max_seq_len", "block_size", "context_length", "n_positions"),
+    "learning_rate": ("lr",),
+    "batch_size": ("bs",),
+    "steps": ("max_steps", "num_steps", "iterations"),
+    "causal": ("is_causal",),
+    "tie": ("tie_weights", "tie_word_embeddings"),
+}
+"""A name of attnlab → what other libraries call the same."""
+
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of an error sentence: the known names nearest to ``name``, or all of them."""
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    meant = [own for own, others in ELSEWHERE.items() if name in others and own in known]
+    close = meant or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     return f"; known: {', '.join(known)}"

@@ -5,6 +5,10 @@ library can be written as nested lists, whose first entry is the label:
 
     ["S", ["NP", "the", "dog"], ["VP", "barks"]]
 
+and as bracketed text (``attnlab.core.brackets``):
+
+    (S (NP the dog) (VP barks))
+
 Nothing here recurses, so that a tree may be deeper than Python's limit of nested calls.
 """
 
@@ -12,8 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnlab.core import brackets
+from attnlab.core.nltk_trees import nested_of_nltk, nltk_of_nested
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Tree:
     """A node with the subtree below it.
 
@@ -30,6 +37,22 @@ class Tree:
         for child in self.children:
             if not isinstance(child, Tree):
                 raise TypeError(f"the children of a tree are trees, got {child!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        pairs = zip(self.subtrees(), other.subtrees(), strict=False)
+        return self is other or all(_head(one) == _head(two) for one, two in pairs)
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(_head, self.subtrees())))
+
+    def __repr__(self) -> str:
+        return f"<Tree {self}>"
+
+    def __str__(self) -> str:
+        """The bracketed text; a label that it cannot hold stands in quotation marks."""
+        return brackets.write(self.nested(), brackets.shown)
 
     @property
     def is_leaf(self) -> bool:
@@ -61,6 +84,23 @@ class Tree:
             waiting.extend((child, above + 1) for child in tree.children)
         return deepest
 
+    def spans(self) -> list[tuple[int, int]]:
+        """For each of ``nodes()``, the place of its first leaf and the place after its last one."""
+        counts: list[int] = []  # of leaves below, for the subtrees from the last to the first
+        waiting: list[int] = []
+        subtrees = list(self.subtrees())
+        for tree in reversed(subtrees):
+            below = sum(waiting.pop() for _ in tree.children) if tree.children else 1
+            waiting.append(below)
+            counts.append(below)
+        spans, start = [], 0
+        for tree, below in zip(subtrees, reversed(counts), strict=True):
+            if tree.is_leaf:
+                start += 1
+            else:
+                spans.append((start, start + below))
+        return spans
+
     @classmethod
     def of(cls, nested: Any) -> "Tree":
         """The tree of nested lists: a string is a leaf, a list is a label and then its children."""
@@ -89,6 +129,43 @@ class Tree:
                 children = [done.pop() for _ in tree.children]
                 done.append([tree.label, *children])
         return done[0]
+
+    @classmethod
+    def read(cls, text: str) -> "Tree":
+        """The tree of bracketed text, as in the Penn Treebank; a single word is a leaf.
+
+        >>> Tree.read("(S (NP the dog) (VP barks))").depth
+        2
+
+        Raises ValueError, with line and column, where the text is not exactly one tree.
+        """
+        return cls.of(brackets.read(text))
+
+    @classmethod
+    def read_all(cls, text: str) -> Iterator["Tree"]:
+        """Every tree of a text such as a file of the Penn Treebank, one after another."""
+        return map(cls.of, brackets.read_all(text))
+
+    def bracketed(self) -> str:
+        """The tree as bracketed text on one line, the inverse of ``read``.
+
+        Raises ValueError where a label is empty, holds white space, or holds -LRB- or -RRB-.
+        """
+        return brackets.write(self.nested(), brackets.escaped)
+
+    @classmethod
+    def from_nltk(cls, tree: Any) -> "Tree":
+        """The tree of an ``nltk.Tree``, or of any object with ``label()`` and children."""
+        return cls.of(nested_of_nltk(tree))
+
+    def to_nltk(self) -> Any:
+        """The same as an ``nltk.Tree``, the inverse of ``from_nltk``; needs nltk."""
+        return nltk_of_nested(self.nested())
+
+
+def _head(tree: Tree) -> tuple[str, int]:
+    """What tells two trees apart when all their nodes, in order, are compared."""
+    return tree.label, len(tree.children)
 
 
 def _check_nested(item: Any) -> None:

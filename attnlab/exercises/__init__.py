@@ -38,11 +38,16 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_clipped_rows            42  rows(n, k)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
+    check_upward_average          50  upward_average(s, covers)
+    check_tree_depths             51  depths(parents)
+    check_subtree_mask            51  mask(parents)
+    check_tree_node               51  node(i, o, u, f, c)
     check_number                      a count, in its unit
 """
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
+from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.distances import check_clipped_rows, check_shift
 from attnlab.exercises.grids import check_axis, check_neighbourhood
@@ -62,6 +67,7 @@ from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
 
 __all__ = [
@@ -97,7 +103,11 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_subtree_mask",
     "check_summaries",
+    "check_tree_depths",
+    "check_tree_node",
+    "check_upward_average",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",

@@ -7,7 +7,8 @@
                      masks, receptive fields after several layers, the same on an image
 ``examples``, ``images``
                      what a task looks like, samples of models
-``picture``          what each of them returns: a plotly figure with a description in words
+``trees``            a tree as SVG and as text
+``picture``          what the others return: a plotly figure with a description in words
 ``static``, ``svg``  the figure as SVG, for pages without plotly
 ``theme``            light, dark or auto, set once or per figure
 """

@@ -19,8 +19,6 @@ from attnlab.figures.layout import (
 )
 from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours
 
-HOVER = "query %{y}<br>key %{x}<br>"
-
 
 def packed(cells: Array) -> Array:
     """A map in the smallest dtype that holds it: plotly writes numpy arrays as base64.
@@ -43,13 +41,18 @@ def _names(tokens: Sequence[Any]) -> list[str]:
     return [f"{place}: {label}" for place, label in enumerate(labels(tokens))]
 
 
-def trace(cells: Array, quantity: str, unit: int | None) -> go.Heatmap:
+def _hover(one: str, other: str) -> str:
+    return f"{escaped(one)} %{{y}}<br>{escaped(other)} %{{x}}<br>"
+
+
+def trace(cells: Array, quantity: str, unit: int | None, each: tuple[str, str]) -> go.Heatmap:
+    """``each``: what one row and one column are called."""
     return go.Heatmap(
         z=packed(cells),
         coloraxis="coloraxis",
         xgap=_gap(cells),
         ygap=_gap(cells),
-        hovertemplate=f"{HOVER}{escaped(quantity)} {_value(unit)}<extra></extra>",
+        hovertemplate=f"{_hover(*each)}{escaped(quantity)} {_value(unit)}<extra></extra>",
     )
 
 
@@ -60,7 +63,8 @@ def small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
         yaxis=_numbered("y", layer + 1),
         coloraxis="coloraxis",
         name=f"layer {layer}, head {head}",
-        hovertemplate=f"layer {layer}, head {head}<br>{HOVER}weight {_value(unit)}<extra></extra>",
+        hovertemplate=f"layer {layer}, head {head}<br>{_hover('query', 'key')}weight "
+        f"{_value(unit)}<extra></extra>",
     )
 
 
@@ -82,7 +86,12 @@ def _cell(n: int, m: int) -> float:
 
 
 def one_map_layout(
-    theme: str, title: str, queries: Sequence[Any], keys: Sequence[Any], hidden: Array
+    theme: str,
+    title: str,
+    queries: Sequence[Any],
+    keys: Sequence[Any],
+    hidden: Array,
+    axes: tuple[str, str],
 ) -> dict[str, Any]:
     look, hatched = colours(theme), bool(hidden.any())
     n, m = hidden.shape
@@ -107,8 +116,8 @@ def one_map_layout(
         width=width,
         height=height,
         margin=margin,
-        xaxis=axis(look, "keys", side="top", range=[-0.5, m - 0.5], **shared, **columns),
-        yaxis=axis(look, "queries", range=[n - 0.5, -0.5], **shared, **rows),
+        xaxis=axis(look, axes[1], side="top", range=[-0.5, m - 0.5], **shared, **columns),
+        yaxis=axis(look, axes[0], range=[n - 0.5, -0.5], **shared, **rows),
         images=[hatching(hidden, "x", "y", theme)] if hatched else [],
         annotations=[legend] if hatched else [],
     )

@@ -32,6 +32,8 @@ from attnlab.figures.theme import colours, theme_name
 LARGEST_MAP = 512
 EXACT_CELLS = 64 * 64
 MOST_CELLS = 400_000
+AXES = ("queries", "keys")
+"""What the rows and the columns of a map of attention are."""
 
 
 def heat_map(
@@ -43,15 +45,18 @@ def heat_map(
     mask: Any = None,
     largest: float | None = None,
     quantity: str = "attention weight",
+    axes: tuple[str, str] = AXES,
     theme: str | None = None,
 ) -> Picture:
     """One map (n, m) with a label per query (rows) and per key (columns).
 
     ``keys`` default to ``queries`` where the map is square. ``mask`` (n, m), True = may attend.
     ``largest`` is the end of the colour scale (default: the largest weight); give the same to maps
-    that are to be compared. Negative values get a two-sided scale around zero.
+    that are to be compared. Negative values get a two-sided scale around zero. ``axes`` says what
+    rows and columns are where they are not queries and keys ("block size", "character").
     """
     check_texts(title=title, quantity=quantity)
+    axes = _axes(axes)
     weights = _map("weights", weights, "n m")
     n, m = weights.shape
     keys = queries if keys is None and n == m else keys
@@ -62,13 +67,13 @@ def heat_map(
     look = colours(theme)
     low, high = _range(weights, largest)
     cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown, high)
-    page = one_map_layout(theme, title, queries, keys, np.isnan(shown))
+    page = one_map_layout(theme, title, queries, keys, np.isnan(shown), axes)
     page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
     return Picture(
-        [trace(cells, quantity, unit)],
+        [trace(cells, quantity, unit, _each(axes))],
         page,
-        description=_description(title, weights, shown, queries, keys, quantity),
-        rows=_rows(shown, queries, keys),
+        description=_description(title, weights, shown, queries, keys, quantity, axes),
+        rows=_rows(shown, queries, keys, axes),
         theme=theme,
     )
 
@@ -157,7 +162,7 @@ def film(
         for step, moment in zip(steps, cells, strict=True)
     ]
     return Picture(
-        [trace(cells[-1], quantity, unit)],
+        [trace(cells[-1], quantity, unit, _each(AXES))],
         page,
         frames,
         description=f"{sentence(title)} {len(steps)} attention maps, from {along} {steps[0]} to "
@@ -168,6 +173,21 @@ def film(
 
 
 # what may be drawn
+
+
+def _axes(axes: object) -> tuple[str, str]:
+    if not isinstance(axes, tuple | list) or len(axes) != 2:
+        raise TypeError(
+            "`axes` must be two texts, what the rows and what the columns are, such as "
+            f'("block size", "character"); got {axes!r:.80}'
+        )
+    check_texts(**{"axes[0]": axes[0], "axes[1]": axes[1]})
+    return axes[0], axes[1]
+
+
+def _each(axes: tuple[str, str]) -> tuple[str, str]:
+    """What one row and one column are called: a query and a key."""
+    return ("query", "key") if axes == AXES else axes
 
 
 def _map(name: str, weights: Any, axes: str) -> Array:
@@ -219,13 +239,19 @@ def _description(
     queries: Sequence[Any],
     keys: Sequence[Any],
     quantity: str,
+    axes: tuple[str, str],
 ) -> str:
     n, m = weights.shape
     seen = np.where(np.isnan(shown), -np.inf, shown)
     row, column = np.unravel_index(int(seen.argmax()), seen.shape)
+    size = f"{n} queries (rows) by {m} keys (columns)"
+    first, arrow, second = "from query", "to", "key"
+    if axes != AXES:
+        size = f"{n} rows ({axes[0]}) by {m} columns ({axes[1]})"
+        first, arrow, second = f"at {axes[0]}", "and", axes[1]
     sentences = [
-        f"{sentence(title)} Heat map of {quantity}: {n} queries (rows) by {m} keys (columns).",
-        f"Largest: {weights[row, column]:.3g}, from query {_named(queries, row)} to key "
+        f"{sentence(title)} Heat map of {quantity}: {size}.",
+        f"Largest: {weights[row, column]:.3g}, {first} {_named(queries, row)} {arrow} {second} "
         f"{_named(keys, column)}.",
     ]
     hidden = int(np.isnan(shown).sum())
@@ -236,18 +262,21 @@ def _description(
     return " ".join(sentences)
 
 
-def _rows(shown: Array, queries: Sequence[Any], keys: Sequence[Any]) -> list[Row]:
+def _rows(
+    shown: Array, queries: Sequence[Any], keys: Sequence[Any], axes: tuple[str, str]
+) -> list[Row]:
     """For each query, the three keys with the largest weights."""
+    one, other = _each(axes)
     return [
-        {"query": _named(queries, i), **_strongest(row, keys, min(3, len(keys)))}
+        {one: _named(queries, i), **_strongest(row, keys, min(3, len(keys)), other)}
         for i, row in enumerate(shown)
     ]
 
 
-def _strongest(row: Array, keys: Sequence[Any], count: int) -> Row:
+def _strongest(row: Array, keys: Sequence[Any], count: int, name: str) -> Row:
     order = np.argsort(np.where(np.isnan(row), np.inf, -row), kind="stable")[:count]
     cells = ["none" if np.isnan(row[j]) else f"{_named(keys, int(j))}: {row[j]:.3f}" for j in order]
-    return dict(zip(("strongest key", "second", "third"), cells, strict=False))
+    return dict(zip((f"strongest {name}", "second", "third"), cells, strict=False))
 
 
 def _named(tokens: Sequence[Any], place: int | np.intp) -> str:

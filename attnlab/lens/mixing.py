@@ -4,8 +4,9 @@ Attention weights say how much each position takes from each other one. Many mec
 them (kernels, low rank, hashing) and some have none (convolutions, Fourier transforms,
 recurrences). Two maps exist for all of them.
 
-Where the output is linear in the values, $o_i = \sum_j M_{ij} v_j$, the mixing matrix $M$ is exact:
-with one-hot values $v_j = e_j$ the output *is* $M$. For softmax attention it equals the weights.
+Where the output is linear in the values, $o_i = \sum_j M_{ij} v_j$, perhaps with a constant added
+that no value changes, the mixing matrix $M$ is exact: with one-hot values $v_j = e_j$ the output
+*is* $M$. For softmax attention it equals the weights.
 Linearity is verified: $M v$ is compared with the output for random values and for the mechanism's
 own.
 
@@ -50,8 +51,10 @@ def mixing_matrix(
     x: Float[Tensor, "b n dim"],
     *,
     padding: Bool[Tensor, "b n"] | None = None,
+    structure: Any = None,
 ) -> Mixing:
-    """The n × n map by which ``module`` mixes the positions of ``x``.
+    """The n × n map by which ``module`` mixes the positions of ``x``, of the given ``structure``
+    where it is told one.
 
     A module that owns one ``attnlab.core.heads.Heads`` gets one matrix per head, (b, h, n, n), if
     its output is linear in the values. Any other (b, n, dim) → (b, n, dim) callable gets one of
@@ -63,7 +66,8 @@ def mixing_matrix(
     module = _project_first(module)
 
     def run(inputs: Tensor) -> Tensor:
-        return _first(module(inputs) if padding is None else module(inputs, padding))
+        told = {} if structure is None else {"structure": structure}
+        return _first(module(inputs, *(() if padding is None else (padding,)), **told))
 
     out = _output(run, x)
     if len(out) != len(x):
@@ -74,10 +78,8 @@ def mixing_matrix(
     if heads is None:
         return _jacobian(run, x, "input", NO_VALUES)
     values, out = own_values(heads, run, x)
-    matrix = linear_map(lambda v: with_values(heads, run, x, v), values, out)
-    if matrix is None:
-        return _jacobian(run, x, "input", NOT_LINEAR)
-    return Mixing(matrix, True, EXACT)
+    found = linear_map(lambda v: with_values(heads, run, x, v), values, out)
+    return _jacobian(run, x, "input", NOT_LINEAR) if found is None else _exact(*found)
 
 
 @checked
@@ -106,10 +108,14 @@ def mixing_of(
         raise ValueError(
             f"form should give ({b}, {h}, {n}, …) for these q, k and v, got {tuple(own.shape)}"
         )
-    matrix = linear_map(run, v, own) if own.shape[3] == v.shape[3] else None
-    if matrix is not None:
-        return Mixing(matrix, True, EXACT)
+    found = linear_map(run, v, own) if own.shape[3] == v.shape[3] else None
+    if found is not None:
+        return _exact(*found)
     return _jacobian_of_heads(run, v) if h == g else _jacobian_of_all(run, v)
+
+
+def _exact(matrix: Tensor, constant: bool) -> Mixing:
+    return Mixing(matrix, True, f"{EXACT}, with a constant added" if constant else EXACT)
 
 
 def _jacobian_of_heads(run: Callable[[Tensor], Tensor], v: Tensor) -> Mixing:

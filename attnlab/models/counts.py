@@ -96,7 +96,7 @@ def _flops(model: TinyTransformer, n: int) -> dict[str, int]:
 
 
 def _blank_input(model: TinyTransformer, n: int) -> dict[str, Tensor]:
-    device = model.embedding.weight.device
+    device = next(model.embedding.parameters()).device
     if model.features is not None:
         return {"tokens": torch.zeros(1, n, model.features, device=device)}
     tokens = torch.zeros(1, n, dtype=torch.long, device=device)

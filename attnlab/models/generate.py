@@ -7,7 +7,8 @@ pass over n positions per token; a mechanism with an incremental path (``.step``
 instead and pays for one position. Both give the same tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -35,6 +36,7 @@ def generate(
     generator: torch.Generator | None = None,
     source: Int[Tensor, "b m"] | None = None,
     source_padding: Bool[Tensor, "b m"] | None = None,
+    structure: Any = None,
     incremental: bool | None = None,
 ) -> Int[Tensor, "b n_plus_steps"]:
     """The prompt followed by ``steps`` new tokens.
@@ -43,15 +45,18 @@ def generate(
     step, because their positions change: slower, and the beginning has no influence. Draws come
     from ``generator``, or from PyTorch's own on the tokens' device. ``incremental``: None uses
     ``.step`` where every layer has it, True requires it, False always re-runs. Dropout is off, and
-    the model is not changed.
+    the model is not changed. ``structure`` is what the model is told beside the source.
     """
     _check_call(model, tokens, incremental)
     steps = _check_steps(steps)
     _check_draws(model.vocab or 0, tokens.device, temperature, top_k, generator)
     model.check_source(source, source_padding)
     with mode(model, training=False):
-        memory = None if source is None else model.encode(source, source_padding)
-        next_logits = _choose_path(model, memory, source_padding, incremental)
+        read: dict[str, Any] = {}
+        if source is not None:
+            memory = model.encode(source, source_padding, structure=structure)
+            read = {"memory": memory, "memory_padding": source_padding, "structure": structure}
+        next_logits = _choose_path(model, read, incremental)
         for _ in range(steps):
             drawn = sample(next_logits(tokens), temperature, top_k, generator)
             tokens = torch.cat([tokens, drawn.to(tokens.dtype)], dim=1)
@@ -84,10 +89,7 @@ def sample(
 
 
 def _choose_path(
-    model: TinyTransformer,
-    memory: Tensor | None,
-    memory_padding: Tensor | None,
-    incremental: bool | None,
+    model: TinyTransformer, read: Mapping[str, Any], incremental: bool | None
 ) -> NextLogits:
     if incremental and not model.steps_incrementally:
         raise ValueError(
@@ -96,23 +98,19 @@ def _choose_path(
         )
     use_steps = model.steps_incrementally if incremental is None else incremental
     path = _by_steps if use_steps else _by_rerunning
-    return path(model, memory, memory_padding)
+    return path(model, read)
 
 
-def _by_rerunning(
-    model: TinyTransformer, memory: Tensor | None, memory_padding: Tensor | None
-) -> NextLogits:
+def _by_rerunning(model: TinyTransformer, read: Mapping[str, Any]) -> NextLogits:
     def next_logits(tokens: Tensor) -> Tensor:
         recent = tokens[:, -model.max_len :]
-        return model.logits(model.decode(recent, None, memory, memory_padding)[:, -1])
+        return model.logits(model.decode(recent, **read)[:, -1])
 
     return next_logits
 
 
-def _by_steps(
-    model: TinyTransformer, memory: Tensor | None, memory_padding: Tensor | None
-) -> NextLogits:
-    rerun = _by_rerunning(model, memory, memory_padding)
+def _by_steps(model: TinyTransformer, read: Mapping[str, Any]) -> NextLogits:
+    rerun = _by_rerunning(model, read)
     state: DecoderState | None = None
 
     def next_logits(tokens: Tensor) -> Tensor:
@@ -120,7 +118,7 @@ def _by_steps(
         if tokens.shape[1] > model.max_len:
             return rerun(tokens)
         new = tokens[:, 0 if state is None else state[0] :]  # the prompt at first, then one token
-        logits, state = model.step(new, state, memory=memory, memory_padding=memory_padding)
+        logits, state = model.step(new, state, **read)
         return logits
 
     return next_logits

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from attnlab.core.lookup import checked_ids
+
 
 class Reader(Protocol):
     """The parts of a model that decide which input fits it."""
@@ -92,20 +94,6 @@ def _check_kind_of_number(tokens: Tensor, features: int | None) -> None:
 
 
 def in_vocabulary(tokens: Tensor, vocab: int | None) -> Tensor:
-    """The tokens in a dtype that indexes, after checking their range.
-
-    On a GPU the check waits for the device once per call; the alternative, an index error inside a
-    kernel, makes the whole CUDA context unusable. Nothing is checked while torch.compile traces,
-    nor on the meta device, whose tensors hold no numbers.
-    """
-    tokens = tokens if tokens.dtype in (torch.int64, torch.int32) else tokens.long()
-    if vocab is None or not tokens.numel() or tokens.is_meta or torch.compiler.is_compiling():
-        return tokens
-    low, high = (int(v) for v in tokens.aminmax())
-    if low < 0 or high >= vocab:
-        wrong = low if low < 0 else high
-        raise ValueError(
-            f"tokens must lie in 0 … {vocab - 1} (vocab={vocab}); got {wrong}. "
-            "Mark fillers with padding=… instead of a special number."
-        )
-    return tokens
+    """The tokens as int64, after checking their range."""
+    advice = f"vocab is {vocab}, and fillers are marked by padding=…, not by a special number"
+    return tokens if vocab is None else checked_ids(tokens, vocab, "tokens", advice)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint as recompute
 
 from attnlab.core.heads import Heads
+from attnlab.core.options import takes_structure
 
 
 def embedding_std(dim: int) -> float:
@@ -67,8 +68,10 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = attention
+        self.told = takes_structure(attention)
         self.attention_residual = Residual(dim, norm, dropout)
         self.cross = cross
+        self.cross_told = cross is not None and takes_structure(cross)
         self.cross_residual = Residual(dim, norm, dropout) if cross is not None else None
         self.feed_forward = FeedForward(dim, hidden)
         self.feed_forward_residual = Residual(dim, norm, dropout)
@@ -79,9 +82,11 @@ class Block(nn.Module):
         padding: Bool[Tensor, "b n"] | None = None,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
-        out = self.attention(self.attention_residual.read(x), padding)
-        return self._after_attention(x, out, memory, memory_padding)
+        given = {"structure": structure} if self.told else {}
+        out = self.attention(self.attention_residual.read(x), padding, **given)
+        return self._after_attention(x, out, memory, memory_padding, structure)
 
     def step(
         self,
@@ -89,18 +94,22 @@ class Block(nn.Module):
         state: Any,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
     ) -> tuple[Float[Tensor, "b t dim"], Any]:
         """``forward`` for the next t positions only; ``state`` is that of the attention module."""
         out, state = self.attention.step(self.attention_residual.read(x), state)  # type: ignore[operator]
-        return self._after_attention(x, out, memory, memory_padding), state
+        return self._after_attention(x, out, memory, memory_padding, structure), state
 
     def _after_attention(
-        self, x: Tensor, out: Tensor, memory: Tensor | None, memory_padding: Tensor | None
-    ) -> Tensor:
+        self, x: Tensor, out: Tensor, memory: Tensor | None, memory_padding: Tensor | None,
+        structure: Any,
+    ) -> Tensor:  # fmt: skip
         x = self.attention_residual.add(x, out)
         if self.cross is not None and self.cross_residual is not None:
             read = self.cross_residual.read(x)
-            out = self.cross(read, context=memory, context_padding=memory_padding)
+            told = {"structure": structure}
+            given = told if self.cross_told else {"context_padding": memory_padding}
+            out = self.cross(read, context=memory, **given)
             x = self.cross_residual.add(x, out)
         out = self.feed_forward(self.feed_forward_residual.read(x))
         return self.feed_forward_residual.add(x, out)
@@ -120,14 +129,16 @@ class Stack(nn.Module):
         padding: Bool[Tensor, "b n"] | None = None,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
         *,
         checkpoint: bool = False,
     ) -> Float[Tensor, "b n dim"]:
+        given = (padding, memory, memory_padding, structure)
         for block in self.blocks:
             if checkpoint and torch.is_grad_enabled():
-                x = recompute(block, x, padding, memory, memory_padding, use_reentrant=False)
+                x = recompute(block, x, *given, use_reentrant=False)
             else:
-                x = block(x, padding, memory, memory_padding)
+                x = block(x, *given)
         return self.norm(x)
 
     def step(
@@ -136,10 +147,11 @@ class Stack(nn.Module):
         states: list[Any],
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
     ) -> tuple[Float[Tensor, "b t dim"], list[Any]]:
         after = []
         for block, state in zip(self.blocks, states, strict=True):
-            x, state = block.step(x, state, memory, memory_padding)  # type: ignore[operator]
+            x, state = block.step(x, state, memory, memory_padding, structure)  # type: ignore[operator]
             after.append(state)
         return self.norm(x), after
 

@@ -7,7 +7,9 @@ from typing import Any
 from torch import nn
 
 from attnlab import catalog
+from attnlab.core.options import takes_structure
 from attnlab.core.positions import PositionScheme
+from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.models import positions
 from attnlab.models.options import Options
 
@@ -24,6 +26,28 @@ def build_mixers(options: Options, causal: bool) -> list[nn.Module]:
         else _from_code(mechanism, options, causal, own, scheme)
         for mechanism, own in zip(mechanisms, own_options, strict=True)
     ]
+
+
+def build_cross(options: Options) -> nn.Module:
+    """The cross-attention of one decoder layer: full, or that of a mechanism that is told what
+    connects the tokens of the source."""
+    name = options.attention
+    if isinstance(name, str) and _is_told(name):
+        own = {} if options.attention_options is None else options.attention_options
+        if isinstance(own, Mapping):
+            made = catalog.build(name, dim=options.dim, heads=options.heads, **own)
+            if "context" in inspect.signature(made.forward).parameters:
+                return made
+    return FullAttention(options.dim, options.heads)
+
+
+def structural() -> list[str]:
+    """The names of the mechanisms that are told what connects the tokens."""
+    return [card.name for card in catalog.cards() if card.structure is not None]
+
+
+def _is_told(name: str) -> bool:
+    return catalog.card(name).structure is not None
 
 
 def _per_layer(name: str, value: Any, layers: int) -> list[Any]:
@@ -63,6 +87,8 @@ def _by_name(
         )
     own_positions = positions.schemes()[options.positions]
     given = dict(own_options or {})
+    if causal and options.kind == "encoder_decoder" and _is_told(name):
+        name, given = "full", {}  # the tokens that are written have no structure
     if own_positions.role == "attend":
         if name != "full":
             raise ValueError(
@@ -128,7 +154,8 @@ def _check_signature(function: Any, dim: int, heads: int, *, causal: bool) -> No
 
 def _check_forward(module: nn.Module) -> None:
     try:
-        inspect.signature(module.forward).bind("x", "padding")
+        given = {"structure": None} if takes_structure(module) else {}
+        inspect.signature(module.forward).bind("x", "padding", **given)
     except (TypeError, ValueError) as error:
         raise TypeError(
             "a module given as attention is called as module(x, padding), which the forward of "

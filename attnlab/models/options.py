@@ -36,6 +36,7 @@ class Options:
     kind: str = "language_model"
     classes: int | None = None
     features: int | None = None
+    embedding_rank: int | None = None
     max_len: int = 256
     positions: str = "learned"
     position_options: Mapping[str, Any] | None = None
@@ -50,6 +51,7 @@ class Options:
         check_choice("kind", self.kind, KINDS)
         check_choice("norm", self.norm, NORMS)
         self._check_ends()
+        self._check_embedding()
         self._check_size()
         self._check_heads()
         self._check_attention_options()
@@ -104,10 +106,18 @@ class Options:
                 f"classes is for kind='classifier'; kind={self.kind!r} predicts tokens."
             )
 
+    def _check_embedding(self) -> None:
+        if self.embedding_rank is not None and self.vocab is None:
+            raise ValueError(
+                "embedding_rank factorizes the table of tokens, and a model with features has "
+                "none; leave it out."
+            )
+
     def _check_size(self) -> None:
         if self.layers > MOST_LAYERS:
             raise ValueError(f"layers should be at most {MOST_LAYERS}, got {self.layers}")
         ends = (self.vocab or self.features or 0) + (self.classes or 0) + self.max_len
+        ends += self.embedding_rank or 0
         parameters = self.dim * (ends + 2 * self.layers * self.hidden_width)
         if max(parameters, self.dim**2) > MOST_PARAMETERS:
             raise ValueError(

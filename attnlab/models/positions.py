@@ -29,13 +29,14 @@ def schemes() -> Mapping[str, Card]:
 
 def _is_scheme(card: Card) -> bool:
     """Not those that turn tokens into vectors without asking where they stand."""
-    return card.role != "embed" or "positions" in parameters_of(card.forms["naive"])
+    told = {"positions", "structure"} & set(parameters_of(card.forms["naive"]))
+    return card.role != "embed" or bool(told)
 
 
 def at_embedding(o: Options) -> nn.Module | None:
     """What is added to the tokens before the first layer; None for other schemes."""
     card = schemes()[o.positions]
-    if card.role != "embed" or card.name == "none" or _makes_vectors(card):
+    if card.role != "embed" or card.name == "none" or makes_vectors(card):
         return None
     decided = {"max_len": o.max_len, "std": embedding_std(o.dim)}
     takes = parameters_of(card.build)
@@ -46,11 +47,16 @@ def at_embedding(o: Options) -> nn.Module | None:
 def of_tokens(o: Options) -> nn.Module | None:
     """What makes the vectors of tokens at positions; None where those of a table are added to."""
     card = schemes()[o.positions]
-    if not _makes_vectors(card):
+    if not makes_vectors(card):
         return None
     if o.vocab is None:
         raise ValueError(
             f"positions={o.positions!r} makes vectors of tokens, and a model with features has none"
+        )
+    if o.embedding_rank is not None:
+        raise ValueError(
+            f"positions={o.positions!r} makes the vectors of tokens itself, so there is no table "
+            "for embedding_rank to factorize; leave one of the two out"
         )
     refuse_odd("dim", o.dim)
     given = {"vocab": o.vocab, "output": "pairs", "scale": embedding_std(o.dim)}
@@ -58,7 +64,7 @@ def of_tokens(o: Options) -> nn.Module | None:
     return catalog.build(card.name, dim=o.dim // 2, **options)
 
 
-def _makes_vectors(card: Card) -> bool:
+def makes_vectors(card: Card) -> bool:
     """Whether it turns tokens themselves into vectors, by where they stand."""
     return card.role == "embed" and "tokens" in parameters_of(card.forms["naive"])
 

@@ -9,9 +9,14 @@ network), and adds both results back. Three models share these layers:
 - ``encoder_decoder``: the decoder also reads an encoded source through cross-attention,
   (b, n) and a source (b, m) -> (b, n, vocab). Source and target share vocabulary and positions.
 
-``attention`` chooses the mechanism of every self-attention layer. Cross-attention is always full
-softmax attention: few mechanisms define it, and a model whose parts differ only in
-self-attention is the one that can be compared.
+``attention`` chooses the mechanism of every self-attention layer. Cross-attention is full
+softmax attention: few mechanisms define it, and a model whose parts differ only in self-attention
+is the one that can be compared.
+
+Some mechanisms are told what connects the tokens, as ``model(tokens, structure=…)``: tree attention
+the trees. A classifier then answers from the vector of the root. The decoder of an encoder-decoder
+has full attention among its own tokens, which have no such structure, and the mechanism's own
+cross-attention to the source where the mechanism has one.
 
 Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin, Attention Is All You Need,
 NeurIPS 2017, arXiv:1706.03762. Departures: pre-norm by default (Xiong et al., On Layer
@@ -26,16 +31,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.core.options import takes_structure
 from attnlab.core.positions import positions_of
 from attnlab.core.suggest import check_choice, suggestion
-from attnlab.mechanisms.dense.full import FullAttention
+from attnlab.core.tree_batch import fitting
+from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
 from attnlab.models import inputs, positions, storage
 from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
-from attnlab.models.mixers import build_mixers
+from attnlab.models.mixers import build_cross, build_mixers, structural
 from attnlab.models.options import Attention, Options, as_list, changed
 
 
@@ -75,6 +83,8 @@ class TinyTransformer(nn.Module):
     attention_options: more keyword arguments for the catalogue, as {"window": 8}; a list of them
         gives each layer its own.
     kind: "language_model", "classifier" (needs ``classes``) or "encoder_decoder".
+    embedding_rank: width of the rows of a factorized embedding (ALBERT): a narrow table of tokens,
+        and one matrix from that width to dim. Not given, the table itself has width dim.
     max_len: the longest sequence (256), for every kind of position, so that a longer one is an
         error whatever the model. Positions count real tokens only: padding takes no position.
     positions: how the model is told the order of its tokens: "learned", "sinusoidal", "none" or
@@ -85,8 +95,8 @@ class TinyTransformer(nn.Module):
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
     norm: "pre" or "post", where the layer norm stands.
     hidden: width of the feed-forward layers, 4·dim if not given.
-    tie: use the token embedding as output matrix too (a classifier has no such matrix, complex word
-        embeddings no such table).
+    tie: use the token embedding, or its two factors, as output matrix too (a classifier has no
+        such matrix, complex word embeddings no such table).
     dropout: on the residual branches and the embedding, 0 if not given.
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
@@ -110,6 +120,8 @@ class TinyTransformer(nn.Module):
         self.dropout, self.checkpoint = o.dropout, o.checkpoint
         self.embedding: Any = positions.of_tokens(o) or _embedding(o)
         self.positions = positions.at_embedding(o)
+        scheme = self.embedding if self._turns else self.positions
+        self._told = scheme is not None and takes_structure(scheme)  # compilers cannot ask
         self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
         self.decoder = None if o.kind == "classifier" else _stack(o, causal=True)
         self.output = _output(o, tied=o.tie and not self._turns)
@@ -126,26 +138,32 @@ class TinyTransformer(nn.Module):
         *,
         source: Int[Tensor, "b m"] | None = None,
         source_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
     ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"]:
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
-        influence. A row without real tokens is classified from a vector of zeros.
+        influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
+        that of the tokens that are encoded: the source, if there is one.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:
-            return self.logits(self._pooled(tokens, padding))
-        memory = None if source is None else self.encode(source, source_padding)
-        return self.logits(self.decode(tokens, padding, memory, source_padding))
+            return self.logits(self._pooled(tokens, padding, structure))
+        memory = None
+        if source is not None:
+            memory = self.encode(source, source_padding, structure)
+        return self.logits(self.decode(tokens, padding, memory, source_padding, structure))
 
     def encode(
         self,
         tokens: Int[Tensor, "b n"] | Float[Tensor, "b n f"],
         padding: Bool[Tensor, "b n"] | None = None,
+        structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
         """The encoder's output at every position (``source`` of an encoder-decoder)."""
         if self.encoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no encoder; call decode().")
-        x = self._embed(tokens, padding)
-        return self.encoder(x, padding, checkpoint=self.checkpoint)
+        padding = self._padding_of(structure, tokens, padding)
+        x = self._embed(tokens, padding, structure=structure)
+        return self.encoder(x, padding, structure=structure, checkpoint=self.checkpoint)
 
     def decode(
         self,
@@ -153,25 +171,32 @@ class TinyTransformer(nn.Module):
         padding: Bool[Tensor, "b n"] | None = None,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
-        """The decoder's output at every position; ``memory`` is ``encode(source)``."""
+        """The decoder's output at every position; ``memory`` is ``encode(source)``, ``structure``
+        that of the source.
+        """
         if self.decoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode().")
         x = self._embed(tokens, padding)
         self._check_memory(memory, memory_padding, tokens)
-        return self.decoder(x, padding, memory, memory_padding, checkpoint=self.checkpoint)
+        memory_padding = self._padding_of(structure, memory, memory_padding)
+        given = (padding, memory, memory_padding, structure)
+        return self.decoder(x, *given, checkpoint=self.checkpoint)
 
     def logits(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... vocab"]:
         """The scores of tokens or classes, from vectors of width dim."""
-        weight = self.embedding.weight if self.output is None else self.output.weight
         inputs.check_tensor("x", x)
-        if x.shape[-1:] != weight.shape[1:] or not x.is_floating_point():
+        if x.shape[-1:] != (self.dim,) or not x.is_floating_point():
             raise ValueError(
-                f"x must be float vectors of width dim={weight.shape[1]} in its last axis; "
+                f"x must be float vectors of width dim={self.dim} in its last axis; "
                 f"got {x.dtype} of shape {tuple(x.shape)}."
             )
-        bias = None if self.output is None else self.output.bias
-        return F.linear(x, weight, bias)
+        if self.output is not None:
+            return self.output(x)
+        if isinstance(self.embedding, FactorizedEmbedding):
+            return self.embedding.logits(x)
+        return F.linear(x, self.embedding.weight)
 
     @property
     def steps_incrementally(self) -> bool:
@@ -187,6 +212,7 @@ class TinyTransformer(nn.Module):
         *,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
+        structure: Any = None,
     ) -> tuple[Float[Tensor, "b vocab"], DecoderState]:
         """Logits after t more tokens, given the state that the previous call returned.
 
@@ -200,7 +226,8 @@ class TinyTransformer(nn.Module):
         position, layers = _checked_state(state, len(self.decoder.blocks))
         x = self._embed(tokens, None, start=position)
         self._check_memory(memory, memory_padding, tokens)
-        x, layers = self.decoder.step(x, layers, memory, memory_padding)
+        memory_padding = self._padding_of(structure, memory, memory_padding)
+        x, layers = self.decoder.step(x, layers, memory, memory_padding, structure)
         return self.logits(x[:, -1]), DecoderState(position + tokens.shape[1], layers)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
@@ -267,14 +294,39 @@ class TinyTransformer(nn.Module):
             raise ValueError("memory_padding needs the memory that it belongs to.")
         inputs.check_padding("memory_padding", memory_padding, memory)
 
-    def _pooled(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
-        x = self.encode(tokens, padding)
+    @property
+    def reads_structure(self) -> bool:
+        """Whether some part is told what connects the tokens, as ``model(tokens, structure=…)``."""
+        parts = (part for part in self.modules() if part is not self)
+        return any(takes_structure(part) for part in parts if not isinstance(part, Block | Stack))
+
+    def _padding_of(
+        self, structure: Any, tokens: Tensor | None, padding: Tensor | None
+    ) -> Tensor | None:
+        if structure is None or tokens is None:
+            return padding
+        if not self.reads_structure:
+            raise ValueError(
+                "no part of this model is told a structure; leave it out, or build the model with "
+                f"a mechanism that is, one of {', '.join(structural())}"
+            )
+        real: Tensor = fitting(structure, tokens, padding).padding
+        return real
+
+    def _pooled(self, tokens: Tensor, padding: Tensor | None, structure: Any) -> Tensor:
+        x = self.encode(tokens, padding, structure)
+        if structure is not None:
+            roots = structure.roots
+            at_root = x[torch.arange(len(x), device=x.device), roots.clamp(min=0)]
+            return at_root.masked_fill((roots < 0)[:, None], 0)
         if padding is None:
             return x.mean(1)
         real = padding[..., None].to(x.dtype)
         return (x.masked_fill(~padding[..., None], 0)).sum(1) / real.sum(1).clamp(min=1)
 
-    def _embed(self, tokens: Tensor, padding: Tensor | None, start: int = 0) -> Tensor:
+    def _embed(
+        self, tokens: Tensor, padding: Tensor | None, start: int = 0, structure: Any = None
+    ) -> Tensor:
         inputs.check_input(tokens, padding, start, self)
         if self.features is not None:
             if padding is not None:  # a NaN in a padded vector must not spread
@@ -285,17 +337,21 @@ class TinyTransformer(nn.Module):
                 tokens = tokens.masked_fill(~padding, 0)
             tokens = inputs.in_vocabulary(tokens, self.vocab)
             x = tokens if self._turns else self.embedding(tokens)
-        return F.dropout(self._place(x, padding, start), self.dropout, self.training)
+        placed = self._place(x, padding, start, structure)
+        return F.dropout(placed, self.dropout, self.training)
 
     @property
     def _turns(self) -> bool:
         """Whether the embedding itself is asked where tokens stand."""
-        return not isinstance(self.embedding, nn.Embedding | nn.Linear)
+        return not isinstance(self.embedding, nn.Embedding | nn.Linear | FactorizedEmbedding)
 
-    def _place(self, x: Tensor, padding: Tensor | None, start: int) -> Tensor:
+    def _place(self, x: Tensor, padding: Tensor | None, start: int, structure: Any) -> Tensor:
         scheme = self.embedding if self._turns else self.positions
         if scheme is None:
             return x
+        if self._told:
+            of_tree: Tensor = scheme(x, structure=structure)
+            return of_tree
         at = positions_of(x.shape[1], x.device, padding=padding, start=start)
         placed: Tensor = scheme(x, at)
         return placed
@@ -314,7 +370,7 @@ def _stack(o: Options, *, causal: bool) -> Stack:
         Block(
             o.dim,
             mixer,
-            FullAttention(o.dim, o.heads) if cross else None,
+            build_cross(o) if cross else None,
             o.hidden_width,
             o.norm,
             o.dropout,
@@ -324,10 +380,14 @@ def _stack(o: Options, *, causal: bool) -> Stack:
     return Stack(blocks, o.dim, o.norm)
 
 
-def _embedding(o: Options) -> nn.Embedding | nn.Linear:
+def _embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
     if o.vocab is None:
         assert o.features is not None
         return nn.Linear(o.features, o.dim)
+    if o.embedding_rank is not None:
+        factors = FactorizedEmbedding(o.dim, options=Factors(vocab=o.vocab, rank=o.embedding_rank))
+        factors.table.data.mul_(embedding_std(o.dim) / DEVIATION)
+        return factors
     embedding = nn.Embedding(o.vocab, o.dim)
     nn.init.normal_(embedding.weight, std=embedding_std(o.dim))
     return embedding

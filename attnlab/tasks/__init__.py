@@ -40,6 +40,8 @@ class Batch:
         padding: `(b, n)` bool, True = a real token; None when every token is real.
         source: tokens the encoder reads, for encoder-decoder tasks.
         source_padding: as `padding`, for `source`.
+        structure: what connects the tokens, for models that are told: a `TreeBatch`, with as many
+            rows and positions as the inputs (or the source, if there is one).
     """
 
     inputs: Tensor
@@ -47,9 +49,12 @@ class Batch:
     padding: Tensor | None = None
     source: Tensor | None = None
     source_padding: Tensor | None = None
+    structure: Any = None
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
+            if name == "structure":
+                continue
             if not isinstance(part, Tensor) and (part is not None or name in ("inputs", "targets")):
                 raise TypeError(f"{name} of a batch must be a tensor; got a {type(part).__name__}.")
 
@@ -76,7 +81,7 @@ class Batch:
             ) from error
         return self._each(lambda part: part.to(device))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+    def _each(self, change: Callable[[Any], Any]) -> "Batch":
         changed: dict[str, Any] = {
             name: None if part is None else change(part) for name, part in vars(self).items()
         }

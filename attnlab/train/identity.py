@@ -65,7 +65,9 @@ def describe_task(task: Task, row: Batch | None) -> dict[str, Any]:
 def fingerprint(batch: Batch) -> str:
     """A digest of the whole numbers of a batch (decimals may differ in their last bits)."""
     state = sha256()
-    for tensor in (batch.inputs, batch.targets, batch.source):
+    structure = getattr(batch, "structure", None)
+    parts = [] if structure is None else [getattr(structure, f.name) for f in fields(structure)]
+    for tensor in (batch.inputs, batch.targets, batch.source, *parts):
         if isinstance(tensor, Tensor) and not tensor.is_floating_point():
             state.update(f"{described(tensor)} {tensor.tolist()}".encode())
     return state.hexdigest()[:16]

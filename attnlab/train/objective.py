@@ -23,9 +23,12 @@ def logits_of(model: nn.Module, batch: Batch, largest: int = -1) -> Tensor:
 
     largest: the largest target of the batch, which the model must be able to answer.
     """
-    options = {}
+    options: dict[str, Any] = {}
     if batch.source is not None:
         options = {"source": batch.source, "source_padding": batch.source_padding}
+    structure = getattr(batch, "structure", None)  # of trees; most tasks have none
+    if structure is not None:
+        options["structure"] = structure
     logits = model(batch.inputs, padding=batch.padding, **options)
     _check_logits(logits, batch)
     if largest >= logits.shape[-1]:

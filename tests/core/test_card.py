@@ -3,10 +3,11 @@
 import dataclasses
 
 import pytest
+import sympy
 from torch import nn
 
 import attnlab
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, Paper, in_plain_text, letters
 
 n, d, h = letters("n d h")
 
@@ -31,6 +32,20 @@ def test_order_is_the_leading_term_without_constants() -> None:
     assert card().order("time") == d * n**2
     assert card().order_latex("memory") == r"O(h n^{2})"
     assert card(time=2 * n**1.5 + n).order("time") == n**1.5
+
+
+def test_plain_text() -> None:
+    assert card().order_text("time") == "O(d n²)"
+    assert in_plain_text(n ** sympy.Rational(3, 2) * sympy.sqrt(d)) == "√d n^(3/2)"
+    assert in_plain_text(h * n**12 * (d + 1) / 3) == "h n¹² (d + 1)/3"
+
+
+@pytest.mark.parametrize(
+    ("authors", "short"),
+    [("Shaw", "Shaw"), ("Shaw, Ba", "Shaw and Ba"), ("Shaw, Ba, Hinton", "Shaw et al.")],
+)
+def test_a_paper_as_a_text_cites_it(authors: str, short: str) -> None:
+    assert Paper(authors, "Something", "Somewhere", 2020).short == f"{short}, 2020"
 
 
 def test_full_attention_s_cost() -> None:

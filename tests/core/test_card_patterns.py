@@ -10,6 +10,7 @@ import attnlab
 from attnlab.core.patterns import Pattern, read
 from attnlab.core.probe import record
 from attnlab.core.sparse.attention import PatternOptions
+from tests.test_claims import told
 
 BOTH = [False, True]
 VARIANTS = [
@@ -22,10 +23,10 @@ VARIANTS = [
 ]
 
 
-def patterns_of(module: nn.Module) -> list[Pattern]:
+def patterns_of(module: nn.Module, card: Any) -> list[Pattern]:
     """What the module attends under: the masks that it notes, and what it keeps."""
     with record() as notes:
-        module(torch.randn(2, 30, 12))
+        module(torch.randn(2, 30, 12), **told(card, torch.ones(2, 30, dtype=torch.bool)))
     kept = [value for part in module.modules() for value in vars(part).values()]
     noted = [value for _, value in notes]
     return [value for value in (*kept, *noted) if isinstance(value, Pattern)]
@@ -37,7 +38,7 @@ def test_the_code_of_a_mechanisms_pattern_is_read(
 ) -> None:
     chosen = {name: value for name, value in variant.items() if name in card.option_names()}
     module = attnlab.build(card.name, dim=12, heads=6, causal=causal, **chosen)
-    found = patterns_of(module)
+    found = patterns_of(module, card)
     assert found or not issubclass(card.options, PatternOptions)
     for pattern in found:
         assert read(pattern.code) == read(pattern.key) == pattern

@@ -22,6 +22,8 @@ def test_an_id_without_a_row_is_refused(wrong: int) -> None:
     ids = torch.tensor([[3, wrong]])
     with pytest.raises(ValueError, match=rf"^tokens should lie in 0 … 10, .*; {wrong} does not"):
         checked_ids(ids, 11, "tokens")
+    with pytest.raises(ValueError, match=f"{wrong} does not; take fewer$"):
+        checked_ids(ids, 11, "tokens", "take fewer")
 
 
 def test_nothing_is_checked_where_there_are_no_numbers() -> None:

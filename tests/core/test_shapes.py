@@ -160,3 +160,13 @@ def test_memory_of_right_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         attend(*tensors((1, 1, n, 23), (1, 1, n, 23)))
     passed = next(c.cell_contents for c in attend.__closure__ if isinstance(c.cell_contents, set))
     assert len(passed) <= 2
+
+
+def test_a_context_at_the_place_of_a_padding_is_recognised() -> None:
+    layer, x = attnlab.build("full", dim=12, heads=2), torch.randn(2, 3, 12)
+    with pytest.raises(ShapeError, match=r"what `context` takes; give it by keyword: context=…"):
+        layer(x, torch.randn(2, 5, 12))
+    with pytest.raises(ShapeError, match="masks here are bool"):
+        layer(x, torch.ones(2, 3))
+    with pytest.raises(ShapeError, match="masks here are bool"):
+        layer(x, torch.randn(2, 5, 12), context=x)

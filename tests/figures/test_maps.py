@@ -37,6 +37,24 @@ def test_a_map_holds_the_weights_queries_on_rows_keys_on_columns(attention, draw
     assert layout.title.text == "<b>Three look at seven</b>"
 
 
+def test_the_words_of_a_map_follow_its_axes(attention, drawn):
+    picture = heat_map(attention(3, 7), title="Sizes", axes=("block <size>", "character"))
+    assert picture.layout.yaxis.title.text == "block &#60;size&#62;"
+    assert picture.layout.xaxis.title.text == "character"
+    assert drawn(picture)["hovertemplate"].startswith(
+        "block &#60;size&#62; %{y}<br>character %{x}<br>"
+    )
+    assert "3 rows (block <size>) by 7 columns (character)" in picture.description
+    assert "at block <size> " in picture.description
+    assert list(picture.rows[0])[:2] == ["block <size>", "strongest character"]
+    words = picture.description + str(picture.rows) + str(picture.to_dict())
+    assert "quer" not in words
+    assert "key" not in words.replace("strongest key", "")
+    for wrong in ("ab", ("a",), ("a", 1), None):
+        with pytest.raises(TypeError, match="axes"):
+            heat_map(attention(3, 7), title="Sizes", axes=wrong)
+
+
 def test_keys_are_the_queries_where_the_map_is_square(attention):
     picture = heat_map(attention(3, 3), list("abc"), title="Square")
     assert picture.layout.xaxis.ticktext == tuple("abc")

@@ -10,6 +10,7 @@ import pytest
 import attnlab
 from attnlab import readme
 from attnlab.catalog import cards
+from attnlab.models.positions import schemes
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -154,3 +155,10 @@ def test_commands_that_the_readme_names_exist():
     assert [
         goal for goal in sorted(named) if not re.search(rf"^{goal}:", makefile, re.MULTILINE)
     ] == []
+
+
+def test_every_scheme_stands_in_one_place():
+    lines = readme.scheme_list()
+    named = re.findall(r"`([a-z0-9_]+)`", lines)
+    assert sorted(named) == sorted({card.name for card in schemes().values()})
+    assert all(line.count(": ") == 1 and line.startswith("- `") for line in lines.splitlines())

@@ -79,10 +79,9 @@ def test_a_mechanism_without_weights_that_is_linear():
     "mix",
     [
         lambda q, k, v: (q @ k.mT).softmax(-1) @ v.square(),  # one-hot values cannot tell
-        lambda q, k, v: (q @ k.mT).softmax(-1) @ v + 1,
         lambda q, k, v: (v @ v.mT).softmax(-1) @ v,
     ],
-    ids=["squared values", "a constant", "weights from values"],
+    ids=["squared values", "weights from values"],
 )
 def test_what_is_not_linear_is_not_called_exact(mix):
     x = torch.randn(B, 5, DIM, dtype=torch.float64)
@@ -91,6 +90,17 @@ def test_what_is_not_linear_is_not_called_exact(mix):
     assert not mixing.exact
     assert "not linear" in mixing.how
     assert torch.allclose(mixing.matrix, jacobian_norms(module, x), atol=1e-10)
+
+
+def test_a_constant_beside_the_values_is_left_out():
+    x = torch.randn(B, 5, DIM, dtype=torch.float64)
+    constant = torch.randn(5, 1, dtype=torch.float64)
+    module = Headed(lambda q, k, v: (q @ k.mT).softmax(-1) @ v + constant)
+    mixing = mixing_matrix(module, x)
+    q, k, _ = module.heads.project(x)
+    assert mixing.exact
+    assert "with a constant" in mixing.how
+    assert torch.allclose(mixing.matrix, (q @ k.mT).softmax(-1), atol=1e-12)
 
 
 def jacobian_norms(function, x):

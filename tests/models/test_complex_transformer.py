@@ -117,5 +117,5 @@ def test_calls_that_make_no_sense() -> None:
         model()(torch.zeros(1, 12).long())
     with pytest.raises(ValueError, match="tokens must be whole numbers"):
         model()(torch.zeros(1, 3))
-    with pytest.raises(ValueError, match="tokens must lie in 0 … 16"):
+    with pytest.raises(ValueError, match="tokens should lie in 0 … 16"):
         model()(torch.full((1, 3), V))

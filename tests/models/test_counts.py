@@ -110,3 +110,11 @@ def test_refuses_a_length_the_model_cannot_take(make):
         count(make(), -1)
     with pytest.raises(TypeError, match="model must be a TinyTransformer; got a NoneType"):
         count(None, N)
+
+
+def test_a_factorized_embedding_and_complex_words_are_counted(make):
+    rows = rows_of(make(embedding_rank=5))
+    assert rows["embedding"][1:] == (VOCAB * 5 + 5 * DIM + DIM, 2 * N * 5 * DIM)
+    assert rows["output"][1:] == (0, 2 * N * 5 * (DIM + VOCAB))
+    rows = rows_of(make(positions="complex"))
+    assert rows["embedding"].parameters == VOCAB * DIM

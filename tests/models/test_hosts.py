@@ -78,7 +78,7 @@ def test_calls_that_make_no_sense() -> None:
         WordClassifier(V, C, dim=13, scheme="complex")
     with pytest.raises(ValueError, match="max_len=11"):
         model("average", "none")(torch.zeros(1, 12).long())
-    with pytest.raises(ValueError, match="tokens must lie in 0 … 16"):
+    with pytest.raises(ValueError, match="tokens should lie in 0 … 16"):
         model("average", "complex")(torch.full((1, 2), V))
     with pytest.raises(ValueError, match="cannot set 'vocab'"):
         WordClassifier(V, C, scheme="complex", scheme_options={"vocab": 3})

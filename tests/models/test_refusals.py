@@ -24,6 +24,12 @@ from attnlab.models.tiny import DecoderState, TinyTransformer
         ({"vocab": None}, "needs vocab"),
         ({"vocab": 0}, "vocab should be at least 1"),
         ({"features": 3}, "takes no features"),
+        (
+            {"kind": "classifier", "classes": 3, "features": 5, "vocab": None, "embedding_rank": 2},
+            "embedding_rank factorizes the table of tokens",
+        ),
+        ({"positions": "complex", "embedding_rank": 2}, "leave one of the two out"),
+        ({"embedding_rank": 0}, "embedding_rank .* at least 1"),
         ({"classes": 3}, "classes is for kind='classifier'"),
         ({"kind": "classifier"}, "needs the number of classes"),
         ({"kind": "classifier", "classes": 3, "features": 5}, "either tokens"),
@@ -129,8 +135,8 @@ LONG = torch.long
     [
         (torch.zeros(3, 0, dtype=LONG), r"empty \(n = 0\)"),
         (torch.zeros(3, 24, dtype=LONG), "24 positions, more than the model's max_len=23"),
-        (torch.full((3, 5), 29), r"0 … 28 \(vocab=29\); got 29"),
-        (torch.full((3, 5), -100), "got -100"),
+        (torch.full((3, 5), 29), "0 … 28, .* 29 does not; vocab is 29"),
+        (torch.full((3, 5), -100), "-100 does not"),
         (torch.zeros(3, 5), "whole numbers"),
         (torch.zeros(3, 5, dtype=torch.bool), "whole numbers"),
         (torch.zeros(5, dtype=LONG), r"tokens\[None\]"),

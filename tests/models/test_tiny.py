@@ -162,6 +162,26 @@ def test_tied_output_is_the_embedding(make, tokens):
     torch.testing.assert_close(tied(tokens), hidden @ tied.embedding.weight.T)
 
 
+@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.parametrize("kind", ["language_model", "encoder_decoder"])
+def test_a_factorized_embedding_is_a_table_of_that_rank(make, tokens, source, kind, tie, tmp_path):
+    model = make(kind, embedding_rank=5, tie=tie)
+    plain = make(kind, tie=tie)
+    factors = model.embedding
+    with torch.no_grad():
+        plain.load_state_dict(model.state_dict(), strict=False)
+        plain.embedding.weight.copy_(factors.table @ factors.projection)
+        factors.bias.zero_()
+    given = {"source": source} if kind == "encoder_decoder" else {}
+    torch.testing.assert_close(model(tokens, **given), plain(tokens, **given))
+    saved = sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters())
+    assert saved == 29 * 12 - (29 * 5 + 5 * 12 + 12)
+    model.save(tmp_path / "m")
+    again = TinyTransformer.load(tmp_path / "m").eval()
+    assert again.config["embedding_rank"] == 5
+    torch.testing.assert_close(again(tokens, **given), model(tokens, **given))
+
+
 def test_positions_matter_unless_none(make):
     same = torch.full((1, 5), 3)
     for positions in POSITIONS:

@@ -26,6 +26,19 @@ VARIANTS = [
     ("lookup", {"length": 29, "questions": 5, "keys": 11, "values": 3, "words": 13}),
     ("word_order", {"change": "swap", "length": 13, "words": 70}),
     ("gist", {"length": 29, "stretch": 13, "questions": 5, "words": 3}),
+    ("listops", {"leaves": 17, "arguments": 3}),
+    ("listops", {"form": "words"}),
+    ("listops", {"form": "brackets", "shallowest": 3, "deepest": 5}),
+    ("python_types", {}),
+    ("python_types", {"form": "words", "deepest": 5}),
+    ("python_types", {"question": "part", "form": "brackets", "leaves": 13}),
+    ("logic", {"leaves": 7, "variables": 3}),
+    ("logic", {"form": "words"}),
+    ("logic", {"question": "entailment", "form": "brackets"}),
+    ("logic", {"question": "entailment", "form": "words"}),
+    ("agreement", {"most": 1, "depth": 7, "words": 17}),
+    ("agreement", {"form": "words", "fewest": 1, "most": 3}),
+    ("agreement", {"form": "brackets", "most": 0}),
 ]
 
 

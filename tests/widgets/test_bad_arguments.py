@@ -13,6 +13,7 @@ from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.kernel_maps import Choice
 from attnlab_widgets.predict import predict
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
+from attnlab_widgets.tree_explorer import TreeExplorer
 
 MAPS = torch.full((2, 3, 5, 5), 0.2)
 META, SPARSE = torch.ones(2, 3, 5, 5, device="meta"), torch.ones(5).to_sparse()
@@ -53,6 +54,19 @@ REFUSED = [
     (lambda: AttentionExplorer(mechanisms=[["full"]]), "`mechanisms` must hold texts"),
     (lambda: AttentionExplorer(trained=[1, 0]), "`trained` must say True or False"),
     (lambda: AttentionExplorer(untrained=[3]), "`untrained` must map names to values"),
+    (lambda: TreeExplorer(3), "`tree` should be bracketed text, a Tree or nested lists"),
+    (lambda: TreeExplorer("dog"), "needs at least one phrase: write .NP dog."),
+    (lambda: TreeExplorer(["S"]), "the node 'S' has no children"),
+    (lambda: TreeExplorer(tokens="ab"), "`tokens` must be a list, got 'ab'"),
+    (lambda: TreeExplorer(tokens=TOKENS[:3]), "name each of the 5 leaves, got 3"),
+    (lambda: TreeExplorer(weights=2), "`weights` must be a list, got 2"),
+    (lambda: TreeExplorer(weights=["a"] * 5), "`weights` must be a finite number, got 'a'"),
+    (lambda: TreeExplorer(leaf_values=[1]), "a number for each of the 5 words, got 1"),
+    (lambda: TreeExplorer(attention=MAPS), "`attention` must name weights"),
+    (lambda: TreeExplorer(attention={"a": SPARSE}), "has layout torch.sparse_coo"),
+    (lambda: TreeExplorer(attention={"a": META}), "is on the meta device"),
+    (lambda: TreeExplorer(step="mean"), "no step 'mean'"),
+    (lambda: TreeExplorer(step="attention"), "only where attention was recorded"),
     (lambda: AttentionExplorer(steps=10**9), "`steps` must be 1 to 5000 steps"),
 ]
 

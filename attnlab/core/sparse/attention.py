@@ -62,7 +62,7 @@ class PatternOptions(Options):
         """The allowed pairs, j ≤ i only if ``causal`` (by default: if the mechanism always is)."""
         causal = self.CAUSAL == "always" if causal is None else causal
         if causal != (self.CAUSAL == "always") and self.CAUSAL != "optional":
-            raise ValueError(f"this pattern is {self.CAUSAL} causal: {self.BECAUSE}")
+            raise ValueError(f"{type(self).__name__} is {self.CAUSAL} causal: {self.BECAUSE}")
         seen = self.allowed(heads)
         return seen.causal() if causal else seen
 

@@ -69,7 +69,7 @@ class BlockGraph(PatternOptions):
     CAUSAL: ClassVar[str] = "never"
     BECAUSE: ClassVar[str] = (
         "its global positions see what comes later, and all positions see them; "
-        "take a window of the past instead"
+        "take a window of the past instead, as longformer has"
     )
 
     block: Size = 64

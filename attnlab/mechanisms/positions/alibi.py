@@ -47,9 +47,9 @@ from attnlab.core.shapes import checked
 def slopes(heads: Size) -> Float[Tensor, "h"]:
     """The slope of each head, in score per position."""
     power = 2 ** math.floor(math.log2(heads))
-    steps = [8 * h / power for h in range(1, power + 1)]
-    steps += [4 * h / power for h in range(1, 2 * (heads - power), 2)]
-    return 2.0 ** -torch.tensor(steps)
+    steps = 8 * torch.arange(1, power + 1) / power
+    between = 4 * (2 * torch.arange(heads - power) + 1) / power
+    return 2.0 ** -torch.cat((steps, between))
 
 
 # ---- naive

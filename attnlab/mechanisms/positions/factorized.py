@@ -173,7 +173,7 @@ class FactorizedEmbedding(nn.Module):
         if positions is None:
             return self.positions[None, :n]
         rows = positions if positions.ndim == 2 else positions[None]
-        return rows_of(self.positions, rows, "positions")
+        return rows_of(self.positions, rows, "positions", "build it with a larger max_len")
 
     def extra_repr(self) -> str:
         return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"

@@ -42,6 +42,9 @@ FORMS = {"naive": naive}
 class NoPositions(nn.Module):
     """Leaves tokens (b, n, dim) as they are. No parameters."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     @checked
     def forward(
         self, x: Float[Tensor, "b n dim"], positions: Positions

@@ -47,6 +47,7 @@ Language Models via Positional Interpolation. 2023, arXiv:2306.15595. Sun, Dong,
 Benhaim, Chaudhary, Song, Wei. A Length-Extrapolatable Transformer. 2022, arXiv:2212.10554.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -125,6 +126,18 @@ def refuse_odd(d: int) -> None:
         )
 
 
+def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> None:
+    """A ValueError where xPos would multiply by more than ``dtype`` holds."""
+    if options.scaling != "xpos" or growth.is_meta or not growth.numel():
+        return
+    if not torch.compiler.is_compiling() and growth.abs().max() > math.log(torch.finfo(dtype).max):
+        name = str(dtype).removeprefix("torch.")
+        raise ValueError(
+            f"at these positions xPos with factor={options.factor} multiplies by numbers beyond "
+            f"{name}; choose a larger factor or nearer positions"
+        )
+
+
 # ---- naive
 
 
@@ -137,6 +150,7 @@ def naive(
     d = q.shape[-1]
     theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
     at = positions[..., None].to(theta.dtype)  # (…, n, 1)
+    _refuse_overflow(at * growth, options, wide_dtype(q))
     cos, sin = (at * theta).cos(), (at * theta).sin()
     first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
     one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
@@ -178,7 +192,9 @@ def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Ten
     angle = note("angles", at * theta)
     cos, sin = angle.cos(), angle.sin()
     if options.scaling == "xpos":
-        size = (sign * at * options.growth(d, x.device)).exp()
+        growth = at * options.growth(d, x.device)
+        _refuse_overflow(growth, options, wide_dtype(x))
+        size = (sign * growth).exp()
         cos, sin = size * cos, size * sin
     found = options.joined(cos, cos), options.joined(-sin, sin)
     cos, sin = (part.to(wide_dtype(x)) for part in found)
@@ -215,6 +231,7 @@ class RotaryPositions(Rotation):
     def forward(
         self, q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions
     ) -> tuple[Tensor, Tensor]:
+        self._fits(q)
         if self.options.scaling == "xpos" or q.dtype != k.dtype:
             return super().forward(q, k, positions)
         both = waves(q, positions, self.options, 1)
@@ -222,11 +239,20 @@ class RotaryPositions(Rotation):
 
     @checked
     def queries(self, q: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:
+        self._fits(q)
         return turned(q, positions, self.options, 1)
 
     @checked
     def keys(self, k: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:
+        self._fits(k)
         return turned(k, positions, self.options, -1)
+
+    def _fits(self, x: Tensor) -> None:
+        if x.shape[-1] != self.head_dim:
+            raise ValueError(
+                f"this rotation is for heads of width {self.head_dim}, got vectors of width "
+                f"{x.shape[-1]}; build it with the dim and heads of its layer"
+            )
 
     def extra_repr(self) -> str:
         return str(self.options)

@@ -32,6 +32,9 @@ from attnlab.core.positions import DistanceBias
 from attnlab.core.precision import exact_dtype
 from attnlab.core.shapes import checked
 
+WIDEST = 2**16
+"""The largest width: each distance takes w / 2 cosines."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sinusoids(Options):
@@ -42,6 +45,8 @@ class Sinusoids(Options):
     def check(self) -> None:
         if self.width % 2:
             raise ValueError(f"width should be even, a sine and a cosine each, got {self.width}")
+        if self.width > WIDEST:
+            raise ValueError(f"width should be at most {WIDEST}, got {self.width}")
 
 
 # ---- naive

@@ -64,6 +64,8 @@ class SinusoidalPositions(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n dim"], positions: Positions
     ) -> Float[Tensor, "b n dim"]:
+        if x.shape[-1] != self.dim:
+            raise ValueError(f"x should be vectors of width dim={self.dim}, got {x.shape[-1]}")
         return naive(x, positions)
 
     def extra_repr(self) -> str:

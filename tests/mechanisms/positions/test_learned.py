@@ -13,8 +13,10 @@ def test_rows_of_the_table_are_added() -> None:
     torch.testing.assert_close(layer(x, at[0]), x + layer.weight[at[0]])
 
 
-@pytest.mark.parametrize(("position", "got"), [(9, 9), (-1, -1), (10**6, 10**6)])
-def test_positions_outside_the_table_are_refused(position: int, got: int) -> None:
+@pytest.mark.parametrize("position", [9, -1, 10**6])
+def test_positions_outside_the_table_are_refused(position: int) -> None:
     layer = attnlab.build("learned", dim=6, max_len=9)
-    with pytest.raises(ValueError, match=rf"positions 0 … 8 \(max_len=9\), got {got}"):
+    with pytest.raises(
+        ValueError, match=rf"positions .* 0 … 8, .* {position} does not; .* max_len"
+    ):
         layer(torch.randn(1, 1, 6), torch.tensor([position]))

@@ -28,7 +28,7 @@ class GlobalLocal(PatternOptions):
     CAUSAL: ClassVar[str] = "never"
     BECAUSE: ClassVar[str] = (
         "its global tokens see what comes later, and all tokens see them; "
-        "take a window of the past instead"
+        "take a window of the past instead, as longformer has"
     )
 
     global_tokens: Count = 16

@@ -52,13 +52,14 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.complex_linear import as_pairs
+from attnlab.core.lookup import checked_ids
 from attnlab.core.options import Size
 from attnlab.core.positions import Positions
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.mechanisms.positions.complex_embedding.tables import (
-    Angles,
+    AngleTables,
     ComplexWords,
     table_shape,
 )
@@ -74,24 +75,13 @@ Waves = Complex[Tensor, "b n dim"]
 
 def look_up(table: Tensor, tokens: Tensor) -> Tensor:
     """The rows of ``tokens``; the one row of a table that all words share."""
-    return wide(table[0] if len(table) == 1 else table[tokens.long()])
+    return wide(table[0] if len(table) == 1 else table[tokens])
 
 
 def angles(tokens: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor | None) -> Tensor:
     """ω p + θ of every word at its position, (b, n, dim); 1 where all words or dimensions share."""
     turned = look_up(frequency, tokens) * positions[..., None]
     return note("angles", turned if phase is None else turned + look_up(phase, tokens))
-
-
-def _refuse_strangers(tokens: Tensor, vocab: int) -> None:
-    """A ValueError for words that have no row; not asked while ``torch.compile`` traces."""
-    if tokens.is_meta or not tokens.numel() or torch.compiler.is_compiling():
-        return
-    low, high = (int(each) for each in tokens.aminmax())
-    if low < 0 or high >= vocab:
-        raise ValueError(
-            f"tokens must lie in 0 … {vocab - 1} (vocab={vocab}); got {low if low < 0 else high}"
-        )
 
 
 def _rows(*tables: Tensor | None) -> int:
@@ -113,7 +103,7 @@ def naive(
     ``torch.polar`` has no derivative with respect to an amplitude of 0 and a wrong one for a
     negative amplitude, so the amplitude is multiplied to a number of modulus 1.
     """
-    _refuse_strangers(tokens, _rows(amplitude, frequency, phase))
+    tokens = checked_ids(tokens, _rows(amplitude, frequency, phase), "tokens")
     angle = angles(tokens, positions, frequency, phase)
     lengths = note("amplitudes", look_up(amplitude, tokens))
     waves = lengths * torch.polar(torch.ones_like(angle), angle)
@@ -129,7 +119,7 @@ def real_pairs(
     amplitude: Table, frequency: Table, phase: Table | None = None,
 ) -> Waves:  # fmt: skip
     """The same by cosines and sines of real numbers."""
-    _refuse_strangers(tokens, _rows(amplitude, frequency, phase))
+    tokens = checked_ids(tokens, _rows(amplitude, frequency, phase), "tokens")
     angle = angles(tokens, positions, frequency, phase)
     lengths = note("amplitudes", look_up(amplitude, tokens))
     waves = torch.complex(lengths * angle.cos(), lengths * angle.sin())
@@ -165,7 +155,7 @@ class ComplexEmbedding(nn.Module):
             raise ValueError(f"filler should be a word in 0 … {vocab - 1}, got {options.filler}")
         table = torch.randn(table_shape(vocab, dim, options.amplitudes)) * options.scale
         self.amplitude = nn.Parameter(table)
-        self.angles = Angles(vocab, dim, options)
+        self.angles = AngleTables(vocab, dim, options)
         if options.filler is not None:
             self.amplitude.data[options.filler] = 0
 
@@ -175,7 +165,7 @@ class ComplexEmbedding(nn.Module):
     ) -> Complex[Tensor, "b n dim"] | Float[Tensor, "b n two_dim"]:
         amplitude = self._without_filler(self.amplitude)
         frequency, phase = self.angles.frequency, self.angles.phase
-        _refuse_strangers(tokens, self.vocab)
+        tokens = checked_ids(tokens, self.vocab, "tokens")
         waves = FORMS[self.form](tokens, positions, amplitude.to(frequency.dtype), frequency, phase)
         waves = waves.expand(-1, -1, self.dim)  # where all dimensions share all tables
         if self.output == "complex":

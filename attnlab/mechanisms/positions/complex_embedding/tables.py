@@ -78,7 +78,7 @@ def _started(start: str, vocab: int, dim: int, shared: str) -> Tensor:
 # ---- frequencies and phases
 
 
-class Angles(nn.Module):
+class AngleTables(nn.Module):
     """The tables of frequencies and phases, which stay in float32 where a model is made half.
 
     An angle is position times frequency: in bfloat16, whose numbers have eight bits, it would be
@@ -99,7 +99,7 @@ class Angles(nn.Module):
             start = torch.empty(table_shape(vocab, dim, options.phases))
             self.phase = nn.Parameter(start.uniform_(-math.pi, math.pi))
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Angles":
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "AngleTables":
         def keep(x: Tensor) -> Tensor:
             moved = fn(x)
             return x.to(moved.device) if moved.dtype in HALVES else moved

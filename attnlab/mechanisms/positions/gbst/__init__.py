@@ -163,7 +163,7 @@ def pooled(
 
 def _repeated(blocks: Tensor, size: int, n: int) -> Tensor:
     """(b, blocks, …) → (b, n, …): what a block holds, for each of its characters."""
-    return blocks.repeat_interleave(size, dim=1)[:, :n]
+    return blocks.repeat_interleave(min(size, n), dim=1)[:, :n]
 
 
 FORMS = {"naive": naive, "pooled": pooled}

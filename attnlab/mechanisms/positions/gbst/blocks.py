@@ -45,6 +45,7 @@ def real_first(x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
 
 def block_means(x: Tensor, real: Tensor, size: int) -> Tensor:
     """(b, ⌈n / size⌉, dim): the mean of the real characters of each block; x is 0 at others."""
+    size = min(size, x.shape[1])
     short = -x.shape[1] % size
     sums = F.pad(x, (0, 0, 0, short)).unflatten(1, (-1, size)).sum(2)
     counts = F.pad(real, (0, short)).unflatten(1, (-1, size)).sum(2)

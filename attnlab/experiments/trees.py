@@ -1,0 +1,164 @@
+"""Trees: models that are told a tree in four ways, on four tasks with trees, and on larger trees.
+
+Nothing is timed: each row is a score of one training of a tiny classifier from scratch. Four models
+read the same trees:
+
+    tree attention               phrases gather the values of their words (`attention="tree"`)
+    Transformer, brackets        the tree as text with brackets, and the place in that text
+    Transformer, tree positions  leaves and nodes with the path from the root, full attention
+    Tree-LSTM                    one state passed from children to their parent, from the leaves up
+
+One budget: the same steps, batches, width and learning rate for all, chosen for none of them, and
+about as many parameters, to which end the feed-forward layer of the Tree-LSTM, which has one layer
+and not two, is wider. Four tasks, scored on trees of the sizes seen in training and on larger ones,
+in per cent of right answers among 500 unseen trees:
+
+    listops       the value of nested MAX and MIN; deeper expressions
+    logic         the truth value of a formula under an assignment; deeper formulas
+    agreement     is the hidden verb singular or plural; more attractors before it
+    python types  the type of a part of a real Python expression; deeper expressions
+
+Lesson 51 draws what
+
+    python -m attnlab.experiments trees --threads 1 --json notebooks/assets/51_trees.json
+
+has written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import Batch, Task
+from attnlab.tasks.agreement import Agreement
+from attnlab.tasks.listops import ListOps
+from attnlab.tasks.logic import Logic
+from attnlab.tasks.python_types import PythonTypes
+from attnlab.train import fit
+
+DIM, STEPS, SEEDS, UNSEEN = 48, 400, (0, 1, 2), 500
+TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 3e-3}
+TWO_LAYERS: Mapping[str, Any] = {"dim": DIM, "hidden": 2 * DIM, "layers": 2, "heads": 4}
+ONE_LAYER: Mapping[str, Any] = {"dim": DIM, "hidden": 224, "layers": 1}
+
+Sizes = tuple[int, int]
+"""From the smallest to the largest: depths, or numbers of attractors."""
+
+
+class Arm(NamedTuple):
+    """A model: the form in which it reads trees, and its options."""
+
+    form: str
+    options: Mapping[str, Any]
+
+
+ARMS: Mapping[str, Arm] = {
+    "tree attention": Arm("tree", {**TWO_LAYERS, "attention": "tree", "positions": "none"}),
+    "Transformer, brackets": Arm("brackets", {**TWO_LAYERS, "positions": "sinusoidal"}),
+    "Transformer, tree positions": Arm("tree", {**TWO_LAYERS, "positions": "tree_positions"}),
+    "Tree-LSTM": Arm("tree", {**ONE_LAYER, "attention": "tree_lstm", "positions": "none"}),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A task of a form and of sizes, and the sizes that are scored; the first are those of
+    training."""
+
+    task: Callable[[str, Sizes], Task]
+    size: str
+    scored: tuple[Sizes, ...]
+
+
+def _listops(form: str, depths: Sizes) -> Task:
+    sizes = {"shallowest": depths[0], "deepest": depths[1], "leaves": 12, "arguments": 3}
+    return ListOps(form, **sizes, operators=("MAX", "MIN"))
+
+
+def _logic(form: str, depths: Sizes) -> Task:
+    sizes = {"shallowest": depths[0], "deepest": depths[1], "leaves": 8, "variables": 3}
+    return Logic("value", form, **sizes)
+
+
+def _agreement(form: str, attractors: Sizes) -> Task:
+    return Agreement(form, fewest=attractors[0], most=attractors[1], words=5 * attractors[1] + 10)
+
+
+def _python_types(form: str, depths: Sizes) -> Task:
+    return PythonTypes("part", form, shallowest=depths[0], deepest=depths[1])
+
+
+PLANS: Mapping[str, Plan] = {
+    "listops": Plan(_listops, "depth", ((1, 2), (3, 3), (4, 4))),
+    "logic": Plan(_logic, "depth", ((1, 2), (3, 3), (4, 4))),
+    "agreement": Plan(_agreement, "attractors", ((0, 1), (2, 2), (3, 3))),
+    "python types": Plan(_python_types, "depth", ((1, 3), (4, 4), (5, 6))),
+}
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """One row for each range of sizes of each training, seed by seed."""
+    with thread_count(threads):
+        for seed in (0,) if quick else SEEDS:
+            for name, plan in PLANS.items():
+                for arm in ARMS:
+                    model, _ = train(name, arm, seed, steps=2 if quick else STEPS)
+                    count = sum(parameter.numel() for parameter in model.parameters())
+                    for sizes in plan.scored:
+                        share = right(model, plan.task(ARMS[arm].form, sizes))
+                        figure = f"{name}, {arm}, {written(plan, sizes)}, seed {seed}"
+                        yield Row(figure, share, "%", note=f"{count:,} parameters")
+
+
+def written(plan: Plan, sizes: Sizes) -> str:
+    """A range of sizes as the rows name it: "depth 1–2", "depth 3"."""
+    low, high = sizes
+    return f"{plan.size} {low}" if low == high else f"{plan.size} {low}–{high}"
+
+
+def problem(name: str, arm: str) -> Task:
+    """What a model is trained on."""
+    plan = PLANS[name]
+    return plan.task(ARMS[arm].form, plan.scored[0])
+
+
+def build(name: str, arm: str, seed: int) -> TinyTransformer:
+    """The untrained model."""
+    plan, (form, options) = PLANS[name], ARMS[arm]
+    tasks = [plan.task(form, sizes) for sizes in plan.scored]
+    longest = max(task.length for task in tasks)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        given = {**tasks[0].model_options(), **options, "max_len": longest}
+        return TinyTransformer(**given)
+
+
+def train(
+    name: str, arm: str, seed: int, *, steps: int = STEPS, **more: Any
+) -> tuple[TinyTransformer, Any]:
+    """The model and the history of its training."""
+    model, task = build(name, arm, seed), problem(name, arm)
+    history = fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING, **more)
+    return model.eval(), history
+
+
+@lru_cache(maxsize=32)
+def unseen(task: Task) -> Batch:
+    """The trees that are scored: the same for all models that read this form."""
+    return task.batch("validation", UNSEEN, seed=0)
+
+
+@torch.no_grad()
+def right(model: nn.Module, task: Task) -> float:
+    """Per cent of right answers on unseen trees."""
+    batch = unseen(task)
+    told = {} if batch.structure is None else {"structure": batch.structure}
+    answers = model(batch.inputs, batch.padding, **told).argmax(-1)
+    return round(100 * (answers == batch.targets).double().mean().item(), 2)

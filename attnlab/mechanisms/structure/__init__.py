@@ -1,0 +1,1 @@
+"""Structure beyond the sequence: trees."""

@@ -1,0 +1,83 @@
+"""The accumulation along the path of each leaf to the root, all leaves of all trees at once."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core.precision import wide
+from attnlab.core.shapes import SelfValues, checked
+from attnlab.core.tree_batch import NONE, TreeBatch
+from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
+
+LONG = 32
+"""Nodes and leaf on a path, from which on a running sum is faster than a matrix."""
+
+
+@checked
+def parallel(
+    v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
+    structure: TreeBatch,
+) -> SelfValues:  # fmt: skip
+    """The same: each leaf takes its path to the root, and gives to every node on it."""
+    b, h, n, e = v.shape
+    structure.check_fits(b, n, v.device)
+    if not structure.paths.numel():
+        return v  # no tree, or leaves alone
+    values = wide(v).transpose(1, 2).reshape(b * n, h * e)
+    leaves, above, nodes = _places(structure)
+    depth = above.shape[1]
+    w = wide(weights).transpose(1, 2).reshape(b * n, h)[leaves]
+
+    on_branch = torch.cat([leaves[:, None], above], 1)  # a leaf, and what is above it
+    x = values.index_select(0, on_branch.flatten()) + _horizontal(horizontal, structure, h)
+    x = x.view(-1, depth + 1, h, e) * w[:, None, :, None]
+    averages = _averages(x.flatten(2)).flatten(0, 1)  # w_j Ŝ_ij without the vertical embeddings
+    totals = averages.new_zeros(b * n + 1, h * e).index_add(0, nodes.flatten(), averages)
+
+    lengths = torch.arange(1, depth + 1, device=v.device)
+    of_length = (nodes * depth + lengths - 1).flatten()  # a node, and how far above the leaf it is
+    weighted = w[:, None].expand(-1, depth, -1).flatten(0, 1)
+    counts = w.new_zeros((b * n + 1) * depth, h).index_add(0, of_length, weighted)
+    of_branch = row(vertical, lengths).cumsum(0) / (lengths + 1)[:, None]
+    embedded = counts.view(-1, depth, h).mT @ of_branch
+
+    below = (structure.stop - structure.start).clamp(min=1).flatten()[:, None]
+    is_node = (structure.padding & ~structure.is_leaf).flatten()[:, None]
+    gathered = (totals + embedded.flatten(1))[:-1] / below
+    return torch.where(is_node, gathered, values).view(b, n, h, e).transpose(1, 2).to(v.dtype)
+
+
+def _places(
+    structure: TreeBatch,
+) -> tuple[Int[Tensor, "l"], Int[Tensor, "l y"], Int[Tensor, "l y"]]:
+    """Among all b · n tokens: the leaves of all trees; what is above each; and the same again,
+    b · n where a path has ended, for what shall be dropped."""
+    b, n = structure.padding.shape
+    first = torch.arange(b, device=structure.padding.device)[:, None] * n
+    leaves = (structure.leaves.clamp(min=0) + first).flatten()
+    above = (structure.paths.clamp(min=0) + first[..., None]).flatten(0, 1)
+    return leaves, above, above.where(structure.paths.flatten(0, 1) != NONE, b * n)
+
+
+def _averages(x: Float[Tensor, "l y_1 he"]) -> Float[Tensor, "l y he"]:
+    """Row p is the mean of rows 0 to p + 1: of a leaf and the first p + 1 nodes above it.
+
+    A matrix for short paths: a running sum takes fewer operations, but its gradient turns the
+    tensor round twice.
+    """
+    length = x.shape[1]
+    if length > LONG:
+        counts = torch.arange(2, length + 1, device=x.device)
+        return x.cumsum(1)[:, 1:] / counts[:, None]
+    ones = x.new_ones(length - 1, length).tril(1)
+    return (ones / ones.sum(1, keepdim=True)) @ x
+
+
+def _horizontal(table: Tensor, structure: TreeBatch, heads: int) -> Float[Tensor, "places he"]:
+    """Of each leaf the vectors of its places below the nodes on its path; of itself zeros."""
+    start = structure.start.gather(1, structure.paths.clamp(min=0).flatten(1))
+    ranks = torch.arange(structure.paths.shape[1], device=table.device)[:, None]
+    places = (ranks - start.view_as(structure.paths) + 1).clamp(1, len(table))
+    wider = F.pad(wide(table), (0, 0, 1, 0)).repeat(1, heads)
+    return F.embedding(F.pad(places, (1, 0)).flatten(), wider)

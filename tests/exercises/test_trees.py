@@ -1,0 +1,123 @@
+"""Lesson 51's checks: depths of tokens, the mask of subtrees, and a node of a Tree-LSTM."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.core.tree_batch import TreeBatch
+from attnlab.exercises import Verdict, check_subtree_mask, check_tree_depths, check_tree_node
+
+
+def depths(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).depth[0]
+
+
+def mask(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).subtree_mask[0, 0]
+
+
+def heights(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).height[0]
+
+
+def leaves(parents: list[int]) -> Tensor:
+    return TreeBatch.from_parents(torch.tensor([parents])).is_leaf[0]
+
+
+def children(parents: list[int]) -> Tensor:
+    """(n, n): whether the second token is a child of the first."""
+    return torch.tensor([[parent == i for parent in parents] for i in range(len(parents))])
+
+
+def itself(parents: list[int]) -> Tensor:
+    return torch.eye(len(parents)).bool()
+
+
+def node(i: Tensor, o: Tensor, u: Tensor, f: Tensor, c: Tensor, **changed: Any) -> Tensor:
+    """The equations, each part of which may be changed."""
+    gates, total = f.sigmoid(), changed.get("total", torch.sum)
+    kept = changed.get("kept", lambda: total(gates * c, 0))()
+    memory = i.sigmoid() * changed.get("update", torch.tanh)(u) + kept
+    return changed.get("out", lambda m: o.sigmoid() * m.tanh())(memory)
+
+
+RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
+    (check_tree_depths, depths),
+    (check_subtree_mask, mask),
+    (check_subtree_mask, lambda parents: mask(parents).int()),
+    (check_tree_node, node),
+]
+
+DEPTHS_WRONG = {
+    "itself": ("itself is counted", lambda p: depths(p) + 1),
+    "heights": ("heights", heights),
+    "parent": ("stops at the parent", lambda p: torch.tensor([int(x >= 0) for x in p])),
+    "reversed": ("counts down", lambda p: depths(p).max() - depths(p)),
+    "children": ("counts the children", lambda p: children(p).sum(1)),
+    "None": ("`return`", lambda p: None),
+}
+
+MASK_WRONG = {
+    "exchanged": ("exchanged", lambda p: mask(p).T),
+    "without itself": ("to itself, too", lambda p: mask(p) & ~(itself(p) & ~leaves(p))),
+    "leaf alone": (
+        "not to itself alone",
+        lambda p: (mask(p) & ~leaves(p)[:, None]) | itself(p),
+    ),
+    "children": (
+        "children alone",
+        lambda p: torch.where(leaves(p)[:, None], mask(p), children(p) | itself(p)),
+    ),
+    "leaves": ("leaves alone", lambda p: mask(p) & leaves(p)[None]),
+    "leaf to node": ("Leaves attend to nodes", lambda p: mask(p) | leaves(p)[:, None]),
+    "None": ("`return`", lambda p: None),
+}
+
+NODE_WRONG = {
+    "mean": ("averaged: the child-sum", lambda *a: node(*a, total=torch.mean)),
+    "one gate": (
+        "One gate",
+        lambda i, o, u, f, c: node(i, o, u, f, c, kept=lambda: torch.sigmoid(f.sum(0)) * c.sum(0)),
+    ),
+    "mean gate": (
+        "The gates of the children",
+        lambda i, o, u, f, c: node(i, o, u, f, c, kept=lambda: torch.sigmoid(f).mean(0) * c.sum(0)),
+    ),
+    "memory": ("That is the memory", lambda *a: node(*a, out=lambda m: m)),
+    "no tanh": ("last tanh", lambda *a: node(*a, out=lambda m: torch.sigmoid(a[1]) * m)),
+    "sigmoid": ("through tanh, so that", lambda *a: node(*a, update=torch.sigmoid)),
+    "forgets": ("Nothing of the children", lambda *a: node(*a, kept=lambda: 0)),
+    "no gates": (
+        "as they are",
+        lambda i, o, u, f, c: o * torch.tanh(i * u + torch.einsum("kd,kd->d", f, c)),
+    ),
+    "None": ("`return`", lambda *a: None),
+}
+
+TABLES = [
+    (check_tree_depths, DEPTHS_WRONG),
+    (check_subtree_mask, MASK_WRONG),
+    (check_tree_node, NODE_WRONG),
+]
+WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
+
+
+@pytest.mark.parametrize(("check", "solution"), RIGHT)
+def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
+    verdict = check(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
+def test_mistakes_by_name(
+    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
+) -> None:
+    refuses(check(solution), words)
+
+
+@pytest.mark.parametrize(("check", "table"), TABLES)
+def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
+    tells_apart(check, table)
