@@ -83,7 +83,7 @@ def test_targets_are_the_next_inputs(any_task):
     if any_task.name == "needle":
         answers_stand_once_before_their_questions(batch)
         return
-    if any_task.name == "gist":  # nor are its answers read in: the inputs there are questions alone
+    if any_task.name in ("gist", "lookup"):  # nor these: the inputs there are questions alone
         scored = batch.targets != UNSCORED
         assert not torch.isin(batch.inputs[scored], batch.targets[scored]).any()
         return
@@ -199,6 +199,7 @@ def test_wrong_values_are_refused_in_sentences(call, sentence):
         ("induction", {"length": 10**9, "symbols": 10**9}),
         ("needle", {"length": 10**9}),
         ("gist", {"length": 10**9}),
+        ("lookup", {"length": 10**9}),
         ("listops", {"leaves": 10**9}),
         ("logic", {"leaves": 10**9}),
         ("python_types", {"deepest": 10**9}),
@@ -214,7 +215,7 @@ def test_sizes_out_of_all_proportion_are_refused_at_once(name, options):
     assert time.perf_counter() - began < 2
 
 
-@pytest.mark.parametrize("name", ["copying", "recall", "induction", "needle", "gist"])
+@pytest.mark.parametrize("name", ["copying", "recall", "induction", "needle", "gist", "lookup"])
 def test_the_largest_sizes_are_built_at_once(name):
     sizes = {field.name for field in fields(tasks()[name])} - {"kind", "questions", "queries"}
     began = time.perf_counter()
