@@ -13,9 +13,14 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# A clock also counts what else the machine does: no property fails because it took long.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

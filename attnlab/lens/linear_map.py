@@ -12,24 +12,24 @@ from attnlab.core.heads import Heads
 
 @torch.no_grad()
 def linear_map(
-    run: Callable[[Tensor], Tensor], v: Tensor, own: Tensor
-) -> tuple[Tensor, bool] | None:
-    """M with run(v) = M v + run(0), from one-hot values, as many at once as the values are wide;
-    None if there is no such M. And whether run(0) is another number than 0 somewhere."""
+    run: Callable[[Tensor], Tensor], v: Tensor, own: Tensor, *, constant: bool = False
+) -> Tensor | None:
+    """M with run(v) = M v, from one-hot values, as many at once as the values are wide; None if
+    there is no such M. With ``constant`` run(v) may be M v + run(0)."""
     m, e = v.shape[-2:]
     eye = torch.eye(m, dtype=v.dtype, device=v.device)
-    constant = run(torch.zeros_like(v))
+    added = run(torch.zeros_like(v)) if constant else torch.zeros_like(own)
     columns = []
     for start in range(0, m, e):
         block = v.new_zeros(v.shape)
         hot = eye[:, start : start + e]
         block[..., : hot.shape[1]] = hot
-        columns.append((run(block) - constant)[..., : hot.shape[1]])
+        columns.append((run(block) - added)[..., : hot.shape[1]])
     matrix = torch.cat(columns, dim=-1)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(v.shape, generator=generator, dtype=torch.float64).to(v)
-    linear = _agree(matrix, noise, run(noise) - constant) and _agree(matrix, v, own - constant)
-    return (matrix, bool(constant.any())) if linear else None
+    linear = _agree(matrix, noise, run(noise) - added) and _agree(matrix, v, own - added)
+    return matrix if linear else None
 
 
 def _agree(matrix: Tensor, v: Tensor, out: Tensor) -> bool:

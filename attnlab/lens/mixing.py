@@ -4,9 +4,9 @@ Attention weights say how much each position takes from each other one. Many mec
 them (kernels, low rank, hashing) and some have none (convolutions, Fourier transforms,
 recurrences). Two maps exist for all of them.
 
-Where the output is linear in the values, $o_i = \sum_j M_{ij} v_j$, perhaps with a constant added
-that no value changes, the mixing matrix $M$ is exact: with one-hot values $v_j = e_j$ the output
-*is* $M$. For softmax attention it equals the weights.
+Where the output is linear in the values, $o_i = \sum_j M_{ij} v_j$, the mixing matrix $M$ is exact:
+with one-hot values $v_j = e_j$ the output *is* $M$. For softmax attention it equals the weights. A
+layer with ``adds_constant`` adds learned vectors that no value changes; they are left out.
 Linearity is verified: $M v$ is compared with the output for random values and for the mechanism's
 own.
 
@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
+from attnlab.core.options import takes_structure
 from attnlab.core.shapes import checked
 from attnlab.lens.linear_map import linear_map, own_values, with_values
 
@@ -63,6 +64,7 @@ def mixing_matrix(
     """
     _check_callable("module", module)
     _check_input(x, padding)
+    _check_structure(module, structure)
     module = _project_first(module)
 
     def run(inputs: Tensor) -> Tensor:
@@ -78,8 +80,11 @@ def mixing_matrix(
     if heads is None:
         return _jacobian(run, x, "input", NO_VALUES)
     values, out = own_values(heads, run, x)
-    found = linear_map(lambda v: with_values(heads, run, x, v), values, out)
-    return _jacobian(run, x, "input", NOT_LINEAR) if found is None else _exact(*found)
+    adds = getattr(module, "adds_constant", False)
+    matrix = linear_map(lambda v: with_values(heads, run, x, v), values, out, constant=adds)
+    if matrix is None:
+        return _jacobian(run, x, "input", NOT_LINEAR)
+    return Mixing(matrix, True, f"{EXACT}, with a constant added" if adds else EXACT)
 
 
 @checked
@@ -108,14 +113,10 @@ def mixing_of(
         raise ValueError(
             f"form should give ({b}, {h}, {n}, …) for these q, k and v, got {tuple(own.shape)}"
         )
-    found = linear_map(run, v, own) if own.shape[3] == v.shape[3] else None
-    if found is not None:
-        return _exact(*found)
+    matrix = linear_map(run, v, own) if own.shape[3] == v.shape[3] else None
+    if matrix is not None:
+        return Mixing(matrix, True, EXACT)
     return _jacobian_of_heads(run, v) if h == g else _jacobian_of_all(run, v)
-
-
-def _exact(matrix: Tensor, constant: bool) -> Mixing:
-    return Mixing(matrix, True, f"{EXACT}, with a constant added" if constant else EXACT)
 
 
 def _jacobian_of_heads(run: Callable[[Tensor], Tensor], v: Tensor) -> Mixing:
@@ -168,6 +169,14 @@ def _check_input(x: object, padding: object) -> None:
     if padding.shape != x.shape[:2]:
         raise ValueError(
             f"padding must be of shape {tuple(x.shape[:2])} like x, got {tuple(padding.shape)}"
+        )
+
+
+def _check_structure(module: Any, structure: object) -> None:
+    told = isinstance(module, nn.Module) and takes_structure(module)
+    if structure is not None and not told:
+        raise ValueError(
+            f"structure is for layers that are told one, as tree attention is; {module!r} is not"
         )
 
 

@@ -79,9 +79,10 @@ def test_a_mechanism_without_weights_that_is_linear():
     "mix",
     [
         lambda q, k, v: (q @ k.mT).softmax(-1) @ v.square(),  # one-hot values cannot tell
+        lambda q, k, v: (q @ k.mT).softmax(-1) @ v + 1,
         lambda q, k, v: (v @ v.mT).softmax(-1) @ v,
     ],
-    ids=["squared values", "weights from values"],
+    ids=["squared values", "a constant", "weights from values"],
 )
 def test_what_is_not_linear_is_not_called_exact(mix):
     x = torch.randn(B, 5, DIM, dtype=torch.float64)
@@ -92,15 +93,22 @@ def test_what_is_not_linear_is_not_called_exact(mix):
     assert torch.allclose(mixing.matrix, jacobian_norms(module, x), atol=1e-10)
 
 
-def test_a_constant_beside_the_values_is_left_out():
+def test_a_constant_that_a_layer_adds_is_left_out():
     x = torch.randn(B, 5, DIM, dtype=torch.float64)
     constant = torch.randn(5, 1, dtype=torch.float64)
     module = Headed(lambda q, k, v: (q @ k.mT).softmax(-1) @ v + constant)
+    module.adds_constant = True
     mixing = mixing_matrix(module, x)
     q, k, _ = module.heads.project(x)
     assert mixing.exact
     assert "with a constant" in mixing.how
     assert torch.allclose(mixing.matrix, (q @ k.mT).softmax(-1), atol=1e-12)
+
+
+def test_a_structure_for_a_layer_that_is_told_none():
+    x = torch.randn(B, 5, DIM, dtype=torch.float64)
+    with pytest.raises(ValueError, match="structure is for layers that are told one"):
+        mixing_matrix(Headed(lambda q, k, v: v), x, structure="a tree")
 
 
 def jacobian_norms(function, x):

@@ -130,6 +130,8 @@ class TreeAttention(nn.Module):
     is: all of them may be attended to.
     """
 
+    adds_constant = True  # what the tables add to the values
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, options: Tables | None = None, *,
