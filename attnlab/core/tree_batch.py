@@ -56,6 +56,7 @@ class TreeBatch:
     parents: Int[Tensor, "b n"]
     padding: Bool[Tensor, "b n"]  # True = a token of the tree
     leaves: Int[Tensor, "b l"]  # from left to right
+    nodes: Int[Tensor, "b m"]  # the deepest first
     paths: Int[Tensor, "b l y"]  # the nodes above each leaf, from its parent to the root
     depth: Int[Tensor, "b n"]  # how many nodes are above a token
     start: Int[Tensor, "b n"]  # the first leaf below, counted from 0; of a leaf itself
@@ -98,7 +99,9 @@ class TreeBatch:
         leaves = _places(is_leaf)
         paths = _rows_at(above, leaves)
         start, stop = _spans(leaves, paths, parents.shape[1])
-        return cls(parents, padding, leaves, paths, (above != NONE).sum(-1), start, stop)
+        depth = (above != NONE).sum(-1)
+        nodes = _deepest_first(depth, padding & ~is_leaf)
+        return cls(parents, padding, leaves, nodes, paths, depth, start, stop)
 
     @classmethod
     def example(cls, padding: Bool[Tensor, "b n"]) -> "TreeBatch":
@@ -144,13 +147,6 @@ class TreeBatch:
     def is_leaf(self) -> Bool[Tensor, "b n"]:
         """True at leaves."""
         return self.padding & ~_with_children(self.parents)
-
-    @once
-    def nodes(self) -> Int[Tensor, "b m"]:
-        """The nodes, the deepest first."""
-        is_node = self.padding & ~self.is_leaf
-        order = self.depth.masked_fill(~is_node, NONE).argsort(dim=1, descending=True, stable=True)
-        return _trimmed(order.where(is_node.gather(1, order), NONE), is_node)
 
     @once
     def roots(self) -> Int[Tensor, "b"]:
@@ -339,6 +335,11 @@ def _places(of: Tensor) -> Tensor:
     """(b, n) bool → (b, l): the places where each row is True, then -1."""
     order = (~of).int().argsort(dim=1, stable=True)
     return _trimmed(order.where(of.gather(1, order), NONE), of)
+
+
+def _deepest_first(depth: Tensor, is_node: Tensor) -> Tensor:
+    order = depth.masked_fill(~is_node, NONE).argsort(dim=1, descending=True, stable=True)
+    return _trimmed(order.where(is_node.gather(1, order), NONE), is_node)
 
 
 def _trimmed(places: Tensor, of: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from attnlab.core.tree_batch import TreeBatch
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.structure.tree import FORMS, TreeAttention
 from attnlab.mechanisms.structure.tree.dense import interpolate, upward_average
+from attnlab.mechanisms.structure.tree.parallel import along_paths
+from attnlab.mechanisms.structure.tree.shares import by_shares
 from tests.core.test_tree_batch import TREES, left_branching, right_branching, unary_chain
 
 H, E = 2, 3
@@ -66,8 +68,9 @@ def compare(structure: TreeBatch) -> None:
             (expected * real)[row], by_sets(structure, row, made) * real[row]
         )
     gradients = torch.autograd.grad((expected * direction).sum(), made, materialize_grads=True)
-    for form in list(FORMS)[1:]:
-        out = FORMS[form](*made, structure=structure)
+    both_ways = [along_paths, by_shares] if structure.paths.numel() else []
+    for form in [*list(FORMS.values())[1:], *both_ways]:
+        out = form(*made, structure=structure)
         torch.testing.assert_close(out * real, expected * real)
         found = torch.autograd.grad((out * direction).sum(), made, materialize_grads=True)
         for mine, theirs in zip(found, gradients, strict=True):

@@ -18,14 +18,17 @@ attends to its subtree, itself included, and a leaf to all leaves (not to nodes)
 cross-attention, every query attends to all leaves and nodes.
 
 Cost: attention takes $2 h n^2 (d + e)$ FLOPs. Accumulation takes $O(h e \sum_j D_j)$, where $D_j$
-is the depth of leaf j: $O(h e n \log n)$ for balanced trees. Its parallel depth does not grow with
-the tree. The mask has $n^2$ entries; ``parallel`` holds $h e \sum_j D_j$ numbers where all leaves
-are equally deep, ``dense`` $h e$ times the nodes times the leaves.
+is the depth of leaf j: $O(h e n \log n)$ for balanced trees; in deep trees ``parallel`` takes the
+$O(h e n^2)$ of attention instead. How many steps follow one another does not grow with the tree.
+The mask has $n^2$ entries; ``parallel`` holds $h e \sum_j D_j$ numbers where all leaves are equally
+deep, ``dense`` $h e$ times the nodes times the leaves.
 
 ``naive``     the definition, one node after the other from the leaves up.
 ``dense``     the paper's three operations on a tensor of nodes × leaves: ``interpolate``,
               ``upward_average``, ``aggregate``.
-``parallel``  the same along the path of each leaf to the root: the entries that are not zero.
+``parallel``  the same for all nodes at once, without the entries that are zero: along the path of
+              each leaf to the root, or in deep trees by the share that each token of a subtree has
+              in the node's value, a matrix.
 
 The paper's letters: our $v_j$ of leaves and nodes are $l_j$ and $n_i$, $\bar v$ is
 $\overline{N}$, ``interpolate``, ``upward_average`` and ``aggregate`` are F (which gives S), U and

@@ -21,7 +21,7 @@ def dense(
     structure.check_fits(len(v), v.shape[2], v.device)
     interpolated = note("interpolated", interpolate(v, vertical, horizontal, structure=structure))
     averages = note("averages", upward_average(interpolated, structure=structure))
-    return _replaced(v, structure.nodes, aggregate(averages, weights, structure=structure))
+    return replaced(v, structure.nodes, aggregate(averages, weights, structure=structure))
 
 
 def interpolate(
@@ -30,16 +30,18 @@ def interpolate(
     """S + E: row 0 has the leaves; row i + 1 has node i, from the deepest to the root, with its
     embeddings in the columns of its own leaves, and zeros in the others (eq. 5 and 9)."""
     nodes, leaves = structure.nodes, structure.leaves
-    covers = _covers(structure)
-    lengths = _at(structure.depth, leaves)[:, None] - _at(structure.depth, nodes)[..., None]
+    covered = covers(structure)
+    lengths = (
+        at_places(structure.depth, leaves)[:, None] - at_places(structure.depth, nodes)[..., None]
+    )
     places = (
         torch.arange(1, leaves.shape[1] + 1, device=v.device)
-        - _at(structure.start, nodes)[..., None]
+        - at_places(structure.start, nodes)[..., None]
     )
     embedded = row(vertical, lengths) + row(horizontal, places)
-    rows = _at(wide(v), nodes)[..., None, :] + embedded[:, None]
-    own = _at(wide(v), leaves).masked_fill((leaves == NONE)[:, None, :, None], 0)
-    return torch.cat([own[:, :, None], rows.masked_fill(~covers[:, None, ..., None], 0)], 2)
+    rows = at_places(wide(v), nodes)[..., None, :] + embedded[:, None]
+    own = at_places(wide(v), leaves).masked_fill((leaves == NONE)[:, None, :, None], 0)
+    return torch.cat([own[:, :, None], rows.masked_fill(~covered[:, None, ..., None], 0)], 2)
 
 
 def upward_average(
@@ -49,29 +51,29 @@ def upward_average(
 
     In each column the nodes that are not zero are those above the leaf, the deepest first.
     """
-    covers = _covers(structure)
-    lengths = covers.cumsum(1)[:, None, ..., None] + 1
+    covered = covers(structure)
+    lengths = covered.cumsum(1)[:, None, ..., None] + 1
     sums = interpolated[:, :, :1] + interpolated[:, :, 1:].cumsum(2)
-    return (sums / lengths).masked_fill(~covers[:, None, ..., None], 0)
+    return (sums / lengths).masked_fill(~covered[:, None, ..., None], 0)
 
 
 def aggregate(
     averages: Float[Tensor, "b h m l e"], weights: Tensor, *, structure: TreeBatch
 ) -> Float[Tensor, "b h m e"]:
     """V: of each node the weighted sum over its leaves, divided by their number (eq. 7)."""
-    sums = torch.einsum("bhmle,bhl->bhme", averages, _at(wide(weights), structure.leaves))
-    return sums / _covers(structure).sum(2).clamp(min=1)[:, None, :, None]
+    sums = torch.einsum("bhmle,bhl->bhme", averages, at_places(wide(weights), structure.leaves))
+    return sums / covers(structure).sum(2).clamp(min=1)[:, None, :, None]
 
 
-def _covers(structure: TreeBatch) -> Tensor:
+def covers(structure: TreeBatch) -> Tensor:
     """(b, m, l): whether a leaf is below a node, the deepest node first."""
     nodes = structure.nodes
     ranks = torch.arange(structure.leaves.shape[1], device=nodes.device)
-    start, stop = (_at(x, nodes)[..., None] for x in (structure.start, structure.stop))
+    start, stop = (at_places(x, nodes)[..., None] for x in (structure.start, structure.stop))
     return (start <= ranks) & (ranks < stop) & (nodes != NONE)[..., None]
 
 
-def _at(x: Tensor, places: Tensor) -> Tensor:
+def at_places(x: Tensor, places: Tensor) -> Tensor:
     """Of x (b, n), (b, h, n) or (b, h, n, e) what stands at ``places`` (b, l), 0 where there is
     no place."""
     index = places.clamp(min=0)
@@ -81,7 +83,7 @@ def _at(x: Tensor, places: Tensor) -> Tensor:
     return x.gather(2, index if x.ndim == 3 else index[..., None].expand(-1, -1, -1, x.shape[3]))
 
 
-def _replaced(v: Tensor, nodes: Tensor, values: Tensor) -> Tensor:
+def replaced(v: Tensor, nodes: Tensor, values: Tensor) -> Tensor:
     """v (b, h, n, e) with the ``values`` (b, h, m, e) at the places ``nodes`` (b, m)."""
     n = v.shape[2]
     index = nodes.where(nodes != NONE, n)[:, None, :, None].expand_as(values)

@@ -1,4 +1,4 @@
-"""The accumulation along the path of each leaf to the root, all leaves of all trees at once."""
+"""The accumulation of all nodes at once, without the empty entries of nodes × leaves."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,10 +8,11 @@ from torch.nn import functional as F
 from attnlab.core.precision import wide
 from attnlab.core.shapes import SelfValues, checked
 from attnlab.core.tree_batch import NONE, TreeBatch
+from attnlab.mechanisms.structure.tree.shares import by_shares
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
 
-LONG = 32
-"""Nodes and leaf on a path, from which on a running sum is faster than a matrix."""
+SHORT = 12
+"""Nodes above a leaf, up to which it is faster to go along all paths."""
 
 
 @checked
@@ -19,11 +20,20 @@ def parallel(
     v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
     structure: TreeBatch,
 ) -> SelfValues:  # fmt: skip
-    """The same: each leaf takes its path to the root, and gives to every node on it."""
-    b, h, n, e = v.shape
-    structure.check_fits(b, n, v.device)
+    """The same for all nodes at once: along the paths of the leaves where these are short, else by
+    a matrix of the shares of all tokens."""
+    structure.check_fits(len(v), v.shape[2], v.device)
     if not structure.paths.numel():
         return v  # no tree, or leaves alone
+    compute = along_paths if structure.paths.shape[2] <= SHORT else by_shares
+    return compute(v, weights, vertical, horizontal, structure)
+
+
+def along_paths(
+    v: Tensor, weights: Tensor, vertical: Tensor, horizontal: Tensor, structure: TreeBatch
+) -> Tensor:
+    """Each leaf takes its path to the root, and gives to every node on it."""
+    b, h, n, e = v.shape
     values = wide(v).transpose(1, 2).reshape(b * n, h * e)
     leaves, above, nodes = _places(structure)
     depth = above.shape[1]
@@ -63,13 +73,9 @@ def _places(
 def _averages(x: Float[Tensor, "l y_1 he"]) -> Float[Tensor, "l y he"]:
     """Row p is the mean of rows 0 to p + 1: of a leaf and the first p + 1 nodes above it.
 
-    A matrix for short paths: a running sum takes fewer operations, but its gradient turns the
-    tensor round twice.
+    One small matrix: the gradient of a running sum would turn the tensor round twice.
     """
     length = x.shape[1]
-    if length > LONG:
-        counts = torch.arange(2, length + 1, device=x.device)
-        return x.cumsum(1)[:, 1:] / counts[:, None]
     ones = x.new_ones(length - 1, length).tril(1)
     return (ones / ones.sum(1, keepdim=True)) @ x
 
