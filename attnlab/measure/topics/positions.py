@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
+from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare, quartiles
 
@@ -49,6 +50,49 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
             passes = "forward and backward" if backward else "forward"
             where = f"{'causal, ' if causal else ''}{passes}, n = {n}"
             yield from _compared({timing.name: timing for timing in timed}, where, not quick)
+    yield _shifted(64 if quick else 1024)
+    for length in (32,) if quick else (64, 512):
+        yield from _complex(length, repeats, threads, not quick)
+
+
+def _shifted(n: int) -> Row:
+    """What the relative shift holds beyond the scores: one number for each query."""
+    layer = catalog.build("relative", dim=DIM, heads=HEADS, causal=True)
+    largest = count(layer, torch.randn(1, n, DIM)).largest_tensor.elements
+    extra = (largest / HEADS - n * n) / n
+    note = f"largest tensor: {largest:,} numbers, scores: {HEADS * n * n:,}"
+    return Row(
+        f"relative, shifted: numbers of a head beyond n², n = {n}", extra, "n", 1.0, note=note
+    )
+
+
+def _complex(n: int, repeats: int, threads: int, long: bool) -> Iterator[Row]:
+    """A layer of DIM complex numbers beside real ones of DIM, forward and backward.
+
+    A complex product is four real ones; that with the weights, which are real, is two.
+    """
+    real, own = "real, naive", "complex"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = {
+            real: catalog.build("full", dim=DIM, heads=HEADS, form="naive"),
+            "real, fused": catalog.build("full", dim=DIM, heads=HEADS),
+            own: catalog.build("complex_attention", dim=2 * DIM, heads=HEADS),
+        }
+        widths = {name: 2 * DIM if name == own else DIM for name in layers}
+        calls = {
+            name: _call((layer, layer), torch.randn(8, n, widths[name], requires_grad=True), True)
+            for name, layer in layers.items()
+        }
+    for baseline in (real, "real, fused"):
+        chosen = {name: calls[name] for name in (baseline, own)}
+        timed = compare(chosen, baseline=baseline, repeats=repeats, warmup=1, threads=threads)
+        found = {timing.name: timing for timing in timed}
+        note = f"{found[own].median * 1e3:.0f} ms beside {found[baseline].median * 1e3:.0f} ms"
+        yield Row(
+            f"complex / {baseline}, forward and backward, n = {n}", found[own].ratio, "×",
+            4.5 if long else None, None, found[own].ratio_quartiles, note,
+        )  # fmt: skip
 
 
 def _compared(timed: dict[str, Timing], where: str, long: bool) -> Iterator[Row]:
