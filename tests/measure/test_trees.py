@@ -5,7 +5,7 @@ from attnlab.measure.topics import trees as topic
 
 def test_the_topic_measures_what_it_names() -> None:
     found = list(topic.rows(quick=True, threads=1))
-    assert len(found) == 4 * len(topic.SHAPES) + 3 + 1
+    assert len(found) == (2 + 4) * len(topic.SHAPES) + 3 + 1
     for row in found:
         assert row.measured is not None
         assert row.met is None  # small sizes are a look, not a figure

@@ -1,16 +1,18 @@
 """Trees: tree attention one node at a time and all at once, and beside the child-sum Tree-LSTM.
 
-A step is the forward and backward pass of one layer, dim 64 and 4 heads, over 32 trees of 64
-leaves. Shapes of trees: random binary splits, balanced, and right-branching (one leaf split off at
-each node: 63 levels). The Tree-LSTM is timed one node at a time, as the recursion is written, and
-level by level, where all nodes of a height in all 32 trees are computed together.
+All passes are forward and backward, over 32 trees of 64 leaves, dim 64 and 4 heads: of the
+accumulation alone in each of its forms, then of whole layers. Shapes of trees: random binary
+splits, balanced, and right-branching (one leaf split off at each node: 63 levels). The Tree-LSTM is
+timed one node at a time, as the recursion is written, and level by level, where all nodes of a
+height in all 32 trees are computed together.
 """
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnlab import catalog
 from attnlab.core.tree import Tree
@@ -20,7 +22,6 @@ from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 
 DIM, HEADS, TREES, LEAVES = 64, 4, 32, 64
-PARALLEL = "tree attention, parallel"
 SHAPES: dict[str, Callable[[random.Random, int], int]] = {
     "random": lambda chance, leaves: chance.randrange(1, leaves),
     "balanced": lambda _, leaves: leaves // 2,
@@ -30,23 +31,25 @@ SHAPES: dict[str, Callable[[random.Random, int], int]] = {
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """The steps of all layers on each shape, then those of tree attention as nodes are added."""
+    """The forms and the layers on each shape, then tree attention as nodes are added."""
     trees, leaves, repeats = (4, 8, 2) if quick else (TREES, LEAVES, 7)
     for shape in SHAPES:
         structure = _batch(shape, trees, leaves)
-        timed = _timed(_layers(), structure, repeats, threads)
-        yield from _compared(timed, f"{shape} trees", long=not quick)
+        for steps in (_forms(structure), _layers(structure)):
+            timed = compare(steps, repeats=repeats, warmup=1, threads=threads)
+            yield from _compared(timed, f"{shape} trees", long=not quick)
     yield from _by_nodes(trees, leaves, repeats, threads, long=not quick)
 
 
-def _compared(timed: dict[str, Timing], where: str, *, long: bool) -> Iterator[Row]:
-    own = timed.pop(PARALLEL)
-    least = {"tree attention, naive": 20.0, "Tree-LSTM, naive": 3.0, "Tree-LSTM, levels": 3.0}
-    for name, timing in timed.items():
+def _compared(timed: list[Timing], where: str, *, long: bool) -> Iterator[Row]:
+    own, *others = timed
+    least = {"naive": 20.0, "Tree-LSTM, naive": 3.0, "Tree-LSTM, levels": 3.0}
+    for timing in others:
         note = f"{timing.median * 1e3:.0f} ms beside {own.median * 1e3:.1f} ms"
+        target = least.get(timing.name) if long else None
         yield Row(
-            f"{name} / {PARALLEL}, {where}", timing.ratio, "×",
-            at_least=least.get(name) if long else None, quartiles=timing.ratio_quartiles, note=note,
+            f"{timing.name} / {own.name}, {where}", timing.ratio, "×",
+            at_least=target, quartiles=timing.ratio_quartiles, note=note,
         )  # fmt: skip
 
 
@@ -73,24 +76,31 @@ def _by_nodes(trees: int, leaves: int, repeats: int, threads: int, *, long: bool
     )
 
 
-def _layers() -> dict[str, nn.Module]:
+def _forms(structure: TreeBatch) -> dict[str, Callable[[], object]]:
+    """The accumulation, `parallel` first."""
+    forms = dict(reversed(list(catalog.card("tree").forms.items())))
+    b, n = structure.padding.shape
+    shapes = [(b, HEADS, n, DIM // HEADS), (b, HEADS, n), (100, DIM // HEADS), (100, DIM // HEADS)]
+    made = [torch.randn(shape, requires_grad=True) for shape in shapes]
+
+    def step(form: Callable[..., Tensor]) -> object:
+        return torch.autograd.grad(form(*made, structure=structure).sum(), made)
+
+    return {name: functools.partial(step, form) for name, form in forms.items()}
+
+
+def _layers(structure: TreeBatch) -> dict[str, Callable[[], object]]:
+    """Whole layers, tree attention first."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return {
-            PARALLEL: catalog.build("tree", dim=DIM, heads=HEADS),
+        layers = {
+            "tree attention": catalog.build("tree", dim=DIM, heads=HEADS),
             "tree attention, dense": catalog.build("tree", dim=DIM, heads=HEADS, form="dense"),
             "tree attention, naive": catalog.build("tree", dim=DIM, heads=HEADS, form="naive"),
             "Tree-LSTM, levels": catalog.build("tree_lstm", dim=DIM),
             "Tree-LSTM, naive": catalog.build("tree_lstm", dim=DIM, form="naive"),
         }
-
-
-def _timed(
-    layers: dict[str, nn.Module], structure: TreeBatch, repeats: int, threads: int
-) -> dict[str, Timing]:
-    steps = {name: _step(layer, structure) for name, layer in layers.items()}
-    timed = compare(steps, baseline=PARALLEL, repeats=repeats, warmup=1, threads=threads)
-    return {timing.name: timing for timing in timed}
+    return {name: _step(layer, structure) for name, layer in layers.items()}
 
 
 def _step(layer: nn.Module, structure: TreeBatch) -> Callable[[], object]:

@@ -11,7 +11,7 @@ from attnlab.core.tree_batch import NONE, TreeBatch
 from attnlab.mechanisms.structure.tree.shares import by_shares
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
 
-SHORT = 12
+SHORT = 20
 """Nodes above a leaf, up to which it is faster to go along all paths."""
 
 
