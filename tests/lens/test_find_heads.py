@@ -93,20 +93,31 @@ def test_a_short_sequence_names_no_head_that_even_attention_would_reach() -> Non
     (head,) = find_heads({"a": w}, torch.arange(2 * B * N).view(-1, 2))
     assert head.queries["first"] == 2 * B * N
     assert head.uniform["first"] == 0.5
-    assert head.kind != "first token"
+    assert head.shares["first"] == pytest.approx(0.9)
+    assert head.kind == "positional"
+
+
+def test_of_two_kinds_that_fit_equally_the_first_is_named() -> None:
+    """The first token is the only delimiter."""
+    texts = [["[CLS]", *map(str, row)] for row in some_tokens(n=N - 1).tolist()]
+    (head,) = find_heads({"a": attending_to(torch.zeros(B, N, dtype=torch.long))}, texts)
+    assert head.shares["delimiter"] == head.shares["first"] == 1
+    assert head.uniform["delimiter"] == head.uniform["first"]
+    assert head.kind == "first token"
 
 
 def test_few_queries_are_no_evidence() -> None:
     tokens = torch.arange(B * N).view(B, N)  # nothing repeats …
     tokens[:, N - 2] = tokens[:, 4]  # … but one token in each sequence
-    found = find_heads({"a": attending_to(last_before(tokens, 1))}, tokens, mask=CAUSAL)
-    assert found[0].shares["induction"] == 1
-    assert found[0].queries["induction"] == B < 20
-    assert found[0].kind == "first token"
-    three = HeadFinder()
-    for _ in range(3):
-        three.add({"a": attending_to(last_before(tokens, 1), otherwise=2)}, tokens, mask=CAUSAL)
-    assert three.found()[0].queries["induction"] == 3 * B
+    anywhere = some_tokens(vocab=10**6) % torch.arange(1, N + 1)
+    w = attending_to(last_before(tokens, 1), otherwise=anywhere)
+    finder = HeadFinder()
+    for batches in (1, 2, 3):
+        finder.add({"a": w}, tokens, mask=CAUSAL)
+        (head,) = finder.found()
+        assert head.shares["induction"] == 1
+        assert head.queries["induction"] == batches * B
+        assert head.kind == ("induction" if batches * B >= 20 else "mixed")
 
 
 def test_repeats_at_one_distance_do_not_tell_induction_from_a_fixed_look_back() -> None:
@@ -242,11 +253,13 @@ def test_one_sequence_is_explained_by_distance() -> None:
 def test_places_beyond_the_measured_ones_change_nothing() -> None:
     n = PLACES + 5
     mask = torch.ones(n, n, dtype=torch.bool).tril()[None, None]
-    w = random_weights(2, 1, n, mask=mask)
+    w = random_weights(2, 1, n, mask=mask) + random_weights(1, 1, n, seed=2, mask=mask)
+    w = w / 2
     (whole,) = find_heads({"a": w}, some_tokens(2, n), mask=mask)
     short = w[..., :PLACES, :PLACES]
     (cut,) = find_heads({"a": short}, some_tokens(2, PLACES), mask=mask[..., :PLACES, :PLACES])
     assert whole.positional == pytest.approx(cut.positional, abs=1e-12)
+    assert 0.05 < whole.positional < 0.5
     assert whole.queries["same"] == cut.queries["same"] + 2 * 5
 
 
@@ -321,6 +334,9 @@ def test_the_shipped_induction_model_has_both_heads() -> None:
     assert min(head.shares["induction"] for head in found[2:]) > 0.95
     assert max(head.positional for head in found[2:]) < 0.1
     assert {head.name for head in found[:2]} == {"decoder.blocks.0.attention"}
+    for head in found:  # the mask of the records: a causal model
+        assert head.uniform["next"] == 0
+        assert head.uniform["same"] == pytest.approx(sum(1 / i for i in range(1, 65)) / 64)
 
 
 def test_the_shipped_documentation_model_has_no_induction_head() -> None:
@@ -369,6 +385,7 @@ def test_clusters_gather_heads_that_do_the_same(method) -> None:
 def test_heads_that_are_all_alike_are_one_cluster_or_any() -> None:
     even = (CAUSAL / CAUSAL.sum(-1, keepdim=True)).expand(B, 3, N, N)
     assert find_heads({"a": even}, some_tokens()).clusters(1).tolist() == [0, 0, 0]
+    assert find_heads({"a": even[:, :1]}, some_tokens()).clusters(1).tolist() == [0]
 
 
 # ---- bad input
