@@ -8,7 +8,6 @@ where their shapes differ.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import orthogonal_procrustes
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +30,8 @@ def alignment(places: np.ndarray, reference: np.ndarray) -> Alignment:
     Nearest in the sum of squared distances between equal rows. If all points of either map lie in
     one place, the other is only moved.
     """
+    from scipy.linalg import orthogonal_procrustes
+
     if places.shape != reference.shape:
         raise ValueError(
             "maps are aligned point by point, so both need the same points and dimensions; got "

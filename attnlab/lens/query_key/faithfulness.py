@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 
 from attnlab.lens.query_key.normalise import distances
 from attnlab.lens.query_key.points import LayerPoints
@@ -184,6 +183,8 @@ def from_other_sequences(layer: LayerPoints, places: tuple[np.ndarray, np.ndarra
 
 def _ranks(values: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     """Ranks among the allowed of each row, ties sharing theirs; what is not allowed comes last."""
+    from scipy.stats import rankdata
+
     return np.asarray(rankdata(np.where(allowed, values, np.inf), axis=1))
 
 
