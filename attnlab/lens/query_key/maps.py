@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -131,13 +130,14 @@ class Maps(Mapping[Head, HeadMap]):
         return replace(self, points=points, heads=placed)
 
     def save(self, path: str | Path) -> Path:
-        """Write the places (not the vectors) to an ``.npz`` file, as a reference for others."""
+        """Write the places (not the vectors) to a ``.safetensors`` file, as a reference."""
+        from safetensors.numpy import save_file
+
         target = Path(path)
-        if target.suffix != ".npz":
-            raise ValueError(f"`path` must end in .npz, got {str(path)!r}")
-        arrays: dict[str, Any] = {f"{w[0]}.{w[1]}": one.all for w, one in self.heads.items()}
-        tokens = json.dumps(_tokens_of(self.points))
-        np.savez_compressed(target, tokens=np.array(tokens), **arrays)
+        if target.suffix != ".safetensors":
+            raise ValueError(f"`path` must end in .safetensors, got {str(path)!r}")
+        arrays = {f"{layer}.{head}": one.all for (layer, head), one in self.heads.items()}
+        save_file(arrays, target, metadata={"tokens": json.dumps(_tokens_of(self.points))})
         return target
 
     def __repr__(self) -> str:
@@ -283,10 +283,7 @@ def _places_of(reference: Maps | str | Path, points: Points, k: int) -> dict[Hea
     if isinstance(reference, Maps):
         tokens, places = _tokens_of(reference.points), {w: m.all for w, m in reference.items()}
     elif isinstance(reference, str | Path):
-        with np.load(reference, allow_pickle=False) as file:
-            tokens = json.loads(str(file["tokens"]))
-            named = [name for name in file.files if name != "tokens"]
-            places = {_head(name): file[name] for name in named}
+        tokens, places = _saved(reference)
     else:
         raise TypeError(
             f"`reference` must be Maps or the path of saved ones, got {type(reference).__name__}"
@@ -299,6 +296,15 @@ def _places_of(reference: Maps | str | Path, points: Points, k: int) -> dict[Hea
     if any(one.shape[1] != k for one in places.values()):
         raise ValueError(f"`reference` has another number of dimensions than {k}")
     return places
+
+
+def _saved(path: str | Path) -> tuple[list[list[object]], dict[Head, np.ndarray]]:
+    """The tokens and places that ``Maps.save`` wrote."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        tokens = json.loads((file.metadata() or {}).get("tokens", "null"))
+        return tokens, {_head(name): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def _head(name: str) -> Head:
