@@ -42,6 +42,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
+    check_induction_keys          61  keys(tokens)
+    check_induction_head          61  head(x, sharpness)
     check_number                      a count, in its unit
 """
 
@@ -57,6 +59,7 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
+from attnlab.exercises.induction import check_induction_head, check_induction_keys
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
@@ -84,6 +87,8 @@ __all__ = [
     "check_complex_score",
     "check_distance_biases",
     "check_factorized",
+    "check_induction_head",
+    "check_induction_keys",
     "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",

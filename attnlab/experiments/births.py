@@ -1,0 +1,204 @@
+"""Births: induction heads while they form, step by step, on symbols and on real text.
+
+Nothing is timed: each row is a number measured on a small model at one step of its training. All
+models have two layers of two heads each. Four kinds of training data:
+
+    symbols                     random symbols, then the same ones again (`attnlab.tasks.induction`)
+    text                        windows of 64 BPE tokens of the Python documentation
+    text, passages repeated     half of the windows begin with a passage of 16 to 32 tokens, and
+                                repeat it to the end
+    text, random tokens repeated    in half of the windows, random tokens stand for the passage
+
+What is measured at each step, on sequences that are the same for all:
+
+    loss             nats per token; of "symbols" on repeats that were not trained on, of the others
+                     on unseen text
+    in-context score    the loss on unseen text at positions 48 to 63 less that at positions 8 to
+                     15: how much more context helps (Olsson et al. 2022, arXiv:2209.11895)
+    repeats right    per cent of right answers on random tokens that repeat
+    induction, previous    the largest such share of all heads (`attnlab.lens.find_heads`) there
+    induction in text    the largest share of all heads on unseen text
+
+Lesson 61 draws what
+
+    python -m attnlab.experiments births --threads 1 --json notebooks/assets/61_births.json
+
+has written.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.lens.find_heads import find_heads
+from attnlab.lens.find_heads.kinds import Heads
+from attnlab.lens.watch import watch
+from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import Batch
+from attnlab.tasks.documentation import Documentation
+from attnlab.tasks.induction import Induction
+from attnlab.train import fit
+
+LENGTH, TOKENS, SEEDS, UNSEEN = 64, 512, (0, 1, 2), 128
+MODEL: Mapping[str, Any] = {"dim": 64, "layers": 2, "heads": 2}
+EARLY, LATE = slice(8, 16), slice(48, 64)
+HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Text:
+    """The task: windows of the documentation; `repeats` says what a half of them is replaced by."""
+
+    repeats: str = "none"  # or "passages", or "random tokens"
+    name: str = field(default="documentation", init=False)
+    kind: str = field(default="language_model", init=False)
+
+    def batch(self, split: str, size: int, seed: int) -> Batch:
+        """The first half of the rows is replaced."""
+        text = _documentation().batch(split, size, seed)
+        count = round(HALF * size)
+        if self.repeats == "none" or not count:
+            return text
+        if self.repeats == "passages":
+            other = _repeated(text[:count], seed)
+        else:
+            other = Induction(LENGTH, TOKENS).batch(split, count, seed)
+        return Batch(
+            torch.cat([other.inputs, text.inputs[count:]]),
+            torch.cat([other.targets, text.targets[count:]]),
+        )
+
+
+def _repeated(text: Batch, seed: int) -> Batch:
+    """Each window's first tokens, a quarter to a half of it, again and again."""
+    generator = torch.Generator().manual_seed(seed)
+    run = torch.randint(LENGTH // 4, LENGTH // 2 + 1, (len(text), 1), generator=generator)
+    tokens = text.inputs.gather(1, torch.arange(LENGTH + 1) % run)
+    return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+
+
+@lru_cache(maxsize=1)
+def _documentation() -> Documentation:
+    return Documentation("bpe", length=LENGTH, bpe_size=TOKENS)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A kind of training data, with the options of training, and the steps that are measured."""
+
+    task: Any
+    training: Mapping[str, Any]
+    steps: tuple[int, ...]
+    hidden: int
+    vocab: int = TOKENS
+
+    @property
+    def reads_text(self) -> bool:
+        return isinstance(self.task, Text)
+
+
+ON_TEXT: Mapping[str, Any] = {
+    "training": {"batch_size": 32, "learning_rate": 3e-3},
+    "steps": (0, 50, 100, 200, 300, 400, 500, 600, 700, 800, 1000),
+    "hidden": 64,
+}
+ARMS: Mapping[str, Arm] = {
+    "symbols": Arm(
+        Induction(LENGTH),
+        {"batch_size": 32, "learning_rate": 2e-3},
+        (0, 10, 20, 40, 60, 80, 100, 125, 150, 200, 300),
+        hidden=256,
+        vocab=64,
+    ),
+    "text": Arm(Text(), **ON_TEXT),
+    "text, passages repeated": Arm(Text("passages"), **ON_TEXT),
+    "text, random tokens repeated": Arm(Text("random tokens"), **ON_TEXT),
+}
+UNITS = {"repeats right": "%", "loss": "nats", "in-context score": "nats"}
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """One row for each quantity at each step of each training."""
+    with thread_count(threads):
+        for name in ARMS:
+            for seed in (0,) if quick else SEEDS:
+                for step, model in film(name, seed, steps=(0, 2) if quick else None).items():
+                    for what, value in measured(model, name).items():
+                        figure = f"{name}, step {step}, {what}, seed {seed}"
+                        yield Row(figure, value, UNITS.get(what, "share"))
+
+
+def build(name: str, seed: int) -> TinyTransformer:
+    """The untrained model."""
+    arm = ARMS[name]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return TinyTransformer(arm.vocab, max_len=LENGTH, hidden=arm.hidden, **MODEL)
+
+
+def film(name: str, seed: int, *, steps: tuple[int, ...] | None = None) -> dict[int, nn.Module]:
+    """Step → a copy of the model at that step, ready to look at; 0 is the untrained one."""
+    arm = ARMS[name]
+    steps = arm.steps if steps is None else steps
+    model = build(name, seed)
+    frames: dict[int, nn.Module] = {0: copy.deepcopy(model).eval()}
+
+    def keep(state: Any) -> None:
+        if state.step in steps:
+            frames[state.step] = copy.deepcopy(state.model).eval()
+
+    options = {"seed": seed, "progress": False, "device": "cpu", **arm.training}
+    fit(model, arm.task, max(steps), callbacks=[keep], **options)
+    return frames
+
+
+@torch.no_grad()
+def measured(model: nn.Module, name: str) -> dict[str, float]:
+    """What the rows hold, of one model."""
+    arm = ARMS[name]
+    batch = repeats(arm.vocab)
+    logits, heads = look(model, batch)
+    asked = batch.targets >= 0
+    right = (logits.argmax(-1) == batch.targets)[asked].double().mean().item()
+    found = {
+        "repeats right": round(100 * right, 2),
+        "induction": largest(heads, "induction"),
+        "previous": largest(heads, "previous"),
+    }
+    if not arm.reads_text:
+        return {"loss": round(F.cross_entropy(logits.mT, batch.targets).item(), 4), **found}
+    text = _documentation().batch("validation", UNSEEN, seed=0)
+    logits, heads = look(model, text)
+    losses = F.cross_entropy(logits.mT, text.targets, reduction="none").mean(0)
+    return {
+        "loss": round(losses.mean().item(), 4),
+        "in-context score": round((losses[LATE].mean() - losses[EARLY].mean()).item(), 4),
+        **found,
+        "induction in text": largest(heads, "induction"),
+    }
+
+
+@lru_cache(maxsize=4)
+def repeats(vocab: int) -> Batch:
+    """Unseen sequences of random tokens that repeat after 16 to 32 places."""
+    return Induction(LENGTH, vocab).batch("validation", UNSEEN, seed=0)
+
+
+def look(model: nn.Module, batch: Batch) -> tuple[Tensor, Heads]:
+    """The logits of a model, and what its heads do."""
+    with watch(model) as seen:
+        logits = model(batch.inputs)
+    return logits, find_heads(seen, batch.inputs)
+
+
+def largest(heads: Heads, share: str) -> float:
+    """The largest such share of all heads."""
+    return round(max(head.shares[share] for head in heads), 4)
