@@ -131,7 +131,8 @@ def _places(n: int, grid: Grid | None) -> list[str]:
 def _real(padding: Tensor | None, b: int, n: int) -> np.ndarray:
     if padding is None:
         return np.ones((b, n), dtype=bool)
-    found = torch.as_tensor(padding).detach().cpu()
+    given = padding if isinstance(padding, Tensor) else torch.as_tensor(padding)
+    found = given.detach().cpu()
     if tuple(found.shape) != (b, n):
         raise ValueError(
             f"padding must be (b, n) = ({b}, {n}), True = a real token; got {tuple(found.shape)}"
