@@ -1,5 +1,7 @@
 """Maps of a small model: methods, alignment, placing, saving, and sentences for wrong calls."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -150,7 +152,7 @@ def test_maps_are_turned_towards_the_reference(points, method):
 def test_without_a_reference_each_is_turned_towards_the_one_before(points):
     maps = project(points, "pca")
     pairs = list(maps.values())
-    for before, one in zip(pairs, pairs[1:], strict=False):
+    for before, one in itertools.pairwise(pairs):
         np.testing.assert_allclose(align(one.all, before.all), one.all, atol=1e-5)
 
 

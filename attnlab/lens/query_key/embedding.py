@@ -4,8 +4,8 @@ The methods are those of scikit-learn and umap-learn. With the cosine metric row
 length 1 first; Euclidean distance between them then orders pairs as cosine distance does (its
 square is twice the cosine distance).
 
-UMAP and t-SNE start from given places (those of PCA, as a rule) and a little noise, rather than from
-random places: maps of one set of vectors then look alike on different machines.
+UMAP and t-SNE start from given places (those of PCA, as a rule) and a little noise, rather than
+from random places: maps of one set of vectors then look alike on different machines.
 """
 
 import warnings

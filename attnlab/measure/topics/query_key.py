@@ -1,0 +1,122 @@
+"""Query-key space: collecting, mapping and judging the heads of a model of BERT's size.
+
+A language model of 12 layers × 12 heads of width 64 (dim 768, random weights: the cost is that of a
+trained one) reads 2,500 tokens of documentation; each head has 2,500 queries and as many keys.
+Everything about it is done in one fresh process, whose peak memory is that of the whole process.
+Then one head alone, as somebody who looks at it waits for it, and a sentence placed on maps that
+are there already. AttentionViz's authors needed about 3 hours on an A100 for one of their data sets
+(arXiv:2305.03210).
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+
+from attnlab import TinyTransformer, pretrained
+from attnlab.lens.query_key.collect import collect
+from attnlab.lens.query_key.maps import Maps, project
+from attnlab.lens.query_key.points import Points
+from attnlab.measure.memory import environment, peak
+from attnlab.measure.report import Row
+from attnlab.measure.timing import quartiles
+from attnlab.tasks.documentation import Documentation
+
+LENGTH = 125
+METHODS = ("pca", "umap")
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """All heads, then one head, then a sentence."""
+    layers, heads, sequences = (1, 2, 2) if quick else (12, 12, 20)
+    yield from _all_heads(layers, heads, sequences, threads, long=not quick)
+    yield from _live(heads, sequences, repeats=2 if quick else 5, long=not quick)
+
+
+def points_of(layers: int, heads: int, sequences: int) -> Points:
+    """A model of the given size, and its queries and keys on so many texts."""
+    _, task = _documentation()
+    torch.manual_seed(0)
+    options = {"dim": 64 * heads, "layers": layers, "heads": heads, "max_len": 128}
+    model = TinyTransformer(task.vocab, **options).eval()
+    texts = task.batch("validation", sequences, seed=0).inputs[:, :LENGTH]
+    return collect(model, texts.split(4), task.tokens)
+
+
+def _all_heads(
+    layers: int, heads: int, sequences: int, threads: int, *, long: bool
+) -> Iterator[Row]:
+    task = [layers, heads, sequences, threads]
+    child = [sys.executable, "-m", __name__, json.dumps(task)]
+    done = subprocess.run(child, env=environment(), check=True, capture_output=True, text=True)
+    seconds, used = json.loads(done.stdout.splitlines()[-1])
+    size = f"{layers * heads} heads × {2 * LENGTH * sequences:,} points"
+    for name, taken in seconds.items():
+        yield Row(f"{name}, {size}", taken, "s")
+    bound = 600.0 if long else None
+    yield Row(f"all of it, {size}", sum(seconds.values()), "s", at_most=bound)
+    bound = 1500.0 if long else None
+    yield Row("peak of that process", used / 1e6, "MB", at_most=bound, note="PyTorch included")
+
+
+def _live(heads: int, sequences: int, repeats: int, *, long: bool) -> Iterator[Row]:
+    points = points_of(1, heads, sequences)
+    size = f"{2 * LENGTH * sequences:,} points"
+    one = partial(project, points, "umap", heads=[(0, 0)])
+    taken = _timed(one, repeats)
+    yield _row(f"one head: UMAP of {size} and its faithfulness", taken, 5.0 if long else None)
+    model, task = _documentation()
+    known = collect(model, [task.batch("validation", sequences, seed=0).inputs], task.tokens)
+    for method in METHODS:
+        maps = project(known, method, heads=None if long else [(0, 0)])
+        placed = partial(_place, maps, model, task)
+        figure = f"a sentence of 24 tokens placed on {len(maps)} maps by {method}"
+        yield _row(figure, _timed(placed, repeats), 1.0 if long else None)
+
+
+def _documentation() -> tuple[TinyTransformer, Documentation]:
+    model, task = pretrained.load("documentation")
+    assert isinstance(task, Documentation)
+    return model, task
+
+
+def _place(maps: Maps, model: TinyTransformer, task: Documentation) -> Maps:
+    ids = task.encode("If the object is a class, the name of the class is used instead.")
+    return maps.place(collect(model, [ids[None, :24]], task.tokens))
+
+
+def _row(figure: str, taken: list[float], bound: float | None) -> Row:
+    middle, spread = statistics.median(taken), quartiles(taken)
+    return Row(figure, middle, "s", at_most=bound, quartiles=spread)
+
+
+def _timed(call: Callable[[], object], repeats: int) -> list[float]:
+    """Seconds of each call, after one that is not counted (it compiles)."""
+    taken = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return taken[1:]
+
+
+def _child(layers: int, heads: int, sequences: int, threads: int) -> None:
+    torch.set_num_threads(threads)
+    seconds = {}
+    start = time.perf_counter()
+    points = points_of(layers, heads, sequences)
+    seconds["collecting"] = time.perf_counter() - start
+    for method in METHODS:
+        start = time.perf_counter()
+        project(points, method)
+        seconds[f"{method} and its faithfulness"] = time.perf_counter() - start
+    print(json.dumps([seconds, peak()]))
+
+
+if __name__ == "__main__":
+    _child(*json.loads(sys.argv[1]))
