@@ -14,8 +14,8 @@ def test_quick_rows() -> None:
         "all of it, 2 heads × 500 points",
         "peak of that process",
         "one head: UMAP of 500 points and its faithfulness",
-        "a sentence of 24 tokens placed on 1 maps by pca",
-        "a sentence of 24 tokens placed on 1 maps by umap",
+        "a sentence of 60 tokens placed on 2 maps by pca",
+        "a sentence of 60 tokens placed on 2 maps by umap",
     }
     assert all(math.isfinite(row.measured) and row.measured > 0 for row in found.values())
     parts = [row.measured for figure, row in found.items() if ", 2 heads" in figure]
@@ -24,5 +24,5 @@ def test_quick_rows() -> None:
 
 
 def test_a_head_has_as_many_queries_as_the_texts_have_tokens() -> None:
-    points = query_key.points_of(1, 2, 3)
+    points = query_key.points_of(query_key.model_of(1, 2), 3)
     assert points[0].queries.shape == points[0].keys.shape == (2, 3 * query_key.LENGTH, 64)

@@ -15,17 +15,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
-from attnlab import TinyTransformer, pretrained
-from attnlab.lens.query_key.collect import collect
-from attnlab.lens.query_key.maps import Maps, project
-from attnlab.lens.query_key.points import Points
 from attnlab.measure.memory import environment, peak
 from attnlab.measure.report import Row
 from attnlab.measure.timing import quartiles
-from attnlab.tasks.documentation import Documentation
+from attnlab.models.tiny import TinyTransformer
+
+if TYPE_CHECKING:
+    from attnlab.lens.query_key.maps import Maps
+    from attnlab.lens.query_key.points import Points
 
 LENGTH = 125
 METHODS = ("pca", "umap")
@@ -38,14 +39,20 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     yield from _live(heads, sequences, repeats=2 if quick else 5, long=not quick)
 
 
-def points_of(layers: int, heads: int, sequences: int) -> Points:
-    """A model of the given size, and its queries and keys on so many texts."""
-    _, task = _documentation()
+def model_of(layers: int, heads: int) -> TinyTransformer:
+    """A language model over bytes, with heads of width 64."""
     torch.manual_seed(0)
     options = {"dim": 64 * heads, "layers": layers, "heads": heads, "max_len": 128}
-    model = TinyTransformer(task.vocab, **options).eval()
-    texts = task.batch("validation", sequences, seed=0).inputs[:, :LENGTH]
-    return collect(model, texts.split(4), task.tokens)
+    return TinyTransformer(256, **options).eval()
+
+
+def points_of(model: TinyTransformer, sequences: int, length: int = LENGTH) -> "Points":
+    """Its queries and keys on so many texts."""
+    from attnlab.lens.query_key.collect import collect
+    from attnlab.tasks.documentation import Documentation
+
+    task = Documentation("bytes", length=length)
+    return collect(model, task.batch("validation", sequences, seed=0).inputs.split(4), task.tokens)
 
 
 def _all_heads(
@@ -65,29 +72,24 @@ def _all_heads(
 
 
 def _live(heads: int, sequences: int, repeats: int, *, long: bool) -> Iterator[Row]:
-    points = points_of(1, heads, sequences)
+    from attnlab.lens.query_key.maps import project
+
+    points = points_of(model_of(1, heads), sequences)
     size = f"{2 * LENGTH * sequences:,} points"
     one = partial(project, points, "umap", heads=[(0, 0)])
     taken = _timed(one, repeats)
     yield _row(f"one head: UMAP of {size} and its faithfulness", taken, 5.0 if long else None)
-    model, task = _documentation()
-    known = collect(model, [task.batch("validation", sequences, seed=0).inputs], task.tokens)
+    model = model_of(4, 4) if long else model_of(1, 2)
+    known = points_of(model, sequences)
     for method in METHODS:
-        maps = project(known, method, heads=None if long else [(0, 0)])
-        placed = partial(_place, maps, model, task)
-        figure = f"a sentence of 24 tokens placed on {len(maps)} maps by {method}"
-        yield _row(figure, _timed(placed, repeats), 1.0 if long else None)
+        maps = project(known, method)
+        taken = _timed(partial(_place, maps, model), repeats)
+        figure = f"a sentence of 60 tokens placed on {len(maps)} maps by {method}"
+        yield _row(figure, taken, 1.0 if long else None)
 
 
-def _documentation() -> tuple[TinyTransformer, Documentation]:
-    model, task = pretrained.load("documentation")
-    assert isinstance(task, Documentation)
-    return model, task
-
-
-def _place(maps: Maps, model: TinyTransformer, task: Documentation) -> Maps:
-    ids = task.encode("If the object is a class, the name of the class is used instead.")
-    return maps.place(collect(model, [ids[None, :24]], task.tokens))
+def _place(maps: "Maps", model: TinyTransformer) -> "Maps":
+    return maps.place(points_of(model, 1, 60))
 
 
 def _row(figure: str, taken: list[float], bound: float | None) -> Row:
@@ -106,10 +108,13 @@ def _timed(call: Callable[[], object], repeats: int) -> list[float]:
 
 
 def _child(layers: int, heads: int, sequences: int, threads: int) -> None:
+    from attnlab.lens.query_key.maps import project
+
     torch.set_num_threads(threads)
+    model = model_of(layers, heads)
     seconds = {}
     start = time.perf_counter()
-    points = points_of(layers, heads, sequences)
+    points = points_of(model, sequences)
     seconds["collecting"] = time.perf_counter() - start
     for method in METHODS:
         start = time.perf_counter()
