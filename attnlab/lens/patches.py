@@ -21,8 +21,8 @@ $$\sum_{bij} (w_{bij} - \bar w)^2 = \sum_{bij} (\bar w_{\Delta(ij)} - \bar w)^2
 
 explained by the offset, by the two positions beyond their offset, and not by positions at all. How
 far the query matters is asked apart from this: of the same sum, image and key alone explain
-$\sum_{bij} (\bar w_{bj} - \bar w)^2$, with $\bar w_{bj}$ the mean over queries. It is all of it where
-every query attends to the same keys.
+$\sum_{bij} (\bar w_{bj} - \bar w)^2$, with $\bar w_{bj}$ the mean over queries. It is all of it
+where all queries attend to the same keys.
 """
 
 from dataclasses import dataclass

@@ -2,8 +2,8 @@
 
     model, task = attnlab.pretrained.load("documentation")
 
-"documentation" and "induction" are language models; "digits" is a vision transformer that classifies
-handwritten digits, with a patch for each of their 8 × 8 pixels.
+"documentation" and "induction" are language models; "digits" is a vision transformer that
+classifies handwritten digits, with a patch for each of their 8 × 8 pixels.
 
 Each file holds weights (half precision), the configuration and, where there is a text, its own
 vocabulary; none is larger than 2 MB. ``python -m attnlab.pretrained NAME`` trains one again by the
