@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
@@ -23,10 +23,6 @@ from attnlab.measure.memory import environment, peak
 from attnlab.measure.report import Row
 from attnlab.measure.timing import quartiles
 from attnlab.models.tiny import TinyTransformer
-
-if TYPE_CHECKING:
-    from attnlab.lens.query_key.maps import Maps
-    from attnlab.lens.query_key.points import Points
 
 LENGTH = 125
 METHODS = ("pca", "umap")
@@ -46,7 +42,7 @@ def model_of(layers: int, heads: int) -> TinyTransformer:
     return TinyTransformer(256, **options).eval()
 
 
-def points_of(model: TinyTransformer, sequences: int, length: int = LENGTH) -> "Points":
+def points_of(model: TinyTransformer, sequences: int, length: int = LENGTH) -> Any:
     """Its queries and keys on so many texts."""
     from attnlab.lens.query_key.collect import collect
     from attnlab.tasks.documentation import Documentation
@@ -88,7 +84,7 @@ def _live(heads: int, sequences: int, repeats: int, *, long: bool) -> Iterator[R
         yield _row(figure, taken, 1.0 if long else None)
 
 
-def _place(maps: "Maps", model: TinyTransformer) -> "Maps":
+def _place(maps: Any, model: TinyTransformer) -> Any:
     return maps.place(points_of(model, 1, 60))
 
 
