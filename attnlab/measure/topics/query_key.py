@@ -54,8 +54,8 @@ def points_of(model: TinyTransformer, sequences: int, length: int = LENGTH) -> A
 def _all_heads(
     layers: int, heads: int, sequences: int, threads: int, *, long: bool
 ) -> Iterator[Row]:
-    task = [layers, heads, sequences, threads]
-    child = [sys.executable, "-m", __name__, json.dumps(task)]
+    program = f"from {__name__} import alone; print(alone{(layers, heads, sequences, threads)})"
+    child = [sys.executable, "-c", program]
     done = subprocess.run(child, env=environment(), check=True, capture_output=True, text=True)
     seconds, used = json.loads(done.stdout.splitlines()[-1])
     size = f"{layers * heads} heads × {2 * LENGTH * sequences:,} points"
@@ -103,7 +103,8 @@ def _timed(call: Callable[[], object], repeats: int) -> list[float]:
     return taken[1:]
 
 
-def _child(layers: int, heads: int, sequences: int, threads: int) -> None:
+def alone(layers: int, heads: int, sequences: int, threads: int) -> str:
+    """Seconds of each part and the peak of the process in bytes, as JSON."""
     from attnlab.lens.query_key.maps import project
 
     torch.set_num_threads(threads)
@@ -116,8 +117,4 @@ def _child(layers: int, heads: int, sequences: int, threads: int) -> None:
         start = time.perf_counter()
         project(points, method)
         seconds[f"{method} and its faithfulness"] = time.perf_counter() - start
-    print(json.dumps([seconds, peak()]))
-
-
-if __name__ == "__main__":
-    _child(*json.loads(sys.argv[1]))
+    return json.dumps([seconds, peak()])
