@@ -5,7 +5,6 @@ the outputs of a Hugging Face model, mixing matrices of ``attnlab.lens.mixing``,
 (layers, heads, n, m), or a list with one (heads, n, m) or (b, heads, n, m) per layer.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,9 +17,8 @@ from attnlab.core.integers import check_integer
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
+from attnlab.lens.sides import kind_of
 
-_CROSS = re.compile(r"cross|context|encoder_attn|encdec|multihead_attn|attn2", re.IGNORECASE)
-_ENCODER = re.compile(r"(^|[._])encoder([._]|$)", re.IGNORECASE)
 _HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 MANY = 1024
 """With more queries, the statistics are those of so many rows, evenly spread."""
@@ -123,10 +121,9 @@ class Tokens:
     def settle(self, layer: Layer) -> None:
         """The tokens that the layer reads: by its name or, if that is unclear, by the lengths."""
         if layer.kind is None:
-            silent = not layer.named or self._only_the_source_fits(layer)
-            own = self._by_length(*layer.shape[1:]) if silent else "self"
-            found = ("cross", _CROSS), ("encoder", _ENCODER)
-            layer.kind = next((kind for kind, name in found if name.search(layer.name)), own)
+            own, source = (None if x is None else len(x) for x in (self.queries, self.source))
+            _, n, m = layer.shape
+            layer.kind = kind_of(layer.name, n, m, own, source, named=layer.named)
 
     def place(self, layer: Layer) -> dict[str, dict[str, int]]:
         """Which list (``set``) and from which token on (``start``) queries and keys are named."""
@@ -143,21 +140,6 @@ class Tokens:
             "q": {"set": q, "start": start},
             "k": {"set": self._set(keys, m, "key"), "start": 0},
         }
-
-    def _only_the_source_fits(self, layer: Layer) -> bool:
-        _, n, m = layer.shape
-        own = [] if self.queries is None else self.queries
-        known = self.source is not None and len(self.source) == m
-        return known and n != m != len(own) and "#" not in layer.name
-
-    def _by_length(self, n: int, m: int) -> str:
-        """For layers without a name. Where both texts have one length, the keys are the source."""
-        if self.source is None:
-            return "self"
-        q, k = n if self.queries is None else len(self.queries), len(self.source)
-        if n == m and q != k and n in (q, k):
-            return "self" if n == q else "encoder"
-        return "cross"
 
     def _lists(self, layer: Layer) -> tuple[list[Any] | None, list[Any] | None]:
         if self.source is None or layer.kind == "self":

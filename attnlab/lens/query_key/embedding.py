@@ -1,0 +1,108 @@
+"""From vectors of width d to places in two or three dimensions: PCA, UMAP or t-SNE.
+
+The methods are those of scikit-learn and umap-learn. With the cosine metric rows are brought to
+length 1 first; Euclidean distance between them then orders pairs as cosine distance does (its
+square is twice the cosine distance).
+
+UMAP and t-SNE start from given places (those of PCA, as a rule) rather than from random ones: maps
+of one set of vectors then look alike on different machines and for different seeds.
+"""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from attnlab.lens.query_key.normalise import unit
+
+METHODS = ("pca", "umap", "tsne")
+EPOCHS = 200
+PERPLEXITY = 30
+_PLACED_BY = 5  # neighbours that place a new point
+
+Placing = Callable[[np.ndarray], np.ndarray]
+"""(N, d) -> (N, k): where new vectors are placed on a map."""
+
+
+def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
+    """float32, and of length 1 for the cosine metric."""
+    return np.ascontiguousarray(unit(vectors) if metric == "cosine" else vectors, dtype=np.float32)
+
+
+def pca(vectors: np.ndarray, dimensions: int) -> tuple[np.ndarray, Placing]:
+    """Places (P, k) of vectors (P, d), and the projection itself. Vectors that span fewer than k
+    directions get zeros in the rest."""
+    from sklearn.decomposition import PCA
+
+    kept = min(dimensions, *vectors.shape)
+    fitted = PCA(kept, svd_solver="full" if len(vectors) < 3 else "covariance_eigh")
+    with np.errstate(invalid="ignore"):  # the share of variance, where there is none
+        fitted.fit(vectors)
+
+    def place(new: np.ndarray) -> np.ndarray:
+        return np.pad(fitted.transform(new), ((0, 0), (0, dimensions - kept)))
+
+    return place(vectors), place
+
+
+def umap(vectors: np.ndarray, start: np.ndarray, neighbours: int, seed: int) -> np.ndarray:
+    """Places (P, k) by UMAP (McInnes, Healy and Melville, arXiv:1802.03426) with min_dist 0.1."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # umap-learn remarks on its own dependencies, and on seeds
+        from sklearn.neighbors import NearestNeighbors
+        from umap import UMAP
+
+        nearest = NearestNeighbors(n_neighbors=neighbours, algorithm="brute").fit(vectors)
+        apart, which = nearest.kneighbors(vectors)
+        fitted = UMAP(
+            n_components=start.shape[1],
+            n_neighbors=neighbours,
+            precomputed_knn=(which.astype(np.int32), apart.astype(np.float32), None),
+            init=_of_size(start, 10.0),
+            n_epochs=EPOCHS,
+            min_dist=0.1,
+            random_state=seed,
+            n_jobs=1,
+        )
+        return np.asarray(fitted.fit_transform(vectors), dtype=np.float64)
+
+
+def tsne(vectors: np.ndarray, start: np.ndarray, seed: int) -> np.ndarray:
+    """Places (P, k) by t-SNE (van der Maaten and Hinton, JMLR 2008), perplexity 30 (less for fewer
+    than 91 points)."""
+    from sklearn.manifold import TSNE
+
+    fitted = TSNE(
+        n_components=start.shape[1],
+        perplexity=min(PERPLEXITY, (len(vectors) - 1) / 3),
+        init=_of_size(start, 1e-4),
+        random_state=seed,
+        n_jobs=1,
+    )
+    return np.asarray(fitted.fit_transform(vectors), dtype=np.float64)
+
+
+def nonlinear(
+    method: str, vectors: np.ndarray, start: np.ndarray, neighbours: int, seed: int
+) -> np.ndarray:
+    """Places (P, k) by the method "umap" or "tsne"."""
+    if method == "umap":
+        return umap(vectors, start, neighbours, seed)
+    return tsne(vectors, start, seed)
+
+
+def by_neighbours(vectors: np.ndarray, places: np.ndarray) -> Placing:
+    """New vectors at the mean of the places of their five nearest vectors, weighted by nearness.
+
+    A vector that is on the map already is placed where it is.
+    """
+    from sklearn.neighbors import KNeighborsRegressor
+
+    count = min(_PLACED_BY, len(vectors))
+    fitted = KNeighborsRegressor(count, weights="distance", algorithm="brute").fit(vectors, places)
+    return lambda new: np.asarray(fitted.predict(new))
+
+
+def _of_size(start: np.ndarray, size: float) -> np.ndarray:
+    largest = np.abs(start).max()
+    return (start / (largest if largest > 0 else 1) * size).astype(np.float32)
