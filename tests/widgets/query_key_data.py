@@ -1,83 +1,36 @@
-"""Maps of queries and keys made by hand, for tests: spirals, clumps and a head of the same tokens.
+"""Maps of queries and keys made by hand, for tests: spirals, clumps, positions modulo 5, chance."""
 
-They have the attributes that the widget reads from ``attnlab.lens.query_key``, and nothing else.
-"""
-
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from attnlab.lens.query_key.faithfulness import Faithfulness
+from attnlab.lens.query_key.maps import HeadMap, Maps, Projection
+from attnlab.lens.query_key.normalise import Normalisation
+from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
+
 STATISTICS = ("entropy", "previous", "same", "first")
-WORDS = "the cat sat on a mat , and 12 play ##ing <b>bold</b> \n it saw the dog .".split(" ")
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    ",",
+    "and",
+    "12",
+    "play",
+    "##ing",
+    "<b>bold</b>",
+    "\n",
+    "it",
+]
+WORDS += ["saw", "the", "dog", "."]
 
 
-@dataclass(frozen=True, eq=False)
-class Tokens:
-    texts: tuple[str, ...]
-    sequence: np.ndarray
-    position: np.ndarray
-    labels: tuple[str, ...] | None = None
-    images: np.ndarray | None = None
-    grid: tuple[int, int] | None = None
-    offset: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class LayerPoints:
-    name: str
-    queries: np.ndarray
-    keys: np.ndarray
-    value_norms: np.ndarray
-    scale: np.ndarray
-    strongest: np.ndarray
-    weights: np.ndarray
-    by_position: np.ndarray
-    statistics: dict[str, np.ndarray]
-    query_tokens: Tokens
-    key_tokens: Tokens
-    outside: str | None = None
-
-
-class Points(tuple):
-    sampled: str | None = None
-
-
-@dataclass(frozen=True)
-class Faithfulness:
-    trustworthiness: float = 0.93
-    continuity: float = 0.95
-    rank_correlation: float = -0.71
-    top_share: float = 0.62
-    chance: float = 0.21
-    other_sequences: float = 0.44
-
-
-@dataclass(frozen=True, eq=False)
-class HeadMap:
-    layer: int
-    head: int
-    queries: np.ndarray
-    keys: np.ndarray
-    scaling: float = 1.0
-    faithfulness: Faithfulness = field(default_factory=Faithfulness)
-
-
-@dataclass(frozen=True, eq=False)
-class Maps:
-    points: Any
-    of: dict[tuple[int, int], HeadMap]
-    method: str = "umap"
-    metric: str = "cosine"
-    dimensions: int = 2
-    seed: int = 0
-
-    @property
-    def heads(self) -> list[tuple[int, int]]:
-        return list(self.of)
-
-    def __getitem__(self, at: tuple[int, int]) -> HeadMap:
-        return self.of[at]
+NORMALISATION = Normalisation(1.25, np.zeros(16))
+FAITHFULNESS = Faithfulness(0.93, 0.95, -0.71, -0.86, 0.62, 0.21, 0.44)
 
 
 def tokens_of(sequences: int = 12, length: int = 18, **more: Any) -> Tokens:
@@ -87,7 +40,7 @@ def tokens_of(sequences: int = 12, length: int = 18, **more: Any) -> Tokens:
 
 
 def points_of(tokens: Tokens, layers: int = 3, heads: int = 4, *, seed: int = 0) -> Points:
-    """Head 0 attends to the previous token, head 1 to the first, head 2 to itself, others at random."""
+    """Head 0 attends to the previous token, head 1 to the first, 2 to itself, 3 at random."""
     made = np.random.default_rng(seed)
     count = len(tokens.texts)
     first = np.array([np.argmax(tokens.sequence == s) for s in range(tokens.sequence.max() + 1)])
@@ -123,11 +76,13 @@ def points_of(tokens: Tokens, layers: int = 3, heads: int = 4, *, seed: int = 0)
                 weights=weights,
                 by_position=by_position / by_position.sum(-1, keepdims=True),
                 statistics={name: made.uniform(0, 1, heads) for name in STATISTICS},
+                masks=(None,) * len(first),
+                outside=None,
                 query_tokens=tokens,
                 key_tokens=tokens,
             )
         )
-    return Points(found)
+    return Points(tuple(found))
 
 
 def coordinates(tokens: Tokens, head: int, dimensions: int, made: Any) -> tuple[Any, Any]:
@@ -166,5 +121,5 @@ def maps_of(
             q, k = coordinates(one.query_tokens, head, dimensions, made)
             q = q + blur * made.normal(size=q.shape).astype(np.float32)
             k = k + blur * made.normal(size=k.shape).astype(np.float32)
-            of[layer, head] = HeadMap(layer, head, q, k, 1.25)
-    return Maps(points, of, method, dimensions=dimensions, seed=seed)
+            of[layer, head] = HeadMap(layer, head, q, k, NORMALISATION, FAITHFULNESS)
+    return Maps(points, of, Projection(method, dimensions, seed=seed))

@@ -196,6 +196,12 @@ class QueryKeySpace(BaseWidget):
         """The picture that pages without widgets get."""
         return draw(self)
 
+    @property
+    def which(self) -> str:
+        """The map that is shown, or the training step, in words."""
+        name = str(self._space["maps"][self.shown]["name"])
+        return f"training step {name}" if self._space["film"] else name
+
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), "_live": False}
 
@@ -213,7 +219,7 @@ class QueryKeySpace(BaseWidget):
         many = f"{len(one['heads'])} heads" if len(one["heads"]) > 1 else "1 head"
         found = next(x for x in one["heads"] if x["is"] == [self.layer, self.head])
         return (
-            f"QueryKeySpace: {many}, {one['name']}; layer {self.layer}, head {self.head}. "
+            f"QueryKeySpace: {many}, {self.which}; layer {self.layer}, head {self.head}. "
             f"{found['said']}"
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.figures.labels import visible
+from attnlab.lens.query_key.points import LayerPoints, Tokens
 
 KEPT = 5
 """Strongest keys kept of each query."""
@@ -57,7 +58,7 @@ def label_of(token: Any) -> list[str]:
     return [short, more.encode("utf-8", "replace").decode()]
 
 
-def pack_tokens(tokens: Any, blocks: Blocks) -> dict[str, Any]:
+def pack_tokens(tokens: Tokens, blocks: Blocks) -> dict[str, Any]:
     """Texts once each, then where each token stands; its class and its images where given."""
     texts, at = np.unique(np.asarray(tokens.texts, dtype=object), return_inverse=True)
     wide = np.uint32 if len(texts) > 65535 else np.uint16
@@ -82,16 +83,14 @@ def pack_tokens(tokens: Any, blocks: Blocks) -> dict[str, Any]:
     return found
 
 
-def _pack_images(tokens: Any, blocks: Blocks) -> dict[str, Any]:
-    images = np.asarray(tokens.images, np.float32)
-    low, high = float(images.min()), float(images.max())
-    levels = np.rint(255 * (images - low) / ((high - low) or 1)).astype(np.uint8)
-    _, high_, wide = images.shape
+def _pack_images(tokens: Tokens, blocks: Blocks) -> dict[str, Any]:
+    """Grey or in three colours, a byte each."""
+    levels = np.rint(255 * np.asarray(tokens.images, np.float32)).clip(0, 255).astype(np.uint8)
     return {
         "at": blocks.add(levels),
-        "size": [int(high_), int(wide)],
-        "grid": [int(tokens.grid[0]), int(tokens.grid[1])],
-        "offset": int(getattr(tokens, "offset", 0)),
+        "size": list(levels.shape[1:3]),
+        "colours": 3 if levels.ndim == 4 else 1,
+        "grid": [int(side) for side in tokens.grid or (1, 1)],
     }
 
 
@@ -121,7 +120,7 @@ def ranks(sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found, order
 
 
-def pack_attention(layer: Any, head: int, blocks: Blocks) -> dict[str, Any]:
+def pack_attention(layer: LayerPoints, head: int, blocks: Blocks) -> dict[str, Any]:
     """For each query its strongest keys: how far before it in the sequence, and half percents.
 
     The distance is counted in the rows that were kept of the sequence, and 0 percent means none.
@@ -136,7 +135,7 @@ def pack_attention(layer: Any, head: int, blocks: Blocks) -> dict[str, Any]:
     return {"at": blocks.add(low, high, percents.T), "k": strongest.shape[1]}
 
 
-def pack_norms(layer: Any, head: int, blocks: Blocks) -> dict[str, Any]:
+def pack_norms(layer: LayerPoints, head: int, blocks: Blocks) -> dict[str, Any]:
     """Norms of queries, keys and values; beyond the 1st and 99th percentile all are alike."""
     coded, ranges = [], []
     for norms in (_norms(layer.queries[head]), _norms(layer.keys[head]), layer.value_norms[head]):

@@ -1,10 +1,14 @@
 """What the query-key space shows, checked and described: maps, their points, their sentences."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from attnlab.figures.arguments import check_list
+from attnlab.lens.query_key.maps import HeadMap, Maps
+from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
 from attnlab_widgets.space_bytes import (
     KEPT,
     Blocks,
@@ -22,6 +26,7 @@ FIGURES = (
     "trustworthiness",
     "continuity",
     "rank_correlation",
+    "full_correlation",
     "top_share",
     "chance",
     "other_sequences",
@@ -31,57 +36,62 @@ _WANTED = (
     "{training step: maps}"
 )
 MOST_TYPED = 512
+Head = tuple[int, int]
+Box = tuple[np.ndarray, float]
 
 
-def checked(maps: Any) -> tuple[list[str], list[Any], bool]:
+def checked(maps: Any) -> tuple[list[str], list[Maps], bool]:
     """Names of the maps, the maps, and whether they are the steps of a film."""
-    film = isinstance(maps, Mapping)
-    if film or isinstance(maps, list | tuple) and not hasattr(maps, "method"):
-        several = list(maps.values()) if film else list(maps)
-        if not several:
-            raise ValueError(f"`maps` is empty; {_WANTED}")
-    else:
-        several = [maps]
+    film = isinstance(maps, Mapping) and not isinstance(maps, Maps)
+    several = _several(maps)
+    if not several:
+        raise ValueError(f"`maps` is empty; {_WANTED}")
     for one in several:
-        if not all(hasattr(one, name) for name in ("points", "method", "dimensions", "heads")):
+        if not isinstance(one, Maps):
             raise TypeError(f"{_WANTED}; got {type(one).__name__}")
     names = [str(step) for step in maps] if film else [name_of(one) for one in several]
     for name, one in zip(names, several, strict=True):
-        _fits(name if len(several) > 1 else "", one, several[0], film)
+        where = f"{'training step ' if film else ''}{name}: " if len(several) > 1 else ""
+        _fits(where, one, several[0], film)
     return names, several, film
 
 
-def name_of(maps: Any) -> str:
+def _several(maps: Any) -> list[Any]:
+    if isinstance(maps, Maps):
+        return [maps]
+    return list(maps.values()) if isinstance(maps, Mapping) else check_list("maps", maps)
+
+
+def name_of(maps: Maps) -> str:
     return f"{METHODS.get(maps.method, maps.method)} {maps.dimensions}-D"
 
 
-def _fits(name: str, maps: Any, first: Any, film: bool) -> None:
+def _fits(where: str, maps: Maps, first: Maps, film: bool) -> None:
     """Its heads have finite coordinates for every token; further maps have the first one's."""
-    which = f"{'training step ' if film else ''}{name}: " if name else ""
-    if not len(maps.heads):
-        raise ValueError(f"{which}`maps` holds no head; project at least one")
-    if list(maps.heads) != list(first.heads):
+    if not len(maps):
+        raise ValueError(f"{where}`maps` holds no head; project at least one")
+    if list(maps) != list(first):
         raise ValueError(
-            f"{which}other heads are mapped than on the first map; project the same heads= each "
+            f"{where}other heads are mapped than on the first map; project the same heads= each "
             "time"
         )
-    for layer, head in maps.heads:
+    advice = (
+        "collect every training step on the same batches"
+        if film
+        else "a list must hold maps of the same points"
+    )
+    for layer, head in maps:
         mine, theirs = maps.points[layer], first.points[layer]
         for side in ("query_tokens", "key_tokens"):
             if not _same(getattr(mine, side), getattr(theirs, side)):
                 raise ValueError(
-                    f"{which}layer {layer} has other tokens than on the first map; "
-                    + (
-                        "collect every training step on the same batches"
-                        if film
-                        else "a list must hold maps of the same points"
-                    )
+                    f"{where}layer {layer} has other tokens than on the first map; {advice}"
                 )
         one = maps[layer, head]
-        wide = 3 if maps.dimensions == 3 else 2
         sides = ((one.queries, mine.query_tokens), (one.keys, mine.key_tokens))
         for coordinates, tokens in sides:
-            _finite(f"{which}layer {layer}, head {head}", coordinates, len(tokens.texts), wide)
+            named = f"{where}layer {layer}, head {head}"
+            _finite(named, coordinates, len(tokens), maps.dimensions)
 
 
 def _finite(where: str, coordinates: Any, count: int, wide: int) -> None:
@@ -99,10 +109,8 @@ def _finite(where: str, coordinates: Any, count: int, wide: int) -> None:
         )
 
 
-def _same(mine: Any, theirs: Any) -> bool:
-    if mine is theirs:
-        return True
-    return (
+def _same(mine: Tokens, theirs: Tokens) -> bool:
+    return mine is theirs or (
         tuple(mine.texts) == tuple(theirs.texts)
         and np.array_equal(mine.sequence, theirs.sequence)
         and np.array_equal(mine.position, theirs.position)
@@ -111,39 +119,32 @@ def _same(mine: Any, theirs: Any) -> bool:
 
 def packed_space(
     names: Sequence[str],
-    several: Sequence[Any],
+    several: Sequence[Maps],
     film: bool,
-    kinds: Mapping[tuple[int, int], str] | None,
+    kinds: Mapping[Head, str] | None,
 ) -> tuple[dict[str, Any], bytes]:
     """A description that is plain JSON, and the blocks that it points into."""
     blocks = Blocks()
-    sets: list[Any] = []
-    points: list[Any] = []
-    for maps in several:
-        if not any(maps.points is one for one in points):
-            points.append(maps.points)
-    described = [_points(one, several[0].heads, sets, blocks) for one in points]
-    heads = list(several[0].heads)
-    boxes = [
-        {at: box_of([c for maps in group for c in (maps[at].queries, maps[at].keys)]) for at in heads}
-        for group in ([several] * len(several) if film else [[maps] for maps in several])
-    ]
+    sets: list[Tokens] = []
+    heads = list(several[0])
+    points = [one for at, one in enumerate(m.points for m in several) if _first(several, one) == at]
+    described = [_points(one, heads, sets, blocks) for one in points]
+    named = {name for one in described for layer in one["layers"] for name in layer["statistics"]}
+    # The steps of a film share the box of a head, so that what moves is the points.
+    boxes = [_boxes(several if film else [one], heads) for one in several]
     space = {
         "film": film,
         "kept": KEPT,
         "points": described,
         "tokens": [pack_tokens(one, blocks) for one in sets],
-        "statistics": sorted({name for one in described for x in one["layers"] for name in x["statistics"]}),
+        "statistics": sorted(named),
         "classes": any(one.labels is not None for one in sets),
         "kinds": _kinds(kinds, heads),
         "maps": [
             {
                 "name": name,
-                "points": next(i for i, one in enumerate(points) if one is maps.points),
-                "method": maps.method,
-                "metric": maps.metric,
-                "dimensions": int(maps.dimensions),
-                "seed": int(maps.seed),
+                "points": next(at for at, one in enumerate(points) if one is maps.points),
+                "dimensions": maps.dimensions,
                 "heads": [_head(maps[at], at, box[at], blocks) for at in heads],
             }
             for name, maps, box in zip(names, several, boxes, strict=True)
@@ -152,19 +153,31 @@ def packed_space(
     return space, blocks.bytes()
 
 
+def _first(several: Sequence[Maps], points: Points) -> int:
+    """The first of the maps that shows these points."""
+    return next(at for at, one in enumerate(several) if one.points is points)
+
+
+def _boxes(several: Sequence[Maps], heads: Sequence[Head]) -> dict[Head, Box]:
+    return {at: box_of([c for maps in several for c in _both(maps[at])]) for at in heads}
+
+
+def _both(one: HeadMap) -> tuple[np.ndarray, np.ndarray]:
+    return one.queries, one.keys
+
+
 def _points(
-    points: Any, heads: Sequence[tuple[int, int]], sets: list[Any], blocks: Blocks
+    points: Points, heads: Sequence[Head], sets: list[Tokens], blocks: Blocks
 ) -> dict[str, Any]:
-    layers = []
+    layers: list[dict[str, Any]] = []
     for at, layer in enumerate(points):
         mapped = [head for number, head in heads if number == at]
         if not mapped:
-            layers.append({"name": layer.name, "statistics": {}, "heads": {}})
+            layers.append({"statistics": {}})
             continue
         _own_sequences_only(at, layer)
         layers.append(
             {
-                "name": layer.name,
                 "q": _set(layer.query_tokens, sets),
                 "k": _set(layer.key_tokens, sets),
                 "outside": layer.outside,
@@ -186,7 +199,7 @@ def _points(
     return {"layers": layers, "sampled": points.sampled}
 
 
-def _own_sequences_only(at: int, layer: Any) -> None:
+def _own_sequences_only(at: int, layer: LayerPoints) -> None:
     rows = np.asarray(layer.strongest)
     own = layer.query_tokens.sequence[None, :, None]
     if ((rows >= 0) & (layer.key_tokens.sequence[rows] != own)).any():
@@ -196,7 +209,7 @@ def _own_sequences_only(at: int, layer: Any) -> None:
         )
 
 
-def _set(tokens: Any, sets: list[Any]) -> int:
+def _set(tokens: Tokens, sets: list[Tokens]) -> int:
     for at, one in enumerate(sets):
         if _same(one, tokens):
             return at
@@ -208,7 +221,7 @@ def _number(value: Any) -> float | None:
     return float(f"{float(value):.4g}") if np.isfinite(value) else None
 
 
-def _kinds(kinds: Any, heads: Sequence[tuple[int, int]]) -> dict[str, str]:
+def _kinds(kinds: Any, heads: Sequence[Head]) -> dict[str, str]:
     if kinds is None:
         return {}
     if not isinstance(kinds, Mapping):
@@ -222,14 +235,13 @@ def _kinds(kinds: Any, heads: Sequence[tuple[int, int]]) -> dict[str, str]:
     return {f"{layer},{head}": str(kind) for (layer, head), kind in kinds.items()}
 
 
-def _head(
-    one: Any, at: tuple[int, int], box: tuple[np.ndarray, float], blocks: Blocks
-) -> dict[str, Any]:
-    figures = {name: _number(getattr(one.faithfulness, name)) for name in FIGURES}
+def _head(one: HeadMap, at: Head, box: Box, blocks: Blocks) -> dict[str, Any]:
+    known = one.faithfulness
+    figures = {name: _number(getattr(known, name, math.nan)) for name in FIGURES}
     return {
         "is": list(at),
         "at": pack_places(one.queries, one.keys, box, blocks),
-        "scaling": _number(one.scaling),
+        "scaling": _number(one.normalisation.factor),
         "faithfulness": figures,
         "said": said_of(figures),
     }
@@ -248,27 +260,24 @@ def said_of(figures: Mapping[str, float | None]) -> str:
     )
 
 
-def placed_in(typed: Any, maps: Any) -> dict[str, Any]:
+def placed_in(typed: Any, maps: Maps) -> dict[str, Any]:
     """The tokens of a typed text in the boxes of ``maps``, for the page."""
-    if not hasattr(typed, "points") or not hasattr(typed, "heads"):
+    if not isinstance(typed, Maps):
         raise TypeError(
-            "`place` must return maps of the typed text, such as Maps.place returns, "
+            "`place` must return the maps of the typed text, as Maps.place does, "
             f"got {type(typed).__name__}"
         )
-    layer = typed.points[typed.heads[0][0]]
-    texts = layer.query_tokens.texts
+    texts = typed.points[next(iter(typed))[0]].query_tokens.texts
     if len(texts) > MOST_TYPED:
         raise ValueError(f"the text has {len(texts):,} tokens, more than {MOST_TYPED}; shorten it")
     heads = {}
-    for at in maps.heads:
-        if at not in typed.heads:
-            continue
-        one, points = typed[at], typed.points[at[0]]
-        _finite(f"layer {at[0]}, head {at[1]}", one.queries, len(texts), int(maps.dimensions))
-        middle, half = box_of([maps[at].queries, maps[at].keys])
-        strongest = np.asarray(points.strongest[at[1]])[:, :KEPT]
-        weights = np.asarray(points.weights[at[1]], np.float32)[:, :KEPT]
-        heads[f"{at[0]},{at[1]}"] = {
+    for layer, head in (at for at in maps if at in typed):
+        one, points = typed[layer, head], typed.points[layer]
+        _finite(f"layer {layer}, head {head}", one.queries, len(texts), maps.dimensions)
+        middle, half = box_of(_both(maps[layer, head]))
+        strongest = np.asarray(points.strongest[head])[:, :KEPT]
+        weights = np.asarray(points.weights[head], np.float32)[:, :KEPT]
+        heads[f"{layer},{head}"] = {
             "queries": np.round((one.queries - middle) / half, 4).tolist(),
             "keys": np.round((one.keys - middle) / half, 4).tolist(),
             "strongest": [

@@ -29,7 +29,9 @@ def _one(widget: Any, maps: dict[str, Any], theme: Any) -> Drawing:
     head = next(one for one in maps["heads"] if one["is"] == [widget.layer, widget.head])
     side = 480
     drawing = Drawing(_WIDE, _TOP + side + 64, theme)
-    drawing.text(f"Layer {widget.layer} · head {widget.head} · {maps['name']}", _MARGIN, 24, size=15)
+    drawing.text(
+        f"Layer {widget.layer} · head {widget.head} · {widget.which}", _MARGIN, 24, size=15
+    )
     _legend(drawing, theme, 46)
     left = (_WIDE - side) / 2
     _cloud(drawing, widget, maps, head, (left, _TOP, side, side), 3)
@@ -44,11 +46,18 @@ def _all(widget: Any, maps: dict[str, Any], theme: Any) -> Drawing:
     side = min(160.0, (_WIDE - 2 * _MARGIN - 32) / len(columns))
     high = _TOP + 20 + len(rows) * side + 56
     drawing = Drawing(_WIDE, round(high), theme)
-    drawing.text(f"Queries and keys of every head · {maps['name']}", _MARGIN, 24, size=15)
+    drawing.text(f"Queries and keys of every head · {widget.which}", _MARGIN, 24, size=15)
     _legend(drawing, theme, 46)
     for at, head in enumerate(columns):
         x = _MARGIN + 32 + (at + 0.5) * side
-        drawing.text(f"head {head}" if side > 50 else str(head), x, _TOP + 10, anchor="middle", quiet=True, size=11)
+        drawing.text(
+            f"head {head}" if side > 50 else str(head),
+            x,
+            _TOP + 10,
+            anchor="middle",
+            quiet=True,
+            size=11,
+        )
     for at, layer in enumerate(rows):
         y = _TOP + 20 + (at + 0.5) * side
         drawing.text(f"L{layer}", _MARGIN + 24, y, anchor="end", quiet=True, size=11)

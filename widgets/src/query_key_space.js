@@ -135,7 +135,7 @@ function render({ model, el: host }) {
     title.textContent = `Layer ${layer} · head ${head}${study.kind(study.chosen) ? ` · ${study.kind(study.chosen)}` : ""}`;
     stage.node.setAttribute("aria-label", one ? `Map of layer ${layer}, head ${head}: arrow keys go to the neighbouring head, escape goes back` : "Maps of all heads");
     hint.textContent = one
-      ? "Click a point for its sequence · drag to move, wheel to zoom · shift and drag to draw around points · arrow keys: next head"
+      ? "Click: its sequence · drag: move · wheel: zoom · Shift and drag: draw around points · arrow keys: next head"
       : "Click a head to open it · drag to move, wheel to zoom";
     const sequence = one && (study.selected || study.typed());
     about.node.hidden = Boolean(sequence);

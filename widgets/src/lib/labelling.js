@@ -1,6 +1,23 @@
 // Labels that do not lie over each other, and what lies inside a drawn loop.
 
 const CELL = 64;
+const SQUARE = 6;
+
+/** How many points lie in a box, counted in squares of 6 pixels. */
+export function crowd(screen) {
+  const counts = new Map();
+  for (let i = 0; i < screen.length; i += 2) {
+    const key = (screen[i] / SQUARE | 0) * 65536 + (screen[i + 1] / SQUARE | 0);
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  return ({ x, y, w, h }) => {
+    let sum = 0;
+    for (let i = x / SQUARE | 0; i <= (x + w) / SQUARE; i += 1) {
+      for (let j = y / SQUARE | 0; j <= (y + h) / SQUARE; j += 1) sum += counts.get(i * 65536 + j) ?? 0;
+    }
+    return sum;
+  };
+}
 
 /** Boxes that were taken; `free(box)` takes one where nothing lies yet. */
 export function room() {
@@ -22,18 +39,19 @@ export function room() {
 
 /**
  * The labels that have room, in the order of their importance: [{row, x, y, w}] with the place of
- * the text's left end. A label lies to the right of its point, or else to its left.
+ * the text's left end. A label lies to the right of its point, or else to its left, and hides at
+ * most `hides` points unless it is strong.
  */
-export function placed(wanted, measure, { wide, high, most, line = 14 }) {
+export function placed(wanted, measure, { wide, high, most, crowded, hides = 2, line = 14 }) {
   const taken = room();
   const out = [];
   for (const one of wanted) {
     if (out.length >= most) break;
-    if (one.x < 0 || one.y < 0 || one.x > wide || one.y > high) continue;
+    if (one.x < 0 || one.y < line || one.x > wide || one.y > high - line) continue;
     const w = measure(one.text);
     for (const x of [one.x + 7, one.x - 7 - w]) {
-      if (x < 2 || x + w > wide - 2 || one.y < line || one.y > high - line) continue;
-      if (!taken.free({ x: x - 2, y: one.y - line / 2, w: w + 4, h: line })) continue;
+      const box = { x: x - 2, y: one.y - line / 2, w: w + 4, h: line };
+      if (x < 2 || x + w > wide - 2 || (!one.strong && crowded(box) > hides) || !taken.free(box)) continue;
       out.push({ ...one, at: x, w });
       break;
     }

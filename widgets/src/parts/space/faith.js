@@ -5,6 +5,7 @@ const FIGURES = {
   top_share: ["strongest keys among the nearest", "the share of each query's strongest keys that are among its nearest keys of its own sequence on this map; 100 % is best"],
   chance: ["the same by chance", "what that share would be if keys lay anywhere"],
   rank_correlation: ["distance against score", "Spearman's correlation of distances on the map with the scores q·k, for each query within its sequence; −1 is best"],
+  full_correlation: ["the same before the map was drawn", "Spearman's correlation of distances in the full space with the scores; −1 is best"],
   trustworthiness: ["trustworthiness", "1 where points that are near on the map were near before it was drawn flat"],
   continuity: ["continuity", "1 where points that were near before are still near on the map"],
   other_sequences: ["nearest keys of other sequences", "the share of a query's nearest keys on the whole map that it never attended to, because they belong to another sequence"],

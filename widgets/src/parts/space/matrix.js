@@ -82,7 +82,7 @@ export function matrixView(study, view, place) {
       const side = Math.min(w, h - label) - 8;
       return view.cloud(at, {
         place: { x: x + w / 2, y: y + label + (h - label) / 2, scale: Math.max(4, side / 2 - 3) * (dimensions === 3 ? 0.82 : 1) },
-        size: Math.min(6, Math.max(1.4, side / 75)),
+        size: Math.min(6, Math.max(1.4, side / 45)),
         turn: turn(place.camera, dimensions),
         most,
       });

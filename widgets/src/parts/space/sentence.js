@@ -5,14 +5,15 @@ import { linesPanel } from "../lines.js";
 import { keysOf } from "../../lib/space.js";
 import { aroundIt } from "./words.js";
 
-const WIDTHS = { left: 128, right: 128 };
+const WIDTHS = { left: 118, right: 150 };
 const ROWS = 13;
 
 export function sentencePanel(study, view) {
   const store = new SequenceStore(study);
   const lines = linesPanel(store, { ...view, hover: (place) => Object.assign(store.hover, place) && view.hover(() => lines.hover()) }, WIDTHS, ROWS);
+  const kept = el("p", { class: "qk-said av-quiet", text: `Lines: the ${study.space.kept} strongest keys of each query; width is weight.` });
   const said = el("p", { class: "qk-said", "data-testid": "near" });
-  const node = el("div", { class: "qk-sentence", "data-testid": "sentence" }, lines.node, said);
+  const node = el("div", { class: "qk-sentence", "data-testid": "sentence" }, lines.node, kept, said);
   return {
     node,
     draw() {

@@ -1,7 +1,7 @@
 // One head, large: labels, the token that is pointed at, its sequence and its strongest keys.
 import { el } from "../dom.js";
 import { nearest, onScreen, panned, placing, still, turn, zoomed } from "../../lib/camera.js";
-import { inside, placed } from "../../lib/labelling.js";
+import { crowd, inside, placed } from "../../lib/labelling.js";
 import { context, named } from "./words.js";
 
 const REACH = 12; // pixels from the pointer to a point
@@ -104,7 +104,7 @@ export function singleView(study, view) {
     pen.textBaseline = "middle";
     pen.lineJoin = "round";
     const measure = (text) => pen.measureText(text).width;
-    for (const one of placed(wanted, measure, { wide: view.wide, high: view.high, most: LABELS })) {
+    for (const one of placed(wanted, measure, { wide: view.wide, high: view.high, most: LABELS, crowded: crowd(at), hides: marks.some ? Infinity : 2 })) {
       pen.lineWidth = 3;
       pen.strokeStyle = view.colour("--av-paper");
       pen.globalAlpha = 0.85;

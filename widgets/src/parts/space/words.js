@@ -26,7 +26,7 @@ export function context(set, row) {
 }
 
 /** Texts that hold their own spaces are written one after another. */
-const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /^[ ĠĊ▁]|^\s/.test(full)));
+const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /^[ Ġ▁]\S/u.test(full)));
 
 function shown(set, row) {
   const text = set.short(row);
