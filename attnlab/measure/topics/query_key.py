@@ -37,9 +37,10 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 def model_of(layers: int, heads: int) -> TinyTransformer:
     """A language model over bytes, with heads of width 64."""
-    torch.manual_seed(0)
     options = {"dim": 64 * heads, "layers": layers, "heads": heads, "max_len": 128}
-    return TinyTransformer(256, **options).eval()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return TinyTransformer(256, **options).eval()
 
 
 def points_of(model: TinyTransformer, sequences: int, length: int = LENGTH) -> Any:
