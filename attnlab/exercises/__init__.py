@@ -42,6 +42,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
+    check_row_share               62  row_share(weights, columns)
+    check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
     check_number                      a count, in its unit
 """
 
@@ -69,6 +71,7 @@ from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
+from attnlab.exercises.vision import check_mean_by_offset, check_row_share
 
 __all__ = [
     "Verdict",
@@ -87,6 +90,7 @@ __all__ = [
     "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",
+    "check_mean_by_offset",
     "check_merge",
     "check_merge_heads",
     "check_mixture",
@@ -98,6 +102,7 @@ __all__ = [
     "check_rank",
     "check_repeat_heads",
     "check_rotation",
+    "check_row_share",
     "check_running_step",
     "check_shift",
     "check_split_heads",

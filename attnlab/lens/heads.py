@@ -54,6 +54,10 @@ class HeadStatistics:
         ]
 
 
+Sum = tuple[np.ndarray, np.ndarray]
+"""Of one statistic, per head: its sum over the rows that count, and how many count; (h,) each."""
+
+
 @checked
 def head_statistics(
     weights: Float[Tensor, "b h n m"],
@@ -70,32 +74,50 @@ def head_statistics(
     rows of padding; rows without any weight (nothing to attend to) are left out too. With fewer
     queries than keys the queries are the last positions.
     """
+    sums = head_sums(weights, tokens, delimiters, mask=mask, padding=padding)
+    with np.errstate(invalid="ignore"):  # a head without any row: NaN
+        return HeadStatistics(**{name: total / rows for name, (total, rows) in sums.items()})
+
+
+def head_sums(
+    weights: Tensor,
+    tokens: Tokens | None = None,
+    delimiters: Sequence[str] | frozenset[str] = DELIMITERS,
+    *,
+    mask: Tensor | None = None,
+    padding: Tensor | None = None,
+) -> dict[str, Sum]:
+    """The statistics before the division, so that those of several batches can be added.
+
+    Arguments are those of ``head_statistics``; ``delimiter`` is there if ``tokens`` are.
+    """
     w = weights.detach().double()
     b, _, n, m = w.shape
     if padding is not None:
         w = w.masked_fill(~padding[:, None, :, None], 0)
-    _check_weights(w)
+    check_weights(w)
     counts = w.sum(dim=-1) > 0
     i = torch.arange(m - n, m, device=w.device)
     j = torch.arange(m, device=w.device)
     offset = j - i[:, None]
-    real = _real_keys(padding, n, m)
+    real = real_keys(padding, n, m)
     entropy = -torch.special.xlogy(w, w).sum(dim=-1)
-    return HeadStatistics(
-        entropy=_mean(entropy, counts),
-        normalised_entropy=_normalised(entropy, counts, mask, m),
-        distance=_mean((w * offset.abs()).sum(dim=-1), counts),
-        previous=_mean(_share(w, offset == -1), counts & _has(offset == -1, real)),
-        next=_mean(_share(w, offset == 1), counts & _has(offset == 1, real)),
-        same=_mean(_share(w, offset == 0), counts & _has(offset == 0, real)),
-        first=_mean(_share(w, _first(real, m, w.device)), counts),
-        delimiter=None
-        if tokens is None
-        else _mean(_share(w, _among(tokens, delimiters, b, m, w.device)), counts),
-    )
+    sums = {
+        "entropy": summed(entropy, counts),
+        "normalised_entropy": _normalised(entropy, counts, mask, m),
+        "distance": summed((w * offset.abs()).sum(dim=-1), counts),
+        "previous": summed(share(w, offset == -1), counts & _has(offset == -1, real)),
+        "next": summed(share(w, offset == 1), counts & _has(offset == 1, real)),
+        "same": summed(share(w, offset == 0), counts & _has(offset == 0, real)),
+        "first": summed(share(w, _first(real, m, w.device)), counts),
+    }
+    if tokens is not None:
+        sums["delimiter"] = summed(share(w, _among(tokens, delimiters, b, m, w.device)), counts)
+    return sums
 
 
-def _check_weights(w: Tensor) -> None:
+def check_weights(w: Tensor) -> None:
+    """Refuse what no attention weight can be: NaN, infinity, a negative number."""
     if w.is_meta or not bool(w.isfinite().all()):
         raise ValueError(
             "`weights` hold NaN or infinity (a softmax gives NaN for rows that may attend to "
@@ -108,27 +130,27 @@ def _check_weights(w: Tensor) -> None:
         )
 
 
-def _share(w: Tensor, columns: Tensor) -> Tensor:
+def share(w: Tensor, columns: Tensor) -> Tensor:
     """The part of each row's attention that goes to ``columns``."""
     return (w * columns).sum(dim=-1)
 
 
-def _mean(value: Tensor, counts: Tensor) -> np.ndarray:
-    """Over batch and rows that count, per head; NaN for a head without any."""
+def summed(value: Tensor, counts: Tensor) -> Sum:
+    """Over batch and rows (b, h, n) that count, per head, and how many do."""
     counts = counts.expand(value.shape)
     total = value.masked_fill(~counts, 0).sum(dim=(0, 2))
-    return np.asarray((total / counts.sum(dim=(0, 2))).cpu().numpy())
+    return total.cpu().numpy(), counts.sum(dim=(0, 2)).cpu().numpy()
 
 
-def _normalised(entropy: Tensor, counts: Tensor, mask: Tensor | None, m: int) -> np.ndarray:
+def _normalised(entropy: Tensor, counts: Tensor, mask: Tensor | None, m: int) -> Sum:
     choices = torch.full_like(entropy, m)
     if mask is not None:
         choices = mask.expand(*entropy.shape, m).sum(dim=-1).to(entropy)
     several = choices > 1
-    return _mean(entropy / choices.clamp_min(2).log(), counts & several)
+    return summed(entropy / choices.clamp_min(2).log(), counts & several)
 
 
-def _real_keys(padding: Tensor | None, n: int, m: int) -> Tensor | None:
+def real_keys(padding: Tensor | None, n: int, m: int) -> Tensor | None:
     """(b, m): the queries' padding, for the keys at the same positions; earlier keys are real."""
     if padding is None or n > m:
         return None
@@ -150,7 +172,7 @@ def _first(real: Tensor | None, m: int, device: torch.device) -> Tensor:
 def _among(
     tokens: Tokens, delimiters: Sequence[str] | frozenset[str], b: int, m: int, device: torch.device
 ) -> Tensor:
-    known = _check_delimiters(delimiters)
+    known = check_delimiters(delimiters)
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of tokens, got one text; split it first")
     if not isinstance(tokens, Iterable) or isinstance(tokens, Tensor):
@@ -170,11 +192,11 @@ def _among(
     return torch.tensor(hit, device=device)[:, None, None, :]
 
 
-def _check_delimiters(delimiters: object) -> set[str]:
+def check_delimiters(delimiters: object) -> frozenset[str]:
     if isinstance(delimiters, str | Mapping | Tensor):
         raise TypeError(f"delimiters must be a collection of tokens, got {delimiters!r}")
     found = list(delimiters) if isinstance(delimiters, Iterable) else [delimiters]
     texts = {each for each in found if isinstance(each, str)}
     if not isinstance(delimiters, Iterable) or not all(isinstance(each, str) for each in found):
         raise TypeError(f"delimiters must be a collection of tokens, got {delimiters!r}")
-    return texts
+    return frozenset(texts)
