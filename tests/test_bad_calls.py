@@ -36,6 +36,7 @@ from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix, mixing_of
+from attnlab.lens.patches import patch_statistics
 from attnlab.lens.spectrum import spectrum
 from attnlab.measure.count import count, expected_exponent, exponent
 from attnlab.models.generate import sample
@@ -626,6 +627,8 @@ def looking() -> Iterator[Call]:
     padding = torch.ones(2, 5).bool()
     right = {"weights": weights, "padding": padding, **more}
     yield from bad_calls("head_statistics", head_statistics, right)
+    seen = {"weights": weights, "grid": (2, 2), "ink": padding[:, 1:], "padding": padding}
+    yield from bad_calls("patch_statistics", patch_statistics, seen)
     yield from bad_calls("spectrum", spectrum, {"maps": weights, "padding": padding})
     yield from bad_calls("rank", spectrum(weights).rank, {})
     yield from bad_calls("cumulative", spectrum(weights).cumulative, {})
@@ -703,6 +706,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "receptive_field_film": {"patterns": patterns.local(1), "n": 6, "layers": 2},
     "reach_film": {"patterns": patterns.local(1), "n": 6, "layers": 2},
     "density_curves": {"patterns": {"local": patterns.local(1)}, "lengths": [4, 8]},
+    "patch_maps": {"maps": np.ones((1, 2, 4, 4)), "query": (1, 2), "ink": np.eye(4, dtype=bool)},
     "pixel_receptive_field": {"panels": {"a": np.eye(4, dtype=bool)}, "pixel": (1, 1)},
 }
 """A right call of each, without its title."""

@@ -44,6 +44,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_node               51  node(i, o, u, f, c)
     check_induction_keys          61  keys(tokens)
     check_induction_head          61  head(x, sharpness)
+    check_row_share               62  row_share(weights, columns)
+    check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
     check_number                      a count, in its unit
 """
 
@@ -72,6 +74,7 @@ from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
+from attnlab.exercises.vision import check_mean_by_offset, check_row_share
 
 __all__ = [
     "Verdict",
@@ -92,6 +95,7 @@ __all__ = [
     "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",
+    "check_mean_by_offset",
     "check_merge",
     "check_merge_heads",
     "check_mixture",
@@ -103,6 +107,7 @@ __all__ = [
     "check_rank",
     "check_repeat_heads",
     "check_rotation",
+    "check_row_share",
     "check_running_step",
     "check_shift",
     "check_split_heads",

@@ -95,7 +95,7 @@ def head_sums(
     b, _, n, m = w.shape
     if padding is not None:
         w = w.masked_fill(~padding[:, None, :, None], 0)
-    _check_weights(w)
+    check_weights(w)
     counts = w.sum(dim=-1) > 0
     i = torch.arange(m - n, m, device=w.device)
     j = torch.arange(m, device=w.device)
@@ -116,7 +116,8 @@ def head_sums(
     return sums
 
 
-def _check_weights(w: Tensor) -> None:
+def check_weights(w: Tensor) -> None:
+    """Refuse what no attention weight can be: NaN, infinity, a negative number."""
     if w.is_meta or not bool(w.isfinite().all()):
         raise ValueError(
             "`weights` hold NaN or infinity (a softmax gives NaN for rows that may attend to "

@@ -2,10 +2,13 @@
 
     model, task = attnlab.pretrained.load("documentation")
 
+"documentation" and "induction" are language models; "digits" is a vision transformer that
+classifies handwritten digits, with a patch for each of their 8 × 8 pixels.
+
 Each file holds weights (half precision), the configuration and, where there is a text, its own
 vocabulary; none is larger than 2 MB. ``python -m attnlab.pretrained NAME`` trains one again by the
-recipe in ``attnlab.pretrained.recipes`` and writes the file. The text is the documentation of the
-Python that runs it, so another Python gives slightly different weights.
+recipe in ``attnlab.pretrained.recipes`` and writes the file. The text of "documentation" is that of
+the Python that runs it, so another Python gives slightly different weights.
 """
 
 from pathlib import Path

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from attnlab.tasks import Task
+from attnlab.tasks.digits import Digits
 from attnlab.tasks.documentation import Documentation
 from attnlab.tasks.induction import Induction
 
@@ -23,6 +24,12 @@ def _documentation(vocabulary: str) -> Task:
 
 
 RECIPES = {
+    "digits": Recipe(
+        lambda _: Digits(unit="patches", patch=1),
+        model={"dim": 64, "layers": 3, "heads": 4, "hidden": 64, "dropout": 0.05}
+        | {"position_options": {"std": 0.5}},  # with the usual 0.02, places are told apart late
+        training={"steps": 1200, "batch_size": 32, "learning_rate": 4e-3, "weight_decay": 0.3},
+    ),
     "documentation": Recipe(
         _documentation,
         model={"dim": 128, "layers": 4, "heads": 4, "dropout": 0.1},

@@ -19,6 +19,7 @@ from attnlab.figures.examples import image_sequence, token_strip
 from attnlab.figures.images import image_grid
 from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, head_grid, heat_map
+from attnlab.figures.patches import patch_maps
 from attnlab.figures.patterns import density_curves, head_patterns, pattern_map
 from attnlab.figures.pixels import pixel_receptive_field
 from attnlab.figures.receptive_field import receptive_field_film
@@ -44,6 +45,8 @@ GOOD = {
     score_dots: {"scores": {"task": {"full": [1.0, 2.0]}}, "limits": (0, 10), "quantity": "%"},
     image_grid: {"images": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
     | {"largest": 1.0},
+    patch_maps: {"maps": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
+    | {"query": (1, 2), "ink": np.eye(5, 7, dtype=bool), "largest": 1.0, "quantity": "weight"},
     token_strip: {"tokens": TOKENS, "scored": [True, False, True], "targets": TOKENS},
     image_sequence: {"image": np.ones((4, 6)), "patch": 2},
     pattern_map: {"pattern": local(1), "n": 7, "block": 2},
