@@ -100,7 +100,7 @@ def test_neighbours_stay_neighbours(points, method):
 def turned(places, seed=0):
     draw = np.random.default_rng(seed)
     turn, _ = np.linalg.qr(draw.normal(size=(places.shape[1],) * 2))
-    return 3 * places @ turn + 5
+    return places @ turn + 5
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -113,10 +113,26 @@ def test_alignment_undoes_any_turn(k, seed):
 def test_alignment_is_the_nearest():
     draw = np.random.default_rng(0)
     places, reference = draw.normal(size=(2, 23, 2))
-    best = ((align(places, reference) - reference) ** 2).sum()
-    expected = procrustes(reference, places)[2]
-    spread = ((reference - reference.mean(axis=0)) ** 2).sum()
-    assert best / spread == pytest.approx(expected)
+    found = align(places, reference)
+    best = ((found - reference) ** 2).sum()
+    for angle in np.linspace(0, 2 * np.pi, 200):
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        for mirrored in (turn, turn * [1, -1]):
+            other = (places - places.mean(axis=0)) @ mirrored + reference.mean(axis=0)
+            assert ((other - reference) ** 2).sum() >= best - 1e-9
+    np.testing.assert_allclose(
+        distances(found, found, "euclidean")[0],
+        distances(places, places, "euclidean")[0],
+        atol=1e-7,
+    )
+
+
+def test_a_chain_of_maps_does_not_shrink(points):
+    """Every head is turned towards the one before; the last is as large as if it were alone."""
+    for method in ("pca", "umap"):
+        chained = project(points, method)[1, 2].all.std(axis=0)
+        alone = project(points, method, heads=[(1, 2)])[1, 2].all.std(axis=0)
+        assert np.linalg.norm(chained) == pytest.approx(np.linalg.norm(alone), rel=0.1)
 
 
 def test_alignment_applies_to_other_points():
