@@ -63,7 +63,7 @@ class Text:
 
     def batch(self, split: str, size: int, seed: int) -> Batch:
         """The first half of the rows is replaced."""
-        text = _documentation().batch(split, size, seed)
+        text = documentation().batch(split, size, seed)
         count = round(HALF * size)
         if self.repeats == "none" or not count:
             return text
@@ -86,7 +86,8 @@ def _repeated(text: Batch, seed: int) -> Batch:
 
 
 @lru_cache(maxsize=1)
-def _documentation() -> Documentation:
+def documentation() -> Documentation:
+    """The text."""
     return Documentation("bpe", length=LENGTH, bpe_size=TOKENS)
 
 
@@ -175,7 +176,7 @@ def measured(model: nn.Module, name: str) -> dict[str, float]:
     }
     if not arm.reads_text:
         return {"loss": round(F.cross_entropy(logits.mT, batch.targets).item(), 4), **found}
-    text = _documentation().batch("validation", UNSEEN, seed=0)
+    text = documentation().batch("validation", UNSEEN, seed=0)
     logits, heads = look(model, text)
     losses = F.cross_entropy(logits.mT, text.targets, reduction="none").mean(0)
     return {
