@@ -122,7 +122,7 @@ class Collector:
         b, _, n, _ = seen[0].shape
         own = n if tokens is None else _length(tokens)
         source = None if source_tokens is None else _length(source_tokens)
-        calls = [Call.of(each, kind_of(each.name, *each.shape[2:], own, source)) for each in seen]
+        calls = [Call.of(each, _kind(each.name, *each.shape[2:], own, source)) for each in seen]
         self._check(calls, own, source)
         draw = self._reservoir.draw
         mine = texts_of(
@@ -263,6 +263,12 @@ def _inputs(batch: Tensor | Mapping[str, Any]) -> _Inputs:
         own = next((name for name in ("input_ids", "tokens") if name in batch), next(iter(batch)))
         names = (own, "", "attention_mask" if "attention_mask" in batch else "padding", "")
     return _Inputs(*(batch.get(name) for name in names))
+
+
+def _kind(name: str, n: int, m: int, own: int, source: int | None) -> str:
+    """As ``kind_of``; a model that only encodes (BERT, ViT) has no source but its own tokens."""
+    kind = kind_of(name, n, m, own, source)
+    return "self" if kind == "encoder" and source is None else kind
 
 
 def _named(ids: Any, read: Callable[[Any], Sequence[str]] | None) -> Texts | None:
