@@ -72,8 +72,8 @@ var Bt=`.attnlab-view {
 .av-scroll { position: relative; overflow-y: auto; overflow-x: hidden; max-height: 440px; }
 .av-stage { position: sticky; top: 0; overflow: hidden; }
 .av-column { position: absolute; top: 0; bottom: 0; }
-.av-column-query { left: 0; width: 148px; }
-.av-column-key { right: 0; width: 196px; }
+.av-column-query { left: 0; }
+.av-column-key { right: 0; }
 .av-token {
   position: absolute; left: 0; right: 0; height: 22px; line-height: 22px; display: flex; gap: 6px; padding: 0 6px;
   border-radius: 4px; cursor: pointer; white-space: pre; overflow: hidden;

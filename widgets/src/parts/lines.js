@@ -7,10 +7,10 @@ import { headName, signedWeight, weight } from "../lib/words.js";
 
 const ROW = 22;
 const MOST = 20; // rows in view
-const LEFT = 148;
-const RIGHT = 196;
+const WIDTHS = { left: 148, right: 196 }; // of the columns of tokens
 
-export function linesPanel(store, view) {
+/** `most` rows are in view at once. */
+export function linesPanel(store, view, { left, right } = WIDTHS, most = MOST) {
   const base = el("canvas", { class: "av-canvas", "aria-hidden": "true" });
   const top = el("canvas", { class: "av-canvas", "aria-hidden": "true" });
   const columns = {
@@ -36,7 +36,8 @@ export function linesPanel(store, view) {
   const pinned = { query: null, key: null };
 
   function column(side, label) {
-    const list = el("div", { class: `av-column av-column-${side}`, role: "listbox", "aria-label": label, "data-testid": side === "query" ? "queries" : "keys" });
+    const style = `width: ${side === "query" ? left : right}px`;
+    const list = el("div", { style, class: `av-column av-column-${side}`, role: "listbox", "aria-label": label, "data-testid": side === "query" ? "queries" : "keys" });
     list.addEventListener("keydown", (event) => key(side, event));
     list.addEventListener("pointerleave", () => view.hover({ query: null, key: null }));
     return { node: list, items: new Map(), at: 0 };
@@ -47,7 +48,7 @@ export function linesPanel(store, view) {
   function draw() {
     const { n, m } = store.shape;
     const rows = Math.max(n, m);
-    const high = Math.min(MOST, rows) * ROW;
+    const high = Math.min(most, rows) * ROW;
     scroll.style.height = `${high}px`;
     stage.style.height = `${high}px`;
     spacer.style.height = `${rows * ROW - high}px`;
@@ -205,7 +206,7 @@ export function linesPanel(store, view) {
 
   function curve(context, i, j) {
     const wide = stage.clientWidth;
-    const [x0, x1] = [LEFT + 4, wide - RIGHT - 4];
+    const [x0, x1] = [left + 4, wide - right - 4];
     const y0 = (i + 0.5) * ROW - scroll.scrollTop;
     const y1 = (j + 0.5) * ROW - scroll.scrollTop;
     const bend = (x1 - x0) * 0.4;
@@ -217,7 +218,7 @@ export function linesPanel(store, view) {
 
   function drawBase() {
     const context = sized(base, stage.clientWidth, stage.clientHeight);
-    const [first, last] = visible("query", MOST >> 1);
+    const [first, last] = visible("query", most >> 1);
     store.lineHeads.forEach(([layer, head], lineAt) => {
       const largest = store.map(layer, head).largest;
       for (let i = first; i < last; i += 1) {

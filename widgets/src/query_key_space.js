@@ -1,0 +1,195 @@
+// QueryKeySpace: where the queries and keys of every head lie, one head large, its sentence beside it.
+import base from "./attention_view.css";
+import style from "./query_key_space.css";
+import { el, plain, sized } from "./parts/dom.js";
+import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { mountPage } from "./parts/page.js";
+import { aboutPanel } from "./parts/space/about.js";
+import { barPanel } from "./parts/space/bar.js";
+import { faithPanel } from "./parts/space/faith.js";
+import { legendPanel } from "./parts/space/legend.js";
+import { matrixView } from "./parts/space/matrix.js";
+import { sentencePanel } from "./parts/space/sentence.js";
+import { singleView } from "./parts/space/single.js";
+import { stage as makeStage } from "./parts/space/stage.js";
+import { Study } from "./parts/space/study.js";
+import { pageIsDark, watchPage } from "./parts/theme.js";
+
+const TRAITS = ["layer", "head", "view", "shown", "colour", "modulo", "order", "search", "selected", "labels", "_placed"];
+const MARKING = ["search", "selected", "layer", "head"];
+const REST = 160; // milliseconds after which a moved map is drawn whole
+const AWAY = 4000; // milliseconds out of sight after which the context is given back
+
+function render({ model, el: host }) {
+  const study = new Study(model);
+  // JupyterLab takes no key from under this attribute.
+  const root = el("div", { class: "attnlab-view attnlab-space", role: "group", "aria-label": "Query-key space", "data-lm-suppress-shortcuts": "true", "data-testid": "query-key-space" });
+  // Notebook 7's shortcuts match whatever has the focus: it must carry the mark itself.
+  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
+  root.addEventListener("keydown", (event) => event.stopPropagation());
+  const later = frames();
+  const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
+  const colours = new Map();
+  let moved = 0;
+  let resting = null;
+  const view = {
+    wide: 0, high: 0, dark: false,
+    font: "12px system-ui, sans-serif",
+    small: "11px system-ui, sans-serif",
+    announce: (text) => (live.textContent = text),
+    colour(name) {
+      if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
+      return colours.get(name);
+    },
+    series: (at) => view.colour(`--av-series-${at}`),
+    hover: (act) => later(act),
+    hovered: () => later(drawOverlay),
+    moving: () => performance.now() - moved < REST,
+    lasso: () => false,
+    motion: (at) => ({ from: study.places(at), to: study.places(at), share: 1 }),
+    focus: () => stage.node.focus({ preventScroll: true }),
+    searched: (text) => study.set({ search: text, selected: [] }),
+    cloud(at, { most, ...look }) {
+      const marks = study.marks(at);
+      const count = marks.array.length;
+      return { ...view.motion(at), ...look, colours: study.colours(at, view.dark), marks, order: study.order(count), count: Math.round(Math.min(count, most)), flat: study.map.dimensions === 2 };
+    },
+    drawn(members) {
+      study.members = members;
+      study.remark();
+      later(drawAll);
+    },
+  };
+  const acts = Object.fromEntries(["point", "drag", "click", "dropped"].map((name) => [name, (...args) => act(name, args)]));
+  const stage = makeStage({ ...acts, wheel: (x, y, factor) => act("zoom", [factor, x, y]) });
+  const single = singleView(study, view);
+  const matrix = matrixView(study, view, single.place);
+  const now = () => (study.get("view") === "one" ? single : matrix);
+  stage.below.append(...matrix.below);
+  stage.node.append(...single.below);
+
+  const title = el("h3", { "data-testid": "title" });
+  const [bar, about, sentence, faith, legend] = [barPanel, aboutPanel, sentencePanel, faithPanel, legendPanel].map((panel) => panel(study, view));
+  const hint = el("p", { class: "av-quiet qk-hint" });
+  const side = el("section", { class: "qk-side", "aria-label": "The chosen head and sequence" }, title, about.node, sentence.node);
+  root.append(
+    el("style", { text: base + style }),
+    bar.node,
+    el("div", { class: "qk-main" }, el("section", { class: "qk-map", "aria-label": "Map" }, stage.node, legend.node, hint), side),
+    faith.node,
+    live,
+  );
+  host.replaceChildren(root);
+
+  /** What mouse and fingers do; a map that moves is drawn with fewer points until it rests. */
+  function act(name, args) {
+    now()[name](...args);
+    if (name === "point" || name === "click") return;
+    if (name !== "dropped") moved = performance.now();
+    clearTimeout(resting);
+    resting = setTimeout(() => later(drawStage), REST + 10);
+    later(drawStage);
+  }
+
+  stage.node.addEventListener("keydown", (event) => {
+    if (event.target !== stage.node || !plain(event)) return;
+    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    if (event.key in steps && study.get("view") === "one") neighbour(...steps[event.key]);
+    else if (event.key === "Escape") study.selected ? study.select() : study.set({ view: "all" });
+    else if (event.key === "+" || event.key === "=") act("zoom", [1.4]);
+    else if (event.key === "-") act("zoom", [1 / 1.4]);
+    else if (event.key === "0") act("reset", []);
+    else if (event.key === "Enter" && study.get("view") === "all") study.set({ view: "one" });
+    else return;
+    event.preventDefault();
+  });
+
+  /** The head beside the chosen one: in its layer, or of the next layer. */
+  function neighbour(down, right) {
+    const [layer, head] = study.head.is;
+    const at = study.heads.findIndex(({ is }) => is[0] === layer + down && is[1] === head + right);
+    if (at < 0) return view.announce("there is no head on this side");
+    study.choose(at);
+    return view.announce(`layer ${layer + down}, head ${head + right}`);
+  }
+
+  function drawStage() {
+    if (!root.isConnected || !stage.node.clientWidth) return;
+    [view.wide, view.high] = [stage.node.clientWidth, stage.node.clientHeight];
+    const clouds = now().clouds();
+    stage.ready().draw({ wide: view.wide, high: view.high, dim: 0.13, clouds });
+    drawOverlay();
+  }
+
+  function drawOverlay() {
+    if (!view.wide) return;
+    const pen = sized(stage.above, view.wide, view.high);
+    now().overlay(pen);
+  }
+
+  const drawAll = whereThereIsRoom(root, later, () => {
+    const one = study.get("view") === "one";
+    stage.below.hidden = one;
+    if (!one) single.leave();
+    const [layer, head] = study.head.is;
+    title.textContent = `Layer ${layer} · head ${head}${study.kind(study.chosen) ? ` · ${study.kind(study.chosen)}` : ""}`;
+    stage.node.setAttribute("aria-label", one ? `Map of layer ${layer}, head ${head}: arrow keys go to the neighbouring head, escape goes back` : "Maps of all heads");
+    hint.textContent = one
+      ? "Click: its sequence · drag: move · wheel: zoom · Shift and drag: draw around points · arrow keys: next head"
+      : "Click a head to open it · drag to move, wheel to zoom";
+    const sequence = one && (study.selected || study.typed());
+    about.node.hidden = Boolean(sequence);
+    sentence.node.hidden = !sequence;
+    [bar, legend, faith, sequence ? sentence : about].forEach((part) => part.draw());
+    drawStage();
+    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
+  });
+  study.changed = () => later(drawAll);
+
+  function theme() {
+    const wanted = study.get("theme");
+    view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
+    root.dataset.theme = view.dark ? "dark" : "light";
+    colours.clear();
+    later(drawAll);
+  }
+
+  const changes = Object.fromEntries(TRAITS.map((name) => [name, () => {
+    if (MARKING.includes(name)) study.remark();
+    later(drawAll);
+  }]));
+  const loaded = () => {
+    study.load();
+    later(drawAll);
+  };
+  for (const [name, changed] of Object.entries(changes)) model.on(`change:${name}`, changed);
+  model.on("change:_space", loaded);
+  model.on("change:theme", theme);
+  const stop = watchPage(theme);
+  const sizes = new ResizeObserver(() => {
+    root.dataset.space = root.clientWidth >= 860 ? "two" : "one";
+    later(drawAll);
+  });
+  sizes.observe(root);
+  let away = null;
+  const sight = new IntersectionObserver(([{ isIntersecting }]) => {
+    clearTimeout(away);
+    if (isIntersecting) later(drawStage);
+    else away = setTimeout(stage.free, AWAY);
+  });
+  sight.observe(root);
+  theme();
+
+  return () => {
+    stop();
+    sizes.disconnect();
+    sight.disconnect();
+    clearTimeout(away);
+    stage.free();
+    for (const [name, changed] of Object.entries(changes)) model.off(`change:${name}`, changed);
+    model.off("change:_space", loaded);
+    model.off("change:theme", theme);
+  };
+}
+
+export default { render, page: (document) => mountPage({ render }, document) };
