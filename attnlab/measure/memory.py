@@ -58,18 +58,19 @@ def _kilobytes(field: str) -> int:
 
 def _now() -> int:
     """Bytes resident now (with /proc), or at the peak so far."""
-    return _kilobytes("VmRSS") * 1024 if _STATUS.exists() else _peak()
+    return _kilobytes("VmRSS") * 1024 if _STATUS.exists() else peak()
 
 
-def _peak() -> int:
+def peak() -> int:
+    """Bytes that this process has had resident at most, since it began."""
     # VmHWM rather than ru_maxrss where there is a choice: on Linux the latter survives exec, so a
     # child would report the size of the parent that started it.
     if _STATUS.exists():
         return _kilobytes("VmHWM") * 1024
     import resource
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _forget_peak() -> None:
@@ -88,7 +89,7 @@ def _child() -> None:
     _forget_peak()
     start = _now()
     exec(task["call"], names)
-    sys.stdout.write(f"\n{max(0, _peak() - start)}\n")
+    sys.stdout.write(f"\n{max(0, peak() - start)}\n")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ The methods are those of scikit-learn and umap-learn. With the cosine metric row
 length 1 first; Euclidean distance between them then orders pairs as cosine distance does (its
 square is twice the cosine distance).
 
-UMAP and t-SNE start from given places (those of PCA, as a rule) rather than from random ones: maps
-of one set of vectors then look alike on different machines and for different seeds.
+UMAP and t-SNE start from given places (those of PCA, as a rule) and a little noise, rather than
+from random places: maps of one set of vectors then look alike on different machines.
 """
 
 import warnings
@@ -58,7 +58,7 @@ def umap(vectors: np.ndarray, start: np.ndarray, neighbours: int, seed: int) -> 
             n_components=start.shape[1],
             n_neighbors=neighbours,
             precomputed_knn=(which.astype(np.int32), apart.astype(np.float32), None),
-            init=_of_size(start, 10.0),
+            init=_started(start, 10.0, seed),
             n_epochs=EPOCHS,
             min_dist=0.1,
             random_state=seed,
@@ -75,7 +75,7 @@ def tsne(vectors: np.ndarray, start: np.ndarray, seed: int) -> np.ndarray:
     fitted = TSNE(
         n_components=start.shape[1],
         perplexity=min(PERPLEXITY, (len(vectors) - 1) / 3),
-        init=_of_size(start, 1e-4),
+        init=_started(start, 1e-4, seed),
         random_state=seed,
         n_jobs=1,
     )
@@ -103,6 +103,8 @@ def by_neighbours(vectors: np.ndarray, places: np.ndarray) -> Placing:
     return lambda new: np.asarray(fitted.predict(new))
 
 
-def _of_size(start: np.ndarray, size: float) -> np.ndarray:
+def _started(start: np.ndarray, size: float, seed: int) -> np.ndarray:
+    """The start, as large as the method wants it, and a hundredth of noise."""
     largest = np.abs(start).max()
-    return (start / (largest if largest > 0 else 1) * size).astype(np.float32)
+    noise = np.random.default_rng(seed).normal(scale=0.01, size=start.shape)
+    return ((start / (largest if largest > 0 else 1) + noise) * size).astype(np.float32)

@@ -168,6 +168,7 @@ def project(
     ``scaling``     how the factor between queries and keys is chosen: "correlation", "norms" or
                     "none" (see ``normalise``)
     ``neighbours``  of UMAP, and those that trustworthiness and continuity look at
+    ``seed``        draws what UMAP and t-SNE leave to chance; PCA leaves nothing to it
     ``heads``       pairs (layer, head); all if not given
     ``reference``   maps of the same tokens (another training step, seed or machine), or the file
                     that ``Maps.save`` wrote, towards which each head's map is turned. Without one
