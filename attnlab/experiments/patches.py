@@ -53,8 +53,10 @@ CHANGES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "uniform": lambda weights: torch.full_like(weights, 1 / weights.shape[-1]),
 }
 """What is made of the weights (b, h, n, n) of every layer."""
-FIGURES = ("row", "column", "neighbours", "distance", "ink", "ink (average)")
-FIGURES += ("offset", "position", "key")
+FIGURES: tuple[str, ...] = (
+    *("row", "column", "neighbours", "distance", "ink", "ink (average)"),
+    *("offset", "position", "key"),
+)
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
