@@ -27,8 +27,10 @@ from attnlab.core.sparse.auto import auto
 from attnlab.core.sparse.blocked import blocked
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
+from attnlab.lens.query_key.collect import collect
 from attnlab.lens.spectrum import spectrum
 from attnlab.models.positions import schemes
+from attnlab.models.tiny import TinyTransformer
 from tests import scheme_inputs, second_device
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import (
@@ -75,7 +77,7 @@ def cases() -> dict[str, Case]:
     for card in NOT_MIXING:
         made |= of_scheme(card)
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
-    others = (generated, watched, told_of_heads, resumed, recomputed, chosen)
+    others = (generated, watched, told_of_heads, resumed, recomputed, chosen, collected)
     return made | {case.__name__: case for case in others}
 
 
@@ -321,6 +323,17 @@ def told_of_heads(device: torch.device) -> Iterator[Tensor]:
     arrays = vars(head_statistics(weights, list("abc.def"), padding=padding))
     arrays["singular values"] = spectrum(weights, padding=padding).singular_values
     yield from (torch.from_numpy(array).to(device) for array in arrays.values())
+
+
+def collected(device: torch.device) -> Iterator[Tensor]:
+    """Queries and keys, masks, a bias and padding: read on the device, kept in arrays."""
+    tokens, real = torch.arange(16).view(2, 8).to(device), padded(2, 8).to(device)
+    for positions in ("rope", "alibi"):
+        model = TinyTransformer(17, dim=12, heads=2, layers=1, positions=positions).to(device)
+        for layer in collect(model, [{"tokens": tokens, "padding": real}]):
+            assert (layer.outside is None) == (positions == "rope")
+            for array in (layer.queries, layer.keys, layer.weights, layer.by_position):
+                yield torch.from_numpy(array).to(device)
 
 
 # ---- the script

@@ -100,7 +100,7 @@ def test_neighbours_stay_neighbours(points, method):
 def turned(places, seed=0):
     draw = np.random.default_rng(seed)
     turn, _ = np.linalg.qr(draw.normal(size=(places.shape[1],) * 2))
-    return 3 * places @ turn + 5
+    return places @ turn + 5
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -113,10 +113,34 @@ def test_alignment_undoes_any_turn(k, seed):
 def test_alignment_is_the_nearest():
     draw = np.random.default_rng(0)
     places, reference = draw.normal(size=(2, 23, 2))
-    best = ((align(places, reference) - reference) ** 2).sum()
-    expected = procrustes(reference, places)[2]
-    spread = ((reference - reference.mean(axis=0)) ** 2).sum()
-    assert best / spread == pytest.approx(expected)
+    found = align(places, reference)
+    best = ((found - reference) ** 2).sum()
+    for angle in np.linspace(0, 2 * np.pi, 200):
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        for mirrored in (turn, turn * [1, -1]):
+            other = (places - places.mean(axis=0)) @ mirrored + reference.mean(axis=0)
+            assert ((other - reference) ** 2).sum() >= best - 1e-9
+    np.testing.assert_allclose(
+        distances(found, found, "euclidean")[0],
+        distances(places, places, "euclidean")[0],
+        atol=1e-7,
+    )
+
+
+def test_a_chain_of_maps_does_not_shrink(points):
+    """Every head is turned towards the one before, and keeps the size that it has alone."""
+    chained = project(points, "pca")[1, 2].all
+    alone = project(points, "pca", heads=[(1, 2)])[1, 2].all
+    sizes = [np.linalg.norm(places - places.mean(axis=0)) for places in (chained, alone)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=1e-4)
+
+
+def test_a_start_is_centred_and_resized():
+    places = np.random.default_rng(0).normal(size=(997, 2)) + 50
+    start = embedding._started(places, 10.0, seed=0)
+    np.testing.assert_allclose(start.mean(axis=0), 0, atol=0.05)
+    assert np.abs(start).max() == pytest.approx(10, rel=0.05)
+    assert not np.array_equal(start, embedding._started(places, 10.0, seed=1))
 
 
 def test_alignment_applies_to_other_points():

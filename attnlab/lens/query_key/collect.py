@@ -11,11 +11,14 @@ or, where the model is called in a way of its own, batch by batch:
         collector.add(seen, texts)
     points = collector.points()
 
-At most ``most`` tokens are kept. Of more, whole sequences are drawn at random; of a sequence that
-is longer, some of its tokens. Vectors are stored in float16, so that each token and head takes 4·d
-bytes for query and key, and about 60 for the rest.
+At most ``most`` tokens are kept (of an encoder and a decoder the longer text counts). Of more,
+whole sequences are drawn at random; of a sequence that is longer, some of its tokens. Vectors are
+stored in float16, so that each token and head takes 4·d bytes for query and key and at most 200 for
+the rest, and n / 8 more for a mask of n keys that differs between heads; ``points()`` needs twice
+that for a moment. Beside it there are only the recording of one batch and the weights of one layer.
 """
 
+import copy
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +29,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.integers import check_integer
-from attnlab.lens.query_key.pieces import Call, Piece, assemble
+from attnlab.lens.query_key.outside import outside_products
+from attnlab.lens.query_key.pieces import Call, Layer, Piece, assemble
 from attnlab.lens.query_key.points import Points
-from attnlab.lens.query_key.texts import Grid, Text, texts_of, tokens_of
-from attnlab.lens.record import Seen
+from attnlab.lens.query_key.texts import Grid, Text, checked_tokens, texts_of, tokens_of
+from attnlab.lens.record import Attention, Seen
 from attnlab.lens.sides import kind_of
 from attnlab.lens.watch import watch
 
@@ -67,23 +71,31 @@ def collect(
     The model runs in the mode it is in, without gradients. Raises ValueError where it has no
     attention with queries and keys.
     """
+    _check_batches(model, batches)
     collector = Collector(most=most, seed=seed, grid=grid)
     at = 0
     for batch in batches:
-        inputs = _inputs(batch)
+        inputs = _inputs(model, batch)
         with watch(model, only=only) as seen, torch.no_grad():
             model(**batch) if isinstance(batch, Mapping) else model(batch)
         rows = slice(at, at + len(inputs.own))
+        with_source = inputs.source is not None
         collector.add(
             seen,
-            _named(inputs.own, read),
+            _texts(inputs.own, read, or_places=with_source),
             padding=inputs.padding,
-            source_tokens=_named(inputs.source, read),
+            source_tokens=_texts(inputs.source, read, or_places=True) if with_source else None,
             source_padding=inputs.source_padding,
             labels=None if labels is None else labels[rows],
             images=None if images is None else images[rows],
         )
         at = rows.stop
+    for name, given in ("labels", labels), ("images", images):
+        if given is not None and len(given) != at:
+            raise ValueError(
+                f"`{name}` must be one per sequence: got {len(given)}, and the batches hold {at} "
+                "sequences"
+            )
     return collector.points()
 
 
@@ -95,10 +107,12 @@ class Collector:
     """
 
     def __init__(self, *, most: int = MOST, seed: int = 0, grid: Grid | None = None) -> None:
+        seed = check_integer("`seed`", seed, at_least=0)
         self._reservoir = _Reservoir(check_integer("`most`", most, at_least=1), seed)
         self._grid = grid
         self._kept: dict[int, _Kept] = {}
-        self._calls: list[Call] = []
+        self._layers: list[Layer] = []
+        self._given: tuple[bool, tuple[int, ...] | None] | None = None
 
     def add(
         self,
@@ -119,80 +133,101 @@ class Collector:
         """
         if len(seen) == 0:
             raise ValueError(f"there are no queries and keys to collect: {repr(seen)[1:-1]}")
+        if source_tokens is None and source_padding is not None:
+            raise ValueError("`source_padding` needs `source_tokens`, the texts that it is about")
+        if source_tokens is not None and tokens is None:
+            raise ValueError("give `tokens`, those of the decoder, beside `source_tokens`")
         b, _, n, _ = seen[0].shape
-        own = n if tokens is None else _length(tokens)
-        source = None if source_tokens is None else _length(source_tokens)
-        calls = [Call.of(each, _kind(each.name, *each.shape[2:], own, source)) for each in seen]
-        self._check(calls, own, source)
-        draw = self._reservoir.draw
-        mine = texts_of(
-            b, own, tokens, padding=padding, labels=labels, images=images, grid=self._grid
-        )
+        own = _length("tokens", tokens) or n
+        source = _length("source_tokens", source_tokens)
+        layers = [Layer.of(each, _kind(each, own, source)) for each in seen]
+        self._check(seen, layers, own, source)
+        described = {"labels": labels, "images": images, "grid": self._grid}
+        mine = texts_of(b, own, tokens, padding=padding, **described)
         theirs = (
             mine
             if source is None
             else texts_of(b, source, source_tokens, what="source_tokens", padding=source_padding)
         )
-        numbers = [self._reservoir.offer(len(text)) for text in mine]
-        for row, number in enumerate(numbers):
-            if number in self._reservoir.sizes:
-                both = [text[row].sampled(self._reservoir.most, draw) for text in (mine, theirs)]
-                self._kept[number] = _Kept.of(calls, row, both[0], both[0 if source is None else 1])
-        for number in self._kept.keys() - self._reservoir.sizes.keys():
-            del self._kept[number]
+        shape = None if mine[0].image is None else mine[0].image.shape
+        given = (labels is not None, shape)
+        if self._given not in (None, given):
+            raise ValueError(
+                "every batch needs what the first had: labels or none, images of one size or none"
+            )
+        reservoir = copy.deepcopy(self._reservoir)
+        lengths = [max(len(x), len(y)) for x, y in zip(mine, theirs, strict=True)]
+        numbers = dict(enumerate(reservoir.offer(length) for length in lengths))
+        new = {
+            number: _Kept.of(mine[row], None if source is None else theirs[row], number, reservoir)
+            for row, number in numbers.items()
+            if number in reservoir.sizes
+        }
+        # One layer after the other: the weights of all together would be the largest of all.
+        self._layers = self._layers or layers
+        for record, layer in zip(seen, self._layers, strict=True) if new else ():
+            layer.outside = layer.outside or outside_products(record)
+            call = Call.of(record, layer.kind)
+            for row, number in numbers.items():
+                if number in new:
+                    new[number].add(call, row)
+        self._given, self._reservoir = given, reservoir
+        kept = self._kept | new
+        self._kept = {number: kept[number] for number in sorted(reservoir.sizes)}
 
     def points(self) -> Points:
         """What was kept, in the order in which it came."""
         if not self._kept:
             raise ValueError("nothing was collected: give at least one batch")
-        kept = [self._kept[number] for number in sorted(self._kept)]
+        kept = list(self._kept.values())
         own = tokens_of([one.own for one in kept], self._grid)
         source = own if kept[0].own is kept[0].source else tokens_of([one.source for one in kept])
         sides = {"self": (own, own), "cross": (own, source), "encoder": (source, source)}
         layers = [
-            assemble(
-                call,
-                [one.pieces[at] for one in kept],
-                [len(one.source if call.kind == "encoder" else one.own) for one in kept],
-                sides[call.kind],
-            )
-            for at, call in enumerate(self._calls)
+            assemble(layer, [one.pieces[at] for one in kept], sides[layer.kind])
+            for at, layer in enumerate(self._layers)
         ]
         return Points(tuple(layers), self._reservoir.sentence())
 
-    def _check(self, calls: list[Call], own: int, source: int | None) -> None:
-        for call in calls:
-            n, m = call.weights.shape[2:]
+    def _check(self, seen: Seen, layers: list[Layer], own: int, source: int | None) -> None:
+        for record, layer in zip(seen, layers, strict=True):
+            b, _, n, m = record.shape
             lengths = {"self": (own, own), "cross": (own, source), "encoder": (source, source)}
-            if (n, m) != lengths[call.kind]:
+            if b != seen[0].shape[0] or (n, m) != lengths[layer.kind]:
                 others = "" if source is None else f", and those of the source {source}"
                 raise ValueError(
-                    f"{call.name!r} has {n} queries and {m} keys, but the sequences have {own} "
-                    f"tokens{others}; give the tokens of each side, or leave the layer out "
-                    "by `only`"
+                    f"{record.name!r} attended with {n} queries and {m} keys in {b} rows, but the "
+                    f"{seen[0].shape[0]} sequences have {own} tokens{others}. Give the tokens of "
+                    "each side; run whole sequences, without the cache of a decoder; where its "
+                    "keys are no tokens, leave the layer out by `only`"
                 )
-        if not self._calls:
-            self._calls = [call.described() for call in calls]
-        known, new = ([(c.name, c.heads) for c in each] for each in (self._calls, calls))
-        if known != new:
+        known, new = ({(x.name, x.shape) for x in each} for each in (self._layers, layers))
+        if self._layers and known != new:
+            odd = ", ".join(f"{name!r} {shape}" for name, shape in sorted(known ^ new)[:4])
             raise ValueError(
-                f"every batch must call the same attention layers; the first called {known}, this "
-                f"one {new}"
+                "every batch must call the same attention layers; only some of the batches have "
+                f"(heads, width) in {odd}. Collect them apart, or choose layers by `only`"
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Kept:
     """One sequence in all layers."""
 
     own: Text
     source: Text
-    pieces: list[Piece]
+    pieces: list[Piece] = field(default_factory=list)
 
     @classmethod
-    def of(cls, calls: list[Call], row: int, own: Text, source: Text) -> "_Kept":
+    def of(cls, own: Text, source: Text | None, number: int, reservoir: "_Reservoir") -> "_Kept":
+        draw = np.random.default_rng([reservoir.seed, number])
+        own = own.sampled(reservoir.most, draw)
+        return cls(own, own if source is None else source.sampled(reservoir.most, draw))
+
+    def add(self, call: Call, row: int) -> None:
+        own, source = self.own, self.source
         sides = {"self": (own, own), "cross": (own, source), "encoder": (source, source)}
-        return cls(own, source, [call.piece(row, *sides[call.kind]) for call in calls])
+        self.pieces.append(call.piece(row, *sides[call.kind]))
 
 
 @dataclass(eq=False)
@@ -209,7 +244,6 @@ class _Reservoir:
     """Sequences that are kept, by their number, and how many tokens each counts."""
 
     def __post_init__(self) -> None:
-        self.draw = np.random.default_rng(self.seed)
         self._order = np.random.default_rng(self.seed)
         self._heap: list[tuple[float, int]] = []
         self._sequences = self._tokens = self._held = 0
@@ -247,34 +281,61 @@ class _Inputs:
     source_padding: Tensor | None = None
 
 
-def _inputs(batch: Tensor | Mapping[str, Any]) -> _Inputs:
+def _check_batches(model: nn.Module, batches: object) -> None:
+    if isinstance(batches, Tensor | Mapping):
+        raise TypeError("`batches` must be several; put this one into a list: [batch]")
+
+
+def _inputs(model: nn.Module, batch: Tensor | Mapping[str, Any]) -> _Inputs:
     if isinstance(batch, Tensor):
         return _Inputs(batch)
-    if not isinstance(batch, Mapping) or not batch:
+    tensors = [] if not isinstance(batch, Mapping) else [
+        name for name, value in batch.items() if isinstance(value, Tensor)
+    ]  # fmt: skip
+    if not tensors:
         raise TypeError(
             "each batch must be a tensor, or the keyword arguments of the model in a dict; got "
-            f"{type(batch).__name__}"
+            f"{type(batch).__name__} (of a pair with targets, give the inputs alone)"
         )
     if "decoder_input_ids" in batch:
         names = ("decoder_input_ids", "input_ids", "decoder_attention_mask", "attention_mask")
     elif "source" in batch:
         names = ("tokens", "source", "padding", "source_padding")
+    elif _decodes(model):
+        raise ValueError(
+            "this model has an encoder and a decoder, so each batch needs `decoder_input_ids` "
+            "beside `input_ids`; to look at its encoder alone, collect from model.get_encoder()"
+        )
     else:
-        own = next((name for name in ("input_ids", "tokens") if name in batch), next(iter(batch)))
+        own = next((name for name in ("input_ids", "tokens") if name in tensors), tensors[0])
         names = (own, "", "attention_mask" if "attention_mask" in batch else "padding", "")
     return _Inputs(*(batch.get(name) for name in names))
 
 
-def _kind(name: str, n: int, m: int, own: int, source: int | None) -> str:
-    """As ``kind_of``; a model that only encodes (BERT, ViT) has no source but its own tokens."""
-    kind = kind_of(name, n, m, own, source)
-    return "self" if kind == "encoder" and source is None else kind
+def _decodes(model: nn.Module) -> bool:
+    """Whether this is a whole encoder-decoder of Hugging Face (its parts have the same config)."""
+    both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return both and any(name.split(".")[-1] == "decoder" for name, _ in model.named_modules())
 
 
-def _named(ids: Any, read: Callable[[Any], Sequence[str]] | None) -> Texts | None:
-    return None if ids is None or read is None else [list(read(row)) for row in ids]
+def _texts(ids: Any, read: Callable[[Any], Sequence[str]] | None, *, or_places: bool) -> Any:
+    """The texts of each sequence's tokens; without ``read`` their places, or None."""
+    if read is None:
+        return [[str(place) for place in range(len(row))] for row in ids] if or_places else None
+    found = [read(row) for row in ids]
+    for row, texts in zip(ids, found, strict=True):
+        if isinstance(texts, str) or len(texts) != len(row):
+            raise ValueError(
+                f"`read` must return the texts of all {len(row)} tokens of a sequence in a list, "
+                f"as tokenizer.convert_ids_to_tokens does; it returned {str(texts)[:60]!r}"
+            )
+    return found
 
 
-def _length(tokens: Texts) -> int:
+def _kind(record: Attention, own: int, source: int | None) -> str:
+    return "self" if source is None else kind_of(record.name, *record.shape[2:], own, source)
+
+
+def _length(what: str, tokens: Texts | None) -> int | None:
     """Of the first sequence; the others are compared with it later."""
-    return len(tokens[0]) if len(tokens) else 0
+    return None if tokens is None else len(checked_tokens(what, tokens)[0])

@@ -104,7 +104,8 @@ def by_neighbours(vectors: np.ndarray, places: np.ndarray) -> Placing:
 
 
 def _started(start: np.ndarray, size: float, seed: int) -> np.ndarray:
-    """The start, as large as the method wants it, and a hundredth of noise."""
+    """The start, centred, as large as the method wants it, and a hundredth of noise."""
+    start = start - start.mean(axis=0)
     largest = np.abs(start).max()
     noise = np.random.default_rng(seed).normal(scale=0.01, size=start.shape)
     return ((start / (largest if largest > 0 else 1) + noise) * size).astype(np.float32)

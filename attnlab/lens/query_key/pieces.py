@@ -1,26 +1,29 @@
 """What is kept of one attention call on one sequence, and how pieces become ``LayerPoints``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attnlab.lens.heads import head_statistics
-from attnlab.lens.query_key.outside import outside_products
 from attnlab.lens.query_key.points import POSITIONS, STRONGEST, LayerPoints, Mask, Tokens
 from attnlab.lens.query_key.texts import Text
 from attnlab.lens.record import Attention
 
-_LARGEST_HALF = 65_504.0
+_LARGEST_HALF, _SMALLEST_HALF = 65_504.0, 1e-4
+"""Between them the largest number of a head keeps three digits in float16."""
 _ANY_LENGTHS = ("entropy", "normalised_entropy", "first", "delimiter")
 """The statistics that have a meaning where queries and keys are different texts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """One layer and one sequence; letters as in ``LayerPoints``, keys counted in this sequence."""
+    """One layer and one sequence; letters as in ``LayerPoints``, keys counted in this sequence.
+
+    ``rows`` says over how many rows each of the ``statistics`` (h,) is a mean, (h,).
+    """
 
     queries: np.ndarray
     keys: np.ndarray
@@ -30,6 +33,27 @@ class Piece:
     mask: Mask | None
     by_position: np.ndarray
     statistics: dict[str, np.ndarray]
+    rows: dict[str, np.ndarray]
+
+
+@dataclass(eq=False)
+class Layer:
+    """What stays known of an attention layer from batch to batch.
+
+    ``kind`` is "self", "cross" (keys of the source) or "encoder" (both of the source).
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, int]
+    """Heads and width."""
+    scale: np.ndarray
+    outside: str | None = None
+
+    @classmethod
+    def of(cls, record: Attention, kind: str) -> "Layer":
+        heads, width = record.shape[1], record.queries.shape[-1]
+        return cls(record.name, kind, (heads, width), _scale(record.scale, heads))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,37 +67,20 @@ class Call:
     values: Tensor
     weights: Tensor
     mask: Tensor | None
-    scale: np.ndarray
-    outside: str | None
 
     @classmethod
     def of(cls, record: Attention, kind: str) -> "Call":
-        queries, keys, values = record.queries, record.keys, record.values
-        for what, tensor in ("queries", queries), ("keys", keys):
-            if not bool(tensor.isfinite().all()):
-                raise ValueError(f"the {what} of {record.name!r} hold NaN or infinity")
-        h = queries.shape[1]
+        h = record.shape[1]
+        keys, values = record.keys.detach(), record.values.detach()
         return cls(
             record.name,
             kind,
-            queries.detach(),
-            keys.detach().repeat_interleave(h // keys.shape[1], dim=1),
-            values.detach().repeat_interleave(h // values.shape[1], dim=1),
-            record.weights.detach().float().nan_to_num(),
+            record.queries.detach(),
+            keys.repeat_interleave(h // keys.shape[1], dim=1),
+            values.repeat_interleave(h // values.shape[1], dim=1),
+            _weights(record),
             record.mask,
-            _scale(record.scale, h),
-            outside_products(record),
         )
-
-    @property
-    def heads(self) -> int:
-        return int(self.weights.shape[1])
-
-    def described(self) -> "Call":
-        """The same without its tensors' content: what stays known of a layer between batches."""
-        names = ("queries", "keys", "values", "weights")
-        empty = {name: getattr(self, name)[:0].clone() for name in names}
-        return replace(self, **empty, mask=None)
 
     def piece(self, row: int, own: Text, other: Text) -> Piece:
         """What is kept of the sequence in one row; ``own`` are its queries, ``other`` its keys."""
@@ -88,16 +95,30 @@ class Call:
         strongest[..., :count] = best.indices.masked_fill(best.values <= 0, -1).numpy()
         shares = np.zeros(strongest.shape, dtype=np.float16)
         shares[..., :count] = best.values.numpy()
+        values = self._real("values", self.values[row], m)[:, columns]
+        statistics = self._statistics(weights, mask, other.texts)
+        counts = _counts(weights, mask)
         return Piece(
-            queries=_stored(self.queries[row].cpu()[:, n[rows]]),
-            keys=_stored(self.keys[row].cpu()[:, m[columns]]),
-            value_norms=self.values[row].cpu()[:, m[columns]].float().norm(dim=-1).numpy(),
+            queries=_stored(self._real("queries", self.queries[row], n)[:, rows]),
+            keys=_stored(self._real("keys", self.keys[row], m)[:, columns]),
+            value_norms=values.norm(dim=-1).numpy(),
             strongest=strongest,
             weights=shares,
             mask=None if mask is None else _mask(mask[:, rows][:, :, columns]),
-            by_position=_corner(weights),
-            statistics=self._statistics(weights, mask, other.texts),
+            by_position=weights[:, :POSITIONS, :POSITIONS].half().numpy(),
+            statistics=statistics,
+            rows={name: counts.get(name, counts["all"]) for name in statistics},
         )
+
+    def _real(self, what: str, vectors: Tensor, columns: Tensor) -> Tensor:
+        """(h, n, d) float32 at the real tokens, which must be finite."""
+        found = vectors.cpu()[:, columns].float()
+        if not bool(found.isfinite().all()):
+            raise ValueError(
+                f"the {what} of {self.name!r} hold NaN or infinity at tokens that are no padding; "
+                "mend the model or its inputs, or leave the layer out by `only`"
+            )
+        return found
 
     def _allowed(self, row: int, n: Tensor, m: Tensor) -> Tensor | None:
         """(h or 1, n, m): True = may attend, None where all may."""
@@ -116,13 +137,10 @@ class Call:
         return {name: found[name] for name in names}
 
 
-def assemble(
-    call: Call, pieces: Sequence[Piece], lengths: Sequence[int], sides: tuple[Tokens, Tokens]
-) -> LayerPoints:
+def assemble(layer: Layer, pieces: Sequence[Piece], sides: tuple[Tokens, Tokens]) -> LayerPoints:
     """The pieces of one layer, one per sequence, as one ``LayerPoints``.
 
-    ``lengths`` are those of the sequences, which weigh their statistics; ``sides`` the tokens of
-    queries and keys.
+    ``sides`` are the tokens of queries and keys.
     """
 
     def joined(name: str) -> np.ndarray:
@@ -131,23 +149,37 @@ def assemble(
     starts = sides[1].starts[:-1].repeat(np.diff(sides[0].starts))[:, None]
     strongest = joined("strongest")
     return LayerPoints(
-        name=call.name,
+        name=layer.name,
         queries=joined("queries"),
         keys=joined("keys"),
         value_norms=joined("value_norms"),
-        scale=call.scale,
+        scale=layer.scale,
         strongest=np.where(strongest < 0, -1, strongest + starts).astype(np.int32),
         weights=joined("weights"),
         masks=tuple(piece.mask for piece in pieces),
-        by_position=_mean_corner([piece.by_position for piece in pieces]),
-        statistics={
-            name: _mean([piece.statistics[name] for piece in pieces], np.asarray(lengths))
-            for name in pieces[0].statistics
-        },
-        outside=call.outside,
+        by_position=_mean_by_position([piece.by_position for piece in pieces]),
+        statistics={name: _mean(pieces, name) for name in pieces[0].statistics},
+        outside=layer.outside,
         query_tokens=sides[0],
         key_tokens=sides[1],
     )
+
+
+def _weights(record: Attention) -> Tensor:
+    others = "Collect the other layers: only=[…] takes patterns of their paths"
+    try:
+        weights = record.weights.detach().float().nan_to_num()
+    except ValueError as error:
+        raise ValueError(
+            f"{record.name!r} has queries and keys, but its attention weights are not known: "
+            f"{error}. {others}"
+        ) from error
+    if bool((weights < 0).any()):
+        raise ValueError(
+            f"{record.name!r} has negative weights, so large products of queries and keys do not "
+            f"mean much attention. {others}"
+        )
+    return weights
 
 
 def _scale(scale: float | Tensor | None, heads: int) -> np.ndarray:
@@ -162,10 +194,11 @@ def _scale(scale: float | Tensor | None, heads: int) -> np.ndarray:
 
 
 def _stored(vectors: Tensor) -> np.ndarray:
-    """float16, or float32 where a number is too large for it."""
-    values = vectors.float()
-    half = values.numel() == 0 or float(values.abs().max()) < _LARGEST_HALF
-    return np.asarray(values.numpy().astype(np.float16 if half else np.float32))
+    """(h, n, d) in float16, or in float32 where the numbers of a head are too large or small for
+    it."""
+    largest = vectors.abs().amax(dim=(1, 2))
+    half = ((largest < _LARGEST_HALF) & (largest > _SMALLEST_HALF)) | (largest == 0)
+    return np.asarray(vectors.numpy().astype(np.float16 if bool(half.all()) else np.float32))
 
 
 def _mask(allowed: Tensor) -> Mask | None:
@@ -174,28 +207,36 @@ def _mask(allowed: Tensor) -> Mask | None:
     return Mask.of((allowed[0] if len(allowed) == 1 else allowed).numpy())
 
 
-def _corner(weights: Tensor) -> np.ndarray:
-    """(h, P, P): the weights between the first P positions, NaN beyond the sequence."""
-    h, n, m = weights.shape
-    corner = np.full((h, POSITIONS, POSITIONS), np.nan, dtype=np.float32)
-    corner[:, :n, :m] = weights[:, :POSITIONS, :POSITIONS].numpy()
-    return corner
+def _counts(weights: Tensor, mask: Tensor | None) -> dict[str, np.ndarray]:
+    """(h,): the rows over which ``head_statistics`` takes its means, by the statistic."""
+    some = weights.sum(dim=-1) > 0
+    choices = torch.tensor(weights.shape[-1]) if mask is None else mask.sum(dim=-1)
+    found = {
+        "all": some,
+        "previous": some[:, 1:],
+        "next": some[:, :-1],
+        "normalised_entropy": some & (choices > 1),
+    }
+    return {name: rows.sum(dim=-1).numpy() for name, rows in found.items()}
 
 
-def _mean_corner(corners: list[np.ndarray]) -> np.ndarray:
-    total, count = np.zeros_like(corners[0]), np.zeros(corners[0].shape[1:], dtype=np.int64)
+def _mean_by_position(corners: list[np.ndarray]) -> np.ndarray:
+    """(h, P, P) of (h, n, m) each: the mean over those that have both positions."""
+    n, m = (max(corner.shape[axis] for corner in corners) for axis in (1, 2))
+    total = np.zeros((len(corners[0]), n, m), dtype=np.float32)
+    count = np.zeros((n, m), dtype=np.int64)
     for corner in corners:
-        total += np.nan_to_num(corner)
-        count += ~np.isnan(corner[0])
-    longest = [int((count > 0).any(axis=axis).sum()) for axis in (1, 0)]
+        here = slice(corner.shape[1]), slice(corner.shape[2])
+        total[:, *here] += corner
+        count[here] += 1
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return mean[:, : longest[0], : longest[1]].astype(np.float32)
+    return np.asarray(mean, dtype=np.float32)
 
 
-def _mean(values: list[np.ndarray], counts: np.ndarray) -> np.ndarray:
-    """Over sequences, each counting as often as it has queries; those without a value left out."""
-    stacked = np.stack(values)
-    weight = counts[:, None] * np.isfinite(stacked)
-    total = weight.sum(axis=0)
-    mean = (np.nan_to_num(stacked) * weight).sum(axis=0) / np.where(total > 0, total, 1)
+def _mean(pieces: Sequence[Piece], name: str) -> np.ndarray:
+    """(h,): over the rows of all sequences; NaN for a head without any."""
+    values = np.stack([piece.statistics[name] for piece in pieces])
+    rows = np.stack([piece.rows[name] for piece in pieces]) * np.isfinite(values)
+    total = rows.sum(axis=0)
+    mean = (np.nan_to_num(values) * rows).sum(axis=0) / np.maximum(total, 1)
     return np.where(total > 0, mean, np.nan)

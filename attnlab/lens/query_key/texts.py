@@ -49,7 +49,8 @@ def texts_of(
     grid: Grid | None = None,
 ) -> list[Text]:
     """The b sequences of a batch, each of n tokens, padding included."""
-    named = _checked_tokens(what, tokens, b, n) or [_places(n, grid)] * b
+    _special(n, grid)
+    named = [_places(n, grid)] * b if tokens is None else _fitting(what, tokens, b, n)
     real = _real(padding, b, n)
     classes = _labels(labels, b, n)
     pictures = _images(images, b)
@@ -57,7 +58,7 @@ def texts_of(
     for row in range(b):
         columns = np.flatnonzero(real[row])
         if not len(columns):
-            raise ValueError(f"sequence {row} of the batch is all padding")
+            raise ValueError(f"sequence {row} of the batch is all padding; leave it out")
         own = classes[row]
         found.append(
             Text(
@@ -86,16 +87,18 @@ def tokens_of(texts: Sequence[Text], grid: Grid | None = None) -> Tokens:
     )
 
 
-def _checked_tokens(
-    what: str, tokens: Sequence[Sequence[str]] | None, b: int, n: int
-) -> list[list[str]] | None:
-    if tokens is None:
-        return None
-    if isinstance(tokens, str | Tensor) or any(isinstance(row, str) for row in tokens):
+def checked_tokens(what: str, tokens: Sequence[Sequence[str]]) -> list[list[str]]:
+    """One list of texts per sequence, or TypeError."""
+    listed = isinstance(tokens, Sequence) and not isinstance(tokens, str) and len(tokens)
+    if not listed or any(isinstance(row, str) or not isinstance(row, Sequence) for row in tokens):
         raise TypeError(
             f"`{what}` must hold one list of texts per sequence, [[…], […]], even for one sequence"
         )
-    rows = [[str(token) for token in row] for row in tokens]
+    return [[str(token) for token in row] for row in tokens]
+
+
+def _fitting(what: str, tokens: Sequence[Sequence[str]], b: int, n: int) -> list[list[str]]:
+    rows = checked_tokens(what, tokens)
     if len(rows) != b or any(len(row) != n for row in rows):
         lengths = sorted({len(row) for row in rows})
         raise ValueError(
@@ -105,22 +108,31 @@ def _checked_tokens(
     return rows
 
 
+def _special(n: int, grid: Grid | None) -> int:
+    """How many tokens stand before the patches."""
+    if grid is None:
+        return 0
+    if len(tuple(grid)) != 2 or min(grid) < 1:
+        raise ValueError(f"`grid` must be (rows, columns) of patches, got {grid!r}")
+    if grid[0] * grid[1] > n:
+        raise ValueError(f"`grid` {grid} has more patches than the {n} tokens of a sequence")
+    return n - grid[0] * grid[1]
+
+
 def _places(n: int, grid: Grid | None) -> list[str]:
     """Names of tokens that have none: their position, or the row and column of their patch."""
+    special = _special(n, grid)
     if grid is None:
         return [str(position) for position in range(n)]
-    rows, columns = grid
-    special = n - rows * columns
-    if special < 0:
-        raise ValueError(f"`grid` {grid} has more patches than the {n} tokens of a sequence")
-    patches = [f"row {i}, column {j}" for i in range(rows) for j in range(columns)]
+    patches = [f"row {i}, column {j}" for i in range(grid[0]) for j in range(grid[1])]
     return ["[CLS]" if special == 1 else f"special {i}" for i in range(special)] + patches
 
 
 def _real(padding: Tensor | None, b: int, n: int) -> np.ndarray:
     if padding is None:
         return np.ones((b, n), dtype=bool)
-    found = torch.as_tensor(padding).detach().cpu()
+    given = padding if isinstance(padding, Tensor) else torch.as_tensor(padding)
+    found = given.detach().cpu()
     if tuple(found.shape) != (b, n):
         raise ValueError(
             f"padding must be (b, n) = ({b}, {n}), True = a real token; got {tuple(found.shape)}"
@@ -131,6 +143,8 @@ def _real(padding: Tensor | None, b: int, n: int) -> np.ndarray:
 def _labels(labels: Sequence[Any] | None, b: int, n: int) -> list[list[str] | None]:
     if labels is None:
         return [None] * b
+    if isinstance(labels, str):
+        raise TypeError("`labels` must be a list with one label per sequence, got one text")
     if len(labels) != b:
         raise ValueError(f"`labels` must be one per sequence, {b} of them; got {len(labels)}")
     rows = [
