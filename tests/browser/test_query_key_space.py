@@ -108,7 +108,7 @@ def test_a_token_tells_its_sentence_and_shows_its_sequence(
     expect(chosen).to_have_count(1)
     space.get_by_test_id("query-5").click()
     expect(space.get_by_test_id("query-5")).to_have_attribute("aria-selected", "true")
-    expect(space.get_by_test_id("key-4")).to_contain_text("0.500")
+    expect(space.get_by_test_id("key-4")).to_contain_text("0.504")
     space.get_by_test_id("stage").press("Escape")
     expect(space.get_by_test_id("sentence")).to_be_hidden()
     expect(space.get_by_test_id("by-position")).to_be_visible()

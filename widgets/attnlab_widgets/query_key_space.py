@@ -51,7 +51,7 @@ class QueryKeySpace(BaseWidget):
     _space = traitlets.Dict().tag(sync=True)
     _data = traitlets.Bytes().tag(sync=True)
     _placed = traitlets.Dict().tag(sync=True)
-    _live = traitlets.Bool(False).tag(sync=True)
+    _typing = Choice(("", "kernel", "page"), "").tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
     view = Choice(("all", "one"), "all").tag(sync=True)
@@ -84,7 +84,7 @@ class QueryKeySpace(BaseWidget):
         super().__init__(
             _space=space,
             _data=data,
-            _live=place is not None,
+            _typing="" if place is None else "kernel",
             layer=layer,
             head=head,
             shown=len(several) - 1 if film else 0,
@@ -203,7 +203,7 @@ class QueryKeySpace(BaseWidget):
         return f"training step {name}" if self._space["film"] else name
 
     def _saved_state(self) -> dict[str, Any]:
-        return {**super()._saved_state(), "_live": False}
+        return {**super()._saved_state(), "_typing": self._typing and "page"}
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)

@@ -1,9 +1,10 @@
 """Maps of queries and keys as bytes, a block for each head that is inflated on its own.
 
-A coordinate takes 12 bits, counted from the middle of the head's box; of the keys that a query
-attends to the five strongest are kept, as their places in the sequence, with weights in half
-percents; norms are kept in 32 steps. The low and the high bytes of a block lie apart, which is
-what deflates best. ``src/lib/space.js`` reads them.
+A coordinate takes 11 bits, counted from the middle of the head's box. Of the keys that a query
+attends to at most the four strongest are kept, those with at least a quarter of the largest weight,
+as their distances in the sequence with the square roots of their weights in 31 steps. Norms take 8
+steps. The low and the high bytes of a block lie apart, which is what deflates best.
+``src/lib/space.js`` reads them.
 """
 
 import zlib
@@ -16,11 +17,15 @@ import numpy as np
 from attnlab.figures.labels import visible
 from attnlab.lens.query_key.points import LayerPoints, Tokens
 
-KEPT = 5
-"""Strongest keys kept of each query."""
-STEPS = 2047
+KEPT = 4
+"""Strongest keys kept of each query, at most."""
+LEAST = 0.25
+"""Of the largest weight: weaker keys are left out."""
+WEIGHT_STEPS = 31
+STEPS = 1023
 """Steps from the middle of a head's box to its end."""
-NORM_STEPS = 31
+NORM_STEPS = 7
+POSITIONS = 32
 _FULL = 160
 
 
@@ -120,19 +125,24 @@ def ranks(sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found, order
 
 
-def pack_attention(layer: LayerPoints, head: int, blocks: Blocks) -> dict[str, Any]:
-    """For each query its strongest keys: how far before it in the sequence, and half percents.
+def kept(layer: LayerPoints, head: int) -> tuple[np.ndarray, np.ndarray]:
+    """(N, 4) rows of the strongest keys, and the steps of their weights; 0 steps where none is."""
+    rows = np.asarray(layer.strongest[head])[:, :KEPT]
+    weights = np.nan_to_num(np.asarray(layer.weights[head], np.float32)[:, :KEPT]).clip(0, 1)
+    weights = np.where((rows < 0) | (weights < LEAST * weights[:, :1]), 0, weights)
+    return rows, np.rint(WEIGHT_STEPS * np.sqrt(weights)).astype(np.uint8)
 
-    The distance is counted in the rows that were kept of the sequence, and 0 percent means none.
+
+def pack_attention(layer: LayerPoints, head: int, blocks: Blocks) -> dict[str, Any]:
+    """For each query its strongest keys: how far before it in the sequence, and their weights.
+
+    The distance is counted in the rows that were collected of the sequence.
     """
-    strongest = np.asarray(layer.strongest[head])[:, :KEPT]
-    percents = np.rint(200 * np.asarray(layer.weights[head], np.float32)[:, :KEPT])
-    percents = np.where(strongest < 0, 0, percents).clip(0, 200).astype(np.uint8)
+    rows, steps = kept(layer, head)
     query_rank, _ = ranks(layer.query_tokens.sequence)
     key_rank, _ = ranks(layer.key_tokens.sequence)
-    back = query_rank[:, None] - key_rank[strongest]
-    low, high = planes(np.where(percents > 0, back, 0).T & 65535)
-    return {"at": blocks.add(low, high, percents.T), "k": strongest.shape[1]}
+    low, high = planes(np.where(steps > 0, query_rank[:, None] - key_rank[rows], 0).T & 65535)
+    return {"at": blocks.add(low, high, steps.T), "k": rows.shape[1]}
 
 
 def pack_norms(layer: LayerPoints, head: int, blocks: Blocks) -> dict[str, Any]:
@@ -152,5 +162,6 @@ def _norms(vectors: np.ndarray) -> np.ndarray:
 
 def pack_by_position(weights: np.ndarray, blocks: Blocks) -> dict[str, Any]:
     """Mean attention (query position, key position), its square root in 255 steps."""
-    levels = np.rint(255 * np.sqrt(np.nan_to_num(weights).clip(0, 1))).astype(np.uint8)
+    some = np.nan_to_num(weights[:POSITIONS, :POSITIONS]).clip(0, 1)
+    levels = np.rint(255 * np.sqrt(some)).astype(np.uint8)
     return {"at": blocks.add(levels), "shape": list(levels.shape)}

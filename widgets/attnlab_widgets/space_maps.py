@@ -11,8 +11,10 @@ from attnlab.lens.query_key.maps import HeadMap, Maps
 from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
 from attnlab_widgets.space_bytes import (
     KEPT,
+    WEIGHT_STEPS,
     Blocks,
     box_of,
+    kept,
     label_of,
     pack_attention,
     pack_by_position,
@@ -275,14 +277,14 @@ def placed_in(typed: Any, maps: Maps) -> dict[str, Any]:
         one, points = typed[layer, head], typed.points[layer]
         _finite(f"layer {layer}, head {head}", one.queries, len(texts), maps.dimensions)
         middle, half = box_of(_both(maps[layer, head]))
-        strongest = np.asarray(points.strongest[head])[:, :KEPT]
-        weights = np.asarray(points.weights[head], np.float32)[:, :KEPT]
+        rows, steps = kept(points, head)
+        weights = (steps / WEIGHT_STEPS) ** 2
         heads[f"{layer},{head}"] = {
             "queries": np.round((one.queries - middle) / half, 4).tolist(),
             "keys": np.round((one.keys - middle) / half, 4).tolist(),
             "strongest": [
-                [[int(j), round(float(w), 3)] for j, w in zip(*row, strict=True) if j >= 0]
-                for row in zip(strongest, weights, strict=True)
+                [[int(j), round(float(w), 3)] for j, w in zip(*row, strict=True) if w > 0]
+                for row in zip(rows, weights, strict=True)
             ],
         }
     return {"tokens": [label_of(text) for text in texts], "heads": heads}

@@ -13,7 +13,7 @@ from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.space_bytes import STEPS
 
 _WIDE, _TOP, _MARGIN = 760, 64, 24
-_FINE = 2  # pixels of the points' image per unit
+_FINE = 1.5  # pixels of the points' image per unit
 
 
 def draw(widget: Any) -> Drawing:

@@ -7,17 +7,24 @@ import { mountPage } from "./parts/page.js";
 import { aboutPanel } from "./parts/space/about.js";
 import { barPanel } from "./parts/space/bar.js";
 import { faithPanel } from "./parts/space/faith.js";
+import { filmPanel, motions } from "./parts/space/film.js";
+import { imagePanel } from "./parts/space/image.js";
+import { lassoPanel } from "./parts/space/lasso.js";
 import { legendPanel } from "./parts/space/legend.js";
 import { matrixView } from "./parts/space/matrix.js";
 import { sentencePanel } from "./parts/space/sentence.js";
 import { singleView } from "./parts/space/single.js";
 import { stage as makeStage } from "./parts/space/stage.js";
 import { Study } from "./parts/space/study.js";
+import { tablesPanel } from "./parts/space/tables.js";
+import { typedPanel } from "./parts/space/typed.js";
 import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["layer", "head", "view", "shown", "colour", "modulo", "order", "search", "selected", "labels", "_placed"];
-const MARKING = ["search", "selected", "layer", "head"];
+const MARKING = ["search", "selected", "layer", "head", "shown", "_placed"];
 const REST = 160; // milliseconds after which a moved map is drawn whole
+const SLOW = 34, FAST = 22; // milliseconds between frames: fewer or more points are drawn in one
+const [LEAST, MOST] = [5_000, 2_000_000];
 const AWAY = 4000; // milliseconds out of sight after which the context is given back
 
 function render({ model, el: host }) {
@@ -30,7 +37,11 @@ function render({ model, el: host }) {
   const later = frames();
   const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const colours = new Map();
-  let moved = 0;
+  const motion = motions(study);
+  let moved = performance.now(); // the first picture comes sooner with fewer points
+  let frame = 0;
+  let scene = null;
+  let done = 1; // of the points of the scene
   let resting = null;
   const view = {
     wide: 0, high: 0, dark: false,
@@ -44,15 +55,23 @@ function render({ model, el: host }) {
     series: (at) => view.colour(`--av-series-${at}`),
     hover: (act) => later(act),
     hovered: () => later(drawOverlay),
-    moving: () => performance.now() - moved < REST,
-    lasso: () => false,
-    motion: (at) => ({ from: study.places(at), to: study.places(at), share: 1 }),
+    moving: () => performance.now() - moved < REST || motion.moving(),
+    most: 150_000, // points that are drawn in a frame; follows the speed of the page
+    lasso: () => bar.lasso(),
+    motion: (at) => motion.of(at),
+    root,
+    fresh: () => drawPart(0, true),
     focus: () => stage.node.focus({ preventScroll: true }),
     searched: (text) => study.set({ search: text, selected: [] }),
-    cloud(at, { most, ...look }) {
+    /** The points of a head, and those of the typed sentence over them. */
+    clouds(at, look) {
       const marks = study.marks(at);
-      const count = marks.array.length;
-      return { ...view.motion(at), ...look, colours: study.colours(at, view.dark), marks, order: study.order(count), count: Math.round(Math.min(count, most)), flat: study.map.dimensions === 2 };
+      const flat = study.map.dimensions === 2;
+      const all = { ...view.motion(at), ...look, colours: study.colours(at, view.dark), marks, order: study.order(marks.array.length), flat };
+      const typed = study.typed(at);
+      if (!typed) return [all];
+      const own = 2 * typed.tokens.length;
+      return [all, { ...look, from: typed.places, to: typed.places, share: 1, colours: study.sides(own, view.dark), marks: typed.marks, order: study.order(own), flat }];
     },
     drawn(members) {
       study.members = members;
@@ -69,14 +88,15 @@ function render({ model, el: host }) {
   stage.node.append(...single.below);
 
   const title = el("h3", { "data-testid": "title" });
-  const [bar, about, sentence, faith, legend] = [barPanel, aboutPanel, sentencePanel, faithPanel, legendPanel].map((panel) => panel(study, view));
+  const panels = [barPanel, aboutPanel, sentencePanel, imagePanel, lassoPanel, faithPanel, legendPanel, filmPanel, typedPanel, tablesPanel];
+  const [bar, about, sentence, image, cluster, faith, legend, film, typed, tables] = panels.map((panel) => panel(study, view));
   const hint = el("p", { class: "av-quiet qk-hint" });
-  const side = el("section", { class: "qk-side", "aria-label": "The chosen head and sequence" }, title, about.node, sentence.node);
+  const side = el("section", { class: "qk-side", "aria-label": "The chosen head and sequence" }, title, about.node, sentence.node, image.node, cluster.node);
   root.append(
     el("style", { text: base + style }),
     bar.node,
-    el("div", { class: "qk-main" }, el("section", { class: "qk-map", "aria-label": "Map" }, stage.node, legend.node, hint), side),
-    faith.node,
+    el("div", { class: "qk-main" }, el("section", { class: "qk-map", "aria-label": "Map" }, stage.node, el("div", { class: "qk-foot" }, legend.node, bar.tools), hint), side),
+    faith.node, el("div", { class: "qk-last" }, film.node, typed.node), tables.node,
     live,
   );
   host.replaceChildren(root);
@@ -86,16 +106,28 @@ function render({ model, el: host }) {
     now()[name](...args);
     if (name === "point" || name === "click") return;
     if (name !== "dropped") moved = performance.now();
+    later(drawStage);
+  }
+
+  /** As many points as are drawn thirty times a second. */
+  function pace() {
+    const took = performance.now() - frame;
+    frame += took;
+    if (took > 500) return;
+    if (took > SLOW) view.most = Math.max(LEAST, view.most * 0.7);
+    else if (took < FAST) view.most = Math.min(MOST, view.most * 1.1);
+  }
+
+  function rest() {
     clearTimeout(resting);
     resting = setTimeout(() => later(drawStage), REST + 10);
-    later(drawStage);
   }
 
   stage.node.addEventListener("keydown", (event) => {
     if (event.target !== stage.node || !plain(event)) return;
     const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     if (event.key in steps && study.get("view") === "one") neighbour(...steps[event.key]);
-    else if (event.key === "Escape") study.selected ? study.select() : study.set({ view: "all" });
+    else if (event.key === "Escape") back();
     else if (event.key === "+" || event.key === "=") act("zoom", [1.4]);
     else if (event.key === "-") act("zoom", [1 / 1.4]);
     else if (event.key === "0") act("reset", []);
@@ -103,6 +135,13 @@ function render({ model, el: host }) {
     else return;
     event.preventDefault();
   });
+
+  /** From a chosen token or cluster to the whole head, and from there to all heads. */
+  function back() {
+    if (study.selected) study.select();
+    else if (study.members) view.drawn(null);
+    else study.set({ view: "all" });
+  }
 
   /** The head beside the chosen one: in its layer, or of the next layer. */
   function neighbour(down, right) {
@@ -113,12 +152,33 @@ function render({ model, el: host }) {
     return view.announce(`layer ${layer + down}, head ${head + right}`);
   }
 
+  /**
+   * The points, as many at once as are drawn thirty times a second; where the map rests, the others
+   * come over them in the next frames.
+   */
   function drawStage() {
     if (!root.isConnected || !stage.node.clientWidth) return;
     [view.wide, view.high] = [stage.node.clientWidth, stage.node.clientHeight];
-    const clouds = now().clouds();
-    stage.ready().draw({ wide: view.wide, high: view.high, dim: 0.13, clouds });
+    if (view.moving()) pace();
+    scene = { wide: view.wide, high: view.high, dim: 0.13, clouds: now().clouds() };
+    drawPart(0);
     drawOverlay();
+    if (motion.moving()) later(drawStage);
+    else if (view.moving()) rest();
+  }
+
+  function drawPart(from, all = false) {
+    const total = scene.clouds.reduce((sum, { order }) => sum + order.length, 0);
+    done = all ? 1 : Math.min(1, from + view.most / Math.max(1, total));
+    stage.ready().draw({ ...scene, part: [from, done] });
+    root.dataset.whole = String(done === 1);
+    if (done < 1 && !view.moving()) later(drawMore);
+  }
+
+  function drawMore() {
+    if (done === 1 || view.moving() || !root.isConnected) return;
+    pace();
+    drawPart(done);
   }
 
   function drawOverlay() {
@@ -135,15 +195,15 @@ function render({ model, el: host }) {
     title.textContent = `Layer ${layer} · head ${head}${study.kind(study.chosen) ? ` · ${study.kind(study.chosen)}` : ""}`;
     stage.node.setAttribute("aria-label", one ? `Map of layer ${layer}, head ${head}: arrow keys go to the neighbouring head, escape goes back` : "Maps of all heads");
     hint.textContent = one
-      ? "Click: its sequence · drag: move · wheel: zoom · Shift and drag: draw around points · arrow keys: next head"
+      ? "Click a point for its sequence · drag to move, wheel to zoom · arrow keys go to the next head"
       : "Click a head to open it · drag to move, wheel to zoom";
-    const sequence = one && (study.selected || study.typed());
-    about.node.hidden = Boolean(sequence);
-    sentence.node.hidden = !sequence;
-    [bar, legend, faith, sequence ? sentence : about].forEach((part) => part.draw());
+    const beside = !one ? about : study.selected ? chosen() : study.members ? cluster : study.typed() ? sentence : about;
+    for (const part of [about, sentence, image, cluster]) part.node.hidden = part !== beside;
+    [bar, legend, faith, film, typed, tables, beside].forEach((part) => part.draw());
     drawStage();
     root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
   });
+  const chosen = () => (["query", "key"].some((one) => study.setOf(one).images) ? image : sentence);
   study.changed = () => later(drawAll);
 
   function theme() {
@@ -156,6 +216,7 @@ function render({ model, el: host }) {
 
   const changes = Object.fromEntries(TRAITS.map((name) => [name, () => {
     if (MARKING.includes(name)) study.remark();
+    motion.changed();
     later(drawAll);
   }]));
   const loaded = () => {
@@ -185,6 +246,8 @@ function render({ model, el: host }) {
     sizes.disconnect();
     sight.disconnect();
     clearTimeout(away);
+    film.stop();
+    typed.stop();
     stage.free();
     for (const [name, changed] of Object.entries(changes)) model.off(`change:${name}`, changed);
     model.off("change:_space", loaded);

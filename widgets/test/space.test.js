@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { cellBox, gridOf, nearest, onScreen, panned, still, turn, zoomed } from "../src/lib/camera.js";
 import { coloured, legendOf, valuesOf } from "../src/lib/colouring.js";
+import { byDistance, common, over, run } from "../src/lib/cluster.js";
 import { crowd, inside, placed, shuffled } from "../src/lib/labelling.js";
 import { attentionOf, bytesOf, byPositionOf, keysOf, normsOf, placesOf, queriesOf, tokenSet } from "../src/lib/space.js";
 import { bare, convention, found, frequencies, kindOf, kindsOf } from "../src/lib/tokens.js";
@@ -30,7 +31,7 @@ test("tokens, coordinates and strongest keys are Python's", () => {
     const wanted = rows.flatMap((row, one) => (row < 0 ? [] : [[row, known.weights[query][one]]]));
     const keys = keysOf(attention, query);
     assert.deepEqual(keys.map(({ row }) => row), wanted.map(([row]) => row));
-    keys.forEach(({ w }, one) => assert.ok(Math.abs(w - wanted[one][1]) <= 0.0026));
+    keys.forEach(({ w }, one) => assert.ok(Math.abs(w - wanted[one][1]) <= 0.033));
   });
 });
 
@@ -43,7 +44,7 @@ test("no pair crosses sequences, and a key knows its queries", () => {
       assert.ok(queriesOf(attention, row, set, set).some((one) => one.row === query && one.w === w));
     }
   }
-  assert.ok(pairs > 100);
+  assert.ok(pairs > 50);
 });
 
 test("norms are shares of their range, attention by position sums to 1", () => {
@@ -158,4 +159,28 @@ test("what is drawn around, and an order that looks like chance", () => {
   assert.deepEqual([...order].sort((a, b) => a - b), [...Array(1000).keys()]);
   assert.ok(order[0] !== 0 || order[1] !== 1);
   assert.ok(shuffled(70_000) instanceof Uint32Array);
+});
+
+test("what a cluster shares is what it has more of than the map", () => {
+  const clump = [...Array(set.n).keys()].filter((row) => set.position[row] % 7 < 2);
+  const rows = common({ query: clump, key: [] }, { q: set, k: set }, 7);
+  const position = rows.find(({ what }) => what === "position");
+  assert.deepEqual([position.name, position.share > 0.999, Math.abs(position.map - 2 / 7) < 1e-9], ["0 to 1", true, true]);
+  assert.deepEqual(rows.filter(({ what }) => what === "position modulo 7").map(({ name }) => name).sort(), ["0", "1"]);
+  const whole = [...Array(set.n).keys()];
+  assert.deepEqual(common({ query: whole, key: whole }, { q: set, k: set }, 7), []);
+  const text = set.text[3];
+  const same = whole.filter((row) => set.text[row] === text);
+  assert.equal(common({ query: [], key: same }, { q: set, k: set }, 7)[0].name, set.short(3));
+  assert.deepEqual(over(Float64Array.from([0.5, 0.5]), Float64Array.from([0.1, 0.9])).map(({ value }) => value), [0]);
+  assert.equal(run(Float64Array.from([0.5, 0.5]), Float64Array.from([0.5, 0.5])), null);
+});
+
+test("attention of a cluster by distance is that of its queries", () => {
+  const queries = [...Array(set.n).keys()].filter((row) => set.position[row] > 0);
+  const bars = byDistance(queries, attention, { q: set, k: set });
+  const previous = bars.find(({ distance }) => distance === -1);
+  assert.ok(Math.abs(previous.w - 0.5) < 0.1); // head 0 attends to the token before
+  assert.ok(bars.every(({ w }) => w <= previous.w));
+  assert.equal(bars.at(-1).distance, 0);
 });

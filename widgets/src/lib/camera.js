@@ -1,7 +1,7 @@
 // Where a map is seen from. All lengths are CSS pixels; points have coordinates from -1 to 1.
 
 export const MARGIN = 22;
-const MOST_ZOOM = 40;
+const MOST_ZOOM = 24;
 
 export const still = () => ({ x: 0, y: 0, zoom: 1, yaw: 0.6, pitch: 0.4 });
 

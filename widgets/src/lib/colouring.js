@@ -8,11 +8,12 @@ const RAMPS = {
   dark: { query: ["#255f8c", "#56b4e9", "#e2f3ff"], key: ["#8f4814", "#f08a3c", "#ffe9d2"] },
 };
 const FEW = {
-  light: ["#0072b2", "#d55e00", "#009e73", "#b0568f", "#8a5a00", "#45b0e6", "#5a4fcf", "#c79a00"],
-  dark: ["#56b4e9", "#f08a3c", "#2ec49a", "#e39cc6", "#d9a441", "#9fd8ff", "#a79cff", "#f0e06a"],
+  light: ["#0072b2", "#d55e00", "#009e73", "#b0568f", "#8a5a00", "#45b0e6", "#5a4fcf", "#c79a00", "#9c1f4a", "#00594c"],
+  dark: ["#56b4e9", "#f08a3c", "#2ec49a", "#e39cc6", "#d9a441", "#9fd8ff", "#a79cff", "#f0e06a", "#ff8fab", "#8fe0d2"],
 };
 const OTHERS = { light: "#a3aab2", dark: "#646d78" };
-export const MOST = 8;
+export const MOST = 10;
+const TOKENS = 8;
 
 export const COLOURS = {
   side: "query or key", position: "position", modulo: "position modulo", token: "token (most frequent)",
@@ -47,7 +48,7 @@ function modular(each, modulo) {
 
 function ofTokens(each, q) {
   const { order } = frequencies(q);
-  const names = order.slice(0, MOST).map((at) => q.texts[at][0]);
+  const names = order.slice(0, TOKENS).map((at) => q.texts[at][0]);
   return { few: names, at: each((set) => {
     const place = set.texts.map(([short]) => { const at = names.indexOf(short); return at < 0 ? 255 : at; });
     return Uint8Array.from(set.text, (at) => place[at]);

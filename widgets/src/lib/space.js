@@ -2,8 +2,9 @@
 // inflated on its own, so that a head costs nothing before it is looked at.
 import { unzlibSync } from "fflate";
 
-const STEPS = 2047;
-const NORM_STEPS = 31;
+const STEPS = 1023;
+const WEIGHT_STEPS = 31;
+const NORM_STEPS = 7;
 
 export const bytesOf = (view) => new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
 
@@ -57,11 +58,11 @@ export function attentionOf(data, { at, k }, queries, keys) {
   const weights = new Float32Array(n * k);
   for (let i = 0; i < n; i += 1) {
     for (let one = 0; one < k; one += 1) {
-      const percent = block[2 * n * k + one * n + i];
-      if (!percent) continue;
+      const step = block[2 * n * k + one * n + i];
+      if (!step) continue;
       const place = (queries.rank[i] - back[one * n + i] + 65536) & 65535;
       rows[i * k + one] = keys.rows[queries.sequence[i]][place];
-      weights[i * k + one] = percent / 200;
+      weights[i * k + one] = (step / WEIGHT_STEPS) ** 2;
     }
   }
   return { k, rows, weights };
@@ -99,7 +100,8 @@ export function byPositionOf(data, { at, shape }) {
 }
 
 /** The pixels of one image, 0 to 255. */
-export function imageOf(data, { at, size }, sequence) {
+export function imageOf(data, { at, size, colours }, sequence) {
   const [high, wide] = size;
-  return inflated(data, at).subarray(sequence * high * wide, (sequence + 1) * high * wide);
+  const one = high * wide * colours;
+  return inflated(data, at).subarray(sequence * one, (sequence + 1) * one);
 }

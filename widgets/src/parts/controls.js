@@ -1,6 +1,6 @@
 // What applies to all panels.
 import { choice, el, labelled, slider, toggle } from "./dom.js";
-import { asPng, asSvg, download } from "./picture.js";
+import { savers } from "./picture.js";
 import { changes } from "../lib/words.js";
 
 export function controls(store, view) {
@@ -13,17 +13,7 @@ export function controls(store, view) {
   const hideFirst = toggle("Hide the first token", "hide-first", (value) => store.set({ hide_first: value }));
   const weighted = toggle("Weight by value norms", "value-weighted", (value) => store.set({ value_weighted: value }));
   const clear = el("button", { type: "button", class: "av-button", text: "Unpin", "data-testid": "unpin", onclick: () => store.set({ query: null, key: null, heads: [] }) });
-  const saver = (text, act) =>
-    el("button", {
-      type: "button", class: "av-button", text, title: `Save what is seen as ${text}`,
-      "aria-label": `Save as ${text}`, "data-testid": `save-${text.toLowerCase()}`,
-      onclick: async () => {
-        const blob = await act(view.root, view.colour("--av-paper"));
-        download(blob, `attention.${text.toLowerCase()}`);
-        view.announce(`saved as attention.${text.toLowerCase()}`);
-      },
-    });
-  const save = el("span", { class: "av-row av-zoom av-save" }, saver("PNG", asPng), saver("SVG", asSvg));
+  const save = savers(view, "attention");
   const status = el("p", { class: "av-status", "data-testid": "status", role: "status" });
   const node = el(
     "div",

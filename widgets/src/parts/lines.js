@@ -192,7 +192,7 @@ export function linesPanel(store, view, { left, right } = WIDTHS, most = MOST) {
     return `${side} ${i}, ${store.token(side === "query" ? "q" : "k", i).short}, ${verb} ${said.join(", ") || "nothing above the threshold"}`;
   }
 
-  const spoken = (w) => (store.signed ? signedWeight(w, 0.001) : weight(w, 0.001));
+  const spoken = (w) => (store.signed ? signedWeight(w, 0.001) : weight(w, store.error ?? 0.001));
 
   function pen(context, lineAt, w, largest, strong) {
     const share = Math.min(1, Math.abs(w) / (largest || 1));

@@ -27,7 +27,7 @@ export function asTables(store) {
       ? ["query", "token", "strongest key", "token", "weight"]
       : ["key", "token", ...heads.map((head) => headName(...head))];
     const more = query === null && n > MOST ? `The first ${MOST} of ${n} queries.` : "";
-    return table(title, columns, rows, "weights-table", more);
+    return headed(title, columns, rows, "weights-table", more);
   }
 
   function strongestOfEach([layer, head], n) {
@@ -61,18 +61,19 @@ export function asTables(store) {
         return value === null || value === undefined ? "—" : weight(value, 0.001);
       }),
     ]);
-    return table("Statistics of every head (raw weights)", ["layer", "head", "name", ...names.map((name) => STATISTICS[name].label)], rows, "heads-table");
-  }
-
-  function table(title, columns, rows, testid, more = "") {
-    const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col", text: name })));
-    const lines = rows.map((row) => el("tr", {}, ...row.map((value) => el("td", {}, el("bdi", { text: String(value) })))));
-    return el(
-      "div",
-      { class: "av-table-frame", tabindex: "0", role: "region", "aria-label": title },
-      el("table", { "data-testid": testid }, el("caption", { text: `${title}. ${more}` }), el("thead", {}, head), el("tbody", {}, ...lines)),
-    );
+    return headed("Statistics of every head (raw weights)", ["layer", "head", "name", ...names.map((name) => STATISTICS[name].label)], rows, "heads-table");
   }
 
   return { node, draw, hover() {} };
+}
+
+/** A table with its title and the names of its columns, in a frame that scrolls. */
+export function headed(title, columns, rows, testid, more = "") {
+  const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col", text: name })));
+  const lines = rows.map((row) => el("tr", {}, ...row.map((value) => el("td", {}, el("bdi", { text: String(value) })))));
+  return el(
+    "div",
+    { class: "av-table-frame", tabindex: "0", role: "region", "aria-label": title },
+    el("table", { "data-testid": testid }, el("caption", { text: `${title}. ${more}` }), el("thead", {}, head), el("tbody", {}, ...lines)),
+  );
 }

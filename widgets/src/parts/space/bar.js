@@ -1,6 +1,12 @@
 // The controls above the map: which head, which map, colours, order, search.
 import { choice, el, labelled } from "../dom.js";
+import { savers } from "../picture.js";
 import { COLOURS } from "../../lib/colouring.js";
+
+const LOOK = {
+  panels: ".qk-map, .qk-side, .qk-faith",
+  words: ".qk-side h3, .qk-side h4, .qk-figures dt, .qk-figures dd, .qk-side p, .qk-cell span, .qk-heads span, .qk-legend bdi, .qk-faith span, .qk-outside, .av-token-text, .av-token-weight, .av-columns-title span, .qk-shared th, .qk-shared bdi",
+};
 
 export function barPanel(study, view) {
   const back = el("button", { type: "button", class: "av-button", text: "All heads", "data-testid": "all-heads", onclick: () => study.set({ view: "all" }) });
@@ -14,8 +20,12 @@ export function barPanel(study, view) {
   const search = el("input", { type: "search", class: "av-number qk-search", placeholder: "a token, or th*", "aria-label": "Search a token", "data-testid": "search" });
   search.addEventListener("input", () => view.searched(search.value));
   const count = el("output", { class: "av-value", "data-testid": "search-count" });
+  const lasso = el("button", { type: "button", class: "av-button", text: "Draw around", "aria-pressed": "false", title: "Draw around points to see what they share (or hold Shift)", "data-testid": "lasso" });
+  lasso.addEventListener("click", () => lasso.setAttribute("aria-pressed", String(!pressed())));
+  const pressed = () => lasso.getAttribute("aria-pressed") === "true";
   const node = el("div", { class: "av-controls qk-bar", role: "group", "aria-label": "What is shown" },
     back, layer.node, head.node, shown.node, order.node, colour.node, modulo, labelled("Search", search, count));
+  const tools = el("span", { class: "qk-tools" }, lasso, savers(view, "query_key_space", LOOK));
 
   /** The wanted head, or the first of the wanted layer that is mapped. */
   function go(wantedLayer, wantedHead) {
@@ -46,12 +56,12 @@ export function barPanel(study, view) {
     modulo.hidden = study.get("colour") !== "modulo";
     if (document.activeElement !== modulo) modulo.value = study.get("modulo");
     const one = study.get("view") === "one";
-    back.hidden = layer.node.hidden = head.node.hidden = !one;
+    back.hidden = layer.node.hidden = head.node.hidden = lasso.hidden = !one;
     order.node.hidden = one;
     if (document.activeElement !== search) search.value = study.get("search");
     const { query, key } = study.counted();
     count.textContent = study.get("search").trim() ? (query + key ? `${query} queries, ${key} keys in each head` : "nowhere") : "";
   }
 
-  return { node, draw };
+  return { node, tools, draw, lasso: pressed };
 }

@@ -1,5 +1,5 @@
 // The scenes of points.js on a 2-D canvas, for pages without WebGL.
-import { resized } from "./points.js";
+import { partOf, resized } from "./points.js";
 
 export function flatRenderer(canvas) {
   const context = canvas.getContext("2d");
@@ -8,17 +8,18 @@ export function flatRenderer(canvas) {
     const ratio = window.devicePixelRatio || 1;
     resized(canvas, scene.wide, scene.high, ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, scene.wide, scene.high);
+    if (!scene.part[0]) context.clearRect(0, 0, scene.wide, scene.high);
     for (const cloud of scene.clouds) {
       if (cloud.marks.some) drawCloud(cloud, scene, (mark) => mark === 0);
       drawCloud(cloud, scene, (mark) => mark > 0);
     }
   }
 
-  function drawCloud({ from, to, share, colours, marks, order, count, turn, place, size }, { dim }, wanted) {
+  function drawCloud({ from, to, share, colours, marks, order, turn, place, size }, { dim, part }, wanted) {
+    const [first, last] = partOf({ order }, part);
     const [a, b, c, d, e, f] = turn;
     const mixed = (at) => from[at] + (to[at] - from[at]) * share;
-    for (let one = 0; one < count; one += 1) {
+    for (let one = first; one < last; one += 1) {
       const i = order[one];
       const mark = marks.array[i];
       if (!wanted(mark)) continue;

@@ -23,6 +23,14 @@ export function legendPanel(study, view) {
     return canvas;
   }
 
+  function swatch(colour) {
+    const canvas = el("canvas", { "aria-hidden": "true" });
+    const pen = sized(canvas, 12, 12);
+    pen.fillStyle = colour;
+    pen.fillRect(0, 1, 11, 11);
+    return canvas;
+  }
+
   const item = (...parts) => el("li", {}, ...parts.map((part) => (typeof part === "string" ? el("bdi", { text: part }) : part)));
 
   function draw() {
@@ -35,7 +43,7 @@ export function legendPanel(study, view) {
       return;
     }
     const sides = study.get("colour") === "side";
-    const colours = few.map(({ name, colour }) => item(sides ? mark(name, colour) : el("span", { class: "qk-swatch", style: `background: ${colour}` }), name));
+    const colours = few.map(({ name, colour }) => item(sides ? mark(name, colour) : swatch(colour), name));
     node.replaceChildren(...(sides ? [] : shapes), ...colours);
   }
 

@@ -7,7 +7,6 @@ import { weight } from "../../lib/words.js";
 const GUTTER = { left: 30, top: 20 };
 const LABELLED = 74; // pixels from which on a cell has its label written inside
 const OPENS = 0.75; // of the stage: a head that fills as much is opened
-const MOVING = 150_000; // points that are drawn while the map is moved
 
 export function matrixView(study, view, place) {
   let camera = still();
@@ -75,16 +74,14 @@ export function matrixView(study, view, place) {
   function clouds() {
     make();
     const visible = cells.map((one) => ({ ...one, box: box(one) })).filter((one) => seen(one.box));
-    const most = view.moving() ? Math.max(400, MOVING / visible.length) : Infinity;
     const dimensions = study.map.dimensions;
-    return visible.map(({ at, box: { x, y, w, h } }) => {
+    return visible.flatMap(({ at, box: { x, y, w, h } }) => {
       const label = named(w, h) ? 15 : 0;
       const side = Math.min(w, h - label) - 8;
-      return view.cloud(at, {
+      return view.clouds(at, {
         place: { x: x + w / 2, y: y + label + (h - label) / 2, scale: Math.max(4, side / 2 - 3) * (dimensions === 3 ? 0.82 : 1) },
         size: Math.min(6, Math.max(1.4, side / 45)),
         turn: turn(place.camera, dimensions),
-        most,
       });
     });
   }
@@ -95,10 +92,14 @@ export function matrixView(study, view, place) {
     for (const one of cells) {
       const { x, y, w, h } = box(one);
       const { node } = one;
-      node.style.display = seen({ x, y, w, h }) ? "" : "none";
-      Object.assign(node.style, { transform: `translate(${x + 2}px, ${y + 2}px)`, width: `${w - 4}px`, height: `${h - 4}px` });
-      node.classList.toggle("qk-named", named(w, h));
-      node.classList.toggle("qk-wide", w > LABELLED * 1.4);
+      if (one.w !== w || one.h !== h) {
+        Object.assign(node.style, { width: `${w - 4}px`, height: `${h - 4}px` });
+        node.classList.toggle("qk-named", named(w, h));
+        node.classList.toggle("qk-wide", w > LABELLED * 1.4);
+        Object.assign(one, { w, h });
+      }
+      // What is out of sight is only moved there: hiding would lay out the page again.
+      node.style.transform = seen({ x, y, w, h }) ? `translate(${x + 2}px, ${y + 2}px)` : "translate(-9999px, 0)";
       node.tabIndex = cells[focus] === one ? 0 : -1;
       node.setAttribute("aria-selected", String(one.at === study.chosen));
     }

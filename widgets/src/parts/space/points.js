@@ -33,12 +33,14 @@ const UNIFORMS = ["turn", "place", "share", "size", "only", "opacity", "flat_", 
 const ATTRIBUTES = { from: 3, to: 3, colour: 4, mark: 1 };
 
 /**
- * A canvas that draws scenes: { wide, high, dim, clouds: [{ from, to, share, colours, marks, order,
- * count, turn, place: {x, y, scale}, size, flat }] }. Arrays are known by themselves: one that was
- * drawn before is not sent to the graphics card again, marks only when their version changes.
+ * A canvas that draws scenes: { wide, high, dim, part, clouds: [{ from, to, share, colours, marks,
+ * order, turn, place: {x, y, scale}, size, flat }] }. `part` [a, b] are the shares of each cloud's
+ * points between which they are drawn; beyond a = 0 they come over what was drawn before. Arrays are
+ * known by themselves: one that was drawn before is not sent to the graphics card again, marks only
+ * when their version changes.
  */
 export function renderer(canvas) {
-  const gl = canvas.getContext("webgl", { antialias: false, preserveDrawingBuffer: false });
+  const gl = canvas.getContext("webgl", { antialias: false, preserveDrawingBuffer: true });
   if (!gl) return flatRenderer(canvas);
   gl.getExtension("OES_element_index_uint");
   const program = linked(gl);
@@ -69,7 +71,7 @@ export function renderer(canvas) {
     resized(canvas, scene.wide, scene.high, ratio);
     gl.viewport(0, 0, canvas.width, canvas.height);
     gl.clearColor(0, 0, 0, 0);
-    gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
+    if (!scene.part[0]) gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
     gl.enable(gl.BLEND);
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
     gl.uniform1f(uniforms.opacity, scene.dim);
@@ -77,7 +79,8 @@ export function renderer(canvas) {
     forget();
   }
 
-  function drawCloud(cloud, { wide, high }, ratio) {
+  function drawCloud(cloud, { wide, high, part }, ratio) {
+    const [first, last] = partOf(cloud, part);
     attribute("from", cloud.from, gl.FLOAT);
     attribute("to", cloud.to, gl.FLOAT);
     attribute("colour", cloud.colours, gl.UNSIGNED_BYTE);
@@ -95,7 +98,7 @@ export function renderer(canvas) {
     // Where some are dim, they are drawn first, below the others.
     for (const only of cloud.marks.some ? [1, 2] : [0]) {
       gl.uniform1f(uniforms.only, only);
-      gl.drawElements(gl.POINTS, cloud.count, type, 0);
+      gl.drawElements(gl.POINTS, last - first, type, first * cloud.order.BYTES_PER_ELEMENT);
     }
   }
 
@@ -117,6 +120,8 @@ export function renderer(canvas) {
 
   return { draw, free, lost: () => gl.isContextLost(), kind: "webgl" };
 }
+
+export const partOf = ({ order }, [a, b]) => [Math.floor(a * order.length), Math.ceil(b * order.length)];
 
 export function resized(canvas, wide, high, ratio) {
   const [w, h] = [Math.max(1, Math.round(wide * ratio)), Math.max(1, Math.round(high * ratio))];

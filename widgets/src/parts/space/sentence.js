@@ -11,7 +11,7 @@ const ROWS = 13;
 export function sentencePanel(study, view) {
   const store = new SequenceStore(study);
   const lines = linesPanel(store, { ...view, hover: (place) => Object.assign(store.hover, place) && view.hover(() => lines.hover()) }, WIDTHS, ROWS);
-  const kept = el("p", { class: "qk-said av-quiet", text: `Lines: the ${study.space.kept} strongest keys of each query; width is weight.` });
+  const kept = el("p", { class: "qk-said av-quiet", text: `Lines: each query's strongest keys, at most ${study.space.kept}; width is weight.` });
   const said = el("p", { class: "qk-said", "data-testid": "near" });
   const node = el("div", { class: "qk-sentence", "data-testid": "sentence" }, lines.node, kept, said);
   return {
@@ -29,13 +29,14 @@ class SequenceStore {
     this.study = study;
     this.hover = { query: null, key: null };
     this.signed = false;
+    this.error = 0.02; // of a weight that is kept in 31 steps
     this.loads = "";
   }
 
   /** What is shown now: the sequence of the chosen token, or the sentence that was typed. */
   follow() {
     const { study } = this;
-    this.typed = study.selected ? null : study.typed();
+    this.typed = study.typed();
     if (this.typed) {
       const { tokens, strongest } = this.typed;
       this.tokens = { q: tokens, k: tokens };

@@ -39,16 +39,16 @@ export function singleView(study, view) {
 
   function clouds() {
     const count = study.sets().q.n + study.sets().k.n;
-    return [view.cloud(study.chosen, {
+    return view.clouds(study.chosen, {
       place: placing(place.camera, view.wide, view.high, dimensions()),
       size: Math.min(9, Math.max(count > 20_000 ? 2.5 : 4, 220 / Math.sqrt(count)) * Math.min(1.6, place.camera.zoom ** 0.25)),
       turn: turn(place.camera, dimensions()),
-      most: Infinity,
-    })];
+    });
   }
 
   function overlay(pen) {
     if (study.selected) lines(pen);
+    if (study.typed()) own(pen, study.typed());
     if (study.get("labels") && !view.moving()) labels(pen);
     if (study.selected) ring(pen, study.selected, 2.5);
     if (study.at) ring(pen, study.at, 1.5);
@@ -60,21 +60,41 @@ export function singleView(study, view) {
   function lines(pen) {
     const { side, row } = study.selected;
     const [x, y] = spot(side, row);
-    pen.strokeStyle = view.colour("--av-ink");
     for (const { row: other, w } of study.partners(side, row)) {
-      const [u, v] = spot(side === "query" ? "key" : "query", other);
-      pen.globalAlpha = 0.25 + 0.7 * Math.sqrt(w);
-      pen.lineWidth = 0.8 + 6 * w;
-      pen.beginPath();
-      pen.moveTo(x, y);
-      pen.lineTo(u, v);
-      pen.stroke();
+      line(pen, [x, y], spot(side === "query" ? "key" : "query", other), w);
     }
+  }
+
+  function line(pen, [x, y], [u, v], w) {
+    pen.strokeStyle = view.colour("--av-ink");
+    pen.globalAlpha = 0.25 + 0.7 * Math.sqrt(w);
+    pen.lineWidth = 0.8 + 6 * w;
+    pen.beginPath();
+    pen.moveTo(x, y);
+    pen.lineTo(u, v);
+    pen.stroke();
     pen.globalAlpha = 1;
   }
 
+  const typedSpots = (typed) => onScreen(typed.places, place.camera, view.wide, view.high, dimensions());
+
+  /** The typed sentence: the chosen token's lines. */
+  function own(pen, typed) {
+    if (!study.typedAt) return;
+    const at = typedSpots(typed);
+    const n = typed.tokens.length;
+    const where = (i) => [at[2 * i], at[2 * i + 1]];
+    const { query, key } = study.typedAt;
+    const mine = query ?? key + n;
+    for (const [other, w] of study.typedPartners(typed)) line(pen, where(mine), where(query === undefined ? other : other + n), w);
+    circle(pen, where(mine), 2.5);
+  }
+
   function ring(pen, { side, row }, width) {
-    const [x, y] = spot(side, row);
+    circle(pen, spot(side, row), width);
+  }
+
+  function circle(pen, [x, y], width) {
     pen.strokeStyle = view.colour("--av-ink");
     pen.lineWidth = width;
     pen.beginPath();
@@ -91,6 +111,13 @@ export function singleView(study, view) {
       wanted.push({ i, side, strong, text: study.setOf(side).short(row), x: at[2 * i], y: at[2 * i + 1] });
     };
     const { n } = study.sets().q;
+    const typed = study.typed();
+    if (typed) {
+      const spots = typedSpots(typed);
+      for (let i = 0; 2 * i < spots.length; i += 1) {
+        wanted.push({ strong: true, text: typed.tokens[i % typed.tokens.length][0], x: spots[2 * i], y: spots[2 * i + 1] });
+      }
+    }
     if (study.selected) {
       const { side, row } = study.selected;
       add(row + (side === "key" ? n : 0), true);
@@ -188,6 +215,14 @@ export function singleView(study, view) {
       view.hovered();
     },
     click(x, y) {
+      const typed = study.typed();
+      const mine = typed ? nearest(typedSpots(typed), x, y, REACH) : -1;
+      if (mine >= 0) {
+        const n = typed.tokens.length;
+        study.typedAt = mine < n ? { query: mine } : { key: mine - n };
+        study.changed();
+        return;
+      }
       const i = nearest(points(), x, y, REACH, allowed());
       if (i < 0) study.select();
       else study.select(of(i).side, of(i).row);

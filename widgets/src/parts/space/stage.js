@@ -29,15 +29,16 @@ export function stage(acts) {
     [points, made] = [null, null];
   }
 
+  let press = null;
+  // Asking where the stage is makes the browser lay out the page: once for a drag is enough.
   const at = (event) => {
-    const box = node.getBoundingClientRect();
+    const box = press?.box ?? node.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
-  let press = null;
   node.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     const [x, y] = at(event);
-    press = { x, y, start: [x, y], moved: false, target: event.target };
+    press = { x, y, start: [x, y], moved: false, box: node.getBoundingClientRect() };
   });
   node.addEventListener("pointermove", (event) => {
     const [x, y] = at(event);

@@ -17,6 +17,7 @@ export class Study {
     this.known = new Map();
     this.members = null; // what was drawn around: {query: rows, key: rows}
     this.at = null; // what is pointed at: {side, row} in the chosen head
+    this.typedAt = null; // the chosen token of the typed sentence: {query: i} or {key: i}
     this.marksAt = 0;
   }
 
@@ -140,6 +141,14 @@ export class Study {
     return (values.made[dark] ??= coloured(values, dark));
   }
 
+  /** The colours of queries and then as many keys. */
+  sides(count, dark) {
+    return this.once(`sides ${count} ${dark}`, () => {
+      const half = (value) => new Uint8Array(count / 2).fill(value);
+      return coloured({ at: { query: half(0), key: half(1) } }, dark);
+    });
+  }
+
   legend(dark) {
     return legendOf(this.colouring(this.chosen), dark);
   }
@@ -172,6 +181,10 @@ export class Study {
       array.fill(0);
       for (const row of this.members.query) array[row] = 2;
       for (const row of this.members.key) array[q.n + row] = 2;
+      return true;
+    }
+    if (this.typed() && !this.get("search").trim()) {
+      array.fill(0);
       return true;
     }
     const hits = { q: found(q.texts, this.get("search")), k: found(k.texts, this.get("search")) };
@@ -210,11 +223,30 @@ export class Study {
     return side === "query" ? q : k;
   }
 
-  /** The typed sentence in the chosen head: its tokens, coordinates and strongest keys. */
-  typed() {
+  /**
+   * The typed sentence in a head: its tokens, coordinates (queries, keys) and strongest keys. It
+   * stands back while something else is chosen.
+   */
+  typed(at = this.chosen) {
+    if (this.selected || this.members) return null;
     const { tokens, heads } = this.get("_placed");
-    const own = heads?.[this.head.is.join(",")];
-    return own ? { tokens, ...own } : null;
+    const own = heads?.[this.heads[at].is.join(",")];
+    if (!own || this.shown !== 0) return null;
+    if (!own.places) {
+      const flat = [...own.queries, ...own.keys].flatMap(([x, y, z = 0]) => [x, y, z]);
+      const count = 2 * tokens.length;
+      own.places = Float32Array.from(flat);
+      own.marks = { array: new Uint8Array(count).fill(2), version: 0, some: false };
+    }
+    return { tokens, ...own };
+  }
+
+  /** What the chosen token of the typed sentence attends to, or is attended to by: [i, weight]. */
+  typedPartners(typed) {
+    const { query, key } = this.typedAt ?? {};
+    if (query !== undefined) return typed.strongest[query];
+    if (key === undefined) return [];
+    return typed.strongest.flatMap((row, i) => row.filter(([j]) => j === key).map(([, w]) => [i, w]));
   }
 
   select(side, row) {

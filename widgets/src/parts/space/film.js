@@ -1,0 +1,67 @@
+// From one map to another: points move there. The steps of a training have a slider and can play.
+import { el, slider } from "../dom.js";
+
+const LENGTH = 700; // milliseconds from one map to the next
+const PAUSE = 1000; // from step to step while it plays
+
+/** Where points are between the map that was shown before and the one that is. */
+export function motions(study) {
+  let [before, now, start] = [study.shown, study.shown, -Infinity];
+  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const share = () => {
+    if (calm.matches) return 1;
+    const t = Math.min(1, (performance.now() - start) / LENGTH);
+    return t * t * (3 - 2 * t);
+  };
+  return {
+    changed() {
+      if (study.shown === now) return;
+      [before, now, start] = [now, study.shown, performance.now()];
+    },
+    moving: () => share() < 1,
+    of(at) {
+      const to = study.places(at, now);
+      const part = share();
+      return part < 1 ? { from: study.places(at, before), to, share: part } : { from: to, to, share: 1 };
+    },
+  };
+}
+
+export function filmPanel(study, view) {
+  const steps = slider("Training step", "step", { min: 0, step: 1 }, (value) => go(value));
+  const play = el("button", { type: "button", class: "av-button qk-play", "data-testid": "play", onclick: () => (playing ? stop() : start()) });
+  const node = el("div", { class: "qk-film", role: "group", "aria-label": "Training" }, play, steps.node);
+  let playing = null;
+
+  function go(value) {
+    stop();
+    study.set({ shown: value });
+  }
+
+  function start() {
+    const last = study.space.maps.length - 1;
+    study.set({ shown: study.shown === last ? 0 : study.shown + 1 });
+    playing = setInterval(() => {
+      if (!node.isConnected || study.shown === last) stop();
+      else study.set({ shown: study.shown + 1 });
+    }, PAUSE);
+    draw();
+  }
+
+  function stop() {
+    clearInterval(playing);
+    playing = null;
+    draw();
+  }
+
+  function draw() {
+    node.hidden = !study.space.film;
+    steps.input.max = study.space.maps.length - 1;
+    steps.input.value = study.shown;
+    steps.output.textContent = study.map.name;
+    play.textContent = playing ? "Pause" : "Play";
+    if (study.space.film) view.announce(`training step ${study.map.name}`);
+  }
+
+  return { node, draw, stop: () => clearInterval(playing) };
+}
