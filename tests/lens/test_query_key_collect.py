@@ -343,6 +343,19 @@ def test_masks_of_heads_and_of_sequences():
     assert collect(Model(Layer(2, 3)), [ids(B, N)])[0].allowed(0, 0).all()
 
 
+@torch.no_grad()
+def test_each_sequence_keeps_its_own_mask():
+    """Where nobody says that the tokens outside the mask are padding."""
+    model, real = Model(Layer(HEADS, 7)), lengths_mask("left").bool()
+    with watch(model) as seen:
+        model(ids(B, N), real)
+    collector = Collector()
+    collector.add(seen)
+    layer = collector.points()[0]
+    for sequence in range(B):
+        assert np.array_equal(layer.allowed(sequence, 4), np.tile(real[sequence], (N, 1)))
+
+
 # ------------------------------------------------------------------------------------- statistics
 
 
@@ -589,6 +602,16 @@ class Decoding(Model):
         return F.scaled_dot_product_attention(q[:, :, -1:], k, v)
 
 
+class Talking(Model):
+    """Heads exchange weights after the softmax, with negative shares too."""
+
+    def forward(self, input_ids):
+        layer, x = self.layers[0], self.embedding(input_ids)
+        q, k, v = (layer.split(name, x) for name in "qkv")
+        weights = (q @ k.mT / layer.width**0.5).softmax(-1)
+        return torch.einsum("bhnm,hg->bgnm", weights, -torch.eye(layer.heads)) @ v
+
+
 class Sometimes(Model):
     def forward(self, input_ids):
         chosen = self.layers if len(input_ids) > 1 else self.layers[:1]
@@ -607,6 +630,9 @@ BAD = {
     "no weights": (
         attnlab.build("linear", dim=30, heads=5), [torch.ones(B, N, 30)], {},
         "'LinearAttention' has queries and keys, but its attention weights are not known",
+    ),
+    "negative weights": (
+        Talking(Layer(2, 3)), [IDS], {}, "'Talking' has negative weights.*only=",
     ),
     "latents": (Latents(), [torch.ones(B, N, DIM)], {}, "keys are no tokens, leave .* `only`"),
     "a cache": (Decoding(Layer(2, 3)), [IDS], {}, "whole sequences, without the cache"),

@@ -249,6 +249,10 @@ def test_placing_another_models_tokens(points):
     maps = project(points, "pca")
     with pytest.raises(ValueError, match="another model"):
         maps.place(points_of(model_of(heads=2)))
+    with pytest.raises(ValueError, match=r"another model .*\('0\.decoder"):
+        maps.place(points_of(torch.nn.Sequential(model_of())))
+    with pytest.raises(TypeError, match="what `collect` returns, got int"):
+        maps.place(3)
 
 
 # Wrong calls
@@ -269,6 +273,7 @@ def test_placing_another_models_tokens(points):
         ({"start": "reference"}, "needs a `reference`"),
         ({"heads": [(2, 0)]}, r"from \(0, 0\) to \(1, 2\)"),
         ({"heads": []}, "is empty"),
+        ({"heads": (0, 1)}, r"pairs in a list, .* got \(0, 1\)"),
         ({"reference": 3}, "must be Maps"),
     ],
 )
@@ -306,7 +311,8 @@ def test_a_head_of_zeros(method):
             parameter.zero_()
     maps = project(points_of(model), method, heads=[(0, 0)])
     assert not maps[0, 0].all.any()
-    assert np.isnan(maps[0, 0].faithfulness.rank_correlation)
+    found = maps[0, 0].faithfulness
+    assert np.isnan([found.rank_correlation, found.top_share, found.chance]).all()
 
 
 def test_progress(points):

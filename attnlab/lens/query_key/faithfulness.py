@@ -121,7 +121,7 @@ def agreement(
     """(rank_correlation, top_share, chance) of distances between ``places`` (N, d) and (M, d).
 
     Queries that may attend to fewer than three keys have no rank correlation, those with at most
-    five no share; keys whose scores or distances are all alike have none either.
+    five no share; those whose scores or distances are all alike have neither.
     """
     queries, keys = places
     correlations, hits, chances = [], [], []
@@ -132,7 +132,7 @@ def agreement(
         scores = layer.scores(sequence, head)[some]
         allowed = layer.allowed(sequence, head)[some]
         correlations.append(rank_correlations(apart, scores, allowed))
-        several = allowed.sum(axis=1) > TOP
+        several = (allowed.sum(axis=1) > TOP) & np.isfinite(correlations[-1])
         hits.append(_overlap(apart, scores, allowed)[several])
         chances.append(TOP / allowed.sum(axis=1)[several])
     return _mean(correlations), _mean(hits), _mean(chances)

@@ -125,6 +125,8 @@ class Maps(Mapping[Head, HeadMap]):
         PCA projects them as it projected the others; on a map of UMAP or t-SNE each is placed
         between the five mapped vectors that are nearest to it.
         """
+        if not isinstance(points, Points):
+            raise TypeError(f"`points` are what `collect` returns, got {type(points).__name__}")
         _same_heads(self.points, points)
         placed = {which: _placed(known, points[which[0]]) for which, known in self.heads.items()}
         return replace(self, points=points, heads=placed)
@@ -251,6 +253,8 @@ def _placed(known: HeadMap, layer: LayerPoints) -> HeadMap:
 def _chosen(points: Points, heads: Sequence[Head] | None) -> list[Head]:
     if heads is None:
         return list(points.heads)
+    if any(not isinstance(pair, Sequence) for pair in heads):
+        raise TypeError(f"`heads` must be pairs in a list, [(layer, head), …], got {heads!r}")
     chosen = [tuple(pair) for pair in heads]
     for pair in chosen:
         if pair not in points.heads:
@@ -272,11 +276,11 @@ def _tokens_of(points: Points) -> list[list[object]]:
 
 
 def _same_heads(known: Points, new: Points) -> None:
-    shapes = [[(x.heads, x.queries.shape[-1]) for x in points] for points in (known, new)]
-    if shapes[0] != shapes[1]:
+    layers = [[(x.name, x.heads, x.queries.shape[-1]) for x in points] for points in (known, new)]
+    if layers[0] != layers[1]:
         raise ValueError(
-            "these points are of another model than the maps: (heads, width) per layer are "
-            f"{shapes[1]}, and the maps have {shapes[0]}"
+            "these points are of another model than the maps: its first layers (name, heads, "
+            f"width) are {layers[1][:3]}, and those of the maps {layers[0][:3]}"
         )
 
 
