@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from attnlab.lens.query_key.normalise import unit
 
@@ -85,10 +86,18 @@ def tsne(vectors: np.ndarray, start: np.ndarray, seed: int) -> np.ndarray:
 def nonlinear(
     method: str, vectors: np.ndarray, start: np.ndarray, neighbours: int, seed: int
 ) -> np.ndarray:
-    """Places (P, k) by the method "umap" or "tsne"."""
-    if method == "umap":
-        return umap(vectors, start, neighbours, seed)
-    return tsne(vectors, start, seed)
+    """Places (P, k) by the method "umap" or "tsne".
+
+    umap-learn can change the number of threads of the whole process, PyTorch's included,
+    which makes small models many times slower on a busy machine; PyTorch's is put back.
+    """
+    threads = torch.get_num_threads()
+    try:
+        if method == "umap":
+            return umap(vectors, start, neighbours, seed)
+        return tsne(vectors, start, seed)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def by_neighbours(vectors: np.ndarray, places: np.ndarray) -> Placing:
