@@ -1,4 +1,4 @@
-"""A method that changes PyTorch's number of threads (umap-learn, in some calls) does not keep it."""
+"""A method that changes PyTorch's number of threads, as umap-learn may, does not keep it."""
 
 import numpy as np
 import pytest
