@@ -44,6 +44,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_node               51  node(i, o, u, f, c)
     check_row_share               62  row_share(weights, columns)
     check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
+    check_given_back              63  given_back(q, k, scale, allowed)
+    check_strongest               63  strongest(weight, bias, x, heads, allowed)
     check_number                      a count, in its unit
 """
 
@@ -61,6 +63,7 @@ from attnlab.exercises.heads import (
 )
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.running import check_causal_chunk, check_running_step
@@ -87,6 +90,7 @@ __all__ = [
     "check_complex_score",
     "check_distance_biases",
     "check_factorized",
+    "check_given_back",
     "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",
@@ -108,6 +112,7 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_strongest",
     "check_subtree_mask",
     "check_summaries",
     "check_tree_depths",
