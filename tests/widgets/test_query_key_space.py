@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import traitlets
 from attnlab_widgets.base import STATIC, packed
 from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.space_bytes import KEPT, box_of
 from attnlab_widgets.space_picture import unpacked
 
+from attnlab.lens.find_heads import find_heads
 from attnlab.lens.query_key.maps import Maps
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
@@ -74,7 +76,7 @@ def test_a_space_of_sixteen_heads_is_small() -> None:
     tokens = tokens_of(100, 20)
     widget = QueryKeySpace(maps_of(points_of(tokens, 4, 4)))
     bundle = (STATIC / "query_key_space.js").stat().st_size
-    assert len(b64encode(widget._data)) + len(json.dumps(widget._space)) + bundle < 550_000
+    assert len(b64encode(widget._data)) + len(json.dumps(widget._space)) + bundle < 400_000
 
 
 # ---- what may be set
@@ -130,6 +132,22 @@ def test_the_steps_of_a_film_share_a_box_and_maps_to_choose_from_do_not() -> Non
     film, several = QueryKeySpace({1: MAPS, 2: wider}), QueryKeySpace([MAPS, wider])
     assert extent(film, 0) < 0.6
     assert extent(several, 0) == pytest.approx(1, abs=1e-3)
+
+
+def test_what_the_finder_of_heads_found_is_written_on_them_and_orders_them() -> None:
+    weights = torch.eye(7).roll(1, 0).tril().expand(40, 3, 7, 7).clone()  # to the token before
+    weights[:, :, 0, 0] = 1
+    weights[:, 1] = torch.eye(7)
+    tokens = torch.arange(40 * 7).reshape(40, 7)
+    kinds = find_heads({"0": weights, "1": weights}, tokens)
+    widget = QueryKeySpace(MAPS, kinds=kinds)
+    assert widget._space["kinds"]["0,1"] == "same token"
+    assert widget._space["kinds"]["1,2"] == "previous token"
+    assert {"induction", "positional", "entropy"} <= set(widget._space["statistics"])
+    widget.order = "kind"
+    widget.order = "induction"
+    with pytest.raises(traitlets.TraitError, match="`order` must be one of layer, entropy"):
+        QueryKeySpace(MAPS).order = "kind"
 
 
 # ---- a sentence of one's own
@@ -204,7 +222,7 @@ def test_bad_maps_are_refused(maps: Any, words: str) -> None:
     ("more", "words"),
     [
         ({"place": 3}, "`place` must be a function"),
-        ({"kinds": [1]}, r"`kinds` must map \(layer, head\)"),
+        ({"kinds": [1]}, r"`kinds` must be .* or map \(layer, head\)"),
         ({"kinds": {(7, 7): "x"}}, r"`kinds` names the head \(7, 7\), which is on no map"),
     ],
 )

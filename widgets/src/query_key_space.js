@@ -197,7 +197,7 @@ function render({ model, el: host }) {
     hint.textContent = one
       ? "Click a point for its sequence · drag to move, wheel to zoom · arrow keys go to the next head"
       : "Click a head to open it · drag to move, wheel to zoom";
-    const beside = !one ? about : study.selected ? chosen() : study.members ? cluster : study.typed() ? sentence : about;
+    const beside = study.members ? cluster : !one ? about : study.selected ? chosen() : study.typed() ? sentence : about;
     for (const part of [about, sentence, image, cluster]) part.node.hidden = part !== beside;
     [bar, legend, faith, film, typed, tables, beside].forEach((part) => part.draw());
     drawStage();

@@ -50,7 +50,8 @@ export function barPanel(study, view) {
     fill(shown, study.space.maps.map(({ name }, at) => [at, name]), study.shown);
     shown.node.hidden = study.space.film || study.space.maps.length < 2;
     const statistics = study.space.statistics.map((name) => [name, name.replaceAll("_", " ")]);
-    fill(order, [["layer", "layer and head"], ...statistics], study.get("order"));
+    const kinds = study.kinds.length ? [["kind", "kind of head"]] : [];
+    fill(order, [["layer", "layer and head"], ...kinds, ...statistics], study.get("order"));
     const colours = Object.entries(COLOURS).filter(([name]) => name !== "class" || study.space.classes);
     fill(colour, colours, study.get("colour"));
     modulo.hidden = study.get("colour") !== "modulo";
