@@ -17,7 +17,10 @@ from attnlab_widgets.space_bytes import KEPT, box_of
 from attnlab_widgets.space_picture import unpacked
 
 from attnlab.lens.find_heads import find_heads
-from attnlab.lens.query_key.maps import Maps
+from attnlab.lens.query_key.collect import collect
+from attnlab.lens.query_key.maps import Maps, project
+from attnlab.lens.query_key.placing import placer
+from attnlab.pretrained import load
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 FIXTURES = Path(__file__).parents[2] / "widgets/test/space.json"
@@ -169,6 +172,19 @@ def test_a_sentence_is_placed_in_the_boxes_of_the_map() -> None:
     assert widget._placed == {}
 
 
+def test_a_sentence_is_placed_by_the_shipped_model() -> None:
+    model, task = load("documentation")
+    ids = task.batch("validation", 3, seed=0).inputs[:, :24]
+    maps = project(collect(model, [ids], task.tokens), "pca", heads=[(0, 1), (3, 0)])
+    widget = QueryKeySpace(maps, place=placer(model, maps, task.encode, task.tokens))
+    widget.sentence = "def f(x):"
+    assert "".join(token[0] for token in widget._placed["tokens"]) == "def␣f(x):"
+    assert set(widget._placed["heads"]) == {"0,1", "3,0"}
+    queries = np.array(widget._placed["heads"]["3,0"]["queries"])
+    assert queries.shape == (len(widget._placed["tokens"]), 2)
+    assert np.isfinite(queries).all()
+
+
 @pytest.mark.parametrize(
     ("place", "words"),
     [
@@ -256,8 +272,9 @@ def test_the_still_picture_names_head_and_faithfulness(view: str, tmp_path: Path
     widget.view, widget.layer, widget.head = view, 1, 2
     html = still_of(widget)
     assert html.startswith("<svg")
-    assert "62 % are among its nearest keys" in html.replace("\n", " ")
-    assert "ayer 1" in html
+    drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)<", html))
+    assert "62 % are among its nearest keys" in drawn
+    assert "ayer 1" in drawn
     assert len(html) < 120_000
     assert widget.save_png(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert widget.save_svg(tmp_path / "a.svg").read_text("utf-8").startswith("<svg")

@@ -54,6 +54,8 @@ test("norms are shares of their range, attention by position sums to 1", () => {
     assert.equal(Math.max(...norms[side]), 1);
     assert.ok(norms.ranges[side][0] < norms.ranges[side][1]);
   }
+  assert.notDeepEqual([...norms.value], [...norms.query]);
+  assert.notDeepEqual([...norms.value], [...norms.key]);
   const { weights, rows, columns } = byPositionOf(data, own.by_position);
   for (let row = 0; row < rows; row += 1) {
     const sum = weights.subarray(row * columns, (row + 1) * columns).reduce((a, b) => a + b, 0);
@@ -173,6 +175,7 @@ test("what a cluster shares is what it has more of than the map", () => {
   const same = whole.filter((row) => set.text[row] === text);
   assert.equal(common({ query: [], key: same }, { q: set, k: set }, 7)[0].name, set.short(3));
   assert.deepEqual(over(Float64Array.from([0.5, 0.5]), Float64Array.from([0.1, 0.9])).map(({ value }) => value), [0]);
+  assert.equal(run(Float64Array.from([0, 0.1, 0.9]), Float64Array.from([0.5, 0.3, 0.2])).first, 2);
   assert.equal(run(Float64Array.from([0.5, 0.5]), Float64Array.from([0.5, 0.5])), null);
 });
 

@@ -2,7 +2,7 @@
 import { el } from "../dom.js";
 import { nearest, onScreen, panned, placing, still, turn, zoomed } from "../../lib/camera.js";
 import { crowd, inside, placed } from "../../lib/labelling.js";
-import { context, named } from "./words.js";
+import { context, named, partnersSaid } from "./words.js";
 
 const REACH = 12; // pixels from the pointer to a point
 const LABELS = 48;
@@ -183,6 +183,17 @@ export function singleView(study, view) {
 
   return {
     place,
+    /** Chooses the token before (-1) or after (1) in the sequence, or the other side (0). */
+    next(by) {
+      const { side, row } = study.selected ?? { side: "key", row: 0 };
+      const to = by ? side : side === "query" ? "key" : "query";
+      const [own, other] = [study.setOf(side), study.setOf(to)];
+      const rows = other.rows[own.sequence[row]] ?? [];
+      const at = Math.min(rows.length - 1, Math.max(0, own.rank[row] + by));
+      if (!rows.length) return "there is no token on the other side";
+      study.select(to, rows[at]);
+      return `${named(study, to, rows[at])}. ${partnersSaid(study)}`;
+    },
     below: [tip],
     clouds,
     overlay,

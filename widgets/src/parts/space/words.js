@@ -1,4 +1,5 @@
 // Sentences about points.
+import { weight } from "../../lib/words.js";
 
 const AROUND = 7; // tokens on each side
 
@@ -31,6 +32,15 @@ const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /
 function shown(set, row) {
   const text = set.short(row);
   return spaced(set) ? text.replace(/^[␣Ġ▁]/u, " ") : text;
+}
+
+/** The strongest partners of the chosen point, in words: they may be out of sight. */
+export function partnersSaid(study) {
+  const { side, row } = study.selected;
+  const set = study.setOf(side === "query" ? "key" : "query");
+  const list = study.partners(side, row).slice(0, 4).map((one) => `${set.short(one.row)} at ${set.position[one.row]} (${weight(one.w, 0.02)})`);
+  const who = side === "query" ? "attends most to" : "is a strongest key of";
+  return `“${study.setOf(side).short(row)}” at ${study.setOf(side).position[row]} ${who} ${list.join(", ") || "no token that was kept"}.`;
 }
 
 const NEAREST = 10;
