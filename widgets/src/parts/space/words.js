@@ -27,11 +27,11 @@ export function context(set, row) {
 }
 
 /** Texts that hold their own spaces are written one after another. */
-const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /^[ Ġ▁]\S/u.test(full)));
+const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /^[ ␣Ġ▁]\S/u.test(full)));
 
 function shown(set, row) {
   const text = set.short(row);
-  return spaced(set) ? text.replace(/^[␣Ġ▁]/u, " ") : text;
+  return spaced(set) ? text.replace(/[␣Ġ▁]/gu, " ") : text;
 }
 
 /** The strongest partners of the chosen point, in words: they may be out of sight. */
