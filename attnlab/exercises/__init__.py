@@ -42,6 +42,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
+    check_moved_keys              60  moved_keys(q, k, c)
+    check_top_share               60  top_share(scores, apart, k)
     check_row_share               62  row_share(weights, columns)
     check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
     check_given_back              63  given_back(q, k, scale, allowed)
@@ -66,6 +68,7 @@ from attnlab.exercises.lowrank import check_projected_keys, check_rank
 from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
+from attnlab.exercises.query_key import check_moved_keys, check_top_share
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
@@ -98,6 +101,7 @@ __all__ = [
     "check_merge",
     "check_merge_heads",
     "check_mixture",
+    "check_moved_keys",
     "check_neighbourhood",
     "check_number",
     "check_online_softmax",
@@ -115,6 +119,7 @@ __all__ = [
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
+    "check_top_share",
     "check_tree_depths",
     "check_tree_node",
     "check_upward_average",

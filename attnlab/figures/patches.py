@@ -24,6 +24,9 @@ MOST_PATCHES = 40_000
 HALO = ("#101114", "#fdfdfc")  # dark under light: seen on every colour of the scale
 _GAP = 1  # empty patches between two maps
 
+Place = tuple[int, int]
+"""The row and the column of a patch."""
+
 
 def patch_maps(
     maps: Any,
@@ -40,7 +43,8 @@ def patch_maps(
     """Maps (rows, columns, height, width) of a grid of patches, on one colour scale from 0.
 
     ``rows`` and ``columns`` name them, where given. ``query`` is the (row, column) of the patch
-    that gets a circle; for mean attention by offset, it is the middle. ``ink`` (height, width) is
+    that gets a circle, or a list of them, one for each row of maps; for mean attention by offset,
+    it is the middle. ``ink`` (height, width) is
     True for the patches that a line goes around. ``largest`` is the end of the colour scale, by
     default the largest value.
     """
@@ -49,7 +53,7 @@ def patch_maps(
     rows, columns = check_names("rows", rows), check_names("columns", columns)
     _refuse(maps, rows, columns)
     height, width = maps.shape[2:]
-    at = None if query is None else _inside(query, height, width)
+    at = None if query is None else _queries(query, maps.shape)
     seen = None if ink is None else booleans("ink", ink, (height, width))
     high = (float(maps.max()) or 1.0) if largest is None else check_positive("largest", largest)
     theme = theme_name(theme)
@@ -84,7 +88,21 @@ def _refuse(maps: Array, rows: Sequence[str], columns: Sequence[str]) -> None:
         raise ValueError("`maps` are negative somewhere, and the colours begin at 0")
 
 
-def _inside(query: Any, height: int, width: int) -> tuple[int, int]:
+def _queries(query: Any, shape: tuple[int, ...]) -> list[Place]:
+    """The query's patch in each row of maps."""
+    down, _, height, width = shape
+    given = check_list("query", query)
+    if not any(np.ndim(one) for one in given):
+        return [_inside(given, height, width)] * down
+    if len(given) != down:
+        raise ValueError(
+            f"`query` must be one (row, column), or {down} of them, one for each row of maps; got "
+            f"{len(given)}"
+        )
+    return [_inside(one, height, width) for one in given]
+
+
+def _inside(query: Any, height: int, width: int) -> Place:
     place = check_list("query", query)
     if len(place) != 2:
         raise ValueError(f"`query` must be (row, column), got {query!r:.80}")
@@ -110,7 +128,7 @@ def _cells(maps: Array, quantity: str) -> go.Heatmap:
     )
 
 
-def _corners(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+def _corners(shape: tuple[int, ...]) -> list[Place]:
     """The upper left patch of each map in the mosaic."""
     down, across, height, width = shape
     return [(i * (height + _GAP), j * (width + _GAP)) for i in range(down) for j in range(across)]
@@ -135,14 +153,18 @@ def _outline(shape: tuple[int, ...], ink: Array) -> list[go.Scatter]:
     ]
 
 
-def _marks(shape: tuple[int, ...], at: tuple[int, int]) -> list[go.Scatter]:
-    corners = _corners(shape)
+def _marks(shape: tuple[int, ...], at: Sequence[Place]) -> list[go.Scatter]:
+    across = shape[1]
+    places = [
+        (top + at[number // across][0], left + at[number // across][1])
+        for number, (top, left) in enumerate(_corners(shape))
+    ]
     colour, symbol = QUERY
     size = max(5, round(0.7 * _side(shape)))
     return [
         go.Scatter(
-            x=[left + at[1] for _, left in corners],
-            y=[top + at[0] for top, _ in corners],
+            x=[column for _, column in places],
+            y=[row for row, _ in places],
             mode="markers",
             marker={"color": shade, "symbol": symbol, "size": wide},
             hoverinfo="skip",
@@ -173,7 +195,7 @@ def _page(
     full = max(left + wide * side + 116, text_width(title, 16.5) + 16)
     margin = {"l": left, "r": full - left - wide * side, "t": 74 if columns else 52}
     margin["b"] = 34 if caption else 16
-    edges: dict[str, Any] = {"fixedrange": True, "showline": False}
+    edges: dict[str, Any] = {"fixedrange": True, "visible": False}
     page = layout(
         look,
         title,
@@ -199,7 +221,7 @@ def _page(
     return page
 
 
-def _caption(at: tuple[int, int] | None, ink: Array | None) -> str:
+def _caption(at: Sequence[Place] | None, ink: Array | None) -> str:
     parts = ["● the query's patch"] * (at is not None) + ["line: around the ink"] * (
         ink is not None
     )
@@ -226,11 +248,12 @@ def _table(maps: Array, rows: Sequence[str], columns: Sequence[str]) -> list[Row
 
 
 def _description(
-    title: str, maps: Array, table: Sequence[Row], at: tuple[int, int] | None, quantity: str
+    title: str, maps: Array, table: Sequence[Row], at: Sequence[Place] | None, quantity: str
 ) -> str:
     down, across, height, width = maps.shape
     most = max(table, key=lambda row: row["largest"])
-    query = "" if at is None else f" The query's patch is in row {at[0]}, column {at[1]}."
+    places = dict.fromkeys(f"row {row}, column {column}" for row, column in at or ())
+    query = f" The query's patch is in {'; '.join(places)}." if places else ""
     return (
         f"{sentence(title)} {down * across} maps of {height} × {width} patches, {quantity}.{query} "
         f"Largest: {most['largest']:.4g}, in the map {most['row']}, {most['column']}, at row "

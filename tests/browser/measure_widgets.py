@@ -1,15 +1,18 @@
-"""What the attention view costs in the browser, beside bertviz: `make measure-widgets`.
+"""What widgets cost in the browser: `make measure-widgets`.
+
+The attention view stands beside bertviz; then the query-key space.
 
 One Chromium, one run, the same weights for both, taken in turns. Files are opened from the disk (a
 bertviz file gets its libraries from npm packages, so no network slows it down), and AttentionView
 also in JupyterLab. Medians; what is not drawn within the limit is reported as such. Where bertviz
 has shown nothing within it, it is not asked for a longer input.
 
-picture   seconds from opening the file, or from running the cell, until the picture is drawn and
-          the browser has come to rest for a frame
+picture   seconds from opening the file, or from running the cell, until the picture is drawn (of
+          the query-key space, with every point) and the browser has come to rest for a frame
 hover     milliseconds of work of the page's main thread for one token pointed at
 click     the same for choosing another head
 zoom      the same for one step closer to the matrix
+pan       milliseconds from frame to frame while the maps of the query-key space are dragged
 file      megabytes of the saved file
 python    seconds that writing the file took
 """
@@ -28,10 +31,12 @@ from typing import Any
 import numpy as np
 import torch
 from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.query_key_space import QueryKeySpace
 from conftest import OPTIONS, Notebook, serve_cdn, serving, write
 from playwright.sync_api import Error, sync_playwright
 
 from attnlab.measure.report import grid, machine, machine_line
+from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024), (1, 2, 4096))
 DRAWN = {
@@ -219,20 +224,77 @@ def in_jupyterlab(browser: Any, folder: Path, repeats: int) -> dict[str, Any]:
     }
 
 
+# The query-key space: all heads at once, then one head with very many points.
+SPACES = ((12, 12, 125), (1, 1, 2500))
+"""Layers, heads, sequences of 20 tokens; each token is a query and a key."""
+PAN = """async () => {
+  const stage = document.querySelector('[data-testid=stage]');
+  stage.setPointerCapture = () => {};
+  const box = stage.getBoundingClientRect();
+  const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
+  const send = (kind, across, down, more = {}) => stage.dispatchEvent(new (kind === 'wheel' ?
+    WheelEvent : PointerEvent)(kind, {clientX: across, clientY: down, bubbles: true, ...more}));
+  send('wheel', x, y, {deltaY: -400});
+  send('pointerdown', x, y);
+  const frames = [];
+  for (let i = 0, last = performance.now(); i < 90; i++) {
+    send('pointermove', x + 60 * Math.sin(i / 5), y + 40 * Math.cos(i / 5));
+    await new Promise(requestAnimationFrame);
+    frames.push(performance.now() - last);
+    last = performance.now();
+  }
+  send('pointerup', x, y);
+  return frames.slice(20).sort((a, b) => a - b)[35];
+}"""
+
+
+WHOLE = "document.querySelector('[data-whole=true]')"
+
+
+def spaces(browser: Any, folder: Path, repeats: int) -> Iterator[dict[str, Any]]:
+    for layers, heads, sequences in SPACES:
+        maps = maps_of(points_of(tokens_of(sequences, 20), layers, heads))
+        path = folder / f"space-{layers}-{heads}.html"
+        start = time.perf_counter()
+        QueryKeySpace(maps).save_html(path)
+        row = {
+            "subject": "QueryKeySpace, file",
+            "case": f"{layers} × {heads} × {40 * sequences:,} points",
+            "python": time.perf_counter() - start,
+            "file": path.stat().st_size / 1e6,
+        }
+        yield row | middle([space(browser, path) for _ in range(repeats)])
+
+
+def space(browser: Any, path: Path) -> dict[str, Any]:
+    page = browser.new_page(viewport={"width": 993, "height": 760})
+    page.goto(path.as_uri(), wait_until="commit")
+    found = {"picture": page.evaluate(PICTURE, WHOLE)}
+    if path.stem.endswith("1-1"):
+        page.get_by_test_id("head-0-0").click()
+        page.wait_for_timeout(500)
+    found["pan"] = page.evaluate(PAN)
+    page.close()
+    return found
+
+
 def measured_rows(
     browser: Any, folder: Path, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    yield in_jupyterlab(browser, folder, options.repeats)
-    yield from compared(browser, folder, options)
+    yield from spaces(browser, folder, options.repeats)
+    if not options.spaces:
+        yield in_jupyterlab(browser, folder, options.repeats)
+        yield from compared(browser, folder, options)
 
 
 HEADINGS = (
     "what",
-    "layers × heads × tokens",
+    "layers × heads × tokens or points",
     "picture (s)",
     "hover (ms)",
     "click (ms)",
     "zoom (ms)",
+    "pan (ms)",
     "file (MB)",
     "python (s)",
 )
@@ -243,16 +305,17 @@ def line(row: dict[str, Any]) -> tuple[str, ...]:
         return f"{row[name]:.{digits}f}" if name in row else ""
 
     picture = row.get("failed", formatted("picture", 2))
-    work = (formatted("hover", 1), formatted("click", 1), formatted("zoom", 1))
+    work = (formatted("hover", 1), formatted("click", 1), formatted("zoom", 1), formatted("pan", 1))
     numbers = (*work, formatted("file", 2), formatted("python", 2))
     return (row["subject"], row["case"], picture, *numbers)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the attention view beside bertviz.")
+    parser = argparse.ArgumentParser(description="Measure widgets in the browser.")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60, help="seconds for one case")
     parser.add_argument("--quick", action="store_true", help="the first case only")
+    parser.add_argument("--spaces", action="store_true", help="the query-key space only")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -267,7 +330,7 @@ def main() -> None:
         browser.close()
     described = machine(torch.get_num_threads())
     print(machine_line(described))
-    right = (False, False, *[True] * 6)
+    right = (False, False, *[True] * 7)
     print(grid(HEADINGS, [line(row) for row in rows], right, markdown=options.markdown))
     if options.json:
         options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=1))

@@ -39,6 +39,14 @@ def test_the_query_has_a_circle_in_every_map(drawn):
     assert any("● the query's patch" in note.text for note in picture.layout.annotations)
 
 
+def test_each_row_of_maps_may_have_its_own_query(drawn):
+    picture = patch_maps(MAPS, title="Six", query=[(4, 2), (0, 6)])
+    marks = drawn(picture, 1)
+    assert list(marks["x"]) == [2, 10, 18, 6, 14, 22]
+    assert list(marks["y"]) == [4] * 3 + [6] * 3
+    assert "patch is in row 4, column 2; row 0, column 6." in picture.description
+
+
 def test_a_line_goes_around_the_ink(drawn):
     picture = patch_maps(MAPS[:1, :1], title="One", ink=INK)
     line = drawn(picture, 2)
@@ -70,6 +78,8 @@ def test_description_and_table_say_where_attention_is_largest():
         ({"rows": ["a"]}, "`rows` should name 2 rows of maps, got 1"),
         ({"query": (5, 0)}, r"the query \(5, 0\) is outside of a map of 5 × 7"),
         ({"query": (1,)}, r"`query` must be \(row, column\)"),
+        ({"query": [(1, 2)] * 3}, "or 2 of them, one for each row of maps; got 3"),
+        ({"query": [(1, 2), (1,)]}, r"`query` must be \(row, column\)"),
         ({"ink": np.ones((5, 6), bool)}, r"`ink` must have shape \(5, 7\)"),
         ({"maps": MAPS - 0.5}, "`maps` are negative"),
         ({"maps": np.zeros((1, 1, 300, 300))}, "too many to draw: at most 40,000"),

@@ -1,6 +1,9 @@
 """The attention view as a still: the numbers that are drawn, and what the files hold."""
 
+import json
+import re
 import struct
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,7 +14,9 @@ from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.picture import Maps, _pooled, _strongest
 
 import attnlab
+from attnlab.figures.theme import CIVIDIS
 
+SCALES = Path(__file__).parents[2] / "widgets/src/lib/colours.js"
 LAYERS, HEADS, N = 2, 3, 7
 
 
@@ -98,3 +103,9 @@ def test_what_is_pinned_in_a_longer_layer_does_not_break_a_shorter_one(tmp_path)
     view.layer = 1
     text = view.save_svg(tmp_path / "view.svg").read_text()
     assert "Layer 1 · head 1" in text
+
+
+def test_the_page_has_the_scale_of_the_stills() -> None:
+    found = re.search(r"CIVIDIS = (\[.*?\]);", SCALES.read_text("utf-8"))
+    assert found
+    assert json.loads(found[1]) == list(CIVIDIS)

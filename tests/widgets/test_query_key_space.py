@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import traitlets
 from attnlab_widgets.base import STATIC, packed
 from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.space_bytes import KEPT, box_of
 from attnlab_widgets.space_picture import unpacked
 
-from attnlab.lens.query_key.maps import Maps
+from attnlab.lens.find_heads import find_heads
+from attnlab.lens.query_key.collect import collect
+from attnlab.lens.query_key.maps import Maps, project
+from attnlab.lens.query_key.placing import placer
+from attnlab.pretrained import load
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 FIXTURES = Path(__file__).parents[2] / "widgets/test/space.json"
@@ -74,7 +79,7 @@ def test_a_space_of_sixteen_heads_is_small() -> None:
     tokens = tokens_of(100, 20)
     widget = QueryKeySpace(maps_of(points_of(tokens, 4, 4)))
     bundle = (STATIC / "query_key_space.js").stat().st_size
-    assert len(b64encode(widget._data)) + len(json.dumps(widget._space)) + bundle < 550_000
+    assert len(b64encode(widget._data)) + len(json.dumps(widget._space)) + bundle < 400_000
 
 
 # ---- what may be set
@@ -132,6 +137,22 @@ def test_the_steps_of_a_film_share_a_box_and_maps_to_choose_from_do_not() -> Non
     assert extent(several, 0) == pytest.approx(1, abs=1e-3)
 
 
+def test_what_the_finder_of_heads_found_is_written_on_them_and_orders_them() -> None:
+    weights = torch.eye(7).roll(1, 0).tril().expand(40, 3, 7, 7).clone()  # to the token before
+    weights[:, :, 0, 0] = 1
+    weights[:, 1] = torch.eye(7)
+    tokens = torch.arange(40 * 7).reshape(40, 7)
+    kinds = find_heads({"0": weights, "1": weights}, tokens)
+    widget = QueryKeySpace(MAPS, kinds=kinds)
+    assert widget._space["kinds"]["0,1"] == "same token"
+    assert widget._space["kinds"]["1,2"] == "previous token"
+    assert {"induction", "positional", "entropy"} <= set(widget._space["statistics"])
+    widget.order = "kind"
+    widget.order = "induction"
+    with pytest.raises(traitlets.TraitError, match="`order` must be one of layer, entropy"):
+        QueryKeySpace(MAPS).order = "kind"
+
+
 # ---- a sentence of one's own
 
 
@@ -149,6 +170,19 @@ def test_a_sentence_is_placed_in_the_boxes_of_the_map() -> None:
     assert row[0] == [1, pytest.approx(0.5, abs=0.03)]
     widget.sentence = ""
     assert widget._placed == {}
+
+
+def test_a_sentence_is_placed_by_the_shipped_model() -> None:
+    model, task = load("documentation")
+    ids = task.batch("validation", 3, seed=0).inputs[:, :24]
+    maps = project(collect(model, [ids], task.tokens), "pca", heads=[(0, 1), (3, 0)])
+    widget = QueryKeySpace(maps, place=placer(model, maps, task.encode, task.tokens))
+    widget.sentence = "def f(x):"
+    assert "".join(token[0] for token in widget._placed["tokens"]) == "def␣f(x):"
+    assert set(widget._placed["heads"]) == {"0,1", "3,0"}
+    queries = np.array(widget._placed["heads"]["3,0"]["queries"])
+    assert queries.shape == (len(widget._placed["tokens"]), 2)
+    assert np.isfinite(queries).all()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +238,7 @@ def test_bad_maps_are_refused(maps: Any, words: str) -> None:
     ("more", "words"),
     [
         ({"place": 3}, "`place` must be a function"),
-        ({"kinds": [1]}, r"`kinds` must map \(layer, head\)"),
+        ({"kinds": [1]}, r"`kinds` must be .* or map \(layer, head\)"),
         ({"kinds": {(7, 7): "x"}}, r"`kinds` names the head \(7, 7\), which is on no map"),
     ],
 )
@@ -238,8 +272,9 @@ def test_the_still_picture_names_head_and_faithfulness(view: str, tmp_path: Path
     widget.view, widget.layer, widget.head = view, 1, 2
     html = still_of(widget)
     assert html.startswith("<svg")
-    assert "62 % are among its nearest keys" in html.replace("\n", " ")
-    assert "ayer 1" in html
+    drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)<", html))
+    assert "62 % are among its nearest keys" in drawn
+    assert "ayer 1" in drawn
     assert len(html) < 120_000
     assert widget.save_png(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert widget.save_svg(tmp_path / "a.svg").read_text("utf-8").startswith("<svg")

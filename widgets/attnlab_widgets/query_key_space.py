@@ -17,6 +17,7 @@ from typing import Any
 
 import traitlets
 
+from attnlab.lens.find_heads.kinds import Heads
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.space_maps import checked, packed_space, placed_in
@@ -34,16 +35,18 @@ class QueryKeySpace(BaseWidget):
     ``maps``   what ``attnlab.lens.query_key.project`` returns; a list of such maps of the same
                points (other methods, 2-D and 3-D), to choose from; or a dict {training step: maps}
                of the same tokens, a film with a slider
-    ``kinds``  {(layer, head): kind of head}, written on the heads
-    ``place``  a function from a text to its maps: the tokens of the text placed into the first of
-               ``maps``. With it a sentence can be typed in
+    ``kinds``  what ``attnlab.lens.find_heads`` returns, or {(layer, head): kind of head}: written
+               on the heads, which can be ordered by them
+    ``place``  from a text to the maps of its tokens, placed on the first of ``maps`` (of a film, on
+               the last): what ``attnlab.lens.query_key.placing.placer`` returns. With it a sentence
+               can be typed in
 
     What is chosen can be read and set from Python: ``layer``, ``head``; ``view`` ("all" or "one"
     head); ``shown`` (which of the maps, or of the steps, from 0); ``colour`` ("side", "position",
     "modulo", "token", "kind", "norm", "frequency", "class", "value_norm"), ``modulo`` (of the
-    positions); ``order`` ("layer" or a statistic of the heads); ``search`` (a token; ``th*`` finds
-    all that begin so); ``selected`` (["query", row] or ["key", row], [] for none); ``labels``;
-    ``sentence`` (typed in, where ``place`` is given).
+    positions); ``order`` ("layer", "kind" or a statistic of the heads); ``search`` (a token, or
+    ``th*`` for all that begin so); ``selected`` (["query", row] or ["key", row], [] for none);
+    ``labels``; ``sentence`` (typed in, where ``place`` is given).
     """
 
     _esm = STATIC / "query_key_space.js"
@@ -68,7 +71,7 @@ class QueryKeySpace(BaseWidget):
         self,
         maps: Any,
         *,
-        kinds: Mapping[tuple[int, int], str] | None = None,
+        kinds: Heads | Mapping[tuple[int, int], str] | None = None,
         place: Callable[[str], Any] | None = None,
         theme: str = "auto",
     ) -> None:
@@ -78,7 +81,7 @@ class QueryKeySpace(BaseWidget):
                 f"got {type(place).__name__}"
             )
         names, several, film = checked(maps)
-        self._place, self._first = place, several[0]
+        self._place, self._base = place, several[-1 if film else 0]
         space, data = packed_space(names, several, film, kinds)
         layer, head = space["maps"][0]["heads"][0]["is"]
         super().__init__(
@@ -126,7 +129,7 @@ class QueryKeySpace(BaseWidget):
 
     @traitlets.validate("order")
     def _order_is_known(self, proposal: Any) -> str:
-        known = ["layer", *self._space["statistics"]]
+        known = ["layer", *["kind"] * bool(self._space["kinds"]), *self._space["statistics"]]
         if proposal["value"] not in known:
             raise traitlets.TraitError(
                 f"`order` must be one of {', '.join(known)}, got {proposal['value']!r}"
@@ -173,7 +176,7 @@ class QueryKeySpace(BaseWidget):
             self._placed = {}
             return
         try:
-            found = placed_in(self._place(self.sentence), self._first)
+            found = placed_in(self._place(self.sentence), self._base)
         except (TypeError, ValueError, IndexError, KeyError) as error:
             found = {"error": str(error)}
         self._placed = {"text": self.sentence, **found}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.figures.arguments import check_list
+from attnlab.lens.find_heads.kinds import Heads
 from attnlab.lens.query_key.maps import HeadMap, Maps
 from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
 from attnlab_widgets.space_bytes import (
@@ -123,14 +124,14 @@ def packed_space(
     names: Sequence[str],
     several: Sequence[Maps],
     film: bool,
-    kinds: Mapping[Head, str] | None,
+    kinds: Heads | Mapping[Head, str] | None,
 ) -> tuple[dict[str, Any], bytes]:
     """A description that is plain JSON, and the blocks that it points into."""
     blocks = Blocks()
     sets: list[Tokens] = []
     heads = list(several[0])
     points = [one for at, one in enumerate(m.points for m in several) if _first(several, one) == at]
-    described = [_points(one, heads, sets, blocks) for one in points]
+    described = [_points(one, heads, sets, kinds, blocks) for one in points]
     named = {name for one in described for layer in one["layers"] for name in layer["statistics"]}
     # The steps of a film share the box of a head, so that what moves is the points.
     boxes = [_boxes(several if film else [one], heads) for one in several]
@@ -169,7 +170,7 @@ def _both(one: HeadMap) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _points(
-    points: Points, heads: Sequence[Head], sets: list[Tokens], blocks: Blocks
+    points: Points, heads: Sequence[Head], sets: list[Tokens], kinds: Any, blocks: Blocks
 ) -> dict[str, Any]:
     layers: list[dict[str, Any]] = []
     for at, layer in enumerate(points):
@@ -185,8 +186,7 @@ def _points(
                 "outside": layer.outside,
                 "statistics": {
                     name: [_number(x) for x in values]
-                    for name, values in layer.statistics.items()
-                    if values is not None
+                    for name, values in _statistics(at, layer, kinds).items()
                 },
                 "heads": {
                     str(head): {
@@ -199,6 +199,13 @@ def _points(
             }
         )
     return {"layers": layers, "sampled": points.sampled}
+
+
+def _statistics(at: int, layer: LayerPoints, kinds: Any) -> dict[str, Any]:
+    """Those that were collected, and those of the finder of heads."""
+    more = kinds.statistics(at) if isinstance(kinds, Heads) and at <= kinds[-1].layer else {}
+    every = {**layer.statistics, **more}
+    return {name: values for name, values in every.items() if values is not None}
 
 
 def _own_sequences_only(at: int, layer: LayerPoints) -> None:
@@ -224,12 +231,16 @@ def _number(value: Any) -> float | None:
 
 
 def _kinds(kinds: Any, heads: Sequence[Head]) -> dict[str, str]:
+    """The kind of each mapped head: {"layer,head": kind}."""
     if kinds is None:
         return {}
+    if isinstance(kinds, Heads):
+        named = {(one.layer, one.head): one.kind for one in kinds}
+        return {f"{layer},{head}": named.get((layer, head), "") for layer, head in heads}
     if not isinstance(kinds, Mapping):
         raise TypeError(
-            "`kinds` must map (layer, head) to a kind, such as {(1, 3): 'induction'}, "
-            f"got {type(kinds).__name__}"
+            "`kinds` must be what attnlab.lens.find_heads returns, or map (layer, head) to a kind, "
+            f"such as {{(1, 3): 'induction'}}; got {type(kinds).__name__}"
         )
     for at in kinds:
         if at not in heads:

@@ -85,7 +85,7 @@ function render({ model, el: host }) {
   const matrix = matrixView(study, view, single.place);
   const now = () => (study.get("view") === "one" ? single : matrix);
   stage.below.append(...matrix.below);
-  stage.node.append(...single.below);
+  stage.node.append(matrix.above, ...single.below);
 
   const title = el("h3", { "data-testid": "title" });
   const panels = [barPanel, aboutPanel, sentencePanel, imagePanel, lassoPanel, faithPanel, legendPanel, filmPanel, typedPanel, tablesPanel];
@@ -123,10 +123,12 @@ function render({ model, el: host }) {
     resting = setTimeout(() => later(drawStage), REST + 10);
   }
 
+  const turns = { ",": -1, ".": 1, s: 0 };
   stage.node.addEventListener("keydown", (event) => {
     if (event.target !== stage.node || !plain(event)) return;
     const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     if (event.key in steps && study.get("view") === "one") neighbour(...steps[event.key]);
+    else if (event.key in turns && study.get("view") === "one") view.announce(single.next(turns[event.key]));
     else if (event.key === "Escape") back();
     else if (event.key === "+" || event.key === "=") act("zoom", [1.4]);
     else if (event.key === "-") act("zoom", [1 / 1.4]);
@@ -189,15 +191,15 @@ function render({ model, el: host }) {
 
   const drawAll = whereThereIsRoom(root, later, () => {
     const one = study.get("view") === "one";
-    stage.below.hidden = one;
+    stage.below.hidden = matrix.above.hidden = one;
     if (!one) single.leave();
     const [layer, head] = study.head.is;
     title.textContent = `Layer ${layer} · head ${head}${study.kind(study.chosen) ? ` · ${study.kind(study.chosen)}` : ""}`;
-    stage.node.setAttribute("aria-label", one ? `Map of layer ${layer}, head ${head}: arrow keys go to the neighbouring head, escape goes back` : "Maps of all heads");
+    stage.node.setAttribute("aria-label", one ? `Map of layer ${layer}, head ${head}: arrow keys go to the neighbouring head, comma and full stop to the token before and after, s from query to key, plus and minus zoom, escape goes back` : "Maps of all heads");
     hint.textContent = one
       ? "Click a point for its sequence · drag to move, wheel to zoom · arrow keys go to the next head"
       : "Click a head to open it · drag to move, wheel to zoom";
-    const beside = !one ? about : study.selected ? chosen() : study.members ? cluster : study.typed() ? sentence : about;
+    const beside = study.members ? cluster : !one ? about : study.selected ? chosen() : study.typed() ? sentence : about;
     for (const part of [about, sentence, image, cluster]) part.node.hidden = part !== beside;
     [bar, legend, faith, film, typed, tables, beside].forEach((part) => part.draw());
     drawStage();

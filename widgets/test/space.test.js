@@ -54,6 +54,8 @@ test("norms are shares of their range, attention by position sums to 1", () => {
     assert.equal(Math.max(...norms[side]), 1);
     assert.ok(norms.ranges[side][0] < norms.ranges[side][1]);
   }
+  assert.notDeepEqual([...norms.value], [...norms.query]);
+  assert.notDeepEqual([...norms.value], [...norms.key]);
   const { weights, rows, columns } = byPositionOf(data, own.by_position);
   for (let row = 0; row < rows; row += 1) {
     const sum = weights.subarray(row * columns, (row + 1) * columns).reduce((a, b) => a + b, 0);
@@ -147,8 +149,9 @@ test("labels do not lie over each other, nor over many points", () => {
   }));
   assert.equal(placed(wanted, () => 20, { wide: 300, high: 200, most: 40, crowded: () => 9 }).length, 0);
   assert.equal(placed([{ ...wanted[0], strong: true }], () => 20, { wide: 300, high: 200, most: 40, crowded: () => 9 }).length, 1);
-  const count = crowd([10, 10, 11, 11, 100, 100]);
+  const count = crowd([10, 10, 11, 11, 100, 100, -5, 3, 3, 4000], 120, 110);
   assert.equal(count({ x: 8, y: 8, w: 6, h: 6 }), 2);
+  assert.equal(count({ x: -20, y: -20, w: 400, h: 400 }), 3);
 });
 
 test("what is drawn around, and an order that looks like chance", () => {
@@ -173,6 +176,7 @@ test("what a cluster shares is what it has more of than the map", () => {
   const same = whole.filter((row) => set.text[row] === text);
   assert.equal(common({ query: [], key: same }, { q: set, k: set }, 7)[0].name, set.short(3));
   assert.deepEqual(over(Float64Array.from([0.5, 0.5]), Float64Array.from([0.1, 0.9])).map(({ value }) => value), [0]);
+  assert.equal(run(Float64Array.from([0, 0.1, 0.9]), Float64Array.from([0.5, 0.3, 0.2])).first, 2);
   assert.equal(run(Float64Array.from([0.5, 0.5]), Float64Array.from([0.5, 0.5])), null);
 });
 

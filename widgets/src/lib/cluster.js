@@ -4,7 +4,7 @@ import { keysOf } from "./space.js";
 
 const LEAST = 0.06; // of the cluster: a rarer value is left out
 const LIFT = 1.3; // times as frequent as on the map
-const FARTHEST = 12; // tokens away, for attention by distance
+const FARTHEST = 16; // tokens away, for attention by distance
 
 /** How often each value stands among some rows, as shares. */
 function shares(values, rows, count) {
@@ -52,7 +52,7 @@ export function common(members, { q, k }, modulo) {
   const longest = 1 + sides.reduce((most, [set]) => Math.max(most, set.position.reduce((a, b) => Math.max(a, b), 0)), 0);
   const found = [];
   const add = (what, list, name) => list.forEach(({ value, share, map }) => found.push({ what, name: name(value), share, map }));
-  add("token", over(...both(texts, names.length)).slice(0, 5), (value) => names[value]);
+  add("token", over(...both(texts, names.length)).slice(0, 4), (value) => names[value]);
   add("kind", over(...both(kindsOf, KINDS.length)).slice(0, 2), (value) => KINDS[value]);
   const positions = run(...both((set) => set.position, longest));
   if (positions) found.push({ what: "position", name: positions.first === positions.last ? String(positions.first) : `${positions.first} to ${positions.last}`, ...positions });

@@ -1,8 +1,8 @@
 // Colours as tables of 256 RGBA words. Amounts: cividis, which reads the same to colour-blind eyes;
 // signed amounts: blue over a neutral middle to orange.
-import { interpolateCividis } from "d3-scale-chromatic";
 
 export const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [12, 4], [4, 4]];
+export const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
 const DIVERGING = {
   light: ["#0b559f", "#6baed6", "#f7f7f5", "#fdae6b", "#b84400"],
   dark: ["#8cc8ff", "#2f7fc1", "#22262d", "#c8661a", "#ffbe85"],
@@ -29,7 +29,7 @@ export function lookup(signed, dark) {
   const name = `${signed}${dark}`;
   if (!tables.has(name)) {
     const scale = DIVERGING[dark ? "dark" : "light"];
-    const at = signed ? (t) => mixed(scale, t) : (t) => parse(interpolateCividis(t));
+    const at = signed ? (t) => mixed(scale, t) : (t) => mixed(CIVIDIS, t);
     tables.set(name, Uint32Array.from({ length: 256 }, (_, i) => word(at(i / 255))));
   }
   return tables.get(name);

@@ -1,5 +1,5 @@
 // The controls above the map: which head, which map, colours, order, search.
-import { choice, el, labelled } from "../dom.js";
+import { choice, el, labelled, toggle } from "../dom.js";
 import { savers } from "../picture.js";
 import { COLOURS } from "../../lib/colouring.js";
 
@@ -25,7 +25,8 @@ export function barPanel(study, view) {
   const pressed = () => lasso.getAttribute("aria-pressed") === "true";
   const node = el("div", { class: "av-controls qk-bar", role: "group", "aria-label": "What is shown" },
     back, layer.node, head.node, shown.node, order.node, colour.node, modulo, labelled("Search", search, count));
-  const tools = el("span", { class: "qk-tools" }, lasso, savers(view, "query_key_space", LOOK));
+  const labels = toggle("Labels", "labels", (value) => study.set({ labels: value }));
+  const tools = el("span", { class: "qk-tools" }, labels.node, lasso, savers(view, "query_key_space", LOOK));
 
   /** The wanted head, or the first of the wanted layer that is mapped. */
   function go(wantedLayer, wantedHead) {
@@ -50,13 +51,15 @@ export function barPanel(study, view) {
     fill(shown, study.space.maps.map(({ name }, at) => [at, name]), study.shown);
     shown.node.hidden = study.space.film || study.space.maps.length < 2;
     const statistics = study.space.statistics.map((name) => [name, name.replaceAll("_", " ")]);
-    fill(order, [["layer", "layer and head"], ...statistics], study.get("order"));
+    const kinds = study.kinds.length ? [["kind", "kind of head"]] : [];
+    fill(order, [["layer", "layer and head"], ...kinds, ...statistics], study.get("order"));
     const colours = Object.entries(COLOURS).filter(([name]) => name !== "class" || study.space.classes);
     fill(colour, colours, study.get("colour"));
     modulo.hidden = study.get("colour") !== "modulo";
     if (document.activeElement !== modulo) modulo.value = study.get("modulo");
     const one = study.get("view") === "one";
-    back.hidden = layer.node.hidden = head.node.hidden = lasso.hidden = !one;
+    back.hidden = layer.node.hidden = head.node.hidden = lasso.hidden = labels.node.hidden = !one;
+    labels.box.checked = study.get("labels");
     order.node.hidden = one;
     if (document.activeElement !== search) search.value = study.get("search");
     const { query, key } = study.counted();

@@ -40,13 +40,15 @@ export function lassoPanel(study, view) {
     pen.textBaseline = "top";
     distances.forEach(({ distance, w, beyond }, at) => {
       const high = (w / largest) * (HIGH - 16);
-      pen.fillStyle = view.colour("--av-series-0");
-      pen.fillRect(at * step + 1, HIGH - high, Math.max(1, Math.min(26, step - 2)), high);
+      const middle = (at + 0.5) * step;
+      pen.fillStyle = view.colour(beyond ? "--av-quiet" : "--av-series-0");
+      pen.fillRect(middle - Math.min(26, step - 2) / 2, HIGH - high, Math.min(26, step - 2), high);
       pen.fillStyle = view.colour("--av-quiet");
-      const label = `${distance}`.replace("-", "−");
-      if (step > 20 || distance % 4 === 0) pen.fillText(beyond ? `${distance < 0 ? "≤" : "≥"}${label}` : label, at * step + Math.min(14, step / 2), HIGH + 4);
-      if (w === largest) pen.fillText(weight(w, 0.01), at * step + Math.min(14, step / 2), HIGH - high - 13);
+      if (w === largest) pen.fillText(weight(w, 0.01), Math.min(WIDE - 14, Math.max(14, middle)), HIGH - high - 13);
+      if (!beyond && (step > 22 || distance % 4 === 0)) pen.fillText(`${distance}`.replace("-", "−"), middle, HIGH + 4);
     });
+    const ends = distances.filter(({ beyond }) => beyond).map(({ distance }) => `${Math.abs(distance)} tokens ${distance < 0 ? "before" : "after"} or more`);
+    note.textContent = `Of the strongest keys of each query; −1 is the token before it${ends.length ? `, grey: ${ends.join("; ")}` : ""}.`;
     const most = distances.reduce((a, b) => (b.w > a.w ? b : a));
     bars.setAttribute("aria-label", `Mean attention by distance, most at ${most.distance}: ${weight(most.w, 0.01)}`);
   }

@@ -21,14 +21,15 @@ export function matrixView(study, view, place) {
   /** Heads in order, each with its row and column. */
   function arranged() {
     const order = study.get("order");
+    const { kinds } = study;
     const all = study.heads.map((_, at) => at);
     if (order === "layer") {
       const [layers, numbers] = [0, 1].map((i) => [...new Set(study.heads.map(({ is }) => is[i]))].sort((a, b) => a - b));
       const places = all.map((at) => ({ at, row: layers.indexOf(study.heads[at].is[0]), column: numbers.indexOf(study.heads[at].is[1]) }));
       return { places, columns: numbers.length, layers, numbers };
     }
-    const value = (at) => study.statistic(order, at) ?? -Infinity;
-    const sorted = [...all].sort((a, b) => value(b) - value(a));
+    const value = (at) => (order === "kind" ? -(kinds.indexOf(study.kind(at)) + 1 || Infinity) : study.statistic(order, at) ?? -Infinity);
+    const sorted = [...all].sort((a, b) => value(b) - value(a) || a - b);
     const columns = Math.max(1, Math.round(Math.sqrt((all.length * view.wide) / view.high)));
     return { places: sorted.map((at, i) => ({ at, row: Math.floor(i / columns), column: i % columns })), columns };
   }
@@ -52,11 +53,12 @@ export function matrixView(study, view, place) {
   function cell(at, i) {
     const [layer, head] = study.heads[at].is;
     const order = study.get("order");
-    const value = order === "layer" ? null : study.statistic(order, at);
+    const value = study.statistic(order, at);
     const said = [`layer ${layer}, head ${head}`, study.kind(at), value === null ? "" : `${order.replaceAll("_", " ")} ${weight(value)}`].filter(Boolean).join(", ");
-    const share = value === null ? 0 : Math.round(26 * Math.max(0, Math.min(1, standing(order, value))));
+    const hue = study.kinds.indexOf(study.kind(at));
+    const tint = order === "kind" && hue >= 0 && study.kind(at) !== "mixed" ? 14 : value === null ? 0 : Math.round(26 * standing(order, value));
     return el("div", {
-      class: "qk-cell", role: "option", title: said, "aria-label": said, style: `--qk-tint: ${share}%`,
+      class: "qk-cell", role: "option", title: said, "aria-label": said, style: `--qk-tint: ${tint}%; --qk-hue: var(--av-series-${order === "kind" ? Math.max(0, hue) % 6 : 2})`,
       "data-testid": `head-${layer}-${head}`, onfocus: () => (focus = i),
     }, el("span", { class: "qk-cell-name", text: `L${layer} H${head}` }), el("span", { class: "qk-cell-kind", text: value === null ? study.kind(at) : weight(value) }));
   }
@@ -144,7 +146,8 @@ export function matrixView(study, view, place) {
   }
 
   return {
-    below: [list, heads],
+    below: [list],
+    above: heads,
     clouds,
     overlay,
     reset: () => (camera = still()),

@@ -2,7 +2,7 @@
 import { el } from "../dom.js";
 import { nearest, onScreen, panned, placing, still, turn, zoomed } from "../../lib/camera.js";
 import { crowd, inside, placed } from "../../lib/labelling.js";
-import { context, named } from "./words.js";
+import { context, named, partnersSaid } from "./words.js";
 
 const REACH = 12; // pixels from the pointer to a point
 const LABELS = 48;
@@ -20,9 +20,9 @@ export function singleView(study, view) {
   function points() {
     const { from, to, share } = view.motion(study.chosen);
     const places = share === 1 ? to : to.map((x, i) => from[i] + (x - from[i]) * share);
-    const known = [places, JSON.stringify(place.camera), view.wide, view.high].join();
+    const known = JSON.stringify([place.camera, view.wide, view.high]);
     if (screen?.places !== places || screen.known !== known) {
-      screen = { places, known: known, at: onScreen(places, place.camera, view.wide, view.high, dimensions(), screen?.at.length * 1.5 === places.length ? screen.at : undefined) };
+      screen = { places, known, at: onScreen(places, place.camera, view.wide, view.high, dimensions(), screen?.at.length * 1.5 === places.length ? screen.at : undefined) };
     }
     return screen.at;
   }
@@ -131,7 +131,7 @@ export function singleView(study, view) {
     pen.textBaseline = "middle";
     pen.lineJoin = "round";
     const measure = (text) => pen.measureText(text).width;
-    for (const one of placed(wanted, measure, { wide: view.wide, high: view.high, most: LABELS, crowded: crowd(at), hides: marks.some ? Infinity : 2 })) {
+    for (const one of placed(wanted, measure, { wide: view.wide, high: view.high, most: LABELS, crowded: crowd(at, view.wide, view.high), hides: marks.some ? Infinity : 2 })) {
       pen.lineWidth = 3;
       pen.strokeStyle = view.colour("--av-paper");
       pen.globalAlpha = 0.85;
@@ -183,6 +183,17 @@ export function singleView(study, view) {
 
   return {
     place,
+    /** Chooses the token before (-1) or after (1) in the sequence, or the other side (0). */
+    next(by) {
+      const { side, row } = study.selected ?? { side: "key", row: 0 };
+      const to = by ? side : side === "query" ? "key" : "query";
+      const [own, other] = [study.setOf(side), study.setOf(to)];
+      const rows = other.rows[own.sequence[row]] ?? [];
+      const at = Math.min(rows.length - 1, Math.max(0, own.rank[row] + by));
+      if (!rows.length) return "there is no token on the other side";
+      study.select(to, rows[at]);
+      return `${named(study, to, rows[at])}. ${partnersSaid(study)}`;
+    },
     below: [tip],
     clouds,
     overlay,

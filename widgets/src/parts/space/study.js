@@ -74,6 +74,13 @@ export class Study {
     return this.layerOf(at).statistics[name]?.[this.heads[at].is[1]] ?? null;
   }
 
+  /** The kinds that there are, the most frequent first, "mixed" last. */
+  get kinds() {
+    const all = Object.values(this.space.kinds).filter(Boolean);
+    const often = (kind) => (kind === "mixed" ? 0 : all.filter((one) => one === kind).length);
+    return [...new Set(all)].sort((a, b) => often(b) - often(a));
+  }
+
   kind(at) {
     return this.space.kinds[this.heads[at].is.join(",")] ?? "";
   }
@@ -150,7 +157,9 @@ export class Study {
   }
 
   legend(dark) {
-    return legendOf(this.colouring(this.chosen), dark);
+    const values = this.colouring(this.chosen);
+    values.legends ??= {};
+    return (values.legends[dark] ??= legendOf(values, dark));
   }
 
   /** What the points of a head are marked with: 0 dim, 1 as they are, 2 large. */
@@ -231,7 +240,7 @@ export class Study {
     if (this.selected || this.members) return null;
     const { tokens, heads } = this.get("_placed");
     const own = heads?.[this.heads[at].is.join(",")];
-    if (!own || this.shown !== 0) return null;
+    if (!own || this.shown !== (this.space.film ? this.space.maps.length - 1 : 0)) return null;
     if (!own.places) {
       const flat = [...own.queries, ...own.keys].flatMap(([x, y, z = 0]) => [x, y, z]);
       const count = 2 * tokens.length;
