@@ -44,8 +44,12 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_node               51  node(i, o, u, f, c)
     check_induction_keys          61  keys(tokens)
     check_induction_head          61  head(x, sharpness)
+    check_moved_keys              60  moved_keys(q, k, c)
+    check_top_share               60  top_share(scores, apart, k)
     check_row_share               62  row_share(weights, columns)
     check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
+    check_given_back              63  given_back(q, k, scale, allowed)
+    check_strongest               63  strongest(weight, bias, x, heads, allowed)
     check_number                      a count, in its unit
 """
 
@@ -64,8 +68,10 @@ from attnlab.exercises.heads import (
 from attnlab.exercises.induction import check_induction_head, check_induction_keys
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
 from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
+from attnlab.exercises.query_key import check_moved_keys, check_top_share
 from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
@@ -92,6 +98,7 @@ __all__ = [
     "check_factorized",
     "check_induction_head",
     "check_induction_keys",
+    "check_given_back",
     "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",
@@ -99,6 +106,7 @@ __all__ = [
     "check_merge",
     "check_merge_heads",
     "check_mixture",
+    "check_moved_keys",
     "check_neighbourhood",
     "check_number",
     "check_online_softmax",
@@ -113,8 +121,10 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_strongest",
     "check_subtree_mask",
     "check_summaries",
+    "check_top_share",
     "check_tree_depths",
     "check_tree_node",
     "check_upward_average",

@@ -612,6 +612,14 @@ class Talking(Model):
         return torch.einsum("bhnm,hg->bgnm", weights, -torch.eye(layer.heads)) @ v
 
 
+class Twice(Model):
+    """The second layer reads twice as many rows (windows of an image, for example)."""
+
+    def forward(self, input_ids):
+        x = self.layers[0](self.embedding(input_ids))
+        return self.layers[1](torch.cat([x, x]))
+
+
 class Sometimes(Model):
     def forward(self, input_ids):
         chosen = self.layers if len(input_ids) > 1 else self.layers[:1]
@@ -635,6 +643,9 @@ BAD = {
         Talking(Layer(2, 3)), [IDS], {}, "'Talking' has negative weights.*only=",
     ),
     "latents": (Latents(), [torch.ones(B, N, DIM)], {}, "keys are no tokens, leave .* `only`"),
+    "more rows": (
+        Twice(Layer(2, 3), Layer(2, 3)), [IDS], {}, "in 6 rows, but the 3 sequences",
+    ),
     "a cache": (Decoding(Layer(2, 3)), [IDS], {}, "whole sequences, without the cache"),
     "other layers": (
         Sometimes(Layer(2, 3), Layer(HEADS, 7)), [IDS, IDS[:1]], {},

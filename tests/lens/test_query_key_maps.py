@@ -12,6 +12,7 @@ from attnlab import TinyTransformer
 from attnlab.lens.query_key import embedding
 from attnlab.lens.query_key.align import align, alignment
 from attnlab.lens.query_key.collect import collect
+from attnlab.lens.query_key.faithfulness import agreement
 from attnlab.lens.query_key.maps import Maps, project, vectors
 from attnlab.lens.query_key.normalise import distances
 
@@ -92,6 +93,18 @@ def test_neighbours_stay_neighbours(points, method):
     apart = distances(shown, shown, "euclidean")
     np.fill_diagonal(apart, np.inf)
     assert ((apart.argmin(axis=1) < 30) == (np.arange(60) < 30)).all()
+
+
+def test_by_default_more_of_the_attention_is_kept(points):
+    """In the full space the default keeps at least as much as any of its candidates."""
+    shares = {}
+    for scaling in ("attention", "correlation", "norms"):
+        change = project(points, "pca", scaling=scaling, heads=[(1, 1)])[1, 1].normalisation
+        q, k = vectors(points[1], 1)
+        places = change.queries(q), change.keys(k)
+        shares[scaling] = agreement(points[1], 1, places, "cosine")[1]
+    assert shares["attention"] >= max(shares.values()) - 1e-12
+    assert project(points, "pca").projection.scaling == "attention"
 
 
 # Alignment

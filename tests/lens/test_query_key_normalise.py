@@ -9,11 +9,12 @@ from scipy.stats import spearmanr
 
 from attnlab.lens.query_key.normalise import (
     CANDIDATES,
-    SCALINGS,
     distances,
     normalisation,
     weighted_correlation,
 )
+
+SCALINGS = ("correlation", "norms", "none")
 
 
 def head(seed=0, queries=31, keys=37, width=7, ratio=3.0):
@@ -76,6 +77,29 @@ def test_the_search_takes_the_candidate_with_the_most_negative_correlation():
         found.append(weighted_correlation(q @ k.T, distances(c * q, moved)))
     assert normalisation(q, k).factor == CANDIDATES[int(np.argmin(found))]
     assert len(set(found)) == len(CANDIDATES)  # scaling first makes a difference
+
+
+def test_the_default_takes_the_factor_that_keeps_most():
+    q, k = head(ratio=4.0)
+    for best in (0.2, 1.25, 5.0):
+        spread = best * np.linalg.norm(q, axis=1).mean()
+
+        def kept(q_, k_, spread=spread):
+            return -abs(np.linalg.norm(q_, axis=1).mean() - spread)
+
+        assert normalisation(q, k, "attention", kept=kept).factor == best
+    equal = normalisation(q, k, "norms").factor
+    assert normalisation(q, k, "attention", kept=lambda q_, k_: 0.5).factor == equal
+    assert normalisation(q, k, "attention", kept=lambda q_, k_: np.nan).factor == equal
+    with pytest.raises(ValueError, match="needs `kept`"):
+        normalisation(q, k, "attention")
+
+
+def test_a_small_factor_compares_queries_with_centred_keys():
+    q, k = head()
+    moved_k = k / 1e-6 + 1e-6 * q.mean(axis=0) - (k / 1e-6).mean(axis=0)
+    expected = distances(q, k - k.mean(axis=0))
+    np.testing.assert_allclose(distances(1e-6 * q, moved_k), expected, atol=1e-6)
 
 
 def test_weighted_correlation_by_hand():

@@ -85,7 +85,7 @@ function render({ model, el: host }) {
   const matrix = matrixView(study, view, single.place);
   const now = () => (study.get("view") === "one" ? single : matrix);
   stage.below.append(...matrix.below);
-  stage.node.append(...single.below);
+  stage.node.append(matrix.above, ...single.below);
 
   const title = el("h3", { "data-testid": "title" });
   const panels = [barPanel, aboutPanel, sentencePanel, imagePanel, lassoPanel, faithPanel, legendPanel, filmPanel, typedPanel, tablesPanel];
@@ -191,7 +191,7 @@ function render({ model, el: host }) {
 
   const drawAll = whereThereIsRoom(root, later, () => {
     const one = study.get("view") === "one";
-    stage.below.hidden = one;
+    stage.below.hidden = matrix.above.hidden = one;
     if (!one) single.leave();
     const [layer, head] = study.head.is;
     title.textContent = `Layer ${layer} · head ${head}${study.kind(study.chosen) ? ` · ${study.kind(study.chosen)}` : ""}`;

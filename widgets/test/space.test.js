@@ -149,8 +149,9 @@ test("labels do not lie over each other, nor over many points", () => {
   }));
   assert.equal(placed(wanted, () => 20, { wide: 300, high: 200, most: 40, crowded: () => 9 }).length, 0);
   assert.equal(placed([{ ...wanted[0], strong: true }], () => 20, { wide: 300, high: 200, most: 40, crowded: () => 9 }).length, 1);
-  const count = crowd([10, 10, 11, 11, 100, 100]);
+  const count = crowd([10, 10, 11, 11, 100, 100, -5, 3, 3, 4000], 120, 110);
   assert.equal(count({ x: 8, y: 8, w: 6, h: 6 }), 2);
+  assert.equal(count({ x: -20, y: -20, w: 400, h: 400 }), 3);
 });
 
 test("what is drawn around, and an order that looks like chance", () => {

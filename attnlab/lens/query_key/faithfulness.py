@@ -19,6 +19,7 @@ its k nearest on the map, and **chance** what that part would be on a random map
 **other_sequences** is the part of a query's k nearest keys that belong to another sequence.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,6 +137,13 @@ def agreement(
         hits.append(_overlap(apart, scores, allowed)[several])
         chances.append(TOP / allowed.sum(axis=1)[several])
     return _mean(correlations), _mean(hits), _mean(chances)
+
+
+def kept_attention(
+    layer: LayerPoints, head: int, metric: str
+) -> Callable[[np.ndarray, np.ndarray], float]:
+    """From normalised queries (N, d) and keys (M, d) to their ``top_share`` in the full space."""
+    return lambda q, k: agreement(layer, head, (q, k), metric)[1]
 
 
 def rank_correlations(apart: np.ndarray, scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:

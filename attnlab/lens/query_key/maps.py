@@ -17,7 +17,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
 from attnlab.lens.query_key import embedding
 from attnlab.lens.query_key.align import alignment
-from attnlab.lens.query_key.faithfulness import Faithfulness, faithfulness
+from attnlab.lens.query_key.faithfulness import Faithfulness, faithfulness, kept_attention
 from attnlab.lens.query_key.normalise import METRICS, SCALINGS, Normalisation, normalisation
 from attnlab.lens.query_key.points import LayerPoints, Points
 
@@ -52,7 +52,7 @@ class Projection:
     method: str = "umap"
     dimensions: int = 2
     metric: str = "cosine"
-    scaling: str = "correlation"
+    scaling: str = "attention"
     neighbours: int = 15
     seed: int = 0
 
@@ -167,8 +167,8 @@ def project(
 
     ``method``      "pca", "umap" or "tsne"
     ``metric``      "cosine" or "euclidean": the distance in the full space
-    ``scaling``     how the factor between queries and keys is chosen: "correlation", "norms" or
-                    "none" (see ``normalise``)
+    ``scaling``     how the factor between queries and keys is chosen: "attention", "correlation",
+                    "norms" or "none" (see ``normalise``)
     ``neighbours``  of UMAP, and those that trustworthiness and continuity look at
     ``seed``        draws what UMAP and t-SNE leave to chance; PCA leaves nothing to it
     ``heads``       pairs (layer, head); all if not given
@@ -216,7 +216,8 @@ def _map(
     from_towards: bool,
 ) -> HeadMap:
     q, k = vectors(layer, which[1])
-    change = normalisation(q, k, how.scaling, how.metric)
+    kept = kept_attention(layer, which[1], how.metric) if how.scaling == "attention" else None
+    change = normalisation(q, k, how.scaling, how.metric, kept)
     q, k = change.queries(q), change.keys(k)
     both = embedding.prepared(np.concatenate([q, k]), how.metric)
     places, place = embedding.pca(both, how.dimensions)

@@ -12,11 +12,18 @@ Scaling comes first: $k' = k / c + t$ with $t = \text{mean}(c\,q) - \text{mean}(
 both clouds end with one centroid. In the other order the scaling would move the centroids apart
 again.
 
-The factor c is chosen so that near means attended. By the paper's search it is the one of seven
-candidates whose distances correlate best (most negatively) with q·k, near pairs weighing most; by
-the ratio of norms it is the one that makes queries and keys equally long on average.
+The factor c is chosen so that near means attended. By the paper's search ("correlation") it is the
+one of seven candidates whose distances correlate best (most negatively) with q·k, near pairs of the
+whole head weighing most; by the ratio of norms ("norms") it is the one that makes queries and keys
+equally long on average. The paper's search looks at pairs that never met, and its answer can jump
+from one end of the candidates to the other when a few sequences are added. So the default,
+"attention", takes of all these factors the one with which most of each query's strongest keys are
+among its nearest, in its own sequence and in the full space. That is often the smallest: as c goes
+to 0 the cosine of q' and k' becomes that of q and k - mean(k), and q · (k - mean(k)) orders the
+keys of a query exactly as q·k does.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +31,15 @@ import numpy as np
 from attnlab.core.suggest import check_choice
 
 CANDIDATES = (0.2, 0.4, 0.8, 1.0, 1.25, 2.5, 5.0)
-SCALINGS = ("correlation", "norms", "none")
+SCALINGS = ("attention", "correlation", "norms", "none")
 METRICS = ("cosine", "euclidean")
 NEAR = 0.005
 """Pairs nearer than this share of all pairs weigh in the correlation."""
 _MOST = 1000  # queries and keys that are sampled for the search
+
+
+Kept = Callable[[np.ndarray, np.ndarray], float]
+"""From normalised queries and keys to the share of the attention that their distances keep."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +59,18 @@ class Normalisation:
 
 
 def normalisation(
-    q: np.ndarray, k: np.ndarray, scaling: str = "correlation", metric: str = "cosine"
+    q: np.ndarray,
+    k: np.ndarray,
+    scaling: str = "correlation",
+    metric: str = "cosine",
+    kept: Kept | None = None,
 ) -> Normalisation:
     """The normalisation of one head's queries (N, d) and keys (M, d).
 
     ``scaling`` is "correlation" (the paper's search; on at most 1,000 queries and keys, evenly
-    spread), "norms" (the ratio of mean norms) or "none"; ``metric`` is the distance that the search
-    correlates, "cosine" or "euclidean".
+    spread), "norms" (the ratio of mean norms), "none", or "attention": the factor with the largest
+    ``kept``, which is needed then. ``metric`` is the distance that the search correlates, "cosine"
+    or "euclidean".
     """
     check_choice("scaling", scaling, SCALINGS)
     check_choice("metric", metric, METRICS)
@@ -62,6 +78,8 @@ def normalisation(
         return _centred(q, k, 1.0)
     if scaling == "norms":
         return _centred(q, k, _by_norms(q, k))
+    if scaling == "attention":
+        return _keeping(q, k, kept)
     some_q, some_k = _spread(q), _spread(k)
     products = some_q @ some_k.T
     found = [
@@ -115,6 +133,15 @@ def _distances(q: np.ndarray, k: np.ndarray, factor: float, metric: str) -> np.n
 
 def _centred(q: np.ndarray, k: np.ndarray, factor: float) -> Normalisation:
     return Normalisation(factor, (q * factor).mean(axis=0) - (k / factor).mean(axis=0))
+
+
+def _keeping(q: np.ndarray, k: np.ndarray, kept: Kept | None) -> Normalisation:
+    """Equal norms, unless another factor keeps more."""
+    if kept is None:
+        raise ValueError('scaling="attention" needs `kept`, which says how much a factor keeps')
+    changes = [_centred(q, k, c) for c in (_by_norms(q, k), *CANDIDATES)]
+    shares = np.array([kept(change.queries(q), change.keys(k)) for change in changes])
+    return changes[int(np.argmax(np.nan_to_num(shares)))]
 
 
 def _by_norms(q: np.ndarray, k: np.ndarray) -> float:

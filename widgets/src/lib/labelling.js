@@ -4,16 +4,19 @@ const CELL = 64;
 const SQUARE = 6;
 
 /** How many points lie in a box, counted in squares of 6 pixels. */
-export function crowd(screen) {
-  const counts = new Map();
+export function crowd(screen, wide, high) {
+  const columns = Math.ceil(wide / SQUARE) + 1;
+  const rows = Math.ceil(high / SQUARE) + 1;
+  const counts = new Uint32Array(columns * rows);
   for (let i = 0; i < screen.length; i += 2) {
-    const key = (screen[i] / SQUARE | 0) * 65536 + (screen[i + 1] / SQUARE | 0);
-    counts.set(key, (counts.get(key) ?? 0) + 1);
+    const [column, row] = [Math.floor(screen[i] / SQUARE), Math.floor(screen[i + 1] / SQUARE)];
+    if (column >= 0 && row >= 0 && column < columns && row < rows) counts[row * columns + column] += 1;
   }
   return ({ x, y, w, h }) => {
     let sum = 0;
-    for (let i = x / SQUARE | 0; i <= (x + w) / SQUARE; i += 1) {
-      for (let j = y / SQUARE | 0; j <= (y + h) / SQUARE; j += 1) sum += counts.get(i * 65536 + j) ?? 0;
+    const last = [Math.min(columns - 1, Math.floor((x + w) / SQUARE)), Math.min(rows - 1, Math.floor((y + h) / SQUARE))];
+    for (let row = Math.max(0, Math.floor(y / SQUARE)); row <= last[1]; row += 1) {
+      for (let column = Math.max(0, Math.floor(x / SQUARE)); column <= last[0]; column += 1) sum += counts[row * columns + column];
     }
     return sum;
   };

@@ -32,6 +32,7 @@ export function filmPanel(study, view) {
   const play = el("button", { type: "button", class: "av-button qk-play", "data-testid": "play", onclick: () => (playing ? stop() : start()) });
   const node = el("div", { class: "qk-film", role: "group", "aria-label": "Training" }, play, steps.node);
   let playing = null;
+  let told = study.shown;
 
   function go(value) {
     stop();
@@ -60,7 +61,8 @@ export function filmPanel(study, view) {
     steps.input.value = study.shown;
     steps.output.textContent = study.map.name;
     play.textContent = playing ? "Pause" : "Play";
-    if (study.space.film) view.announce(`training step ${study.map.name}`);
+    if (study.space.film && told !== study.shown) view.announce(`training step ${study.map.name}`);
+    told = study.shown;
   }
 
   return { node, draw, stop: () => clearInterval(playing) };

@@ -146,7 +146,8 @@ export function matrixView(study, view, place) {
   }
 
   return {
-    below: [list, heads],
+    below: [list],
+    above: heads,
     clouds,
     overlay,
     reset: () => (camera = still()),

@@ -20,9 +20,9 @@ export function singleView(study, view) {
   function points() {
     const { from, to, share } = view.motion(study.chosen);
     const places = share === 1 ? to : to.map((x, i) => from[i] + (x - from[i]) * share);
-    const known = [places, JSON.stringify(place.camera), view.wide, view.high].join();
+    const known = JSON.stringify([place.camera, view.wide, view.high]);
     if (screen?.places !== places || screen.known !== known) {
-      screen = { places, known: known, at: onScreen(places, place.camera, view.wide, view.high, dimensions(), screen?.at.length * 1.5 === places.length ? screen.at : undefined) };
+      screen = { places, known, at: onScreen(places, place.camera, view.wide, view.high, dimensions(), screen?.at.length * 1.5 === places.length ? screen.at : undefined) };
     }
     return screen.at;
   }
@@ -131,7 +131,7 @@ export function singleView(study, view) {
     pen.textBaseline = "middle";
     pen.lineJoin = "round";
     const measure = (text) => pen.measureText(text).width;
-    for (const one of placed(wanted, measure, { wide: view.wide, high: view.high, most: LABELS, crowded: crowd(at), hides: marks.some ? Infinity : 2 })) {
+    for (const one of placed(wanted, measure, { wide: view.wide, high: view.high, most: LABELS, crowded: crowd(at, view.wide, view.high), hides: marks.some ? Infinity : 2 })) {
       pen.lineWidth = 3;
       pen.strokeStyle = view.colour("--av-paper");
       pen.globalAlpha = 0.85;

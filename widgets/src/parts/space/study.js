@@ -157,7 +157,9 @@ export class Study {
   }
 
   legend(dark) {
-    return legendOf(this.colouring(this.chosen), dark);
+    const values = this.colouring(this.chosen);
+    values.legends ??= {};
+    return (values.legends[dark] ??= legendOf(values, dark));
   }
 
   /** What the points of a head are marked with: 0 dim, 1 as they are, 2 large. */

@@ -27,11 +27,11 @@ export function context(set, row) {
 }
 
 /** Texts that hold their own spaces are written one after another. */
-const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /^[ Ġ▁]\S/u.test(full)));
+const spaced = (set) => (set.own ??= set.texts.some(([short, full = short]) => /^[ ␣Ġ▁]\S/u.test(full)));
 
 function shown(set, row) {
   const text = set.short(row);
-  return spaced(set) ? text.replace(/^[␣Ġ▁]/u, " ") : text;
+  return spaced(set) ? text.replace(/[␣Ġ▁]/gu, " ") : text;
 }
 
 /** The strongest partners of the chosen point, in words: they may be out of sight. */
@@ -53,8 +53,15 @@ export function aroundIt(study) {
   const places = study.places(study.chosen);
   const start = side === "query" ? q.n : 0;
   const [set, mine] = [study.setOf(other), 3 * (row + (side === "query" ? 0 : q.n))];
-  const distance = (one) => [0, 1, 2].reduce((sum, axis) => sum + (places[3 * (start + one) + axis] - places[mine + axis]) ** 2, 0);
-  const near = Array.from({ length: set.n }, (_, one) => ({ one, d: distance(one) })).sort((a, b) => a.d - b.d).slice(0, NEAREST);
+  const near = []; // the nearest so far, nearest first
+  for (let one = 0; one < set.n; one += 1) {
+    const at = 3 * (start + one);
+    const d = (places[at] - places[mine]) ** 2 + (places[at + 1] - places[mine + 1]) ** 2 + (places[at + 2] - places[mine + 2]) ** 2;
+    if (near.length === NEAREST && d >= near[NEAREST - 1].d) continue;
+    const rank = near.findIndex((other) => d < other.d);
+    near.splice(rank < 0 ? near.length : rank, 0, { one, d });
+    near.length = Math.min(NEAREST, near.length);
+  }
   const strangers = near.filter(({ one }) => set.sequence[one] !== study.sequence).length;
   const others = other === "key" ? "keys" : "queries";
   if (!strangers) return `All ${near.length} nearest ${others} on the map are of the same ${what(set)}.`;
