@@ -42,10 +42,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
-    check_induction_keys          61  keys(tokens)
-    check_induction_head          61  head(x, sharpness)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
+    check_induction_keys          61  keys(tokens)
+    check_induction_head          61  head(x, sharpness)
     check_row_share               62  row_share(weights, columns)
     check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
     check_given_back              63  given_back(q, k, scale, allowed)
@@ -96,9 +96,9 @@ __all__ = [
     "check_complex_score",
     "check_distance_biases",
     "check_factorized",
+    "check_given_back",
     "check_induction_head",
     "check_induction_keys",
-    "check_given_back",
     "check_layers_until_connected",
     "check_linear_order",
     "check_masked_softmax",
