@@ -69,6 +69,7 @@ def test_every_kind_by_hand() -> None:
     assert set(made) == set(KINDS)
     found = find_heads({"layer": torch.cat(list(made.values()), dim=1)}, texts)
     assert [head.kind for head in found] == list(made)
+    assert found.kinds == {(0, head): kind for head, kind in enumerate(made)}
     for head, kind in enumerate(made):
         assert found.of_kind(kind) == [(0, head)]
         name = next((n for n, k in SHARES.items() if k == kind), None)

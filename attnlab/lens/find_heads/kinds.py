@@ -85,6 +85,11 @@ class Heads(Sequence[Head]):
         check_choice("kind", kind, KINDS)
         return [(head.layer, head.head) for head in self if head.kind == kind]
 
+    @property
+    def kinds(self) -> dict[tuple[int, int], str]:
+        """(layer, head) → kind, as ``QueryKeySpace(kinds=…)`` takes it."""
+        return {(head.layer, head.head): head.kind for head in self}
+
     def statistics(self, layer: int) -> dict[str, np.ndarray]:
         """Each share, ``positional``, entropies and distance: name → (h,), float64, of a layer."""
         last = self._heads[-1].layer
