@@ -97,6 +97,9 @@ class Watcher(TorchFunctionMode):
         _sweep()
         self._trace.clear()
         self._frames = [Frame(None, "")]
+        # Watcher and listener know each other, and what they know would wait for the garbage
+        # collector: the recording, with tensors that may fill a GPU, is not to.
+        self._seen = Seen()
 
     # ---- calls of PyTorch functions
 

@@ -1,7 +1,9 @@
 """What a record keeps: tensors that change, copies and pickles."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -143,3 +145,19 @@ def test_a_pattern_survives_a_pickle():
         model(torch.randn(B, N, H * D))
     assert seen[0]._history.pattern is not None
     assert torch.equal(pickled(seen[0]).mask, seen[0].mask)
+
+
+@pytest.mark.parametrize("layer", [nn.MultiheadAttention(8, 2), full.FullAttention(8, 2)])
+def test_a_recording_is_freed_with_its_last_reference(layer):
+    """And not at the next run of the garbage collector, which knows nothing of a GPU's memory."""
+    x = torch.randn(B, N, 8)
+    gc.disable()
+    try:
+        with watch(layer) as seen:
+            layer(x, x, x) if isinstance(layer, nn.MultiheadAttention) else layer(x)
+        queries = weakref.ref(seen[0]._queries)
+        assert queries() is not None
+        del seen
+        assert queries() is None
+    finally:
+        gc.enable()
