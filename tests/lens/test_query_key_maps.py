@@ -1,6 +1,8 @@
 """Maps of a small model: methods, alignment, placing, saving, and sentences for wrong calls."""
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from attnlab.lens.query_key.collect import collect
 from attnlab.lens.query_key.faithfulness import agreement
 from attnlab.lens.query_key.maps import Maps, project, vectors
 from attnlab.lens.query_key.normalise import distances
+from attnlab.measure.memory import environment
 
 METHODS = pytest.mark.parametrize("method", embedding.METHODS)
 
@@ -105,6 +108,24 @@ def test_by_default_more_of_the_attention_is_kept(points):
         shares[scaling] = agreement(points[1], 1, places, "cosine")[1]
     assert shares["attention"] >= max(shares.values()) - 1e-12
     assert project(points, "pca").projection.scaling == "attention"
+
+
+def test_umap_where_openmp_grants_a_single_thread():
+    """Neighbours left unwritten are whatever was in memory; seen as rows far out of range."""
+    program = """
+import numpy as np
+from attnlab.lens.query_key import embedding
+x = np.random.default_rng(0).normal(size=(601, 7)).astype(np.float32)
+start, _ = embedding.pca(x, 2)
+for seed in range(3):
+    places = embedding.umap(x, start, 15, seed)
+    assert np.isfinite(places).all()
+    assert np.allclose(embedding.by_neighbours(x, places)(x), places)
+near = embedding.tsne(x, start, 0)[[1, 300, 600]] - embedding.tsne(x, start, 0)[[1, 300, 600]]
+assert not near.any()
+"""
+    limited = {**environment(), "OMP_THREAD_LIMIT": "1", "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", program], env=limited, check=True)
 
 
 # Alignment

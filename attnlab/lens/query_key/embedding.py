@@ -10,6 +10,7 @@ from random places: maps of one set of vectors then look alike on different mach
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -50,15 +51,14 @@ def umap(vectors: np.ndarray, start: np.ndarray, neighbours: int, seed: int) -> 
     """Places (P, k) by UMAP (McInnes, Healy and Melville, arXiv:1802.03426) with min_dist 0.1."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # umap-learn remarks on its own dependencies, and on seeds
-        from sklearn.neighbors import NearestNeighbors
         from umap import UMAP
 
-        nearest = NearestNeighbors(n_neighbors=neighbours, algorithm="brute").fit(vectors)
-        apart, which = nearest.kneighbors(vectors)
+        apart, which = _nearest(vectors, neighbours)
         fitted = UMAP(
             n_components=start.shape[1],
             n_neighbors=neighbours,
-            precomputed_knn=(which.astype(np.int32), apart.astype(np.float32), None),
+            precomputed_knn=(which, apart, None),
+            force_approximation_algorithm=True,  # else these neighbours are computed once more
             init=_started(start, 10.0, seed),
             n_epochs=EPOCHS,
             min_dist=0.1,
@@ -66,6 +66,28 @@ def umap(vectors: np.ndarray, start: np.ndarray, neighbours: int, seed: int) -> 
             n_jobs=1,
         )
         return np.asarray(fitted.fit_transform(vectors), dtype=np.float64)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """One OpenMP thread for scikit-learn's search of neighbours.
+
+    Numba sets the number of OpenMP's threads for the whole process. Where OMP_THREAD_LIMIT grants
+    fewer, the search would leave the rows of the others unwritten.
+    """
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="openmp")
+    return limits
+
+
+def _nearest(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distances to the nearest vectors and their rows (P, count), the vector itself first."""
+    from sklearn.neighbors import NearestNeighbors
+
+    with _one_thread():
+        found = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(vectors)
+        apart, which = found.kneighbors(vectors)
+    return apart.astype(np.float32), which.astype(np.int32)
 
 
 def tsne(vectors: np.ndarray, start: np.ndarray, seed: int) -> np.ndarray:
@@ -80,7 +102,8 @@ def tsne(vectors: np.ndarray, start: np.ndarray, seed: int) -> np.ndarray:
         random_state=seed,
         n_jobs=1,
     )
-    return np.asarray(fitted.fit_transform(vectors), dtype=np.float64)
+    with _one_thread():
+        return np.asarray(fitted.fit_transform(vectors), dtype=np.float64)
 
 
 def nonlinear(
@@ -109,7 +132,12 @@ def by_neighbours(vectors: np.ndarray, places: np.ndarray) -> Placing:
 
     count = min(_PLACED_BY, len(vectors))
     fitted = KNeighborsRegressor(count, weights="distance", algorithm="brute").fit(vectors, places)
-    return lambda new: np.asarray(fitted.predict(new))
+
+    def place(new: np.ndarray) -> np.ndarray:
+        with _one_thread():
+            return np.asarray(fitted.predict(new))
+
+    return place
 
 
 def _started(start: np.ndarray, size: float, seed: int) -> np.ndarray:
