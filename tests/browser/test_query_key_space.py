@@ -239,7 +239,7 @@ def test_a_film_moves_from_step_to_step(opened_file: Any, expect: Any) -> None:
     expect(step).to_have_value("1")
     entropy = film.get_by_test_id("statistics").inner_text()
     step.fill("0")
-    expect(film.get_by_role("group", name="Training")).to_contain_text("Training step")
+    expect(film.get_by_role("group", name="Film")).to_contain_text("Training step")
     expect(film.get_by_test_id("statistics")).not_to_have_text(entropy, use_inner_text=True)
     expect(film.get_by_test_id("map")).to_be_hidden()
     film.get_by_test_id("play").click()

@@ -122,6 +122,14 @@ def test_the_last_step_of_a_film_is_shown_first() -> None:
     assert len(film._space["tokens"]) == 1
 
 
+def test_a_slider_of_numbers_is_one_of_training_steps() -> None:
+    assert QueryKeySpace({0: MAPS, 100: MAPS})._space["film"] == "Training step"
+    named = QueryKeySpace({"as it is": MAPS, "shuffled": MAPS})
+    assert named._space["film"] == "Map"
+    assert named.which == "shuffled"
+    assert QueryKeySpace([MAPS])._space["film"] == ""
+
+
 def test_the_steps_of_a_film_share_a_box_and_maps_to_choose_from_do_not() -> None:
     wider = replace(
         MAPS,

@@ -20,7 +20,7 @@ import traitlets
 from attnlab.lens.find_heads.kinds import Heads
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.space_maps import checked, packed_space, placed_in
+from attnlab_widgets.space_maps import TRAINING, checked, packed_space, placed_in
 from attnlab_widgets.space_picture import draw
 
 COLOURS = (
@@ -34,7 +34,7 @@ class QueryKeySpace(BaseWidget):
 
     ``maps``   what ``attnlab.lens.query_key.project`` returns; a list of such maps of the same
                points (other methods, 2-D and 3-D), to choose from; or a dict {training step: maps}
-               of the same tokens, a film with a slider
+               of the same tokens, a film with a slider (other names than numbers: {name: maps})
     ``kinds``  what ``attnlab.lens.find_heads`` returns, or {(layer, head): kind of head}: written
                on the heads, which can be ordered by them
     ``place``  from a text to the maps of its tokens, placed on the first of ``maps`` (of a film, on
@@ -203,7 +203,7 @@ class QueryKeySpace(BaseWidget):
     def which(self) -> str:
         """The map that is shown, or the training step, in words."""
         name = str(self._space["maps"][self.shown]["name"])
-        return f"training step {name}" if self._space["film"] else name
+        return f"training step {name}" if self._space["film"] == TRAINING else name
 
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), "_typing": self._typing and "page"}

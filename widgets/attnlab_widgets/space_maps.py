@@ -38,6 +38,7 @@ _WANTED = (
     "`maps` must be what attnlab.lens.query_key.project returns, a list of these, or a dict "
     "{training step: maps}"
 )
+TRAINING = "Training step"
 MOST_TYPED = 512
 Head = tuple[int, int]
 Box = tuple[np.ndarray, float]
@@ -54,9 +55,14 @@ def checked(maps: Any) -> tuple[list[str], list[Maps], bool]:
             raise TypeError(f"{_WANTED}; got {type(one).__name__}")
     names = [str(step) for step in maps] if film else [name_of(one) for one in several]
     for name, one in zip(names, several, strict=True):
-        where = f"{'training step ' if film else ''}{name}: " if len(several) > 1 else ""
+        where = f"{film_of(names).lower() + ' ' if film else ''}{name}: " if names[1:] else ""
         _fits(where, one, several[0], film)
     return names, several, film
+
+
+def film_of(names: Sequence[str]) -> str:
+    """What the slider of a film is called: numbers are training steps, other names are maps."""
+    return TRAINING if all(name.isdecimal() for name in names) else "Map"
 
 
 def _several(maps: Any) -> list[Any]:
@@ -136,7 +142,7 @@ def packed_space(
     # The steps of a film share the box of a head, so that what moves is the points.
     boxes = [_boxes(several if film else [one], heads) for one in several]
     space = {
-        "film": film,
+        "film": film_of(names) if film else "",
         "kept": KEPT,
         "points": described,
         "tokens": [pack_tokens(one, blocks) for one in sets],

@@ -1,4 +1,4 @@
-// From one map to another: points move there. The steps of a training have a slider and can play.
+// From one map to another: points move there. Training steps, or named maps, have a slider and can play.
 import { el, slider } from "../dom.js";
 
 const LENGTH = 700; // milliseconds from one map to the next
@@ -30,7 +30,7 @@ export function motions(study) {
 export function filmPanel(study, view) {
   const steps = slider("Training step", "step", { min: 0, step: 1 }, (value) => go(value));
   const play = el("button", { type: "button", class: "av-button qk-play", "data-testid": "play", onclick: () => (playing ? stop() : start()) });
-  const node = el("div", { class: "qk-film", role: "group", "aria-label": "Training" }, play, steps.node);
+  const node = el("div", { class: "qk-film", role: "group", "aria-label": "Film" }, play, steps.node);
   let playing = null;
   let told = study.shown;
 
@@ -57,11 +57,12 @@ export function filmPanel(study, view) {
 
   function draw() {
     node.hidden = !study.space.film;
+    steps.node.querySelector("span").textContent = study.space.film;
     steps.input.max = study.space.maps.length - 1;
     steps.input.value = study.shown;
     steps.output.textContent = study.map.name;
     play.textContent = playing ? "Pause" : "Play";
-    if (study.space.film && told !== study.shown) view.announce(`training step ${study.map.name}`);
+    if (study.space.film && told !== study.shown) view.announce(`${study.space.film.toLowerCase()} ${study.map.name}`);
     told = study.shown;
   }
 
