@@ -159,6 +159,6 @@ def unseen(task: Task) -> Batch:
 def right(model: nn.Module, task: Task) -> float:
     """Per cent of right answers on unseen trees."""
     batch = unseen(task)
-    told = {} if batch.structure is None else {"structure": batch.structure}
-    answers = model(batch.inputs, batch.padding, **told).argmax(-1)
+    given = {} if batch.structure is None else {"structure": batch.structure}
+    answers = model(batch.inputs, batch.padding, **given).argmax(-1)
     return round(100 * (answers == batch.targets).double().mean().item(), 2)

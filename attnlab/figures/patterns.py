@@ -1,8 +1,8 @@
 """Figures of patterns: which pairs a mask allows, for one pattern or several heads, and how many.
 
-A pattern is drawn as one small bitmap, whatever its length, which keeps notebooks small. Blocks
-differ not by colour alone: an empty one is hatched, a full one is framed, and a mixed one shows its
-cells.
+A pattern is drawn as one small bitmap, whatever its length, which keeps notebooks small. Blocks can
+be told apart without colours: an empty one is hatched, a full one is framed, and a mixed one shows
+its cells.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,8 +55,8 @@ def pattern_map(
 ) -> Picture:
     """Which of n positions may attend to which, with boundaries of blocks of ``block`` positions.
 
-    ``pattern`` may also be a mask (n, n), True = may attend. Blocks have a size of their own by
-    default: the power of two that gives eight to sixteen of them.
+    ``pattern`` may also be a mask (n, n), True = may attend. By default the size of a block is the
+    power of two that gives eight to sixteen blocks to a side.
     """
     check_texts(title=title)
     mask, blocks = _drawable("pattern", pattern, n, block)
@@ -120,8 +120,8 @@ def density_curves(
     """The share of the pairs that each pattern allows against the length, both axes logarithmic.
 
     A pattern that depends on the length is given as a function of it: ``lambda n:
-    local(isqrt(n))``. Slope −1 is a cost that grows with n, slope 0 one that grows with n². Pairs
-    are counted block by block: lengths may be long.
+    local(isqrt(n))``. A slope of −1 means a cost proportional to n, a slope of 0 one proportional
+    to n². Pairs are counted block by block, so that lengths may be large.
     """
     check_texts(title=title)
     patterns = check_mapping("patterns", patterns, '{"window": local(8)}')
@@ -133,7 +133,7 @@ def density_curves(
     return cost_curves(series, quantity=quantity, title=title, theme=theme)
 
 
-# what may be drawn
+# the masks that are drawn
 
 
 def _drawable(name: str, pattern: Any, n: int, block: int | None) -> tuple[Mask, Blocks]:

@@ -54,8 +54,9 @@ def mixing_matrix(
     padding: Bool[Tensor, "b n"] | None = None,
     structure: Any = None,
 ) -> Mixing:
-    """The n × n map by which ``module`` mixes the positions of ``x``, of the given ``structure``
-    where it is told one.
+    """The n × n map by which ``module`` mixes the positions of ``x``.
+
+    ``structure``, if it is given, is passed on to the module with ``x``.
 
     A module that owns one ``attnlab.core.heads.Heads`` gets one matrix per head, (b, h, n, n), if
     its output is linear in the values. Any other (b, n, dim) → (b, n, dim) callable gets one of
@@ -68,8 +69,8 @@ def mixing_matrix(
     module = _project_first(module)
 
     def run(inputs: Tensor) -> Tensor:
-        told = {} if structure is None else {"structure": structure}
-        return _first(module(inputs, *(() if padding is None else (padding,)), **told))
+        given = {} if structure is None else {"structure": structure}
+        return _first(module(inputs, *(() if padding is None else (padding,)), **given))
 
     out = _output(run, x)
     if len(out) != len(x):
@@ -173,8 +174,8 @@ def _check_input(x: object, padding: object) -> None:
 
 
 def _check_structure(module: Any, structure: object) -> None:
-    told = isinstance(module, nn.Module) and takes_structure(module)
-    if structure is not None and not told:
+    takes_one = isinstance(module, nn.Module) and takes_structure(module)
+    if structure is not None and not takes_one:
         raise ValueError(
             f"structure is for layers that are told one, as tree attention is; {module!r} is not"
         )

@@ -135,14 +135,14 @@ def patch_statistics(
             f"`ink` must say of each of the {rows} × {columns} = {p} patches whether it has ink, "
             f"got {ink.shape[1]} per image"
         )
-    real = torch.ones(b, n, dtype=torch.bool, device=w.device) if padding is None else padding
-    ink = None if ink is None else ink & real[:, n - p :]
-    w = w[:, :, n - p :] * real[:, None, n - p :, None]
+    valid = torch.ones(b, n, dtype=torch.bool, device=w.device) if padding is None else padding
+    ink = None if ink is None else ink & valid[:, n - p :]
+    w = w[:, :, n - p :] * valid[:, None, n - p :, None]
     counts = w.sum(-1) > 0
     average = (w.sum(0) / counts.sum(0)[..., None]).nan_to_num()
-    even = (real / real.sum(-1, keepdim=True)).double()[:, None, None]
+    even = (valid / valid.sum(-1, keepdim=True)).double()[:, None, None]
     places = _Places(rows, columns, w.device)
-    explained, by_offset = _explained(w, counts, real, places)
+    explained, by_offset = _explained(w, counts, valid, places)
     return PatchStatistics(
         shares=_shares(w, counts, ink, places),
         average=_shares(average.expand(b, h, p, n), counts, ink, places),
@@ -213,11 +213,11 @@ def _mean(value: Tensor, counts: Tensor) -> np.ndarray:
 
 
 def _explained(
-    w: Tensor, counts: Tensor, real: Tensor, places: _Places
+    w: Tensor, counts: Tensor, valid: Tensor, places: _Places
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """What offset, positions and keys explain, (h,) each, and mean attention by offset."""
     p = w.shape[2]
-    pairs = counts[..., None] & real[:, None, None, -p:]
+    pairs = counts[..., None] & valid[:, None, None, -p:]
     among = w[..., -p:] * pairs
     square = among.square().sum(dim=(0, 2, 3))
     sums, sizes = among.sum(0), pairs.sum(0).double()

@@ -107,8 +107,8 @@ class Block(nn.Module):
         x = self.attention_residual.add(x, out)
         if self.cross is not None and self.cross_residual is not None:
             read = self.cross_residual.read(x)
-            told = {"structure": structure}
-            given = told if self.cross_told else {"context_padding": memory_padding}
+            connections = {"structure": structure}
+            given = connections if self.cross_told else {"context_padding": memory_padding}
             out = self.cross(read, context=memory, **given)
             x = self.cross_residual.add(x, out)
         out = self.feed_forward(self.feed_forward_residual.read(x))

@@ -28,9 +28,9 @@ def schemes() -> Mapping[str, Card]:
 
 
 def _is_scheme(card: Card) -> bool:
-    """Not those that turn tokens into vectors without asking where they stand."""
-    told = {"positions", "structure"} & set(parameters_of(card.forms["naive"]))
-    return card.role != "embed" or bool(told)
+    """False for cards that make vectors of tokens without using their positions."""
+    inputs = {"positions", "structure"} & set(parameters_of(card.forms["naive"]))
+    return card.role != "embed" or bool(inputs)
 
 
 def at_embedding(o: Options) -> nn.Module | None:

@@ -1,4 +1,4 @@
-"""The algebra: a pattern, and what ``&``, ``|`` and ``~`` make of patterns."""
+"""The class of all patterns, and how ``&``, ``|`` and ``~`` compose them."""
 
 import re
 from abc import ABC, abstractmethod
@@ -19,10 +19,10 @@ from attnlab.core.patterns.receptive_field import ReceptiveField, receptive_fiel
 P = ParamSpec("P")
 
 LARGEST_MASK = 2**31
-"""How many pairs a dense mask may have. It takes 2 GiB, and 16 GiB while it is computed."""
+"""The most pairs of a dense mask. It then takes 2 GiB, and 16 GiB while it is computed."""
 
 LONGEST = 2**27
-"""How many positions one side of a mask may have, and of how many positions pairs are counted."""
+"""The most rows or columns of a mask, and the most positions whose pairs are counted."""
 
 Cover = bool | None
 """True: all pairs of a block are allowed. False: none. None: mixed, or not known without looking
@@ -56,8 +56,8 @@ class Pattern(ABC):
         """Whether the query at position i may attend to the key at position j.
 
         The answer can be broadcast with i and j; where it depends on one alone, it may have the
-        shape of that one. A pattern that differs from head to head or from
-        sequence to sequence puts a head axis, or a batch and a head axis, in front.
+        shape of that one. A pattern that differs between heads or between sequences puts a head
+        axis, or a batch and a head axis, in front.
         """
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
@@ -74,7 +74,7 @@ class Pattern(ABC):
         return None
 
     def alternatives(self) -> Iterator["Pattern"]:
-        """Patterns that together allow what this one allows, each with an order of its own."""
+        """Patterns whose union is this one; each may have an order of its own."""
         yield self
 
     def of_head(self, head: int) -> "Pattern":
@@ -95,7 +95,7 @@ class Pattern(ABC):
 
     @property
     def key(self) -> str:
-        """A text by which the pattern is found again in this process (``reading.read``)."""
+        """A text from which ``reading.read`` gives an equal pattern in this process."""
         return self.code
 
     # ---- methods that follow from these
@@ -141,7 +141,7 @@ class Pattern(ABC):
         return Blocks(self, size)
 
     def shifted(self, start: int) -> "Pattern":
-        """The same from position ``start`` on, counted from there; no other pair is allowed."""
+        """The pattern moved to begin at position ``start``; no pair before it is allowed."""
         shifted = Shifted(self, start)
         return shifted if shifted.start else self
 
@@ -215,7 +215,7 @@ def _lengths(n: int, m: int | None) -> tuple[int, int]:
 
 
 def both(left: Pattern, right: Pattern) -> Pattern:
-    """``left & right``; ``full()`` is left out. Three and more are joined from the left."""
+    """``left & right``, without ``full()``. Three and more are grouped from the left."""
     _check_patterns(left, right)
     if isinstance(right, Full):
         return left
@@ -225,7 +225,7 @@ def both(left: Pattern, right: Pattern) -> Pattern:
 
 
 def either(left: Pattern, right: Pattern) -> Pattern:
-    """``left | right``, which is ``full()`` if one of them is. Joined from the left."""
+    """``left | right``, which is ``full()`` if one of them is. Grouped from the left."""
     _check_patterns(left, right)
     if isinstance(left, Full) or isinstance(right, Full):
         return FULL
@@ -312,7 +312,7 @@ class Composition(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class And(Composition):
-    """Both patterns allow it."""
+    """The pairs that both patterns allow."""
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -335,7 +335,7 @@ class And(Composition):
 
 @dataclass(frozen=True, repr=False)
 class Or(Composition):
-    """At least one pattern allows it."""
+    """The pairs that at least one of the patterns allows."""
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -363,7 +363,7 @@ class Derived(Pattern):
             raise TypeError(f"{type(self).__name__} should be made of a pattern, got {self.of!r}")
 
     def _inner(self, m: int) -> int:
-        """How many positions ``of`` has where this one has m."""
+        """The number of positions of ``of`` in a sequence of m."""
         return m
 
     def sized(self, m: int) -> Pattern:
@@ -387,7 +387,7 @@ class Derived(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Not(Derived):
-    """The pattern does not allow it."""
+    """The pairs that the pattern does not allow."""
 
     @property
     def description(self) -> str:  # type: ignore[override]
@@ -409,7 +409,7 @@ class Not(Derived):
 
 
 def _bracketed(pattern: Pattern, inside: type[Pattern] | None = None) -> str:
-    """Its code as a part of ``inside``; a method (``blocks``) binds more tightly than operators."""
+    """The pattern's code, in brackets if it needs them as a part of a pattern ``inside``."""
     operators = (Composition, Not) if inside in (Blocks, Shifted) else (Composition,)
     plain = not isinstance(pattern, operators) or type(pattern) is inside
     return pattern.code if plain else f"({pattern.code})"
@@ -661,7 +661,7 @@ class Shifted(Derived):
         return (positions - self.start).clamp(min=0)
 
     def _within(self, intervals: Intervals) -> Intervals:
-        """The part from ``start`` on; of an interval that begins earlier, perhaps a little more."""
+        """The part from ``start`` on. An interval that begins earlier is given a step of 1."""
         first, last = self._from_start(intervals.first), self._from_start(intervals.last)
         step = torch.where(intervals.first >= self.start, intervals.step, 1)
         return Intervals(first, last, torch.where(first == last, 0, step))

@@ -14,7 +14,7 @@ LARGEST = 2**53 - 1
 """The largest integer that JavaScript also holds exactly; no sequence is that long."""
 
 MOST = 2**22
-"""How many positions a list of them may have."""
+"""The largest number of positions in a list."""
 
 
 REQUIRED = object()
@@ -22,10 +22,10 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument: its kind, its smallest value, its default, and what a menu ``start``s with.
+    """One argument: its kind, its smallest value, its default, and what a menu starts with.
 
-    In a pattern's code it is written ``name=value`` if it is ``named``, and left out at its default
-    if it is ``optional``. An error calls it ``called``, by default by its name.
+    In a pattern's code it is written ``name=value`` if it is ``named``, and left out if it is
+    ``optional`` and has its default value. Errors use the phrase ``called``, by default its name.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Argument:
 
 
 def size(name: str, value: Any, *, at_least: int | None = None) -> int:
-    """An integer that JavaScript can hold as well."""
+    """The validated integer, at most 2^53 - 1 in size."""
     found = check_integer(name, value, at_least=at_least)
     if abs(found) > LARGEST:
         raise ValueError(f"{name} should be at most 2^53 - 1 in size, got {found}")
@@ -64,7 +64,7 @@ def size(name: str, value: Any, *, at_least: int | None = None) -> int:
 
 
 def _elements(value: Any) -> list[Any] | None:
-    """The elements of a list, a tuple, a range, an array …; None if it is no list of numbers."""
+    """The elements of a list, a tuple, a range, an array …; None if it is not a list."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, str | bytes | dict) or not isinstance(value, Collection):
         return None

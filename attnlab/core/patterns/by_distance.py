@@ -32,7 +32,7 @@ local = makes_pattern(Local)
 
 @dataclass(frozen=True, repr=False)
 class Strided(Primitive):
-    """Each position attends to every ``stride``-th, from itself ((i − j) mod stride = 0)."""
+    """Position i attends to every ``stride``-th, counted from i ((i − j) mod stride = 0)."""
 
     stride: Annotated[int, Argument("whole", at_least=1, start=4)]
     says = "each position sees every {ordinal(stride)}, counted from itself"
@@ -50,13 +50,14 @@ class Strided(Primitive):
         nearest, farthest = rows.first - columns.last, rows.last - columns.first
         g = torch.gcd(rows.step, columns.step)
         every = (g % self.stride == 0) & (nearest % self.stride == 0)
-        within = farthest // self.stride * self.stride >= nearest  # a multiple lies between them
+        # A multiple of the stride lies between the two differences.
+        within = farthest // self.stride * self.stride >= nearest
         stride = torch.full_like(g, self.stride)
         return Coverage(every, within & (nearest % torch.gcd(g, stride) == 0))
 
     def order(self, m: int) -> Order | None:
-        """Sorted by residue: positions a multiple of the stride apart become neighbours."""
-        if self.stride == 1 or m < 16 * self.stride:  # few to each residue: no order gains much
+        """By residue modulo the stride: positions that attend to each other become neighbours."""
+        if self.stride == 1 or m < 16 * self.stride:  # too few of each residue to gain much
             return None
         runs = (torch.arange(residue, m, self.stride) for residue in range(self.stride))
         return Order(("residue", self.stride), tuple(runs))

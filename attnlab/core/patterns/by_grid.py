@@ -43,7 +43,7 @@ class Local2d(Primitive):
         return vertical & Local(self.radius).covers(self._across(rows), self._across(columns))
 
     def _across(self, intervals: Intervals) -> Intervals:
-        """The columns of the grid that the positions fall into; all of them past a line's end."""
+        """The columns of the grid that the positions lie in; all, if they are in several lines."""
         width = self.shape[1]
         one_line = intervals.first // width == intervals.last // width
         first = torch.where(one_line, intervals.first % width, 0)
@@ -52,7 +52,7 @@ class Local2d(Primitive):
         )
 
     def order(self, m: int) -> Order | None:
-        """Tile by tile: neighbouring queries in both directions share most of their keys."""
+        """Tile by tile, because queries near each other in the grid share most of their keys."""
         height, width = self.shape
         grid = torch.arange(height * width).view(height, width)
         tiles = (tile for band in grid.split(8) for tile in band.split(8, dim=1))

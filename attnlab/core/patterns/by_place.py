@@ -13,14 +13,14 @@ from attnlab.core.patterns.arguments import Argument
 from attnlab.core.patterns.intervals import Coverage, Intervals
 
 LARGEST_TABLE = 2**28
-"""The largest position that is looked up without knowing how long the sequence is."""
+"""The largest position that is looked up while the length of the sequence is not known."""
 
 
 @dataclass(frozen=True, repr=False)
 class Summaries(Primitive):
     """Every query attends to the last ``columns`` positions of every block of ``stride``.
 
-    With an ``offset``, to the ``columns`` positions that end that many before the block's end.
+    With an ``offset``, to the ``columns`` positions before the last ``offset`` of every block.
     """
 
     stride: Annotated[int, Argument("whole", at_least=1, start=8)]
@@ -65,13 +65,13 @@ class Summaries(Primitive):
         return (residue >= first) & (residue <= last)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Exact for runs of positions and for steps by a multiple of the stride."""
+        """Exact for consecutive positions, and for steps that are multiples of the stride."""
         first, last = columns.first % self.stride, columns.last % self.stride
         one_block = columns.first // self.stride == columns.last // self.stride
         one_residue = columns.step % self.stride == 0
         together = one_block | one_residue | (self.columns == self.stride)
         every = together & self._among(first) & self._among(last)
-        # The first summary at or after the beginning: is it still inside?
+        # Some key is allowed if the first summary from the beginning on is in the interval.
         ahead = torch.where(self._among(first), 0, (self._residues[0] - first) % self.stride)
         some = torch.where(one_residue, self._among(first), columns.first + ahead <= columns.last)
         return _spread(Coverage(every, some), rows)
@@ -82,7 +82,10 @@ summaries = makes_pattern(Summaries)
 
 @dataclass(frozen=True, repr=False)
 class Prefix(Primitive):
-    """Every query attends to the first ``length`` positions; for a prefix LM: ``causal() | it``."""
+    """Every query attends to the first ``length`` positions.
+
+    A prefix language model has the pattern ``causal() | prefix(length)``.
+    """
 
     length: Annotated[int, Argument("whole", at_least=1, start=4)]
     says = "each position sees the {several('first', length)}"
@@ -130,11 +133,12 @@ class Places(Primitive):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         x = i if self.of == "row" else j
         table = self._table.to(x.device)
-        return table[x.clamp(min=-1, max=len(table) - 1)]  # the last, for what comes before, too
+        # Positions before the first and after the last entry get the last one, which is False.
+        return table[x.clamp(min=-1, max=len(table) - 1)]
 
     @functools.cached_property
     def _table(self) -> Tensor:
-        """True at the chosen positions; one more after the last, for all that come later."""
+        """True at the chosen positions; the last entry is False, for all positions after them."""
         if min(self.positions, default=0) < 0:
             raise ValueError("where a sequence ends depends on its length: ask pattern.sized(n)")
         if max(self.positions, default=0) > LARGEST_TABLE:
@@ -161,7 +165,7 @@ class Places(Primitive):
         return Places(sorted({p % m for p in self.positions}), self.of)
 
     def order(self, m: int) -> Order | None:
-        """The chosen queries together: each of them attends to all keys."""
+        """The chosen queries alone, side by side, because each of them attends to all keys."""
         if self.of == "column" or not self.positions:
             return None
         return Order(("places", self.positions), (torch.tensor(sorted(self.positions)),))
@@ -174,7 +178,7 @@ places = makes_pattern(Places)
 class Edges(Primitive):
     """The first and last positions attend to all keys (``"row"``), or all queries to them.
 
-    In a sequence that is shorter than both together, these are all positions.
+    In a sequence of at most ``first + last`` positions, these are all of them.
     """
 
     first: Annotated[int, Argument("whole", at_least=0, start=1)]
@@ -189,7 +193,7 @@ class Edges(Primitive):
     rule = "(i < first or i >= n - last) if of == 'row' else (j < first or j >= n - last)"
 
     def sized(self, m: int) -> Pattern:
-        """The two numbers, reduced so that they do not overlap in a short sequence."""
+        """The same as ``Places``; ``full()`` if m is at most ``first + last``."""
         if 0 < self.first + self.last >= m:
             return FULL
         return Places((*range(self.first), *range(m - self.last, m)), self.of)

@@ -21,9 +21,9 @@ from attnlab.core.shapes import checked
 class Random(Primitive):
     """Each position attends to ``keys`` positions, drawn at random from those ``among`` allows.
 
-    They are all different; where fewer are allowed, all of these. ``random(3, among=~local(1))``
-    draws no key of a window of radius 1. With ``among``, drawing computes all m² pairs; draw
-    between ``blocks`` where these are too many.
+    The keys are distinct; where ``among`` allows fewer, all of those are taken. ``random(3,
+    among=~local(1))`` draws no key in a window of radius 1. Drawing with ``among`` computes all m²
+    pairs; where these are too many, draw blocks: ``random(3, among=~local(1)).blocks(64)``.
     """
 
     keys: Annotated[int, Argument("whole", at_least=0, start=3)]
@@ -75,14 +75,14 @@ _number = itertools.count()
 
 
 class Held(Pattern):
-    """A pattern that holds a tensor. It is equal to itself only; ``held`` finds it by its number.
+    """A pattern that holds a tensor, and has a number by which ``held`` finds it.
 
-    A copy gets a number of its own.
+    Two of them are equal only if they are the same object; a copy gets another number.
     """
 
     def __post_init__(self) -> None:
         number = next(_number)
-        # A text, not a number: torch.compile takes numbers that change for symbols.
+        # Kept as text, because torch.compile would make a symbol of a number that changes.
         object.__setattr__(self, "_key", f"held({number})")
         _HELD[number] = self
 
@@ -95,7 +95,7 @@ class Held(Pattern):
 
 
 def held(number: int) -> Pattern:
-    """The pattern that holds a tensor under this number, while it lives."""
+    """The pattern with this number, as long as some variable still refers to it."""
     if number not in _HELD:
         raise ValueError(f"no pattern is held under {number}: it was dropped, or never made")
     return _HELD[number]
@@ -137,7 +137,7 @@ class Listed(Held):
             raise ValueError(f"the table is for {len(self.table)} positions, but there are {m}")
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Exact for one row or one column; by tiles of pairs for the rest.
+        """Exact for a single row or column; other blocks are judged by the tiles that they touch.
 
         Intervals may end beyond the table ("all later queries", while decoding), where it lists
         nothing.
@@ -172,7 +172,7 @@ def _drawn(keys: int, seed: int, m: int, description: str, code: str) -> Listed:
         rows = (torch.randperm(m, generator=generator)[:keys] for _ in range(m))
         return Listed(torch.stack(list(rows)), description, code)
     drawn = torch.randint(m, (m, keys), generator=generator)
-    while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m
+    while (again := _duplicates(drawn)).any():  # cheaper than m permutations of m positions
         drawn[again] = torch.randint(m, (int(again.sum()),), generator=generator)
     return Listed(drawn, description, code)
 
@@ -202,7 +202,7 @@ def _duplicates(drawn: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Documents(Held):
-    """i and j belong to the same document; the mask has a batch axis if the ids have."""
+    """i and j belong to the same document; the mask has a batch axis if ``ids`` has one."""
 
     ids: Int[Tensor, "m"] | Int[Tensor, "b m"]
     description = "each position sees its own document"
@@ -215,7 +215,7 @@ class Documents(Held):
         return (ids[:, i] == ids[:, j])[:, None]
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Exact while documents are runs: by the smallest and largest id of a block."""
+        """Compares smallest and largest ids: exact for consecutive positions and ascending ids."""
         axes = max(rows.first.dim(), columns.first.dim())
         rows, columns = (
             (intervals[(None,) * (axes - intervals.first.dim())]) for intervals in (rows, columns)
@@ -227,7 +227,10 @@ class Documents(Held):
         return Coverage(every.all(0), some.any(0))
 
     def _extremes(self, intervals: Intervals) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest id of each span, (b, *intervals), from a table of powers."""
+        """The smallest and the largest id in each interval, (b, *intervals).
+
+        Two runs of 2^level positions cover an interval; ``_table`` holds those of each run.
+        """
         smallest, largest = self._table
         level = (intervals.last - intervals.first + 1).double().log2().floor().long()
         second = intervals.last - 2**level + 1
@@ -252,7 +255,7 @@ class Documents(Held):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Padding(Pattern):
-    """Key j is valid, which means not padding; the mask has a batch axis, (b, 1, n, m)."""
+    """Key j is valid, that is, not padding; the mask has a batch axis, (b, 1, n, m)."""
 
     valid: Bool[Tensor, "b m"]
     description = "only valid keys are seen, not the padding"

@@ -1,10 +1,10 @@
-"""Formulas: texts in which a primitive is defined; Python and JavaScript both evaluate them.
+"""Formulas: texts that define a primitive, and that Python and JavaScript both evaluate.
 
 A formula is an expression of Python that uses a primitive's arguments by their names, such as
 ``abs(i - j) <= radius``. A template is a text with formulas in braces, such as ``every
-{ordinal(stride)}``. The page reads numbers, names, 'texts', lists, calls of the functions below,
-``x[y]``, ``x.method(y)``, ``a if b else c``, ``or``, ``and``, comparisons of two values, and the
-operators ``| & + - * // %``.
+{ordinal(stride)}``. The JavaScript of PatternStudio knows numbers, names, 'texts', lists, calls of
+the functions below, ``x[y]``, ``x.method(y)``, ``a if b else c``, ``or``, ``and``, comparisons of
+two values, and the operators ``| & + - * // %``.
 """
 
 import functools
@@ -21,7 +21,7 @@ Names = Mapping[str, Any]
 
 
 def value(formula: str, names: Names) -> Any:
-    """The value of a formula of this package; never of a caller's text (see ``reading.read``)."""
+    """The value of a formula of this package; texts of callers must go to ``reading.read``."""
     return eval(_compiled(formula), {"__builtins__": {}}, {**FUNCTIONS, **names})
 
 
@@ -44,7 +44,7 @@ def function(parameters: str, formula: str, names: Names) -> Callable[..., Any]:
 
 
 def of_self(formula: str, fields: Iterable[str]) -> str:
-    """The formula of an object: its fields are looked up on ``self``."""
+    """The formula with ``self.`` before the names of the fields."""
     fields = "|".join(fields)
     return re.sub(rf"\b({fields})\b", r"self.\1", formula) if fields else formula
 
@@ -54,7 +54,7 @@ def _compiled(formula: str) -> CodeType:
     return compile(formula, f"<formula {formula}>", "eval")
 
 
-# ---- the functions that formulas may call; the page has the same (src/lib/formulas.js)
+# ---- the functions that formulas may call (in JavaScript: src/lib/formulas.js)
 
 
 def ordinal(number: int) -> str:
@@ -92,7 +92,7 @@ def outside(positions: Sequence[int], n: int) -> list[int]:
 
 
 def stride_of(shape: Sequence[int], axis: int) -> int:
-    """How far apart two cells of a grid are that are neighbours along an axis."""
+    """The distance, in raster order, of two cells that are neighbours along an axis."""
     return math.prod(shape[axis % len(shape) + 1 :])
 
 

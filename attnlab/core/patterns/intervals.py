@@ -78,8 +78,8 @@ class Coverage:
     """Which blocks of pairs a pattern allows, as two booleans for each block.
 
     ``every``: all pairs are allowed. ``some``: at least one pair may be allowed. A block is full
-    where ``every`` is true, empty where ``some`` is false, else mixed (or the pairs themselves have
-    to be looked at). ``&``, ``|`` and ``~`` follow Kleene's three-valued logic.
+    where ``every`` is true and empty where ``some`` is false; otherwise it is mixed, or not known
+    without evaluating its pairs. ``&``, ``|`` and ``~`` follow Kleene's three-valued logic.
     """
 
     every: Tensor

@@ -42,7 +42,7 @@ class PerHead(Pattern):
         seen = [p.allows(i, j) for p in self.patterns]
         if all(allowed.dim() <= len(pairs) for allowed in seen):
             return torch.stack([allowed.expand(pairs) for allowed in seen])
-        # Some differ from sequence to sequence: (b, 1, …) each.
+        # Some masks differ between sequences, and have the shape (b, 1, …).
         front = torch.broadcast_shapes(*(allowed.shape[: -len(pairs)] for allowed in seen))
         return torch.cat([allowed.expand(*front, *pairs) for allowed in seen], dim=1)
 

@@ -17,7 +17,7 @@ Named: TypeAlias = type[Primitive] | Shorthand
 
 
 def primitives() -> dict[str, Named]:
-    """name → what makes the pattern."""
+    """The primitives and shorthands by name; each makes a pattern when it is called."""
     defined = (one for file in FILES for one in vars(file).values())
     return {one.name: one for one in defined if _is_primitive(one)}
 

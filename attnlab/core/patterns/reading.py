@@ -1,7 +1,7 @@
 """Reading a pattern from its code: ``read(pattern.code) == pattern``.
 
-Nothing is evaluated: the text is parsed, and only the algebra's own names, operators and methods
-are followed.
+The text is parsed, not run as Python: only the names, operators and methods of patterns are
+accepted.
 """
 
 import ast
@@ -28,9 +28,9 @@ R = TypeVar("R", bound=Pattern)
 
 
 def readable(make: Callable[P, R]) -> Callable[P, R]:
-    """Lets ``read`` follow a pattern that belongs to one page of the shelf.
+    """Registers a pattern that a mechanism defines, so that ``read`` accepts it.
 
-    ``make`` is what the pattern's ``code`` calls.
+    ``make`` is the class or function that the pattern's ``code`` calls.
     """
     _PAGES[make.__name__] = make
     return make
@@ -39,7 +39,7 @@ def readable(make: Callable[P, R]) -> Callable[P, R]:
 def read(text: str) -> Pattern:
     """The pattern whose code is ``text``, such as ``(local(2) | strided(8)).causal()``.
 
-    Raises ValueError, in a sentence, where ``text`` is not the code of a pattern.
+    Raises ValueError, with the reason, where ``text`` is not the code of a pattern.
     """
     if not isinstance(text, str):
         raise TypeError(f"read takes the code of a pattern, a text, got {text!r}")

@@ -38,10 +38,10 @@ class Masked(Protocol):
 def receptive_field(
     patterns: Masked | Sequence[Masked], n: int, layers: int, *, residual: bool = True
 ) -> ReceptiveField:
-    """The receptive field of a stack: layer l has the l-th of the patterns (in turn).
+    """The receptive field of a stack of layers, which take the given patterns in turn.
 
-    With ``residual``, the connection around each layer counts: a position also keeps the inputs
-    that could influence it before the layer.
+    With ``residual`` there is a connection around each layer, so that the inputs that influence a
+    position before the layer also influence it after the layer.
     """
     stack = list(patterns) if isinstance(patterns, Sequence) else [patterns]
     if not stack:

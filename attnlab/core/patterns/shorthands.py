@@ -1,4 +1,4 @@
-"""Shorthands: patterns that have a name of their own, but are composed of others."""
+"""Shorthands: names for patterns that are composed of primitives."""
 
 import inspect
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ dilated = Shorthand(
         "step": Argument("whole", at_least=1, start=3),
     },
     "local(radius * step) & strided(step)",
-    "A window with gaps: ``radius`` positions on either side, every ``step``-th only.",
+    "A window with gaps: itself and ``radius`` positions on either side, ``step`` apart.",
 )
 
 fixed = Shorthand(
@@ -86,9 +86,9 @@ fixed = Shorthand(
         "columns": Argument("whole", at_least=1, default=1),
     },
     "local(0).blocks(stride) | summaries(stride, columns)",
-    """Its own block of ``stride``, and the last ``columns`` positions of every block.
+    """Each position attends to its block of ``stride`` and the last ``columns`` of every block.
 
-    Child et al. 2019, section 4.3 (l and c there), before the causal intersection.
+    Child et al. 2019, section 4.3 (their l and c), before the causal intersection.
     """,
 )
 
@@ -96,7 +96,7 @@ global_ = Shorthand(
     "global_",
     {"positions": Argument("positions", start=[0])},
     "places(positions, 'column') | places(positions, 'row')",
-    "``positions`` attend to all positions, and all to them; a negative one counts from the end.",
+    "``positions`` attend to all, and all attend to them; a negative one counts from the end.",
 )
 
 hub = Shorthand(

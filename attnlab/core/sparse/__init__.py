@@ -1,1 +1,1 @@
-"""Attention that costs what its pattern allows: layouts, and forms that run them."""
+"""Sparse attention: layouts of the allowed pairs, and the forms that compute these pairs alone."""

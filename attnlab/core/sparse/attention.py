@@ -47,7 +47,8 @@ from attnlab.core.sparse import decoding
 class PatternOptions(Options):
     """The options of a mechanism whose queries attend to fixed positions.
 
-    ``CAUSAL`` is "never", "optional" or "always"; ``BECAUSE`` says why it is not optional.
+    ``CAUSAL`` is "never", "optional" or "always"; where it is not "optional", ``BECAUSE`` gives the
+    reason.
     """
 
     CAUSAL: ClassVar[str] = "optional"
@@ -55,11 +56,11 @@ class PatternOptions(Options):
 
     @abstractmethod
     def allowed(self, heads: int) -> Pattern:
-        """Which query attends to which key, before causality; ``per_head`` where heads differ."""
+        """The allowed pairs without the causal mask; a ``per_head`` pattern where heads differ."""
 
     @checked
     def pattern(self, *, causal: bool | None = None, heads: Size = 1) -> Pattern:
-        """The allowed pairs, j ≤ i only if ``causal`` (by default: if the mechanism always is)."""
+        """The allowed pairs; if ``causal``, those with j ≤ i (default: ``CAUSAL`` is "always")."""
         causal = self.CAUSAL == "always" if causal is None else causal
         if causal != (self.CAUSAL == "always") and self.CAUSAL != "optional":
             raise ValueError(f"{type(self).__name__} is {self.CAUSAL} causal: {self.BECAUSE}")
@@ -81,7 +82,7 @@ def naive(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Out
 
 @checked
 def blocked(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
-    """The same at the cost of the allowed pairs. First derivatives only."""
+    """The same output, at a cost that grows with the allowed pairs. First derivatives only."""
     mask = patterns.FULL if mask is None else mask
     return engine.blocked(q, k, v, mask, allow_fully_masked=True)
 
@@ -93,7 +94,7 @@ def scaled_scores(q: Queries, k: Keys) -> Float[Tensor, "b h n m"]:
 
 
 def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """The mask of these queries and keys; None where all are allowed."""
+    """The dense mask of these queries and keys; None if all pairs are allowed."""
     h = q.shape[1]
     if mask is not None and (made_for := mask.heads() or h) != h:
         raise ValueError(f"the pattern is for {made_for} heads, but there are {h}")
@@ -108,8 +109,8 @@ FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked
 class PatternAttention(nn.Module):
     """Multi-head attention under a fixed pattern: (b, n, dim) → (b, n, dim).
 
-    A query without allowed keys gives zeros. ``step`` decodes if the layer is causal; its state
-    holds the keys and values that later positions can still attend to.
+    The output of a query without allowed keys is zero. A causal layer decodes with ``step``, whose
+    state holds the keys and values that later positions can still attend to.
     """
 
     @checked
@@ -127,7 +128,7 @@ class PatternAttention(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        """What each token takes from those it may see: (b, n, dim) → (b, n, dim).
+        """Attention of each token to the tokens that it may see: (b, n, dim) → (b, n, dim).
 
         ``padding`` (b, n) is True at real tokens.
         """

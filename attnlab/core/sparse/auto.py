@@ -1,7 +1,8 @@
 """The fastest form for a pattern, chosen by an estimate of its cost, with the reason in words.
 
-A sparse form computes fewer pairs, but each costs more: keys are gathered, blocks are small. Where
-a pattern leaves little out, or the sequence is short, the dense kernel is faster.
+A sparse form computes fewer pairs, but each pair costs more, because keys have to be gathered and
+matrix products are small. Where a pattern excludes few pairs, or the sequence is short, the dense
+kernel is faster.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from attnlab.core.sparse.blocked import blocked, by_pattern, check_dropout, with
 from attnlab.core.sparse.flex import flex, refusal
 from attnlab.core.sparse.layout import layout
 
-SHORT = 512  # keys up to which one dense call costs less than the bookkeeping of blocks
-PRICE = 2.0  # what a pair costs in blocks, in pairs of the dense kernel (measured on a CPU)
+SHORT = 512  # up to so many keys, one dense call is faster than any blocks
+PRICE = 2.0  # cost of a pair in blocks relative to one in the dense kernel, measured on a CPU
 
 
 @dataclass(frozen=True)

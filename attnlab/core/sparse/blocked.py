@@ -1,9 +1,9 @@
 """Attention over a layout: blocks of queries, each with the keys that its queries attend to.
 
 For each block the keys and values that any of its queries attends to are gathered, and a batch of
-blocks is computed at once. A layout may have several parts, each with another order of the queries.
-The outputs of a query in the parts are combined by their log-sum-exps: with $\\ell_p = \\log
-\\sum_{j \\in p} e^{s_j}$,
+blocks is computed at once. A layout may have several parts, each with its own order of the queries.
+A query then has an output in each part, and these are combined by their log-sum-exps: with $\\ell_p
+= \\log \\sum_{j \\in p} e^{s_j}$,
 
 $$o = \\sum_p e^{\\ell_p - \\ell} o_p,\\qquad \\ell = \\log \\sum_p e^{\\ell_p}$$
 
@@ -32,7 +32,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 
-# Bytes gathered at once: on a CPU they fit its cache. Meta tensors are split as on a CPU.
+# The most bytes gathered at once: on a CPU they fit its cache. Meta tensors are split as on a CPU.
 PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
 
 _aten = torch.ops.aten
@@ -105,8 +105,8 @@ def _run(
     return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 
-# For torch.compile the form is one operation, which gets its pattern as text (``key``). Its
-# backward pass runs the forward pass again: a compiled training step computes one more of them.
+# To torch.compile the form is one custom operator, which takes the pattern as text (``key``).
+# Its backward pass runs the forward pass again, so a compiled training step runs that twice.
 
 
 @torch.library.custom_op("attnlab::blocked", mutates_args=())
@@ -154,7 +154,7 @@ _compiled.register_autograd(_differentiate, setup_context=_keep)
 
 
 def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:
-    """A conjunction without its paddings, and the keys that are valid in all of them."""
+    """The pattern without the paddings it is joined with by ``&``, and the keys valid in all."""
     if isinstance(pattern, Padding):
         return padding(None), pattern.valid
     if not isinstance(pattern, And):
@@ -186,11 +186,11 @@ class _Options:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some blocks of a batch, what is allowed in them, and the random numbers for their dropout."""
+    """Some blocks of a batch, their mask, and the factors of their weights for dropout."""
 
     batch: Batch
     allowed: Tensor | None
-    first: bool  # part of the layout: the output of its queries is still empty
+    first: bool  # in the layout's first part, so that its queries have no output yet
     keep: Tensor | None
 
     @property
@@ -220,7 +220,7 @@ def _pieces(
 
 
 def _allowed(batch: Batch, valid: Tensor | None, b: int, h: int) -> Tensor | None:
-    """Mask and padding of a batch: (b·h, blocks, rows, columns), each axis that size or 1."""
+    """The mask of a batch with the padding: (b·h, blocks, rows, columns); axes may have size 1."""
     mask = batch.mask
     if valid is not None:
         seen = valid[:, batch.keys][:, None, :, None, :]  # (b, 1, blocks, 1, columns)
@@ -236,7 +236,7 @@ class _Blocked(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None, plan: Layout,
         options: _Options,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        # With a batch of one, heads stay strided; index_select would then copy all for each piece.
+        # With a batch of one, flat heads are strided, and index_select would copy all each time.
         flat = [x.flatten(0, 1).contiguous() for x in (q, k, v)]
         merged = len(plan.parts) > 1
         wide = wide_dtype(q) if merged else q.dtype
@@ -252,7 +252,8 @@ class _Blocked(torch.autograd.Function):
             batch.put(out, some)
             batch.put(lse, piece_lse)
         out = out.to(q.dtype)
-        lse = lse.masked_fill_(lse == -torch.inf, torch.inf)  # e^(−∞ − ∞) is 0, not NaN
+        # With +∞ for a row without keys, e^(score − lse) in the backward pass is 0, not NaN.
+        lse = lse.masked_fill_(lse == -torch.inf, torch.inf)
         ctx.save_for_backward(*flat, valid, out, lse)
         ctx.plan, ctx.options, ctx.heads = plan, options, q.shape[:2]
         lse = lse.unflatten(0, q.shape[:2])
@@ -298,7 +299,7 @@ def _by_kernel(q: Tensor, v: Tensor, piece: _Piece) -> bool:
 
 
 def _bias(q: Tensor, allowed: Tensor | None) -> Tensor | None:
-    """The mask as PyTorch's kernel wants it: 0 where allowed, −∞ elsewhere."""
+    """The mask in the form that PyTorch's kernel takes: 0 where allowed, −∞ elsewhere."""
     if allowed is None:
         return None
     bias = q.new_zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)

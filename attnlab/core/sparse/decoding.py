@@ -1,7 +1,8 @@
 """Decoding under a pattern: the next tokens, with the past keys that are still needed.
 
-``Pattern.covers`` tells by interval arithmetic whether any later query attends to a key; the other
-keys are dropped from the state. A window keeps as many keys as it is wide, a stride keeps all.
+``Pattern.covers`` finds by interval arithmetic whether any later query attends to a key; a key that
+none attends to is dropped from the state. With a window the state has as many keys as the window is
+wide; with a stride it has all past keys.
 """
 
 from typing import NamedTuple
@@ -34,8 +35,8 @@ def step(
 ) -> tuple[Float[Tensor, "b h t e"], DecodingState]:  # fmt: skip
     """Attention of the next t tokens under a causal pattern, and the state after them.
 
-    Equals the rows of the parallel form. The pattern must be causal and must not depend on the
-    length; whether it allows later keys is not checked.
+    Equals the last t rows of the parallel form. The pattern must be causal and must not depend on
+    the length; whether it allows later keys is not checked.
     """
     past, places, length = state or (None, torch.arange(0), 0)
     new = torch.arange(length, length + q.shape[2])

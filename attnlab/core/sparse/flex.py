@@ -22,7 +22,7 @@ from attnlab.core.sparse.blocked import by_pattern, without_padding
 from attnlab.core.sparse.layout import refuse_lengths
 
 BLOCK = 128
-COMPILED = 64  # patterns and shapes that may be compiled in one process
+COMPILED = 64  # how many combinations of pattern and shape one process may compile
 
 
 @checked

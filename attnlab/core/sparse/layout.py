@@ -3,12 +3,14 @@
 A layout lists blocks of queries, the keys that each block needs, and which of these pairs are
 allowed. Three ideas keep it small:
 
-**Order.** Queries with similar keys are neighbours. In natural order a stride has keys in every
-block; ordered by residue it is local. A union of patterns with different orders becomes several
-parts over disjoint pairs, whose outputs are combined by their log-sum-exps.
+**Order.** Queries are ordered so that neighbours have similar keys. A strided pattern has allowed
+pairs in every block of the natural order; with positions ordered by their residue modulo the
+stride, its allowed pairs fill a few blocks, and the other blocks are empty. A union of patterns
+with different orders becomes several parts over disjoint pairs, whose outputs are combined by their
+log-sum-exps.
 
 **Key lists.** A block of queries lists the single keys that any of its queries attends to, not
-blocks of keys: a summary column costs one key in the list, not 128.
+blocks of keys: a single key that all queries attend to adds one entry to the list, not 128.
 
 **Masks** are stored only for blocks that are not full, and once if all blocks have the same one.
 
@@ -48,8 +50,8 @@ class Batch:
     queries: Int[Tensor, "blocks rows"]
     keys: Int[Tensor, "blocks columns"]
     mask: Bool[Tensor, "... #blocks #rows columns"] | None
-    first_query: int | None = None  # if the queries are consecutive
-    slide: tuple[int, int] | None = None  # first key and step, if each key list is consecutive
+    first_query: int | None = None  # the first index, if the queries are consecutive
+    slide: tuple[int, int] | None = None  # first key, step between lists (each consecutive)
 
     @classmethod
     def of(cls, queries: Tensor, keys: Tensor, mask: Tensor | None) -> "Batch":
@@ -246,7 +248,7 @@ def _sizes(block: int | None) -> tuple[int, ...]:
     return BLOCKS if block is None else (block,)
 
 
-@functools.lru_cache(maxsize=64)  # for the bounds and again for the best size
+@functools.lru_cache(maxsize=64)  # called for the bounds, and again to choose the size
 def _block_cost(pattern: Pattern, order: Order, n: int, m: int, size: int) -> int:
     columns = _Columns.of(order, m)
     total = 0
@@ -299,10 +301,11 @@ class _Columns:
 def _lay_out(
     pattern: Pattern, order: Order, n: int, m: int, block: int | None
 ) -> Iterator[tuple[Batch, ...]]:
-    """One part, or two: keys that all queries of a block attend to, and keys of only some of them.
+    """One part, or two: the keys that all queries of a block attend to, and the remaining keys.
 
-    Separated, the first need no mask and the second often share one. That is cheaper where the
-    first are the majority and differ in number, as for the past part of global columns.
+    In a part of their own, the keys of the first kind need no mask, and those of the second kind
+    often have the same mask in all blocks. Two parts are cheaper if most keys are of the first kind
+    and their number differs from block to block, as with global columns under a causal mask.
     """
     size = min(_sizes(block), key=lambda size: _block_cost(pattern, order, n, m, size))
     blocks = [
@@ -348,9 +351,8 @@ def _batches(pattern: Pattern, blocks: list[_Block], past: int) -> Iterator[Batc
     while blocks:
         first = blocks[0]
         shortest = len(first.keys)
-        longest = (
-            shortest + shortest // 16 + 2
-        )  # at most about a sixteenth of the fetched keys is padding
+        # Lists are padded to the longest: about a sixteenth of the fetched keys at most.
+        longest = shortest + shortest // 16 + 2
         similar = [
             b
             for b in blocks

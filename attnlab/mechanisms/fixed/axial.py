@@ -13,9 +13,9 @@ A layer along lines and then one along columns connect all cells: (r', c') reach
 Cost: n·W pairs along lines and n·H along columns, $n (H + W)$ for both: $O(n \sqrt n)$ for a
 square, against n².
 
-``axis`` is numpy's: 1 runs along lines, 0 along columns. ``split=True`` gives half of the heads to
-each axis (heads 0, 2, … take ``axis``, the others the other one). Layers may also alternate (a list
-of options in a model); ``LinesAndColumns`` is both layers in one module.
+``axis`` counts as in NumPy: 1 runs along lines, 0 along columns. ``split=True`` gives each axis
+half of the heads (heads 0, 2, … attend along ``axis``, heads 1, 3, … along the other one). Layers
+may also alternate (a list of options in a model); ``LinesAndColumns`` is both layers in one module.
 
 The forms and the layer are those of every fixed pattern (``attnlab.core.sparse.attention``). In
 natural order a column has cells in every block of keys, so ``blocked`` orders the cells by column.
@@ -28,8 +28,9 @@ attend within the whole line, and the result is shifted down by one line before 
 $$y = \mathrm{line}_{\le}(x) + \downarrow\!\mathrm{column}_{\le}(\mathrm{line}(x))$$
 
 Line r of the second term depends on all of the lines above r and not on r itself, so the sum is
-causal and reaches the whole past. ``LinesAndColumns(causal=True)`` is this sum. The shift moves
-outputs, and so their queries: this differs from a mask that allows the cells strictly above.
+causal and reaches the whole past. ``LinesAndColumns(causal=True)`` is this sum. What line r
+receives was computed with the queries of line r − 1: this is not the attention of the queries of
+line r to the cells strictly above them.
 
 Departures. Any length works: the last line may be incomplete. The paper generates channel by
 channel and puts gated residual blocks around each attention; its outer and inner stacks are several
@@ -91,7 +92,7 @@ class GeneratorState(NamedTuple):
     ``inner``    the state of the masked line.
     ``line``     the cells of the current, incomplete line.
     ``columns``  the state of the columns, over complete lines.
-    ``context``  the output of the columns at the line above, added to this line.
+    ``context``  the output of the column layer at the line above, which is added to this line.
     """
 
     inner: DecodingState | None
@@ -131,7 +132,7 @@ class LinesAndColumns(nn.Module):
     def step(
         self, x: NewTokens, state: GeneratorState | None = None
     ) -> tuple[NewTokens, GeneratorState]:
-        """The next t cells. A line goes through the outer layers when it is complete."""
+        """The next t cells. The outer layers compute a line as soon as it is complete."""
         Heads.refuse_step(self.causal)
         if state is None:
             nothing = x.new_zeros(len(x), self.width, x.shape[-1])

@@ -10,16 +10,17 @@ v_j,\qquad S_i = \mathrm{window} \cup \mathrm{global} \cup \mathrm{random}$$
 
 S is a set: a key that is in the window *and* drawn counts once. One softmax runs over all of it.
 
-Two ways to be global (section 2 and appendix D):
+There are two kinds of global positions (section 2 and appendix D):
 
 ITC  (internal) existing blocks become global: ``global_blocks=2``, the first and the last.
 ETC  (extended) the first t positions are extra global tokens, and blocks are counted after them:
      ``global_blocks=0, global_tokens=t, random=0``.
 
-Rows as in the official code: windows do not wrap around the ends, so a block near an end has a
-smaller window (block 1 attends to 0, 1, 2, the last, and r more); blocks are drawn from those that
-are neither global nor in the window; block 1 and the last but one never draw each other. With nb =
-64 blocks and r = 3 that makes 2·nb + 2 (4 + r) + (nb − 4)(5 + r) = 622 of 4096 blocks.
+The allowed blocks are those of the official code: windows do not wrap around the ends, so a block
+near an end has a smaller window (block 1 attends to 0, 1, 2, the last, and r more); blocks are
+drawn from those that are neither global nor in the window; block 1 and the last but one never draw
+each other. With N = 64 blocks and r = 3 that makes 2 N + 2 (4 + r) + (N − 4)(5 + r) = 622 of 4096
+pairs of blocks.
 
 Cost: $2h\,(d + e)$ FLOPs a pair, and about n (B (w + 2G + r) + 2t) pairs, linear in n.
 
@@ -59,11 +60,11 @@ class BlockGraph(PatternOptions):
 
     ``block``          the paper's b: how many positions a block has.
     ``window``         how many blocks the window has, the block itself included; odd.
-    ``random``         how many more blocks each draws, once the length is known.
+    ``random``         how many more blocks each block draws, once the length is known.
     ``global_blocks``  how many blocks are global, half of them at either end.
     ``global_tokens``  how many extra global tokens stand before the blocks.
     ``seed``           seed of the draws; layers with different seeds draw differently.
-    ``per_head``       each head draws for itself.
+    ``per_head``       whether each head has its own draw.
     """
 
     CAUSAL: ClassVar[str] = "never"

@@ -17,9 +17,9 @@ $A^2_i$ = the last c positions of every block, which summarise it for later posi
 
 Heads use them in three ways (section 5.1). *Merged*: every head uses $A^1_i \cup A^2_i$ (the
 default). *Interleaved*: layer r uses one factor, $A^{1 + r \bmod 2}$ (``layer=r``). *Separate*:
-head a uses one, $A^{1 + a \bmod 2}$ (``separate=True``). Heads with different summary columns learn
-more than heads with the same ones: with ``distinct=True`` the a-th such head takes the a-th set of
-c positions from the end of a block.
+head a uses one, $A^{1 + a \bmod 2}$ (``separate=True``). The paper prefers heads with different
+summary columns to heads with the same ones: with ``distinct=True`` the a-th head that uses the
+second fixed factor takes the a-th set of c positions, counted from the end of a block.
 
 Time: with $s \approx \sqrt n$, $O(n \sqrt n)$; c summary columns cost c times the second factor.
 
@@ -31,18 +31,19 @@ summaries (fixed), or the whole past (strided).
 The papers' letters: $l$ (stride) is our s; $p$ is always 2 here; $A^{(m)}$ as above; $W_p$ is the
 output projection of ``attnlab.core.heads``.
 
-Readings. The formula for the strided window has l + 1 positions, the text "the previous l", the
-released code l: ``window="paper"`` takes the formula, ``window="code"`` the code; both reach the
-whole past in two layers. In the formula the fixed columns run to residue l, which does not occur:
-we take the c columns l − c … l − 1, as the released kernels do and the paper's own example says.
+Readings. The strided window has l + 1 positions in the paper's formula, "the previous l" in its
+text, and l in the released code: ``window="paper"`` follows the formula, ``window="code"`` the
+code; both reach the whole past in two layers. In the formula the fixed columns run to residue l,
+which does not occur: we take the c columns l − c … l − 1, like the released kernels and the paper's
+own example.
 Other implementations differ: one adds residue 0 (c + 1 columns), one takes c + 1 columns that
 straddle blocks.
 
-Common mistakes. Section 4.2 intersects the patterns with the past; the formulas of 4.3 leave this
-out. The second fixed factor alone has empty rows (before the first summary): they give zeros here;
-code that adds −10⁹ gives them the uniform mean of all positions, future included. The fixed factors
-one after the other do not reach the near past; merged heads, or the residual path, do. A stride as
-long as the sequence is allowed: one block, dense causal attention.
+Common mistakes. The formulas of section 4.3 leave out the intersection with the past, which section
+4.2 states. The second fixed factor alone has empty rows (before the first summary): their output is
+zero here; code that adds −10⁹ gives them the uniform mean of all positions, future included. The
+two fixed factors in successive layers do not reach the near past; merged heads, or the residual
+connections, do. A stride as long as the sequence is allowed, and gives dense causal attention.
 
 Departures. A query without allowed keys gives zeros. No dropout on the weights. The two-dimensional
 position embeddings, the initialisation and the recomputation of section 5 belong to a model.

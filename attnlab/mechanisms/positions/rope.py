@@ -8,19 +8,17 @@ $$q_i' = R_i\, q_i,\quad k_j' = R_j\, k_j,\qquad R_i = \mathrm{diag}_t \begin{pm
 i\theta_t & -\sin i\theta_t \\ \sin i\theta_t & \cos i\theta_t \end{pmatrix},\qquad \theta_t =
 10000^{-2t/d}$$
 
-Rotations are orthogonal and add up, $R_i^\top R_j = R_{j-i}$, so the score $q_i^\top R_{j-i}\, k_j$
-depends on the distance of the two tokens and not on where they stand. Lengths are kept, and a token
-at position 0 is not turned. There are no parameters.
-
-Cost: $6 h n d$ multiplications and additions for queries and as many for keys, whatever the
-attention costs; largest tensor $h n d$.
+Rotations are orthogonal and their angles add up, $R_i^\top R_j = R_{j-i}$, so the score $q_i^\top
+R_{j-i}\, k_j$ depends on the distance of the two tokens alone. Lengths are kept, and a token at
+position 0 is not turned. There are no parameters. Cost: $6 h n d$ multiplications and additions for
+queries and as many for keys, whatever the attention costs; largest tensor $h n d$.
 
 ``naive``   the equation: a d × d rotation matrix for every position.
 ``pairs``   two products and a sum for each coordinate.
 
 Which coordinates are a pair: ``half`` (t and t + d/2; GPT-NeoX, Llama in Hugging Face's port) or
 ``interleaved`` (2t and 2t + 1; the paper, GPT-J). They are equal up to one permutation of the
-columns of both W_Q and W_K; weights of one layout under the other give another model.
+columns of both W_Q and W_K; weights trained with one layout give another model under the other.
 
 For sequences longer than those of training, ``scaling`` changes the angles by a factor s:
 
@@ -28,18 +26,15 @@ For sequences longer than those of training, ``scaling`` changes the angles by a
 ``ntk``            the base becomes $10000\, s^{d/(d-2)}$: θ₀ is unchanged and the slowest angle is
                    divided by s (the "NTK-aware" rule).
 ``xpos``           queries are multiplied by $\zeta_t^{i/s}$ and keys by $\zeta_t^{-j/s}$ with
-                   $\zeta_t = (2t/d + 0.4)/1.4$, so that scores fade with the distance (Sun et al.
-                   2022, where s is called B and is 512). For causal layers: scores of later keys
-                   would grow.
+                   $\zeta_t = (2t/d + 0.4)/1.4$, so scores fade with the distance (Sun et al. 2022;
+                   s = 512, their B). For causal layers only: scores of later keys would grow.
+
+Common mistakes: loading weights into the other layout; computing angles in half precision, where
+positions beyond 256 collapse (here they are in float64); rotating the keys of a cache a second time
+(here a cache holds turned keys). Departures: the authors' xPos counts positions from the middle of
+a sequence, ours from its start, so that cached keys stay right; the scores are the same.
 
 The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
-
-The traps: weights trained with one layout and loaded into the other; angles computed in half
-precision, where positions beyond 256 collapse (here they are computed in float64); rotating keys
-that are taken from a cache a second time (here a cache holds turned keys).
-
-Departures. xPos is not centred at the middle of the sequence, as its authors' code does, so that
-keys in a cache stay right; the scores are the same.
 
 Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Position Embedding.
 2021, arXiv:2104.09864, section 3.2. Chen, Wong, Chen, Tian. Extending Context Window of Large
@@ -60,7 +55,10 @@ from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions, Rotation
 from attnlab.core.precision import exact_dtype, wide, wide_dtype
 from attnlab.core.probe import note
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import Queries, SelfKeys, checked
+
+Grouped = Float[Tensor, "b g n d"]  # keys of the queries' own n positions, in g groups of heads
+Turned = tuple[Queries, Grouped]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,10 +140,7 @@ def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> Non
 
 
 @checked
-def naive(
-    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions, *,
-    options: Angles = Angles(),
-) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:  # fmt: skip
+def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
     """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
     d = q.shape[-1]
     theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
@@ -156,12 +151,10 @@ def naive(
     one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
     plane = torch.einsum("ta,tb->tab", one, one) + torch.einsum("ta,tb->tab", other, other)
     turn = torch.einsum("ta,tb->tab", other, one) - torch.einsum("ta,tb->tab", one, other)
-    outs = []
+    outs, mix = [], "...t,tab->...ab"  # gives (…, n, d, d)
     for x, sign in ((q, 1), (k, -1)):
         size = (sign * at * growth).exp()
-        R = torch.einsum("...t,tab->...ab", cos * size, plane) + torch.einsum(
-            "...t,tab->...ab", sin * size, turn
-        )  # (…, n, d, d)
+        R = torch.einsum(mix, cos * size, plane) + torch.einsum(mix, sin * size, turn)
         R = (R if R.ndim == 3 else R[:, None]).to(wide(x).dtype)
         outs.append((R @ wide(x)[..., None]).squeeze(-1).to(x.dtype))
     return outs[0], outs[1]
@@ -171,10 +164,7 @@ def naive(
 
 
 @checked
-def pairs(
-    q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions, *,
-    options: Angles = Angles(),
-) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:  # fmt: skip
+def pairs(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
     """Each coordinate from the two of its pair."""
     return turned(q, positions, options, 1), turned(k, positions, options, -1)
 
@@ -228,9 +218,7 @@ class RotaryPositions(Rotation):
             self.needs_causal = "with xPos the scores of later keys grow with their distance"
 
     @checked
-    def forward(
-        self, q: Float[Tensor, "b h n d"], k: Float[Tensor, "b g n d"], positions: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, q: Queries, k: Grouped, positions: Positions) -> Turned:
         self._fits(q)
         if self.options.scaling == "xpos" or q.dtype != k.dtype:
             return super().forward(q, k, positions)
@@ -238,12 +226,12 @@ class RotaryPositions(Rotation):
         return turned_by(q, both, self.options), turned_by(k, both, self.options)
 
     @checked
-    def queries(self, q: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:
+    def queries(self, q: Queries, positions: Positions) -> Tensor:
         self._fits(q)
         return turned(q, positions, self.options, 1)
 
     @checked
-    def keys(self, k: Float[Tensor, "b h n d"], positions: Positions) -> Tensor:
+    def keys(self, k: SelfKeys, positions: Positions) -> Tensor:
         self._fits(k)
         return turned(k, positions, self.options, -1)
 

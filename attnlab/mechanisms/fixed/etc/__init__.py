@@ -34,10 +34,11 @@ $x^g$, $x^l$ are here one sequence, the global tokens first. Its base model has 
 
 Readings and departures. The paper leaves labels other than distances to the task: these four are
 ours, as are the defaults of ``global_tokens`` and ``segment``. Which token is part of which is
-given with the data (``part_of``), or each global token gets ``segment`` consecutive long tokens,
-the last one all that remain. Projections are shared by the pieces, or (``separate=True``) each
-piece has its own keys and values, and long and global tokens have their own queries; the output
-projection is shared. Each head has its own label vectors. Not causal: global tokens attend to all.
+given with the data (``part_of``); without it each global token gets ``segment`` consecutive long
+tokens, and the last one all that remain. Projections are shared by the pieces, or
+(``separate=True``) each piece has its own keys and values, and long and global tokens have their
+own queries; the output projection is shared. Each head has its own label vectors. Not causal:
+global tokens attend to all.
 
 Ainslie, Ontanon, Alberti, Cvicek, Fisher, Pham, Ravula, Sanghai, Wang, Yang. ETC: Encoding Long and
 Structured Inputs in Transformers. EMNLP 2020, arXiv:2004.08483, section 3; relative labels: Shaw,
@@ -82,7 +83,7 @@ def naive(
     global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
     options: GlobalLocal = DEFAULT,
 ) -> Outputs:  # fmt: skip
-    """The equation, dense. ``labels`` are the vectors a (none: all zero).
+    """The equation under a dense mask. ``labels`` are the vectors a (None: all zero).
 
     ``global_keys`` and ``global_values`` are used by global queries in place of k and v.
     """

@@ -30,7 +30,7 @@ def blocked(
     global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
     options: GlobalLocal = DEFAULT, block: Size | None = None,
 ) -> Outputs:  # fmt: skip
-    """The same piece by piece; ``block`` long queries at a time (by default half the radius)."""
+    """The same output, computed for ``block`` long queries at a time (default: half the radius)."""
     validate_labels(labels, part_of, options)
     n, dtype = q.shape[-2], q.dtype
     t = min(options.global_tokens, n)
@@ -54,7 +54,7 @@ def blocked(
 def _of_global(
     q: Tensor, k: Tensor, v: Tensor, label_scores: Tensor | None, valid: Tensor, is_part: Tensor
 ) -> Tensor:
-    """g2g and g2l: t queries and all keys."""
+    """Attention of the t global queries to all keys (g2g and g2l)."""
     t = q.shape[-2]
     scores = q @ k.mT
     if label_scores is not None:
@@ -98,6 +98,6 @@ def _cut(x: Tensor, block: int) -> Tensor:
 
 
 def _neighbourhoods(x: Tensor, radius: int, block: int) -> Tensor:
-    """Of (…, n, width), what lies within the radius of each block: (…, blocks, width, columns)."""
+    """The rows (…, n, width) within the radius of each block: (…, blocks, width, columns)."""
     behind = radius + -x.shape[-2] % block
     return F.pad(x, (0, 0, radius, behind)).unfold(-2, block + 2 * radius, block)

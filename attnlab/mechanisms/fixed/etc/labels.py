@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attnlab.mechanisms.fixed.etc.structure import GlobalLocal
 
-CROSS = 4  # the last labels are not distances:
+CROSS = 4  # so many labels, the last ones, are not distances:
 OWN_GLOBAL, OTHER_GLOBAL, OWN_LONG, OTHER_LONG = range(-CROSS, 0)
 
 Labels = Float[Tensor, "h l d"] | None  # a vector for each label; None: all zero

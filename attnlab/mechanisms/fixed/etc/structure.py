@@ -21,7 +21,7 @@ class GlobalLocal(PatternOptions):
 
     ``global_tokens``  how many of the first positions are global.
     ``radius``         how many tokens to either side a long token attends to.
-    ``segment``        how many long tokens are part of one global token, unless that is given.
+    ``segment``        how many long tokens are part of one global token, without ``part_of``.
     ``own_only``       a long token attends to the global token that it is part of, and to no other.
     """
 
@@ -83,7 +83,7 @@ class Segments(Pattern):
 
 
 def _own(i: Tensor, tokens: int, size: int) -> Tensor:
-    """The global token of i: one for each run of ``size``, the last one for all that remain."""
+    """The global token of i: one for each run of ``size``; the last one takes all that remain."""
     return ((i - tokens).clamp(min=0) // size).clamp(max=tokens - 1)
 
 
@@ -92,8 +92,8 @@ def members(
 ) -> Int[Tensor, "#b n"]:
     """The global token that each position is part of, −1 for none.
 
-    ``part_of`` if it is given (its entries for global tokens are not used); else one for each run
-    of ``segment`` long tokens, the last one for all that remain.
+    ``part_of`` if it is given (its entries for global tokens are not used); else each run of
+    ``segment`` long tokens has its own global token, and the last of these takes all that remain.
     """
     if part_of is not None:
         return part_of

@@ -15,18 +15,18 @@ $$M_i = \{j : t_i - l_m \le j < t_i + l_q\}$$
 lines × $w_q$ columns; the memory is the rectangle extended by $h_m$ lines upwards and by $w_m$
 columns to either side.
 
-A generator makes one position after the other, and attends only to the part of $M_i$ made so far
-(``causal=True``). In 1-D that is raster order. In 2-D it is block by block (in raster order), and
-pixel by pixel inside a block (in raster order): **a sequence of 2-D pixels is in this order**,
-whether attention is causal or not, and ``generation_order`` gives it; so causal means j ≤ i here
-too. Of the margin to the right, only the lines above have been made.
+A generator produces one position after the other, and attends only to those positions of $M_i$ that
+exist already (``causal=True``). In 1-D that is raster order. In 2-D it is block by block (in raster
+order), and pixel by pixel inside a block (in raster order): **a sequence of 2-D pixels is in this
+order**, whether attention is causal or not, and ``generation_order`` gives it; so causal means j ≤
+i here too. To the right of a rectangle, only the lines above it exist already.
 
 Note that neighbours may have very different keys: causally, the first query of a block has $l_m +
 1$ keys, its last $l_m + l_q$; in a sliding window all have equally many. The first pixels of each
 block have the least context, and the blocks are visible in samples.
 
-Pairs: $n (l_q + l_m)$ in 1-D, $n (h_q + h_m)(w_q + 2 w_m)$ in 2-D, up to the ends. The queries of a
-block share their keys, which are consecutive. Forms and layer are those of every fixed pattern
+Pairs: $n (l_q + l_m)$ in 1-D, $n (h_q + h_m)(w_q + 2 w_m)$ in 2-D, fewer at the edges. The queries
+of a block share their keys, which are consecutive. Forms and layer are those of every fixed pattern
 (``attnlab.core.sparse.attention``); the patterns are in ``blocks.py``.
 
 The paper's letters: $l_q$, in 2-D $w_q$, is ``block``; $l_m$, in 2-D $w_m$, is ``memory``; $h_q$ is

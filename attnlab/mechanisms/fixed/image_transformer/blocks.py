@@ -37,7 +37,7 @@ class Lines(Pattern):
         return (j >= first - self.memory) & (j < first + self.length)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """First and last allowed key grow with i, so the first and the last row decide."""
+        """First and last allowed key grow with i, so only the first and last rows are compared."""
         first, last = (i // self.length * self.length for i in (rows.first, rows.last))
         every = (columns.first >= last - self.memory) & (columns.last < first + self.length)
         some = (columns.last >= first - self.memory) & (columns.first < last + self.length)
@@ -104,7 +104,10 @@ class Rectangles(Pattern):
         return f"Rectangles({', '.join(map(str, numbers))})"
 
     def place(self, p: Tensor) -> _Place:
-        """Bands of rectangles, each rectangle line by line; the last of a band may be narrower."""
+        """Where position p lies: band by band, rectangle by rectangle, and line by line inside it.
+
+        The last rectangle of a band may be narrower.
+        """
         band, rest = p // (self.rows * self.width), p % (self.rows * self.width)
         left = rest // (self.rows * self.columns) * self.columns
         breadth = (self.width - left).clamp(max=self.columns)
@@ -119,7 +122,7 @@ class Rectangles(Pattern):
         return lines & (key.column >= query.left - self.memory) & (key.column < right)
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:
-        """Compares the box around the keys with the keys of any query, and of all queries."""
+        """Compares the box of the keys with the boxes that any query, and that all queries, see."""
         keys = self._around(columns)
         first, last = self.place(rows.first), self.place(rows.last)
         one_band = first.top == last.top

@@ -16,8 +16,8 @@ s_{ig} = q_i \cdot k_g + \gamma_{g - \text{block}(i)}$$
 β and γ are T5's relative biases, a number per head and bucket of distances (in tokens, in blocks).
 As in T5 the scores are not divided by $\sqrt d$.
 
-The global tokens are keys and values only, they have no queries: a layer has one table and one
-gain more than a local one.
+The global tokens are keys and values only; they have no queries. Compared with a local layer, this
+layer has one more table of biases, and the gain.
 
 Time: $2 h n (2r + 1 + n/c)(d + e)$. The window is linear in n, but there are n/c global tokens, so
 the order is n²/c, that of full attention divided by the size of a block.

@@ -31,7 +31,7 @@ def buckets_of(
 
 
 def check_buckets(buckets: int, farthest: int) -> None:
-    """A ValueError for buckets that do not divide up the distances."""
+    """A ValueError for too few buckets, or where no distance is left for the logarithmic ones."""
     if buckets < 4:
         raise ValueError(f"distances fall into at least 4 buckets, got {buckets}")
     if farthest <= buckets // 4:

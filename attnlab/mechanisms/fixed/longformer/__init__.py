@@ -1,14 +1,15 @@
 r"""Longformer: a sliding window, and a few global tokens with full attention.
 
-Most of the context that a word needs is near it, and layers widen it: with a window of w, L layers
-reach L·w positions. Tokens that need the whole sequence at once (the token that is classified, a
-question) are *global*: they attend to all, and all attend to them. With the global tokens G
+Most of the context that a word needs is near it, and layers on top of each other see more: with a
+window of w, L layers reach L·w positions. Tokens that need the whole sequence at once (the token
+that is classified, a question) are *global*: they attend to all, and all attend to them. With the
+global tokens G
 
 $$S_i = \{j : |i - j| \le w/2\} \cup G \;(i \notin G),\qquad S_i = \text{all} \;(i \in G)$$
 
-A *dilated* window has gaps: $|i - j| = k D,\ k \le w/2$, reaches D times as far at the same cost,
-and may differ from head to head (``dilation=(1, 1, 2, 4)``) and from layer to layer. Global tokens
-have projections of their own, $Q_g, K_g, V_g$, which start equal to the local ones:
+A *dilated* window has gaps: $|i - j| = k D,\ k \le w/2$. It reaches D times as far at the same
+cost, and D may differ from head to head (``dilation=(1, 1, 2, 4)``) and from layer to layer. Global
+tokens have projections of their own, $Q_g, K_g, V_g$, which start equal to the local ones:
 
 $$o_i = \mathrm{softmax}\!\left(\frac{q_i K_{S_i}^\top}{\sqrt d}\right) V_{S_i} \;(i \notin G),
 \qquad o_i = \mathrm{softmax}\!\left(\frac{q^g_i {K^g}^\top}{\sqrt d}\right) V^g \;(i \in G)$$
@@ -29,8 +30,8 @@ causality; here any length works. One benchmark's version has w/2 keys to the ri
 the left; the variant without overlapping chunks is a different pattern.
 
 A causal Longformer has no global tokens, as in the paper's language model: a token that attends to
-all and that all attend to would pass information from the future to all others. The causal part of
-a global token is a pattern of its own: ``(local(r) | global_([0])).causal()``.
+all and that all attend to would pass information from the future to all others. A pattern with the
+causal pairs of a global token can be composed: ``(local(r) | global_([0])).causal()``.
 
 Departures. Global positions are the same for all sequences of a batch and count from the start.
 
@@ -177,8 +178,8 @@ def blocked(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
 ) -> Outputs:  # fmt: skip
-    """The pairs of the windows and the global columns, then the rows of ``global_rows``, which
-    attend to every valid key. First derivatives only."""
+    """The windows and global columns block by block; then the rows of ``global_rows``, which attend
+    to every valid key, replace those of the same positions. First derivatives only."""
     mask = patterns.FULL if mask is None else mask
     out = engine.blocked(q, k, v, mask, allow_fully_masked=True)
     if not global_rows:
@@ -187,7 +188,7 @@ def blocked(
     valid = engine.without_padding(mask)[1]
     valid = None if valid is None else valid[:, None, None].to(q.device)
     weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
-    note("log_sum_exp", None)  # the rows of two kinds of scores have no common one
+    note("log_sum_exp", None)  # global rows have scores of another kind, and are not in it
     return out.index_copy(2, rows, (weights @ wide(global_rows.values)).to(v.dtype))
 
 

@@ -4,16 +4,16 @@ To write an article from its many sources, Liu et al. read sequences of 11,000 t
 that are cheaper than full attention alternate (local, compressed, local, compressed, local).
 
 **Compressed.** After their projection, a convolution of width w and stride s (3 and 3 in the paper)
-is applied to keys and values, not to queries. Slot t stands for the positions $s t, \dots, s t + w
-- 1$, of which there are $\lceil m / s \rceil$:
+is applied to keys and values, not to queries. Its $\lceil m / s \rceil$ outputs are called slots;
+slot t stands for the positions $s t, \dots, s t + w - 1$:
 
 $$\tilde k_t = \sum_{u < w} k_{s t + u}\, A_u,\qquad \tilde v_t = \sum_{u < w} v_{s t + u}\, B_u,
 \qquad O = \mathrm{softmax}\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \tilde V$$
 
 with matrices $A_u$ and $B_u$ for each head.
 
-**Local** (``kind="local"``). The sequence is cut into blocks of 256, and each attends only
-to itself.
+**Local** (``kind="local"``). The sequence is cut into blocks of 256 positions, and each position
+attends to its own block.
 
 Time: $2 h \lceil m/s \rceil\, (w (d^2 + e^2) + n (d + e))$: quadratic like full attention, with a
 third of its pairs for s = 3.

@@ -45,17 +45,17 @@ class Compression(Options):
 
 
 def flops(chosen: Compression) -> sympy.Expr:
-    """For a compressed layer, convolutions and slots; for a local one, its blocks."""
+    """FLOPs: convolutions and attention to slots, or attention within blocks (local)."""
     if chosen.kind == "local":
         return 2 * h * n * c * (d + e)
     return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
 
 
 def naive_flops(chosen: Compression) -> sympy.Expr:
-    """The same, except that a local layer is computed under the dense mask."""
+    """The same, except that a local layer computes all pairs and masks them."""
     return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
 
 
 def scores(chosen: Compression) -> sympy.Expr:
-    """For a compressed layer the weights, or the windows; for a local one the dense scores."""
+    """Elements in memory: weights and windows (compressed), or the dense scores (local)."""
     return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)

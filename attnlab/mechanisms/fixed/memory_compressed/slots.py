@@ -42,7 +42,7 @@ def unfolded(x: Tensor, width: int, stride: int) -> Tensor:
 
 
 def refuse_gaps(width: int, stride: int) -> None:
-    """A ValueError for windows with positions between them."""
+    """A ValueError if some positions would lie between two windows."""
     if not 1 <= stride <= width:
         raise ValueError(
             f"the stride should lie between 1 and the kernel's width of {width}, got {stride}: "
@@ -59,7 +59,7 @@ def with_null(
     keys: Tensor, values: Tensor, seen: Tensor | None,
     null_key: Tensor | None = None, null_value: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """With the null slot, which all queries attend to."""
+    """Keys, values and mask with the null slot added, if there is one; all queries attend to it."""
     if (null_key is None) != (null_value is None):
         raise ValueError("a null slot has a key and a value: give null_key and null_value, or none")
     if null_key is None or null_value is None:
