@@ -210,8 +210,8 @@ CARD = Card(
     notes={"naive": ("scores", "weights")},
     departures=(
         "global and long input are one sequence, the global tokens first",
-        "four labels beside the clipped distances; one says whether a long token belongs to a "
-        "global token, and which belong together can be given",
+        "four labels beside the clipped distances say whether a long token is part of a global "
+        "token; which is part of which can be given",
         "the output projection is shared by global and long tokens",
         "a query without allowed keys gives zeros",
     ),
