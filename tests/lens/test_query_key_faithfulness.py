@@ -182,6 +182,16 @@ def test_the_whole_and_its_sentence():
     assert "−" in sentence or found.rank_correlation >= 0
 
 
+def test_the_full_space_is_that_of_the_vectors_and_not_of_the_map():
+    layer = points(causal=False)
+    full = places(layer)
+    flat = full[0][:, :2], full[1][:, :2]
+    found = faithfulness(layer, 0, full, flat, 5, "cosine")
+    assert found.full_correlation == pytest.approx(agreement(layer, 0, full, "cosine")[0])
+    assert found.rank_correlation == pytest.approx(agreement(layer, 0, flat)[0])
+    assert found.full_correlation != pytest.approx(found.rank_correlation, abs=0.05)
+
+
 def test_one_token():
     layer = points(lengths=(1,))
     found = faithfulness(layer, 0, places(layer), places(layer))

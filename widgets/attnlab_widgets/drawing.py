@@ -55,13 +55,16 @@ class Drawing:
         paper = self.theme.paper
         return svg.document(body, self.wide, self.high, description=description, paper=paper)
 
-    def png(self) -> bytes:
+    def png(self, colours: int | None = None) -> bytes:
+        """Two pixels per unit; with at most so many ``colours`` the file is smaller."""
         from PIL import Image, ImageDraw
 
         size = (self.wide * _FINER, self.high * _FINER)
         image = Image.new("RGB", size, rgb(self.theme.paper))
         for kind, part in self.parts:
             _PNG[kind](image, ImageDraw.Draw(image), self.theme, **part)
+        if colours is not None:
+            image = image.quantize(colours, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
         buffer = io.BytesIO()
         image.save(buffer, "PNG", optimize=True)
         return buffer.getvalue()

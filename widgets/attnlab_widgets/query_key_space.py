@@ -11,6 +11,7 @@ Catherine Yeh and others, AttentionViz: A Global View of Transformer Attention, 
 arXiv:2305.03210.
 """
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,8 +213,9 @@ class QueryKeySpace(BaseWidget):
         bundle = super()._repr_mimebundle_(**options)
         data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
         if data is not None:
-            still = self.still().svg(repr(self))
-            data = {**data, "text/html": still, "text/plain": repr(self)}
+            # As pixels: JupyterLab and GitHub take drawings out of HTML that they do not trust.
+            still = b64encode(self.still().png(colours=32)).decode()
+            data = {**data, "image/png": still, "text/plain": repr(self)}
         return (data, *metadata) if metadata else data
 
     def __repr__(self) -> str:
