@@ -88,7 +88,7 @@ def label_ends(page: dict[str, Any], look: Theme, ends: Mapping[str, float]) -> 
 
 
 def spaced(places: list[float], gap: float, most: float) -> list[float]:
-    """The places, in their order, moved as little as needed to be ``gap`` apart, from 0 to ``most``.
+    """The places, in order, moved as little as needed to be ``gap`` apart, from 0 to ``most``.
 
     Neighbours that would overlap form a group around the mean of their places.
     """
