@@ -152,4 +152,4 @@ def test_with_equal_norms_the_nearer_has_the_larger_product():
 )
 def test_unknown_options(options, words):
     with pytest.raises(ValueError, match=words):
-        normalisation(*head(), **options)
+        normalisation(*head(), **{"scaling": "norms", **options})
