@@ -15,10 +15,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
     check_strided                 10  strided(i, j, s)
     check_summaries               10  summaries(j, s, c)
+    check_strided_keys            10  a number of keys
+    check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
     check_layers_until_connected  11  layers_until_connected(mask)
     check_neighbourhood           12  near(i, j, width, rows, columns)
     check_axis                    12  shares(i, j, width, axis)
+    check_axial_pairs             12  a number of pairs
+    check_generator               12  generator(x, height, width)
     check_visible_slots           13  visible(n, width, stride)
     check_block_means             13  block_means(x, block, real)
     check_factorized              20  factorized(A, B)
@@ -58,7 +62,12 @@ from attnlab.exercises.attention import check_attention, check_causal, check_mas
 from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.distances import check_clipped_rows, check_shift
-from attnlab.exercises.grids import check_axis, check_neighbourhood
+from attnlab.exercises.grids import (
+    check_axial_pairs,
+    check_axis,
+    check_generator,
+    check_neighbourhood,
+)
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -73,7 +82,12 @@ from attnlab.exercises.patterns import check_layers_until_connected, check_windo
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.query_key import check_moved_keys, check_top_share
 from attnlab.exercises.running import check_causal_chunk, check_running_step
-from attnlab.exercises.sparse import check_strided, check_summaries
+from attnlab.exercises.sparse import (
+    check_fixed_blocks,
+    check_strided,
+    check_strided_keys,
+    check_summaries,
+)
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
@@ -85,6 +99,7 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share
 __all__ = [
     "Verdict",
     "check_attention",
+    "check_axial_pairs",
     "check_axis",
     "check_block_means",
     "check_buckets",
@@ -96,6 +111,8 @@ __all__ = [
     "check_complex_score",
     "check_distance_biases",
     "check_factorized",
+    "check_fixed_blocks",
+    "check_generator",
     "check_given_back",
     "check_induction_head",
     "check_induction_keys",
@@ -121,6 +138,7 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_strided_keys",
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
