@@ -19,12 +19,16 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
     check_layers_until_connected  11  layers_until_connected(mask)
+    check_etc_pairs               11  a number of pairs
+    check_bigbird                 11  attend(q, k, v, block, drawn)
     check_neighbourhood           12  near(i, j, width, rows, columns)
     check_axis                    12  shares(i, j, width, axis)
     check_axial_pairs             12  a number of pairs
     check_generator               12  generator(x, height, width)
     check_visible_slots           13  visible(n, width, stride)
     check_block_means             13  block_means(x, block, real)
+    check_transient_keys          13  a number of keys
+    check_transient               13  transient(x, query, key, value, radius, block)
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
     check_projected_keys          21  project(e, k, real)
@@ -62,6 +66,7 @@ from attnlab.exercises.attention import check_attention, check_causal, check_mas
 from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.distances import check_clipped_rows, check_shift
+from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
@@ -89,7 +94,12 @@ from attnlab.exercises.sparse import (
     check_summaries,
 )
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
-from attnlab.exercises.summaries import check_block_means, check_visible_slots
+from attnlab.exercises.summaries import (
+    check_block_means,
+    check_transient,
+    check_transient_keys,
+    check_visible_slots,
+)
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
@@ -101,6 +111,7 @@ __all__ = [
     "check_attention",
     "check_axial_pairs",
     "check_axis",
+    "check_bigbird",
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
@@ -110,6 +121,7 @@ __all__ = [
     "check_clipped_rows",
     "check_complex_score",
     "check_distance_biases",
+    "check_etc_pairs",
     "check_factorized",
     "check_fixed_blocks",
     "check_generator",
@@ -143,6 +155,8 @@ __all__ = [
     "check_subtree_mask",
     "check_summaries",
     "check_top_share",
+    "check_transient",
+    "check_transient_keys",
     "check_tree_depths",
     "check_tree_node",
     "check_upward_average",
