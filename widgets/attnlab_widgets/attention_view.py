@@ -8,7 +8,6 @@ It needs no network, and ``save_html`` writes one file that needs no kernel eith
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch import Tensor
 from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import block
@@ -100,17 +100,9 @@ class AttentionView(BaseWidget):
             self._recording, self._data = recording, data
             self._settle()
 
-    def save_svg(self, path: str | Path) -> Path:
-        """A static picture of what is chosen: all heads, lines and matrix, without a browser."""
-        target = _ending(path, ".svg")
-        target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
-        return target
-
-    def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
-        target = _ending(path, ".png")
-        target.write_bytes(draw(self).png())
-        return target
+    def still(self) -> Drawing:
+        """What is chosen: all heads, lines and matrix."""
+        return draw(self)
 
     def _settle(self) -> None:
         layers, steps = self._recording["layers"], self._recording["steps"]
@@ -198,13 +190,6 @@ class AttentionView(BaseWidget):
             f"<AttentionView: {len(layers)} layers, {sum(x['h'] for x in layers)} heads, "
             f"{layers[0]['n']} queries × {layers[0]['m']} keys>"
         )
-
-
-def _ending(path: str | Path, suffix: str) -> Path:
-    target = Path(path)
-    if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
-    return target
 
 
 def _whole_numbers(value: Any, count: int) -> bool:
