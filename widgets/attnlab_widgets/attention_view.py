@@ -19,9 +19,9 @@ from torch import Tensor
 from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of
+from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of, shapes
 from attnlab_widgets.picture import draw
-from attnlab_widgets.quantization import block
+from attnlab_widgets.quantization import MOST_TILES, block
 
 WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""
@@ -251,6 +251,8 @@ def _coded(
     parts: list[bytes] = []
     at = broken = 0
     complete = sum(cells(one) for pair in sources for one in pair) <= WHOLE
+    heads = sum(shape[0] for pair in sources for one in pair for shape in shapes(one))
+    tiles = int((MOST_TILES / max(1, heads)) ** 0.5)
     for pair in sources:
         blocks.append([])
         statistics.append([])
@@ -258,7 +260,7 @@ def _coded(
             headers, numbers, described = [], [], []
             for layer in layers_of(one, batch):
                 places = token_lists.place(layer)
-                coded = block(layer.maps, layer.norms, complete)
+                coded = block(layer.maps, layer.norms, complete, layer.mask, tiles)
                 headers.append(coded.header | {"at": at})
                 parts.append(coded.data)
                 at += len(coded.data)

@@ -206,15 +206,20 @@ def has_attentions(source: Any) -> bool:
 
 def cells(source: Any) -> int:
     """How many weights one row of the batch holds, computed from the shapes alone."""
+    return sum(h * n * m for h, n, m in shapes(source))
+
+
+def shapes(source: Any) -> list[tuple[int, ...]]:
+    """(h, n, m) of each layer of a source, as far as it says them."""
     if isinstance(source, Attention | Mixing):
         source = [source]
     kinds = [getattr(source, name, None) or () for name in _HUGGING_FACE]
     layers = [layer for kind in kinds for layer in kind] or source
-    shapes = (
+    found = (
         layer.matrix.shape if isinstance(layer, Mixing) else getattr(layer, "shape", None)
         for layer in (layers if isinstance(layers, Sequence | Tensor | np.ndarray) else ())
     )
-    return sum(int(np.prod(shape[-3:])) for shape in shapes if shape is not None)
+    return [(1, 1, 1, *shape)[-3:] for shape in found if shape is not None]
 
 
 def _all(source: Any, kind: type) -> bool:
