@@ -289,7 +289,9 @@ MASKS = {
     "causal": lambda n, m, h: torch.ones(n, m).tril() > 0,
     "last rows": lambda n, m, h: torch.ones(n, m).tril(m - n) > 0,
     "padding": lambda n, m, h: torch.arange(m) % 5 != 3,
-    "causal and padding": lambda n, m, h: (torch.ones(n, m).tril(m - n) > 0) & (torch.arange(m) > 1),
+    "causal and padding": lambda n, m, h: (
+        (torch.ones(n, m).tril(m - n) > 0) & (torch.arange(m) > 1)
+    ),
     "window": lambda n, m, h: (torch.arange(m) - torch.arange(n)[:, None]).abs() < 3,
     "one for each head": lambda n, m, h: torch.rand(1, h, n, m) < 0.5,
     "the same for all heads": lambda n, m, h: (torch.rand(n, m) < 0.5).expand(1, h, n, m),

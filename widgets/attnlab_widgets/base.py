@@ -17,9 +17,7 @@ import numpy as np
 import traitlets
 
 STATIC = Path(__file__).parent / "static"
-_ALPHABET = (
-    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
-)
+_ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
 _QUICK = 1_000_000  # bytes
 _LETTERS = np.frombuffer(_ALPHABET, np.uint8)
 _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
