@@ -1,8 +1,8 @@
-"""Queries, keys and values of one head as bytes, with which its weights can be followed step by step.
+"""Queries, keys and values of one head as bytes: its weights can be followed step by step.
 
-A saved page holds them where they are small (`PAGE`); in a notebook the kernel is asked for those of
-one head. What was added to the scores (a bias) comes with them; what a record does not say, such as
-a function that the scores went through, is named in a sentence.
+A saved page holds them where they are small (`PAGE`); in a notebook the kernel is asked for those
+of one head. What was added to the scores (a bias) comes with them; what else happened to them, such
+as a soft cap, is named in a sentence.
 """
 
 import weakref
@@ -58,8 +58,7 @@ def of_head(record: Attention, row: int, head: int) -> Block:
     bias = record.bias
     parts = [queries, keys, values]
     if bias is not None:
-        _, n, m = (*record.shape[:1], *record.shape[2:])
-        parts.append(bias.detach().expand(record.shape)[row, head].reshape(n, m))
+        parts.append(bias.detach().expand(record.shape)[row, head])
     header = {
         "d": queries.shape[-1],
         "e": values.shape[-1],
