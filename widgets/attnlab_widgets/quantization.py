@@ -91,7 +91,7 @@ def masked(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[dict[str, Any], 
     follow: 0 where one row of m bits holds for all queries; ``bytes`` is their length, 0 where the
     rule is all.
     """
-    h, n, m = shape
+    n, m = shape[1:]
     found = mask.detach().cpu().expand(1, mask.shape[1], n, m)[0]
     if found.shape[0] > 1 and bool((found == found[:1]).all()):
         found = found[:1]
