@@ -68,7 +68,7 @@ class Pictured:
     def _must_draw(self) -> Drawing:
         drawing = self.still()
         if drawing is None:
-            raise NotImplementedError(f"{type(self).__name__} has no still picture")
+            raise TypeError(f"{type(self).__name__} has no still picture")
         return drawing
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
