@@ -8,7 +8,6 @@ It needs no network, and ``save_html`` writes one file that needs no kernel eith
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,9 @@ from torch import Tensor
 
 from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
+from attnlab_widgets import vectors
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.layers import (
     STATISTICS,
     cells,
@@ -26,16 +27,18 @@ from attnlab_widgets.layers import (
     is_cache,
     layers_of,
     outline,
+    shapes,
 )
 from attnlab_widgets.patches import Patch, Patches
 from attnlab_widgets.picture import draw
-from attnlab_widgets.quantization import block
+from attnlab_widgets.quantization import MOST_TILES, block
 from attnlab_widgets.tokens import Found, Tokens
 
 WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""
 _FULL = 160
 _ORDERS = ("layer", *STATISTICS)
+_PANELS = ("heads", "lines", "matrix")
 
 
 class AttentionView(BaseWidget):
@@ -62,7 +65,8 @@ class AttentionView(BaseWidget):
     largest weight shown), ``top_k`` (lines per query; 0 = all); ``hide_first`` and
     ``value_weighted`` (both renormalise the rows); ``step`` (its place in the slider), ``shown``
     ("first", "second", "difference"); ``sort`` and ``at_least`` (order and filter of the heads by
-    one statistic).
+    one statistic); ``panels`` (which of "heads", "lines", "matrix" are shown) and ``bar`` (whether
+    the row of controls is), for a view that is a part of another widget.
     """
 
     _esm = STATIC / "attention_view.js"
@@ -82,6 +86,8 @@ class AttentionView(BaseWidget):
     shown = Choice(("first", "second", "difference"), "first").tag(sync=True)
     sort = Choice(_ORDERS, "layer").tag(sync=True)
     at_least = traitlets.Float(None, allow_none=True).tag(sync=True)
+    panels: Any = traitlets.List(list(_PANELS)).tag(sync=True)
+    bar = traitlets.Bool(True).tag(sync=True)
 
     def __init__(
         self,
@@ -97,8 +103,9 @@ class AttentionView(BaseWidget):
         theme: str = "auto",
     ) -> None:
         lists = _token_lists(tokens, source_tokens, image, grid)
-        recording, data = _coded(source, lists, compare, names, batch)
+        recording, data, self._records = _coded(source, lists, compare, names, batch)
         super().__init__(_recording=recording, _data=data, theme=theme)
+        self.on_msg(self._asked)
         self.step = len(recording["steps"]) - 1
 
     def show(
@@ -115,22 +122,28 @@ class AttentionView(BaseWidget):
     ) -> None:
         """Show another recording in the same view; what is chosen stays where it still exists."""
         lists = _token_lists(tokens, source_tokens, image, grid)
-        recording, data = _coded(source, lists, compare, names, batch)
+        coded = _coded(source, lists, compare, names, batch)
         with self.hold_sync():
-            self._recording, self._data = recording, data
+            self._recording, self._data, self._records = coded
             self._settle()
 
-    def save_svg(self, path: str | Path) -> Path:
-        """A static picture of what is chosen: all heads, lines and matrix, without a browser."""
-        target = _ending(path, ".svg")
-        target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
-        return target
+    def still(self) -> Drawing:
+        """What is chosen: all heads, lines and matrix."""
+        return draw(self)
 
-    def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
-        target = _ending(path, ".png")
-        target.write_bytes(draw(self).png())
-        return target
+    def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        """Send the queries, keys and values of the head that the front end asks for."""
+        if not isinstance(content, dict) or "vectors" not in content:
+            return
+        step, which, layer, head = content["vectors"]
+        found = vectors.answer(*self._records[step][which][layer], head)
+        if isinstance(found, str):
+            self.send({**content, "said": found})
+        else:
+            self.send({**content, "header": found.header}, [found.data])
+
+    def _saved_state(self) -> dict[str, Any]:
+        return {**super()._saved_state(), **vectors.saved(self._records)}
 
     def _settle(self) -> None:
         layers, steps = self._recording["layers"], self._recording["steps"]
@@ -193,6 +206,13 @@ class AttentionView(BaseWidget):
             )
         return int(proposal["value"])
 
+    @traitlets.validate("panels")
+    def _panels_exist(self, proposal: Any) -> list[str]:
+        found = proposal["value"]
+        if not found or any(panel not in _PANELS for panel in found):
+            raise traitlets.TraitError(f"`panels` must hold some of {[*_PANELS]}, got {found!r}")
+        return [panel for panel in _PANELS if panel in found]
+
     @traitlets.validate("step")
     def _step_exists(self, proposal: Any) -> int:
         return _among("step", proposal["value"], len(self._recording["steps"]))
@@ -218,13 +238,6 @@ class AttentionView(BaseWidget):
             f"<AttentionView: {len(layers)} layers, {sum(x['h'] for x in layers)} heads, "
             f"{layers[0]['n']} queries × {layers[0]['m']} keys>"
         )
-
-
-def _ending(path: str | Path, suffix: str) -> Path:
-    target = Path(path)
-    if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
-    return target
 
 
 def _whole_numbers(value: Any, count: int) -> bool:
@@ -257,28 +270,34 @@ def _token_lists(
 
 def _coded(
     source: Any, token_lists: Tokens, compare: Any, names: tuple[str, str], batch: int
-) -> tuple[dict[str, Any], bytes]:
-    """What the front end reads: a description and one run of bytes."""
+) -> tuple[dict[str, Any], bytes, vectors.Records]:
+    """What the front end reads, a description and one run of bytes; and the records behind it."""
     steps, sources = _steps(source, compare)
     token_lists.outline = outline(sources[0][0])
     layers: list[dict[str, Any]] = []
     blocks: list[list[list[dict[str, Any]]]] = []
     statistics: list[Any] = []
     parts: list[bytes] = []
+    records: vectors.Records = []
     at = broken = 0
     complete = sum(cells(one) for pair in sources for one in pair) <= WHOLE
+    heads = sum(shape[0] for pair in sources for one in pair for shape in shapes(one))
+    tiles = int((MOST_TILES / max(1, heads)) ** 0.5)
     for pair in sources:
         blocks.append([])
         statistics.append([])
+        records.append([])
         for one in pair:
             headers, numbers, described = [], [], []
+            records[-1].append([])
             for layer in layers_of(one, batch):
                 places = token_lists.place(layer)
-                coded = block(layer.maps, layer.norms, complete)
+                coded = block(layer.maps, layer.norms, complete, layer.mask, tiles)
                 headers.append(coded.header | {"at": at})
                 parts.append(coded.data)
                 at += len(coded.data)
                 broken += layer.broken
+                records[-1][-1].append((layer.record, layer.row))
                 numbers.append(layer.statistics())
                 h, n, m = layer.shape
                 called = {"name": layer.name, "title": layer.title, "kind": layer.kind}
@@ -303,7 +322,7 @@ def _coded(
     if token_lists.patches is not None:
         recording["image"] = token_lists.patches.sent()
         recording["grids"] = token_lists.patches.grids(token_lists.sets)
-    return recording, b"".join(parts)
+    return recording, b"".join(parts), records
 
 
 def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:

@@ -22,6 +22,7 @@ from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
 from attnlab_widgets.joined import Call, Decoded, Weights, Windowed, decoded
 from attnlab_widgets.layer_names import Outline, order, titles
+from attnlab_widgets.vectors import Held, held
 
 _HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 _PATTERN = re.compile(r"\.hook_pattern$")
@@ -45,6 +46,9 @@ class Layer:
     """What it is called in a model with several sides: "cross 1"."""
     named: bool = True
     """Whether the name comes from a model, so that it can be interpreted."""
+    record: Held | None = None
+    """The way to the queries, keys and values, in row ``row`` of the batch."""
+    row: int = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -177,21 +181,23 @@ def _keys(source: Any) -> list[Any]:
 
 def cells(source: Any) -> int:
     """How many weights one row of the batch holds, computed from the shapes alone."""
+    return sum(h * n * m for h, n, m in shapes(source))
+
+
+def shapes(source: Any) -> list[tuple[int, ...]]:
+    """(h, n, m) of each layer of a source, as far as it says them."""
     if isinstance(source, Mixing):
         source = [source]
     calls = calls_of(source)
-    shapes: list[Any]
     if calls is not None:
-        shapes = [call.shape for call in calls]
-    elif isinstance(source, Tensor | np.ndarray):
-        return int(np.prod(source.shape))
-    else:
-        layers = source if isinstance(source, Sequence) else ()
-        shapes = [
-            layer.matrix.shape if isinstance(layer, Mixing) else getattr(layer, "shape", ())
-            for layer in layers
-        ]
-    return sum(int(np.prod(shape[-3:])) for shape in shapes)
+        return [call.shape[-3:] for call in calls]
+    if isinstance(source, Tensor | np.ndarray):
+        source = list(source) if source.ndim == 4 else [source]
+    found = (
+        layer.matrix.shape if isinstance(layer, Mixing) else getattr(layer, "shape", None)
+        for layer in (source if isinstance(source, Sequence) else ())
+    )
+    return [(1, 1, 1, *shape)[-3:] for shape in found if shape is not None]
 
 
 def _all(source: Any, kind: Any) -> bool:
@@ -212,6 +218,7 @@ def _recorded(calls: Sequence[Call], batch: int) -> Iterator[Layer]:
             mask = mask[row : row + 1] if mask.shape[0] > 1 else mask
         layer = _layer(call.name, call.weights[row], norms, mask)
         layer.title = title
+        layer.record, layer.row = held(call) if isinstance(call, Attention) else None, row
         yield layer
 
 
