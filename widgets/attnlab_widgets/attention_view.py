@@ -8,7 +8,6 @@ It needs no network, and ``save_html`` writes one file that needs no kernel eith
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
 from attnlab_widgets import vectors
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of, shapes
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import MOST_TILES, block
@@ -108,17 +108,9 @@ class AttentionView(BaseWidget):
             self._recording, self._data, self._records = coded
             self._settle()
 
-    def save_svg(self, path: str | Path) -> Path:
-        """A static picture of what is chosen: all heads, lines and matrix, without a browser."""
-        target = _ending(path, ".svg")
-        target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
-        return target
-
-    def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
-        target = _ending(path, ".png")
-        target.write_bytes(draw(self).png())
-        return target
+    def still(self) -> Drawing:
+        """What is chosen: all heads, lines and matrix."""
+        return draw(self)
 
     def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Send the queries, keys and values of the head that the front end asks for."""
@@ -227,13 +219,6 @@ class AttentionView(BaseWidget):
             f"<AttentionView: {len(layers)} layers, {sum(x['h'] for x in layers)} heads, "
             f"{layers[0]['n']} queries × {layers[0]['m']} keys>"
         )
-
-
-def _ending(path: str | Path, suffix: str) -> Path:
-    target = Path(path)
-    if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
-    return target
 
 
 def _whole_numbers(value: Any, count: int) -> bool:
