@@ -17,7 +17,7 @@ from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- the length at which a table is as large as two matrices
 
-_LENGTH_MISTAKEN = {
+_LENGTH_MISTAKEN: dict[float, str] = {
     64: "That sets eight tables equal to 8 · 512 numbers: W_Q and W_K have 2 · 512² together.",
     724: "The heads are missing: there are eight tables, one for each head.",
     181: "That counts one matrix. Both W_Q and W_K are left out.",
