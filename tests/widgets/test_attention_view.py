@@ -288,6 +288,8 @@ def test_tiles_hold_the_weight_of_largest_size() -> None:
         ("sort", "colour", "sort"),
         ("value_weighted", True, r"attnlab\.watch"),
         ("theme", "pink", "theme"),
+        ("panels", [], "`panels` must hold some of"),
+        ("panels", ["matrix", "words"], "`panels` must hold some of"),
     ],
 )
 def test_what_does_not_exist_cannot_be_set(name: str, value: object, message: str) -> None:

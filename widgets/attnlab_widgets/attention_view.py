@@ -27,6 +27,7 @@ WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""
 _FULL = 160
 _ORDERS = ("layer", *STATISTICS)
+_PANELS = ("heads", "lines", "matrix")
 
 
 class AttentionView(BaseWidget):
@@ -48,7 +49,8 @@ class AttentionView(BaseWidget):
     largest weight shown), ``top_k`` (lines per query; 0 = all); ``hide_first`` and
     ``value_weighted`` (both renormalise the rows); ``step`` (its place in the slider), ``shown``
     ("first", "second", "difference"); ``sort`` and ``at_least`` (order and filter of the heads by
-    one statistic).
+    one statistic); ``panels`` (which of "heads", "lines", "matrix" are shown) and ``bar`` (whether
+    the row of controls is), for a view that is a part of another widget.
     """
 
     _esm = STATIC / "attention_view.js"
@@ -68,6 +70,8 @@ class AttentionView(BaseWidget):
     shown = Choice(("first", "second", "difference"), "first").tag(sync=True)
     sort = Choice(_ORDERS, "layer").tag(sync=True)
     at_least = traitlets.Float(None, allow_none=True).tag(sync=True)
+    panels: Any = traitlets.List(list(_PANELS)).tag(sync=True)
+    bar = traitlets.Bool(True).tag(sync=True)
 
     def __init__(
         self,
@@ -172,6 +176,13 @@ class AttentionView(BaseWidget):
                 f"`top_k` must be 0 (every line) or a number of lines, got {proposal['value']}"
             )
         return int(proposal["value"])
+
+    @traitlets.validate("panels")
+    def _panels_exist(self, proposal: Any) -> list[str]:
+        found = proposal["value"]
+        if not found or any(panel not in _PANELS for panel in found):
+            raise traitlets.TraitError(f"`panels` must hold some of {[*_PANELS]}, got {found!r}")
+        return [panel for panel in _PANELS if panel in found]
 
     @traitlets.validate("step")
     def _step_exists(self, proposal: Any) -> int:
