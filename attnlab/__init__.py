@@ -9,6 +9,7 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.watch(model)                             look inside any torch model
     attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
     attnlab.train.fit(model, task, steps=500)        train it
+    attnlab.wall("one sentence")                     every mechanism on it, side by side
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
 
@@ -28,6 +29,7 @@ _HOMES = {
     "TinyTransformer": "attnlab.models.tiny",
     "generate": "attnlab.models.generate",
     "watch": "attnlab.lens.watch",
+    "wall": "attnlab_widgets.wall",
 }
 _ROOMS = (
     "catalog",
@@ -43,7 +45,7 @@ _ROOMS = (
     "train",
 )
 
-__all__ = ["TinyTransformer", "build", "card", "cards", "generate", "goes_with", "watch"]
+__all__ = ["TinyTransformer", "build", "card", "cards", "generate", "goes_with", "wall", "watch"]
 
 if TYPE_CHECKING:
     from attnlab.catalog import build, card, cards, goes_with
