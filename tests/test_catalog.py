@@ -98,3 +98,25 @@ def test_options_for_a_short_sentence_are_options(card: Card) -> None:
     assert card.mixes
     causal = card.causal == "always"
     attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small)
+
+
+def test_tab_offers_public_names_only() -> None:
+    public = sorted([*attnlab.__all__, *attnlab._ROOMS], key=str.lower)
+    assert [name for name in dir(attnlab) if not name.startswith("_")] == sorted(public)
+    completed = subprocess.run(
+        [sys.executable, "-c", COMPLETE], capture_output=True, text=True, check=False
+    )
+    if "No module named 'IPython'" in completed.stderr:
+        pytest.skip("what Tab offers in a notebook is asked of IPython: pip install 'attnlab[lab]'")
+    offered = completed.stdout.split()
+    assert sorted(offered, key=str.lower) == public, completed.stderr
+
+
+COMPLETE = """
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import attnlab")
+with provisionalcompleter():
+    print(*(found.text for found in shell.Completer.completions("attnlab.", 8)))
+"""
