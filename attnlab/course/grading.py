@@ -65,7 +65,7 @@ def _prompt(exercise: Exercise) -> str:
     words = (
         f"### {exercise.number} · {exercise.title} — {exercise.level}, {exercise.minutes} minutes"
     )
-    return f"{words}\n\n{exercise.prompt}"
+    return f"{words}\n\n{exercise.prompt}\n\nStart from:\n\n```python\n{exercise.stub}\n```"
 
 
 def _test(exercise: Exercise) -> str:
