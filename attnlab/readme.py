@@ -1,7 +1,8 @@
 """The tables of README.md, written from the lessons and the cards: ``python -m attnlab.readme``.
 
 The data of a lesson are in the metadata of its notebook, ``{"attnlab": {"question": …, "minutes":
-…}}``, those of a mechanism on its card. A test compares README.md with these tables.
+…, "work_minutes": …}}`` (minutes to read, minutes to work through), those of a mechanism on its
+card. A test compares README.md with these tables.
 """
 
 import json
@@ -46,6 +47,14 @@ class Lesson(NamedTuple):
     path: str
     question: str
     minutes: int
+    work_minutes: int | None
+
+    @property
+    def time(self) -> str:
+        """Minutes to read and, where the lesson says them, minutes to work through."""
+        if self.work_minutes is None:
+            return f"{self.minutes}"
+        return f"{self.minutes} to read, {self.work_minutes} to work"
 
     @property
     def number(self) -> int:
@@ -68,7 +77,10 @@ def _lesson(path: Path, name: str) -> Lesson:
                 f'{name}: its metadata need {{"attnlab": {{"{key}": …}}}}, a {kind.__name__}; '
                 f"found {metadata.get(key)!r}"
             )
-    return Lesson(name, metadata["question"], metadata["minutes"])
+    work = metadata.get("work_minutes")
+    if work is not None and not isinstance(work, int):
+        raise ValueError(f"{name}: its work_minutes must be an int, or be left out; found {work!r}")
+    return Lesson(name, metadata["question"], metadata["minutes"], work)
 
 
 def lesson_table(root: Path) -> str:
@@ -78,7 +90,7 @@ def lesson_table(root: Path) -> str:
         (
             f"{lesson.number:02}",
             f"[{lesson.question}]({lesson.path})",
-            f"{lesson.minutes}",
+            lesson.time,
             f"{place.colab(lesson.path)} {place.binder(lesson.path)}",
         )
         for lesson in lessons(root)

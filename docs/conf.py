@@ -36,6 +36,7 @@ pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 python_use_unqualified_type_names = True
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 html_theme_options = {
     "sidebar_hide_name": False,
     "source_repository": f"https://github.com/{HOME.slug}/",

@@ -38,8 +38,8 @@ def _page() -> str:
     count = len(attnlab.cards())
     hero = f"""
 <div class="hero">
-<p class="claim">A laboratory for attention: {count} mechanisms, each on one readable page, proved against its own equation, and open to
-look inside.</p>
+<p class="claim">A laboratory for attention: {count} mechanisms, each on one readable page,
+proved against its own equation, and open to look inside.</p>
 <p class="ways"><a class="way first" href="{first}">Start with lesson 00</a>
 <a class="way" href="lessons/index.html">All {len(every)} lessons</a>
 <a class="way" href="mechanisms/index.html">All mechanisms</a>

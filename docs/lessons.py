@@ -127,8 +127,9 @@ hide-toc: true
 
 # Lessons
 
-Each lesson asks one question, starts from the idea, and ends with exercises. The pages show it as it was run last. To change what it
-computes, clone the [repository](https://github.com/{HOME.slug}) and call `make lab`, or open it on Colab or Binder from its head.
+Each lesson asks one question, starts from the idea, and ends with exercises. The pages show it as
+it was run last. To change what it computes, clone the [repository](https://github.com/{HOME.slug})
+and call `make lab`, or open it on Colab or Binder from its head.
 
 {html_block(f'<ol class="lessons">{rows}</ol>')}
 

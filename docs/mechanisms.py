@@ -237,9 +237,7 @@ def _files(path: str) -> Iterator[str]:
     full = ROOT / path
     for file in sorted(full.rglob("*.py")) if full.is_dir() else [full]:
         name = file.relative_to(ROOT).as_posix()
-        yield html_block(
-            f'<details class="source"><summary><code>{name}</code></summary>'
-        )
+        yield html_block(f'<details class="source"><summary><code>{name}</code></summary>')
         yield fenced(file.read_text(encoding="utf-8"), "python")
         yield html_block("</details>")
 
@@ -326,8 +324,9 @@ description: All mechanisms, by family
 
 # Mechanisms
 
-Every mechanism has one page in the library: its story, its equation, its forms, its layer and its card. The pictures are the maps that
-fresh layers imply: what each position (row) takes from each other one (column).
+Every mechanism has one page in the library: its story, its equation, its forms, its layer and its
+card. The pictures are the maps that fresh layers imply: what each position (row) takes from each
+other one (column).
 
 {parts}
 

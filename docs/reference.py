@@ -34,7 +34,8 @@ description: All public names
 
 # Reference
 
-Names are imported from the module that defines them; `attnlab` itself offers the few that one needs every day.
+Names are imported from the module that defines them; `attnlab` itself offers the few that one needs
+every day.
 
 ```{{toctree}}
 :maxdepth: 1

@@ -18,7 +18,9 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
 NEEDS_PYTHON = "These controls need Python: they answer when you run the lesson."
 _FIT = (ROOT / "docs/frame.js").read_text(encoding="utf-8")
-_FLAT = "<style>body { padding: 2px; overflow: hidden; background: transparent !important; }</style>"
+_FLAT = (
+    "<style>body { padding: 2px; overflow: hidden; background: transparent !important; }</style>"
+)
 
 Outputs = Callable[[Sequence[Mapping[str, Any]]], str]
 
@@ -106,5 +108,3 @@ def framed(html: str) -> str:
     """The page of a widget such that it tells its height, and follows light and dark."""
     html = html.replace("</head>", f"{_FLAT}\n</head>", 1)
     return html.replace("</body>", f"<script>\n{_FIT}</script>\n</body>", 1)
-
-

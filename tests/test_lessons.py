@@ -70,7 +70,9 @@ def test_header_says_what_a_reader_asks_first(path: Path) -> None:
     assert header.startswith(f"# {metadata['number']:02} · ")
     assert metadata["question"] in header
     assert "?" in metadata["question"]
-    assert f"{metadata['minutes']} min" in header
+    assert f"**{metadata['minutes']} min** to read" in header
+    if "work_minutes" in metadata:
+        assert f"**{metadata['work_minutes']} min** to work · " in header
     assert f"{metadata['seconds']} s" in header
     assert f"{metadata['memory_mb']} MB" in header
     assert "You will be able to" in header
@@ -104,6 +106,29 @@ def test_outputs_are_stored_and_clean(path: Path) -> None:
     for cell in tagged(path, "nbval-check-output"):
         assert cell["outputs"], "a strictly compared cell prints something"
         assert all(set(o.get("data", {"text/plain"})) <= {"text/plain"} for o in cell["outputs"])
+
+
+@lesson
+def test_predictions_are_unspoiled(path: Path) -> None:
+    """A lesson that says its working minutes hides the source of each prediction."""
+    if "work_minutes" not in read(path)["metadata"]["attnlab"]:
+        return
+    asked = [
+        c
+        for c in read(path)["cells"]
+        if c["cell_type"] == "code" and re.search(r"^predict", source(c), re.MULTILINE)
+    ]
+    assert asked
+    for cell in asked:
+        assert cell["metadata"].get("jupyter", {}).get("source_hidden") is True, source(cell)[:80]
+        assert source(cell).startswith("predict"), "nothing but the prediction is hidden"
+
+
+@lesson
+def test_a_lesson_is_short(path: Path) -> None:
+    """At most 55 cells, in a lesson that says its working minutes."""
+    if "work_minutes" in read(path)["metadata"]["attnlab"]:
+        assert len(read(path)["cells"]) <= 55
 
 
 @lesson

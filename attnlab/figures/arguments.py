@@ -84,6 +84,17 @@ def check_names(name: str, value: object) -> list[str]:
     return names
 
 
+def check_grid_names(
+    what: str, count: tuple[int, int], rows: object, columns: object
+) -> tuple[list[str], list[str]]:
+    """Names of the rows and columns of a grid of ``what``: none, or one for each."""
+    found = check_names("rows", rows), check_names("columns", columns)
+    for name, given, wanted in zip(("rows", "columns"), found, count, strict=True):
+        if len(given) not in (0, wanted):
+            raise ValueError(f"`{name}` should name {wanted} {name} of {what}, got {len(given)}")
+    return found
+
+
 def _has_items(value: object) -> bool:
     if not isinstance(value, Iterable):
         return False

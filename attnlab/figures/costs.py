@@ -10,6 +10,7 @@ from attnlab.figures.arguments import check_list, check_mapping, check_number, c
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.curves import (
     curve_layout,
+    label_ends,
     packed,
     padded,
     series_style,
@@ -73,6 +74,7 @@ def cost_curves(
         yaxis=axis(look, quantity, **value_axis(together[:, 1], log=True)),
         names=names,
     )
+    label_ends(page, look, {escaped(name): float(p[-1, 1]) for name, p in points.items()})
     rows = [
         {"series": name, letter: whole_number(n), quantity: float(cost)}
         for name, pairs in points.items()
@@ -150,11 +152,10 @@ def trade_off(
     title: str,
     theme: str | None = None,
 ) -> Picture:
-    """Score against cost: a point per name, the mean over seeds, with a bar of ± one deviation.
+    """Score against cost: a small mark for each seed, a large one for their mean.
 
     ``points`` maps a name to (cost, one score per seed), or to several of these, in order of cost:
-    sizes of one thing, joined by a line. ``cost`` and ``score`` name the axes with their units. The
-    standard deviation is that of a sample (n − 1); a single seed has none.
+    sizes of one thing, joined by a line. ``cost`` and ``score`` name the axes with their units.
     """
     check_texts(cost=cost, score=score, title=title)
     points = check_mapping("points", points, '{"full": (128, [0.9, 0.8])}')
@@ -162,35 +163,39 @@ def trade_off(
     theme = theme_name(theme)
     look = colours(theme)
     traces = [
-        _sizes_trace(p, name, got, cost, score) for p, (name, got) in enumerate(sizes.items())
+        trace
+        for place, (name, got) in enumerate(sizes.items())
+        for trace in _sizes_traces(place, name, got, cost, score)
     ]
     every = [size for got in sizes.values() for size in got]
-    ends = [mean + side * spread for _, mean, spread, _ in every for side in (-1, 1)]
+    costs = np.array([spent for spent, _ in every])
+    scores = np.concatenate([values for _, values in every])
     page = curve_layout(
         look,
         title,
-        xaxis=axis(look, cost, range=padded(np.array([size[0] for size in every]), log=False)),
-        yaxis=axis(look, score, range=padded(np.array(ends), log=False)),
+        xaxis=axis(look, cost, range=padded(costs, log=False)),
+        yaxis=axis(look, score, range=padded(scores, log=False)),
         names=list(points),
     ) | {"hovermode": "closest"}
     table: list[Row] = [
         {
             "name": name,
             cost: whole_number(spent),
-            score: round(mean, 4),
-            "standard deviation": round(spread, 4),
-            "seeds": seeds,
+            score: round(float(values.mean()), 4),
+            "smallest": round(float(values.min()), 4),
+            "largest": round(float(values.max()), 4),
+            "seeds": len(values),
         }
         for name, got in sizes.items()
-        for spent, mean, spread, seeds in got
+        for spent, values in got
     ]
-    values = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
-    description = f"{title}. {score} against {cost}, means over seeds. {values}."
+    means = "; ".join(f"{row['name']}: {row[score]} at {row[cost]:,}" for row in table)
+    description = f"{title}. {score} against {cost}, means over seeds. {means}."
     return Picture(traces, page, description=description, rows=table, theme=theme)
 
 
-def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, float, float, int]]:
-    """Cost, mean, deviation and number of seeds of each size of what is called ``name``."""
+def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, Array]]:
+    """The cost of each size of what is called ``name``, and its scores."""
     several = check_list(name, given)
     several = several if several and isinstance(several[0], Sequence) else [several]
     found = []
@@ -198,24 +203,35 @@ def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, float
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise ValueError(f"{name!r} must hold (cost, scores) or several of these, got {pair!r}")
         spent, scores = check_number(f"{name}: cost", pair[0]), pair[1]
-        values = numbers(f"{name}: scores", scores, "seeds")
-        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-        found.append((float(spent), float(values.mean()), spread, len(values)))
+        found.append((float(spent), numbers(f"{name}: scores", scores, "seeds")))
     return found
 
 
-def _sizes_trace(
-    place: int, name: str, sizes: list[tuple[float, float, float, int]], cost: str, score: str
-) -> go.Scatter:
+def _sizes_traces(
+    place: int, name: str, sizes: list[tuple[float, Array]], cost: str, score: str
+) -> list[go.Scatter]:
     style = series_style(place)
-    costs, means, spreads, _ = zip(*sizes, strict=True)
-    return go.Scatter(
-        x=costs,
-        y=means,
-        error_y={"array": spreads, "width": 5, "thickness": 1.5},
+    hover = f"{escaped(cost)} %{{x:,}}<br>{escaped(score)} %{{y:.4~g}}"
+    means = go.Scatter(
+        x=[spent for spent, _ in sizes],
+        y=[float(values.mean()) for _, values in sizes],
         name=escaped(name),
         mode="lines+markers" if len(sizes) > 1 else "markers",
-        hovertemplate=f"{escaped(cost)} %{{x:,}}<br>{escaped(score)} %{{y:.4~g}}",
+        hovertemplate=hover,
         line=style["line"],
         marker={**style["marker"], "size": 11},
+        legendgroup=name,
     )
+    if all(len(values) == 1 for _, values in sizes):
+        return [means]
+    seeds = go.Scatter(
+        x=np.concatenate([np.full(len(values), spent) for spent, values in sizes]),
+        y=np.concatenate([values for _, values in sizes]),
+        name=escaped(name),
+        mode="markers",
+        hovertemplate=f"one seed<br>{hover}",
+        marker={**style["marker"], "size": 5, "opacity": 0.75},
+        showlegend=False,
+        legendgroup=name,
+    )
+    return [seeds, means]

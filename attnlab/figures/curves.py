@@ -1,6 +1,7 @@
 """Shared by the figures of curves: styles, layout, ranges and ticks of axes."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import plotly.graph_objects as go
 
 from attnlab.figures.arrays import Array
 from attnlab.figures.labels import escaped
-from attnlab.figures.layout import layout, text_width
+from attnlab.figures.layout import label_width, layout, note, text_width
 from attnlab.figures.theme import DASHES, MARKERS, SERIES, Theme, rgb
 
 WIDTH, HEIGHT = 720, 400
@@ -67,6 +68,55 @@ def curve_layout(look: Theme, title: str, *, names: list[str], **axes: Any) -> d
             "bgcolor": "rgba(0,0,0,0)",
         },
     }
+
+
+def label_ends(page: dict[str, Any], look: Theme, ends: Mapping[str, float]) -> None:
+    """Write each name beside the end of its curve, where there are more curves than colours.
+
+    ``ends`` maps an escaped name to the last value of its curve.
+    """
+    if len(ends) <= len(SERIES):
+        return
+    inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
+    heights = [_share(page["yaxis"], end) * inner for end in ends.values()]
+    page["annotations"] = [
+        note(look, name, 1, height / inner) | {"xanchor": "left", "yanchor": "middle", "xshift": 8}
+        for name, height in zip(ends, spaced(heights, 14, inner), strict=True)
+    ]
+    room = round(max(label_width(name, 11) for name in ends)) + 8
+    page["width"], page["margin"]["r"] = page["width"] + room, page["margin"]["r"] + room
+
+
+def spaced(places: list[float], gap: float, most: float) -> list[float]:
+    """The places, in order, moved as little as needed to be ``gap`` apart, from 0 to ``most``.
+
+    Neighbours that would overlap form a group around the mean of their places.
+    """
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    groups: list[list[int]] = []
+    centres: list[float] = []
+    for at in order:
+        group, centre = [at], places[at]
+        while groups and centres[-1] + (len(groups[-1]) + len(group)) * gap / 2 > centre:
+            group = groups.pop() + group
+            centres.pop()
+            half = (len(group) - 1) * gap / 2
+            mean = sum(places[one] for one in group) / len(group)
+            centre = max(half, min(mean, most - half))
+        groups.append(group)
+        centres.append(centre)
+    moved = list(places)
+    for group, centre in zip(groups, centres, strict=True):
+        for rank, at in enumerate(group):
+            moved[at] = centre + (rank - (len(group) - 1) / 2) * gap
+    return moved
+
+
+def _share(axis: Mapping[str, Any], value: float) -> float:
+    """Where a value lies on an axis, from 0 at its start to 1 at its end."""
+    low, high = axis["range"]
+    value = math.log10(value) if axis.get("type") == "log" else value
+    return float((value - low) / (high - low))
 
 
 def value_axis(values: Array, *, log: bool) -> dict[str, Any]:

@@ -28,12 +28,11 @@ def score_dots(
     limits: tuple[float, float] | None = None,
     theme: str | None = None,
 ) -> Picture:
-    """Each score as a small dot, their mean as a diamond, ± one standard deviation as a bar.
+    """Each score as a small dot, their mean as a diamond, a line from the smallest to the largest.
 
     ``scores`` maps a panel (a task) to rows (a model) to one number per seed. All panels have the
     rows of the first, in its order; a row that a panel lacks stays empty. Each panel has its own
-    scale unless ``limits`` gives one to all. The standard deviation is that of a sample (n − 1); a
-    single seed has none.
+    scale unless ``limits`` gives one to all.
     """
     check_texts(title=title, quantity=quantity)
     example = '{"copying": {"full": [0.9, 0.8]}}'
@@ -116,8 +115,8 @@ def _panel(rows: Mapping[str, Array], names: list[str], x: str, y: str) -> list[
     seeds: tuple[list[float], list[float]] = ([], [])
     means: tuple[list[float], list[float]] = ([], [])
     for row, values in rows.items():
-        at, mean, spread = float(names.index(row)), float(values.mean()), _spread(values)
-        bars[0].extend((mean - spread, mean + spread, math.nan))
+        at, mean = float(names.index(row)), float(values.mean())
+        bars[0].extend((float(values.min()), float(values.max()), math.nan))
         bars[1].extend((at, at, math.nan))
         seeds[0].extend(values.tolist())
         seeds[1].extend(at + 0.24 for _ in values)
@@ -152,10 +151,6 @@ def _panel(rows: Mapping[str, Array], names: list[str], x: str, y: str) -> list[
     ]
 
 
-def _spread(values: Array) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
-
-
 def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
     values = np.concatenate([got for rows in panels.values() for got in rows.values()])
     digits = 1 if np.abs(values).max() >= 10 else 3
@@ -164,7 +159,8 @@ def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
             "task": panel,
             "model": row,
             "mean": round(float(values.mean()), digits),
-            "standard deviation": round(_spread(values), digits),
+            "smallest": round(float(values.min()), digits),
+            "largest": round(float(values.max()), digits),
             "seeds": len(values),
         }
         for panel, rows in panels.items()
@@ -173,7 +169,7 @@ def _rows(panels: Mapping[str, Mapping[str, Array]]) -> list[Row]:
 
 
 def _description(title: str, quantity: str, table: list[Row]) -> str:
-    sentences = [f"{title}. {quantity}: a panel per task, mean and standard deviation over seeds."]
+    sentences = [f"{title}. {quantity}: a panel per task, means over seeds."]
     for panel in dict.fromkeys(row["task"] for row in table):
         rows = sorted((r for r in table if r["task"] == panel), key=lambda r: -r["mean"])
         best, worst = rows[0], rows[-1]

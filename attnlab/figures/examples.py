@@ -9,13 +9,14 @@ import plotly.graph_objects as go
 from attnlab.core.integers import check_integer
 from attnlab.figures.arguments import check_list, check_texts
 from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
-from attnlab.figures.labels import labels, visible
+from attnlab.figures.labels import escaped, labels, visible
 from attnlab.figures.layout import axis, bare_axis, layout, note, text_width
 from attnlab.figures.picture import Picture
 from attnlab.figures.theme import MONO, SERIES, Theme, colours, theme_name
 
 MOST_TOKENS = 512
 WIDTH = 720
+LOSS_COUNTS = "the loss counts here"
 GREYS = ("#f5f5f5", "#d0d0d0", "#a8a8a8", "#808080", "#565656", "#2f2f2f", "#0b0b0b")
 
 
@@ -24,15 +25,17 @@ def token_strip(
     *,
     title: str,
     scored: Any = None,
+    mark: str = LOSS_COUNTS,
     targets: Sequence[Any] | None = None,
     theme: str | None = None,
 ) -> Picture:
     """A sequence as boxes in reading order; scored positions are framed and carry a mark.
 
-    ``scored`` (n,) bool: True where the loss counts. ``targets`` (n,): what the model is to answer
+    ``scored`` (n,) bool: the positions that are framed; ``mark`` is what the caption says of them.
+    ``targets`` (n,): what the model is to answer
     there, written under the box (shown at scored positions only, where ``scored`` is given).
     """
-    check_texts(title=title)
+    check_texts(title=title, mark=mark)
     tokens = check_list("tokens", tokens)
     count = len(tokens)
     tokens = tokens_for("tokens", tokens, count, "positions")
@@ -40,6 +43,8 @@ def token_strip(
         raise ValueError("`tokens` is empty: there is no sequence to draw")
     if count > MOST_TOKENS:
         raise ValueError(f"`tokens` has {count}; at most {MOST_TOKENS} can be seen: give a part")
+    if scored is None and mark != LOSS_COUNTS:
+        raise ValueError("`mark` is said of framed positions: give them as `scored`")
     counts = np.zeros(count, bool) if scored is None else booleans("scored", scored, (count,))
     if targets is not None:
         targets = tokens_for("targets", targets, count, "positions of `tokens`")
@@ -55,11 +60,11 @@ def token_strip(
         title,
         width=WIDTH,
         height=height,
-        margin={"l": 14, "r": 14, "t": 44, "b": 52},
-        xaxis={"visible": False, "range": [0, WIDTH - 28], "fixedrange": True},
+        margin={"l": 12, "r": 12, "t": 44, "b": 52},
+        xaxis={"visible": False, "range": [-2, WIDTH - 26], "fixedrange": True},
         yaxis={"visible": False, "range": [lines * step, 0], "fixedrange": True},
         plot_bgcolor=look.paper,
-        annotations=[_strip_note(look, scored is not None, targets is not None)],
+        annotations=[_strip_note(look, mark if scored is not None else "", targets is not None)],
     )
     traces = [
         _outline(boxes[~counts], look.quiet, look.panel, 1),
@@ -80,7 +85,7 @@ def token_strip(
     return Picture(
         [trace for trace in traces if trace is not None],
         page,
-        description=_strip_description(title, tokens, counts, answers, scored is not None),
+        description=_strip_description(title, tokens, counts, mark if scored is not None else ""),
         rows=rows,
         theme=theme,
     )
@@ -200,23 +205,21 @@ def _answers(boxes: Array, answers: Sequence[Any]) -> go.Scatter | None:
     )
 
 
-def _strip_note(look: Theme, scored: bool, targets: bool) -> dict[str, Any]:
+def _strip_note(look: Theme, mark: str, targets: bool) -> dict[str, Any]:
     caption = "read from left to right"
-    caption += " · ▼ framed: the loss counts here" if scored else ""
+    caption += f" · ▼ framed: {escaped(mark)}" if mark else ""
     caption += " · below the box: the answer wanted" if targets else ""
     return note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-12)
 
 
-def _strip_description(
-    title: str, tokens: Sequence[Any], counts: Array, answers: Sequence[Any], scored: bool
-) -> str:
+def _strip_description(title: str, tokens: Sequence[Any], counts: Array, mark: str) -> str:
     shown = " ".join(visible(token) for token in tokens[:40])
     more = " …" if len(tokens) > 40 else ""
     description = f"{title}. A sequence of {len(tokens)} tokens: {shown}{more}."
-    if scored:
+    if mark:
         places = np.flatnonzero(counts)
         listed = ", ".join(map(str, places[:20])) + (" …" if len(places) > 20 else "")
-        description += f" The loss counts at {len(places)} positions: {listed or 'none'}."
+        description += f" Framed ({mark}): {len(places)} positions, {listed or 'none'}."
     return description
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_names, check_positive, check_texts
+from attnlab.figures.arguments import check_grid_names, check_positive, check_texts
 from attnlab.figures.arrays import Array, numbers
 from attnlab.figures.examples import GREYS
 from attnlab.figures.labels import escaped
@@ -33,9 +33,9 @@ def image_grid(
     """
     check_texts(title=title)
     images = numbers("images", images, "rows columns height width")
-    rows, columns = check_names("rows", rows), check_names("columns", columns)
+    rows, columns = check_grid_names("images", images.shape[:2], rows, columns)
     down, across, height, width = images.shape
-    _refuse(images, rows, columns)
+    _refuse(images)
     theme = theme_name(theme)
     look = colours(theme)
     cells = _mosaic(images)
@@ -58,10 +58,7 @@ def image_grid(
     )
 
 
-def _refuse(images: Array, rows: Sequence[str], columns: Sequence[str]) -> None:
-    for name, given, count in (("rows", rows, len(images)), ("columns", columns, images.shape[1])):
-        if len(given) not in (0, count):
-            raise ValueError(f"`{name}` should name {count} {name} of images, got {len(given)}")
+def _refuse(images: Array) -> None:
     if images.size > MOST_PIXELS:
         raise ValueError(f"{images.size:,} pixels are too many to draw: at most {MOST_PIXELS:,}")
 

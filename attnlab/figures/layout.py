@@ -123,6 +123,8 @@ def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: s
     page["title"]["y"] = 1 - 18 / page["height"]
     page["margin"]["b"] = below
     top = -(below - 84) / inner
+    wide = page["width"] - page["margin"]["l"] - page["margin"]["r"]
+    start = min(0.5, 60 / wide)  # to the right of the button, on a narrow map as well
     stops = [
         {"method": "animate", "label": str(step), "args": [[str(step)], quick]} for step in steps
     ]
@@ -130,8 +132,8 @@ def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: s
         {
             "steps": stops,
             "active": len(steps) - 1,
-            "x": 0.14,
-            "len": 0.86,
+            "x": start,
+            "len": 1 - start,
             "y": top,
             "yanchor": "top",
             "pad": {"t": 8, "b": 0},

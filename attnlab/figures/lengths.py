@@ -12,7 +12,7 @@ from attnlab.figures.arguments import (
     check_texts,
 )
 from attnlab.figures.arrays import Array, numbers
-from attnlab.figures.curves import curve_layout, packed, series_style, whole_number
+from attnlab.figures.curves import curve_layout, label_ends, packed, series_style, whole_number
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis
 from attnlab.figures.picture import Picture, Row
@@ -50,7 +50,7 @@ def length_scores(
     ]
     low, high = check_limits(limits)
     margin = 0.04 * (high - low)
-    ends = [float(np.log10(lengths[0]) - 0.06), float(np.log10(lengths[-1]) + 0.06)]
+    across = [float(np.log10(lengths[0]) - 0.06), float(np.log10(lengths[-1]) + 0.06)]
     page = curve_layout(
         look,
         title,
@@ -58,7 +58,7 @@ def length_scores(
             look,
             length,
             type="log",
-            range=ends,
+            range=across,
             tickmode="array",
             tickvals=lengths,
             ticktext=[f"{whole_number(n):,}" for n in lengths],
@@ -67,6 +67,8 @@ def length_scores(
         names=[*map(escaped, points), *([] if trained is None else [""])],
     )
     page["hovermode"] = "closest"
+    last = {name: list(of_name.values())[-1] for name, of_name in points.items()}
+    label_ends(page, look, {escaped(x): float(np.median(values)) for x, values in last.items()})
     if trained is not None:
         traces.append(
             _border(check_positive("trained", trained), [low - margin, high + margin], look)
@@ -96,10 +98,10 @@ def _traces(name: str, points: Mapping[float, Array], place: int) -> list[go.Sca
         x=packed(np.array(list(points))),
         y=packed(np.array([np.median(values) for values in points.values()])),
         name=escaped(name),
-        mode="lines",
+        mode="lines+markers",
         line=style["line"],
+        marker=style["marker"],
         hoverinfo="skip",
-        showlegend=False,
         legendgroup=name,
     )
     marks = go.Scatter(
@@ -107,7 +109,8 @@ def _traces(name: str, points: Mapping[float, Array], place: int) -> list[go.Sca
         y=packed(np.concatenate(list(points.values()))),
         name=escaped(name),
         mode="markers",
-        marker={**style["marker"], "opacity": 0.8},
+        marker={**style["marker"], "size": 5, "opacity": 0.8},
+        showlegend=False,
         hovertemplate="%{x:,}: %{y:.1f}",
         legendgroup=name,
     )

@@ -17,6 +17,7 @@ from attnlab.figures.layout import (
     note,
     text_width,
 )
+from attnlab.figures.scales import colour_bar, round_ticks
 from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours
 
 
@@ -141,20 +142,8 @@ def colour_axis(
 ) -> dict[str, Any]:
     scale = CIVIDIS if low == 0 else SIGNED
     factor = unit or 1
-    values = np.linspace(low, high, 5)
-    digits = max(0, 2 - int(np.floor(np.log10(high))))
-    bar = {
-        "title": {"text": escaped(quantity), "side": "right", "font": {"size": 12}},
-        "tickvals": [float(value) * factor for value in values],
-        "ticktext": [f"{value:.{digits}f}" for value in values],
-        "tickfont": {"size": 11, "color": look.quiet},
-        "thickness": 12,
-        "lenmode": "pixels",
-        "len": length,
-        "x": 1,
-        "xpad": 14,
-        "outlinewidth": 0,
-    }
+    values, texts = round_ticks(low, high)
+    bar = colour_bar(look, quantity, [value * factor for value in values], texts, length)
     return {
         "colorscale": [[i / (len(scale) - 1), colour] for i, colour in enumerate(scale)],
         "cmin": low * factor,

@@ -12,7 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_names, check_positive, check_texts
+from attnlab.figures.arguments import check_grid_names, check_list, check_positive, check_texts
 from attnlab.figures.arrays import Array, booleans, numbers
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width
@@ -50,8 +50,8 @@ def patch_maps(
     """
     check_texts(title=title, quantity=quantity)
     maps = numbers("maps", maps, "rows columns height width")
-    rows, columns = check_names("rows", rows), check_names("columns", columns)
-    _refuse(maps, rows, columns)
+    rows, columns = check_grid_names("maps", maps.shape[:2], rows, columns)
+    _refuse(maps)
     height, width = maps.shape[2:]
     at = None if query is None else _queries(query, maps.shape)
     seen = None if ink is None else booleans("ink", ink, (height, width))
@@ -78,10 +78,7 @@ def patch_maps(
 # what may be drawn
 
 
-def _refuse(maps: Array, rows: Sequence[str], columns: Sequence[str]) -> None:
-    for name, given, count in (("rows", rows, len(maps)), ("columns", columns, maps.shape[1])):
-        if len(given) not in (0, count):
-            raise ValueError(f"`{name}` should name {count} {name} of maps, got {len(given)}")
+def _refuse(maps: Array) -> None:
     if maps.size > MOST_PATCHES:
         raise ValueError(f"{maps.size:,} patches are too many to draw: at most {MOST_PATCHES:,}")
     if maps.min() < 0:

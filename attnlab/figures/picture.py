@@ -22,8 +22,13 @@ from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
 Row = Mapping[str, Any]
 MOST_ROWS = 64
 PLOTLY = "application/vnd.plotly.v1+json"
-# plotly's "Share chart" button would upload the reader's data: no figure here offers it.
-CONFIG = {"displaylogo": False, "showSendToCloud": False}
+# plotly's "Share chart" button would upload the reader's data: no figure here offers it. Buttons
+# for what the mouse does anyway would cover the title: dragging zooms, a double click zooms out.
+CONFIG = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "modeBarButtonsToRemove": ["zoom", "pan", "select", "lasso", "zoomin", "zoomout", "autoscale"],
+}
 
 
 class Picture(go.Figure):

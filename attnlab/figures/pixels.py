@@ -20,6 +20,7 @@ from attnlab.figures.arrays import Array, plain
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import add_player, bare_axis, hatching, layout, note, text_width
 from attnlab.figures.picture import Picture, Row
+from attnlab.figures.scales import colour_bar
 from attnlab.figures.theme import QUERY, Theme, blend, colours, theme_name
 
 MOST_PANELS = 12
@@ -296,21 +297,9 @@ def _colours(look: Theme, layers: int) -> dict[str, Any]:
     axis: dict[str, Any] = {"colorscale": steps, "cmin": 0.5, "cmax": layers + 0.5}
     if layers == 1:
         return axis | {"showscale": False}
-    names = [str(layer) for layer in range(1, layers + 1)]
-    return axis | {
-        "colorbar": {
-            "title": {"text": "arrives after layer", "side": "right", "font": {"size": 12}},
-            "tickvals": list(range(1, layers + 1)),
-            "ticktext": names,
-            "tickfont": {"size": 11, "color": look.quiet},
-            "thickness": 12,
-            "lenmode": "pixels",
-            "len": 150,
-            "x": 1,
-            "xpad": 14,
-            "outlinewidth": 0,
-        }
-    }
+    values = list(range(1, layers + 1))
+    names = [str(layer) for layer in values]
+    return axis | {"colorbar": colour_bar(look, "arrives after layer", values, names, 150)}
 
 
 # descriptions

@@ -13,6 +13,7 @@ from attnlab.figures.labels import sentence
 from attnlab.figures.layout import add_player
 from attnlab.figures.pattern_drawing import SIDE, one_panel
 from attnlab.figures.picture import Picture, Row
+from attnlab.figures.scales import colour_bar
 from attnlab.figures.theme import CIVIDIS, Theme, colours, theme_name
 
 LARGEST = 128
@@ -83,18 +84,13 @@ def _page(look: Theme, title: str, n: int, layers: int) -> dict[str, Any]:
         "colorscale": [[i / (len(CIVIDIS) - 1), colour] for i, colour in enumerate(CIVIDIS)],
         "cmin": 0,
         "cmax": layers,
-        "colorbar": {
-            "title": {"text": "arrives after layer", "side": "right", "font": {"size": 12}},
-            "tickvals": [0, *(layers + 1 - layer for layer in reversed(shown))],
-            "ticktext": ["not yet", *(str(layer) for layer in reversed(shown))],
-            "tickfont": {"size": 11, "color": look.quiet},
-            "thickness": 12,
-            "lenmode": "pixels",
-            "len": 240,
-            "x": 1,
-            "xpad": 14,
-            "outlinewidth": 0,
-        },
+        "colorbar": colour_bar(
+            look,
+            "arrives after layer",
+            [0, *(layers + 1 - layer for layer in reversed(shown))],
+            ["not yet", *(str(layer) for layer in reversed(shown))],
+            240,
+        ),
     }
     return page
 

@@ -12,9 +12,9 @@ from html import escape, unescape
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from attnlab.figures import svg
+from attnlab.figures.scales import nice_step
 from attnlab.figures.theme import blend
 
 _DASH = {"dash": "9 5", "dot": "2 4", "dashdot": "9 4 2 4", "longdash": "14 6"}
@@ -75,14 +75,9 @@ class _Axis:
         if self.spec.tickvals is not None:
             return list(zip(self.spec.tickvals, self.spec.ticktext, strict=True))
         low, high = sorted(self.spec.range)
-        step = _nice((high - low) / 6)
+        step = nice_step((high - low) / 6)
         values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
         return [(float(value), f"{value + 0.0:.6g}") for value in values]
-
-
-def _nice(step: float) -> float:
-    power = 10.0 ** np.floor(np.log10(step))
-    return float(next(digit * power for digit in (1, 2, 5, 10) if digit * power >= step * 0.999))
 
 
 def _body(figure: Any) -> Iterator[str]:
@@ -301,7 +296,6 @@ def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
         for piece in _pieces(pairs):
             places = [(x.at(a), y.at(b)) for a, b in piece]
             yield _stroke(places, trace.line, trace.fillcolor if trace.fill else None)
-    yield from _deviations(trace, pairs, x, y)
     if "markers" in mode:
         for a, b in pairs:
             yield _marker(trace.marker, x.at(a), y.at(b))
@@ -310,16 +304,6 @@ def _scatter(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
         look = {"size": trace.textfont.size, "fill": trace.textfont.color, "anchor": anchor}
         for (a, b), label in zip(pairs, trace.text, strict=True):
             yield _text(label, x.at(a), y.at(b) + 4, **look)
-
-
-def _deviations(trace: Any, pairs: Iterable[tuple[Any, Any]], x: _Axis, y: _Axis) -> Iterator[str]:
-    """The bars of one deviation up and down, where a trace has any."""
-    if trace.error_y.array is None:
-        return
-    line = go.scatter.Line(color=trace.marker.color, width=trace.error_y.thickness)
-    for (a, b), spread in zip(pairs, trace.error_y.array, strict=True):
-        if spread:
-            yield _stroke([(x.at(a), y.at(b - spread)), (x.at(a), y.at(b + spread))], line)
 
 
 def _marker(marker: Any, x: float, y: float) -> str:

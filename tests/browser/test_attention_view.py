@@ -79,8 +79,7 @@ def reset(shown: Any) -> Any:
         unpin.click()
     view.get_by_test_id("head-0-0").click()
     set_slider(view.get_by_test_id("threshold"), 0.05)
-    view.get_by_test_id("top-k").fill("3")
-    view.get_by_test_id("top-k").press("Enter")
+    set_lines(view, 3)
     view.page.mouse.move(0, 0)
     view.evaluate(FRAME)
     return view
@@ -88,6 +87,14 @@ def reset(shown: Any) -> Any:
 
 # What was done to a view is drawn with the next frame.
 FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def set_lines(view: Any, count: int) -> None:
+    """How many lines there are per token: behind "More", which Escape closes."""
+    view.get_by_test_id("more").click()
+    view.get_by_test_id("top-k").fill(str(count))
+    view.get_by_test_id("top-k").press("Enter")
+    view.get_by_test_id("top-k").press("Escape")
 
 
 def set_slider(slider: Any, value: float) -> None:
@@ -163,11 +170,9 @@ def test_hovering_a_query_writes_its_strongest_weights_beside_the_keys(view, map
     view.get_by_test_id("head-2-1").click()
     row = maps["first"][2, 1, 3]
     shows(view, row, hovered="query-3", most=3)
-    view.get_by_test_id("top-k").fill("1")
-    view.get_by_test_id("top-k").press("Enter")
+    set_lines(view, 1)
     shows(view, row, hovered="query-3", most=1)
-    view.get_by_test_id("top-k").fill("0")
-    view.get_by_test_id("top-k").press("Enter")
+    set_lines(view, 0)
     shows(view, row, hovered="query-3", most=7)
     set_slider(view.get_by_test_id("threshold"), 1)
     shows(view, row, hovered="query-3", most=1)
@@ -211,13 +216,16 @@ def test_a_difference_has_a_sign_and_the_steps_move(notebook, maps):
 
 
 def test_hiding_the_first_token_says_so_and_renormalises(view, maps, expect):
+    view.get_by_test_id("more").click()
     view.get_by_test_id("hide-first").click()
+    view.page.keyboard.press("Escape")
     rest = maps["first"][0, 0, :, 1:]
     found = walked(view, 7, 7)
     assert np.abs(found[:, 1:] - rest / rest.sum(-1, keepdims=True)).max() < 0.02
     assert (found[:, 0] == 0).all()
     message = view.get_by_test_id("status")
     expect(message).to_contain_text("first token hidden")
+    view.get_by_test_id("more").click()
     view.get_by_test_id("hide-first").click()
     message.wait_for(state="hidden")
 
@@ -250,6 +258,37 @@ def test_what_is_clicked_is_known_in_python_and_to_no_other_widget(notebook, vie
     notebook.prints(3, "2 3 4 None [[0, 1]] 0.05 3")
     expect(view.get_by_test_id("line-legend")).to_contain_text("layer 0 · head 1")
     assert other.inner_text() == before
+
+
+def test_what_is_seldom_used_opens_over_the_widget_and_closes_again(view, expect):
+    more, panel = view.get_by_test_id("more"), view.get_by_test_id("more-panel")
+    high = view.bounding_box()["height"]
+    more.click()
+    expect(panel).to_be_visible()
+    expect(more).to_have_attribute("aria-expanded", "true")
+    assert view.bounding_box()["height"] == high
+    view.get_by_test_id("help").click()
+    expect(panel).to_be_hidden()
+    expect(view.get_by_test_id("help-panel")).to_contain_text("Shift- or Ctrl-click")
+    view.page.mouse.click(5, 5)
+    expect(view.get_by_test_id("help-panel")).to_be_hidden()
+    more.click()
+    view.page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    expect(more).to_be_focused()
+
+
+def test_a_view_that_is_part_of_another_shows_some_panels_only(notebook, view, expect):
+    notebook.write(3, "view.panels, view.bar = ['matrix', 'heads'], False")
+    notebook.run(3)
+    expect(view.get_by_test_id("lines")).to_be_hidden()
+    expect(view.get_by_test_id("more")).to_be_hidden()
+    expect(view.get_by_test_id("matrix")).to_be_visible()
+    expect(view.get_by_test_id("heads")).to_be_visible()
+    notebook.write(3, "view.panels, view.bar = ['heads', 'lines', 'matrix'], True")
+    notebook.run(3)
+    expect(view.get_by_test_id("lines")).to_be_visible()
+    notebook.write(3, STATE)
 
 
 def test_python_moves_the_widget(notebook, view, expect):
@@ -305,12 +344,27 @@ BRIGHTEST = """(view, name) => {
 def test_from_the_keyboard_alone(notebook, view, expect):
     notebook.select(0)
     keys = view.page.keyboard
-    stops = ["threshold", "top-k", "hide-first", "sort", "heads", "queries", "keys", "matrix"]
+    stops = [
+        "threshold",
+        "more",
+        "top-k",
+        "hide-first",
+        "sort",
+        "heads",
+        "queries",
+        "keys",
+        "matrix",
+    ]
     for stop in [*stops, "as-tables"]:
         notebook.tab_into(view.get_by_test_id(stop))
         assert focus_can_be_seen(view.page), stop
         if stop == "threshold":
             keys.press("ArrowRight")
+        if stop == "more":
+            keys.press("Enter")
+        if stop == "hide-first":
+            keys.press("Escape")
+            expect(view.get_by_test_id("more")).to_be_focused()
         if stop == "heads":
             for key in ("ArrowDown", "ArrowRight", "ArrowRight", "Space"):
                 keys.press(key)

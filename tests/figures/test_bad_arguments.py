@@ -47,7 +47,8 @@ GOOD = {
     | {"largest": 1.0},
     patch_maps: {"maps": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
     | {"query": (1, 2), "ink": np.eye(5, 7, dtype=bool), "largest": 1.0, "quantity": "weight"},
-    token_strip: {"tokens": TOKENS, "scored": [True, False, True], "targets": TOKENS},
+    token_strip: {"tokens": TOKENS, "scored": [True, False, True], "targets": TOKENS}
+    | {"mark": "framed"},
     image_sequence: {"image": np.ones((4, 6)), "patch": 2},
     pattern_map: {"pattern": local(1), "n": 7, "block": 2},
     head_patterns: {"patterns": [local(1), full()], "n": 7, "names": ["a", "b"], "block": 2},

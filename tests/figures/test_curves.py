@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +9,7 @@ import sympy
 from attnlab.core.card import Card, Paper, letters
 from attnlab.figures.claims import claimed_costs
 from attnlab.figures.costs import cost_curves, trade_off
+from attnlab.figures.curves import spaced
 from attnlab.figures.losses import loss_curves
 from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
@@ -210,13 +212,13 @@ def test_a_history_or_bare_rows_in_place_of_named_rows():
         loss_curves(History.rows, title="t")
 
 
-def test_a_trade_off_has_a_point_and_a_bar_for_each_name():
+def test_a_trade_off_has_a_mark_for_each_seed_and_one_for_the_mean():
     points = {"dense": (2080, [1.5, 1.7, 1.6]), "strided": (708, [1.25])}
     picture = trade_off(points, cost="pairs", score="bits per pixel", title="Fewer pairs")
-    dense, strided = picture.data
+    seeds, dense, strided = picture.data
     assert (list(dense.x), list(dense.y)) == ([2080.0], [pytest.approx(1.6)])
-    assert list(dense.error_y.array) == [pytest.approx(0.1)]
-    assert list(strided.error_y.array) == [0.0]
+    assert (list(seeds.x), list(seeds.y)) == ([2080.0] * 3, [1.5, 1.7, 1.6])
+    assert (list(strided.x), list(strided.y)) == ([708.0], [1.25])  # a single seed is its mean
     assert dense.marker.symbol != strided.marker.symbol
     low, high = picture.layout.yaxis.range
     assert low < 1.25 < 1.7 <= high
@@ -225,32 +227,52 @@ def test_a_trade_off_has_a_point_and_a_bar_for_each_name():
         "name": "strided",
         "pairs": 708,
         "bits per pixel": 1.25,
-        "standard deviation": 0.0,
+        "smallest": 1.25,
+        "largest": 1.25,
         "seeds": 1,
     }
     with pytest.raises(ValueError, match="`points` is empty"):
         trade_off({}, cost="pairs", score="bits", title="nothing")
 
 
-def test_a_still_trade_off_has_its_bars_and_no_line_where_none_joins():
+def test_a_still_trade_off_has_its_seeds_and_no_line_where_none_joins():
     points = {"dense": (2080, [1.5, 1.7, 1.6]), "strided": (708, [1.25])}
     still = trade_off(points, cost="pairs", score="bits", title="Fewer").svg()
-    blue = re.findall(rf'<path d="M([^"]*)" fill="none" stroke="{SERIES[0]}"', still)
-    (bar,) = blue  # the deviation of dense; its place in the legend is a dot
-    (x, low), (also_x, high) = (map(float, place.split()) for place in bar.split("L"))
-    assert x == also_x
-    assert low > high
-    assert not re.findall(rf'<path d="M[^"Z]*" fill="none" stroke="{SERIES[1]}"', still)
+    blue = re.findall(rf'<circle[^>]*fill="{SERIES[0]}"', still)
+    assert len(blue) == 5  # three seeds, their mean, and its place in the legend
+    for colour in SERIES[:2]:
+        assert not re.findall(rf'<path d="M[^"Z]*" fill="none" stroke="{colour}"', still)
+
+
+def test_more_curves_than_colours_are_named_at_their_ends():
+    lines = {f"model {i}": [(64, 1.0 + i), (128, 2.0 + i / 1000)] for i in range(6)}
+    few = cost_curves(dict(list(lines.items())[:5]), quantity="ms", title="t")
+    many = cost_curves(lines, quantity="ms", title="t")
+    assert not few.layout.annotations
+    assert [note.text for note in many.layout.annotations] == list(lines)
+    inner = many.layout.height - many.layout.margin.t - many.layout.margin.b
+    heights = [note.y * inner for note in many.layout.annotations]
+    assert all(after - before >= 13.9 for before, after in pairwise(heights))
+    assert many.layout.margin.r > few.layout.margin.r + 40
+    assert many.layout.width - many.layout.margin.r == few.layout.width - few.layout.margin.r
+    assert "model 5</text>" in many.svg()
+
+
+def test_names_at_the_ends_stay_inside_the_figure():
+    assert spaced([5.0, 5.0, 30.0], 14, 100) == [0.0, 14.0, 30.0]
+    assert spaced([99.0, 98.0, 97.0], 14, 100) == [100.0, 86.0, 72.0]
+    assert spaced([50.0, 50.0, 50.0, 90.0], 14, 100) == [36.0, 50.0, 64.0, 90.0]
+    assert spaced([10.0, 60.0], 14, 100) == [10.0, 60.0]
 
 
 def test_sizes_of_one_thing_are_joined_in_a_trade_off():
     points = {"dense": (2080, [1.5]), "window": [(127, [2.5, 2.7]), (702, [1.75])]}
     picture = trade_off(points, cost="pairs", score="bits", title="How few are enough?")
-    dense, window = picture.data
+    dense, seeds, window = picture.data
     assert dense.mode == "markers"
     assert window.mode == "lines+markers"
     assert list(window.x) == [127.0, 702.0]
     assert list(window.y) == pytest.approx([2.6, 1.75])
-    assert list(window.error_y.array) == pytest.approx([0.2 / 2**0.5, 0])
+    assert list(seeds.y) == [2.5, 2.7, 1.75]
     assert [row["seeds"] for row in picture.rows] == [1, 2, 1]
     assert "window: 2.6 at 127; window: 1.75 at 702." in picture.description

@@ -38,8 +38,8 @@ def test_the_description_and_the_table_say_the_same():
     picture = score_dots(SCORES, title="Two tasks")
     assert "copying: from random with 93 to vanilla with 98." in picture.description
     first = {"task": "copying", "model": "vanilla", "mean": 98.0}
-    assert picture.rows[0] == first | {"standard deviation": 1.0, "seeds": 3}
-    assert picture.rows[2]["standard deviation"] == 0.0
+    assert picture.rows[0] == first | {"smallest": 97.0, "largest": 99.0, "seeds": 3}
+    assert picture.rows[2]["smallest"] == picture.rows[2]["largest"] == 50.0
     assert "<svg" in picture.svg()
 
 
@@ -63,7 +63,7 @@ def test_panels_may_share_one_scale():
 
 def test_small_scores_keep_their_digits():
     row = score_dots({"bits": {"dense": [1.901, 1.905]}}, title="t").rows[0]
-    assert (row["mean"], row["standard deviation"]) == (1.903, 0.003)
+    assert (row["mean"], row["smallest"], row["largest"]) == (1.903, 1.901, 1.905)
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -17,7 +17,7 @@ def test_scored_positions_are_framed_marked_and_described(drawn):
     assert len(marks["x"]) == 2
     assert words["text"] == ["a", "b", "↵", "&#60;b&#62;", "c"]
     assert answers["text"] == ["x", "z"]
-    assert "counts at 2 positions: 2, 4." in picture.description
+    assert "Framed (the loss counts here): 2 positions, 2, 4." in picture.description
     assert picture.rows[2] == {"position": 2, "token": "↵", "scored": "yes", "target": "x"}
     assert picture.rows[1]["target"] == ""
 

@@ -68,7 +68,7 @@ def test_repeated_tokens_stay_apart(attention):
 def test_the_scale_can_be_shared_between_maps(attention):
     picture = heat_map(attention(3, 5), title="Shared", largest=1.0)
     assert picture.layout.coloraxis.cmax == 1
-    assert picture.layout.coloraxis.colorbar.ticktext[-1] == "1.00"
+    assert picture.layout.coloraxis.colorbar.ticktext[-1] == "1.0"
 
 
 def test_hatching_covers_what_the_mask_forbids_and_nothing_else(attention):
@@ -224,7 +224,7 @@ def test_a_film_may_run_along_something_else(attention):
 def test_a_film_may_show_something_else_than_weights(attention):
     weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
     picture = film(weights, [0, 1], title="Counts", quantity="times seen")
-    assert picture.layout.coloraxis.colorbar.title.text == "times seen"
+    assert picture.layout.coloraxis.colorbar.title.text == "<br>times seen"
     assert "times seen" in picture.data[0].hovertemplate
     assert "attention weight" not in picture.to_json()
 

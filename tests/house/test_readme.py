@@ -76,6 +76,14 @@ def test_a_lesson_becomes_a_row(clone):
     ]
 
 
+def test_a_row_tells_reading_from_working(clone):
+    plant_lesson(clone, "02_heads.ipynb", question="Why?", minutes=20, work_minutes=50)
+    assert "| 20 to read, 50 to work |" in readme.lesson_table(clone)
+    plant_lesson(clone, "02_heads.ipynb", question="Why?", minutes=20, work_minutes="50")
+    with pytest.raises(ValueError, match="work_minutes must be an int"):
+        readme.lessons(clone)
+
+
 @pytest.mark.parametrize(
     ("message", "missing"),
     [({"minutes": 20}, "question"), ({"question": "Why?"}, "minutes"), ({}, "question")],

@@ -75,7 +75,7 @@ def test_the_search_takes_the_candidate_with_the_most_negative_correlation():
     for c in CANDIDATES:
         moved = k / c + (c * q).mean(axis=0) - (k / c).mean(axis=0)
         found.append(weighted_correlation(q @ k.T, distances(c * q, moved)))
-    assert normalisation(q, k).factor == CANDIDATES[int(np.argmin(found))]
+    assert normalisation(q, k, "correlation").factor == CANDIDATES[int(np.argmin(found))]
     assert len(set(found)) == len(CANDIDATES)  # scaling first makes a difference
 
 
@@ -152,4 +152,4 @@ def test_with_equal_norms_the_nearer_has_the_larger_product():
 )
 def test_unknown_options(options, words):
     with pytest.raises(ValueError, match=words):
-        normalisation(*head(), **options)
+        normalisation(*head(), **{"scaling": "norms", **options})

@@ -253,20 +253,61 @@ def test_long_inputs_keep_the_largest_of_each_row(monkeypatch: pytest.MonkeyPatc
     header = view._recording["blocks"][0][0][0]
     assert header["whole"] is False
     assert (header["kept"], header["side"]) == (2, 2)
-    numbers = np.frombuffer(view._data, "<f4", 4 * HEADS * N).reshape(4, HEADS, N)
+    numbers = np.frombuffer(view._data, "<f4", 3 * HEADS * N).reshape(3, HEADS, N)
     wanted = maps[0].numpy()
     np.testing.assert_allclose(numbers[0], wanted[..., 0])
     np.testing.assert_allclose(numbers[1], 1, rtol=1e-5)
-    np.testing.assert_allclose(numbers[3], wanted[..., 1:].max(-1))
-    at = 4 * (4 * HEADS * N + HEADS * 4)
-    places = np.frombuffer(view._data, "<u4", HEADS * N * 2, at).reshape(HEADS, N, 2)
+    np.testing.assert_allclose(numbers[2], wanted[..., 1:].max(-1))
+    at = 4 * (3 * HEADS * N + HEADS * 4)
+    places = np.frombuffer(view._data, "u1", HEADS * N * 2, at).reshape(HEADS, N, 2)
     order = np.argsort(-wanted[..., 1:], axis=-1)[..., :2] + 1
     assert (places == order).all()
 
 
 def test_tiles_hold_the_weight_of_largest_size() -> None:
     rows = np.array([[1, -5, 2], [3, 4, 0], [0, 0, -7]], np.float32)
-    assert quantization._tiled(rows, 2).tolist() == [[-5, 2], [0, -7]]
+    assert quantization._tiled(rows, 2, True).tolist() == [[-5, 2], [0, -7]]
+    assert quantization._tiled(np.abs(rows), 2, False).tolist() == [[5, 2], [0, 7]]
+
+
+def test_columns_and_codes_of_long_inputs_are_written_byte_by_byte() -> None:
+    maps = weights(2, 5, 70_000).numpy()
+    header = {}
+    *_, low, middle, high, steps, _ = quantization._kept(maps, None, False, 256, header)
+    assert header["planes"] == 3
+    columns, codes = quantization.unkept([low, middle, high], steps)
+    rest = maps.copy()
+    rest[..., 0] = 0
+    np.testing.assert_array_equal(columns[..., 0], rest.argmax(-1))
+    assert (codes[..., 0] == 255).all()
+    assert (np.diff(codes.astype(int), axis=-1) <= 0).all()
+    kept = np.take_along_axis(rest, columns, -1)
+    np.testing.assert_allclose(quantization.decode(codes, rest.max(-1)), kept, atol=1e-4)
+
+
+MASKS = {
+    "causal": lambda n, m, h: torch.ones(n, m).tril() > 0,
+    "last rows": lambda n, m, h: torch.ones(n, m).tril(m - n) > 0,
+    "padding": lambda n, m, h: torch.arange(m) % 5 != 3,
+    "causal and padding": lambda n, m, h: (
+        (torch.ones(n, m).tril(m - n) > 0) & (torch.arange(m) > 1)
+    ),
+    "window": lambda n, m, h: (torch.arange(m) - torch.arange(n)[:, None]).abs() < 3,
+    "one for each head": lambda n, m, h: torch.rand(1, h, n, m) < 0.5,
+    "the same for all heads": lambda n, m, h: (torch.rand(n, m) < 0.5).expand(1, h, n, m),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_come_back(name: str) -> None:
+    mask = MASKS[name](N, M, HEADS)
+    wanted = mask.expand(1, HEADS, N, M)[0].numpy()
+    header, bits = quantization.masked(mask[(None,) * (4 - mask.dim())], (HEADS, N, M))
+    for head in range(HEADS):
+        found = quantization.allowed(header, bits, head, N, M)
+        np.testing.assert_array_equal(found, wanted[head])
+    rules = name in {"causal", "last rows", "padding", "causal and padding"}
+    assert header["heads"] == (0 if rules else 3 if name == "one for each head" else 1)
 
 
 # What may be set
@@ -288,6 +329,8 @@ def test_tiles_hold_the_weight_of_largest_size() -> None:
         ("sort", "colour", "sort"),
         ("value_weighted", True, r"attnlab\.watch"),
         ("theme", "pink", "theme"),
+        ("panels", [], "`panels` must hold some of"),
+        ("panels", ["matrix", "words"], "`panels` must hold some of"),
     ],
 )
 def test_what_does_not_exist_cannot_be_set(name: str, value: object, message: str) -> None:

@@ -18,15 +18,17 @@ from torch import Tensor
 
 from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
+from attnlab_widgets import vectors
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of
+from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of, shapes
 from attnlab_widgets.picture import draw
-from attnlab_widgets.quantization import block
+from attnlab_widgets.quantization import MOST_TILES, block
 
 WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""
 _FULL = 160
 _ORDERS = ("layer", *STATISTICS)
+_PANELS = ("heads", "lines", "matrix")
 
 
 class AttentionView(BaseWidget):
@@ -48,7 +50,8 @@ class AttentionView(BaseWidget):
     largest weight shown), ``top_k`` (lines per query; 0 = all); ``hide_first`` and
     ``value_weighted`` (both renormalise the rows); ``step`` (its place in the slider), ``shown``
     ("first", "second", "difference"); ``sort`` and ``at_least`` (order and filter of the heads by
-    one statistic).
+    one statistic); ``panels`` (which of "heads", "lines", "matrix" are shown) and ``bar`` (whether
+    the row of controls is), for a view that is a part of another widget.
     """
 
     _esm = STATIC / "attention_view.js"
@@ -68,6 +71,8 @@ class AttentionView(BaseWidget):
     shown = Choice(("first", "second", "difference"), "first").tag(sync=True)
     sort = Choice(_ORDERS, "layer").tag(sync=True)
     at_least = traitlets.Float(None, allow_none=True).tag(sync=True)
+    panels: Any = traitlets.List(list(_PANELS)).tag(sync=True)
+    bar = traitlets.Bool(True).tag(sync=True)
 
     def __init__(
         self,
@@ -80,8 +85,11 @@ class AttentionView(BaseWidget):
         batch: int = 0,
         theme: str = "auto",
     ) -> None:
-        recording, data = _coded(source, tokens, source_tokens, compare, names, batch)
+        recording, data, self._records = _coded(
+            source, tokens, source_tokens, compare, names, batch
+        )
         super().__init__(_recording=recording, _data=data, theme=theme)
+        self.on_msg(self._asked)
         self.step = len(recording["steps"]) - 1
 
     def show(
@@ -95,9 +103,9 @@ class AttentionView(BaseWidget):
         batch: int = 0,
     ) -> None:
         """Show another recording in the same view; what is chosen stays where it still exists."""
-        recording, data = _coded(source, tokens, source_tokens, compare, names, batch)
+        coded = _coded(source, tokens, source_tokens, compare, names, batch)
         with self.hold_sync():
-            self._recording, self._data = recording, data
+            self._recording, self._data, self._records = coded
             self._settle()
 
     def save_svg(self, path: str | Path) -> Path:
@@ -111,6 +119,20 @@ class AttentionView(BaseWidget):
         target = _ending(path, ".png")
         target.write_bytes(draw(self).png())
         return target
+
+    def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        """Send the queries, keys and values of the head that the front end asks for."""
+        if not isinstance(content, dict) or "vectors" not in content:
+            return
+        step, which, layer, head = content["vectors"]
+        found = vectors.answer(*self._records[step][which][layer], head)
+        if isinstance(found, str):
+            self.send({**content, "said": found})
+        else:
+            self.send({**content, "header": found.header}, [found.data])
+
+    def _saved_state(self) -> dict[str, Any]:
+        return {**super()._saved_state(), **vectors.saved(self._records)}
 
     def _settle(self) -> None:
         layers, steps = self._recording["layers"], self._recording["steps"]
@@ -173,6 +195,13 @@ class AttentionView(BaseWidget):
             )
         return int(proposal["value"])
 
+    @traitlets.validate("panels")
+    def _panels_exist(self, proposal: Any) -> list[str]:
+        found = proposal["value"]
+        if not found or any(panel not in _PANELS for panel in found):
+            raise traitlets.TraitError(f"`panels` must hold some of {[*_PANELS]}, got {found!r}")
+        return [panel for panel in _PANELS if panel in found]
+
     @traitlets.validate("step")
     def _step_exists(self, proposal: Any) -> int:
         return _among("step", proposal["value"], len(self._recording["steps"]))
@@ -230,28 +259,34 @@ def _coded(
     compare: Any,
     names: tuple[str, str],
     batch: int,
-) -> tuple[dict[str, Any], bytes]:
-    """What the front end reads: a description and one run of bytes."""
+) -> tuple[dict[str, Any], bytes, vectors.Records]:
+    """What the front end reads, a description and one run of bytes; and the records behind it."""
     steps, sources = _steps(source, compare)
     token_lists = Tokens(_listed("tokens", tokens), _listed("source_tokens", source_tokens))
     layers: list[dict[str, Any]] = []
     blocks: list[list[list[dict[str, Any]]]] = []
     statistics: list[Any] = []
     parts: list[bytes] = []
+    records: vectors.Records = []
     at = broken = 0
     complete = sum(cells(one) for pair in sources for one in pair) <= WHOLE
+    heads = sum(shape[0] for pair in sources for one in pair for shape in shapes(one))
+    tiles = int((MOST_TILES / max(1, heads)) ** 0.5)
     for pair in sources:
         blocks.append([])
         statistics.append([])
+        records.append([])
         for one in pair:
             headers, numbers, described = [], [], []
+            records[-1].append([])
             for layer in layers_of(one, batch):
                 places = token_lists.place(layer)
-                coded = block(layer.maps, layer.norms, complete)
+                coded = block(layer.maps, layer.norms, complete, layer.mask, tiles)
                 headers.append(coded.header | {"at": at})
                 parts.append(coded.data)
                 at += len(coded.data)
                 broken += layer.broken
+                records[-1][-1].append((layer.record, layer.row))
                 numbers.append(layer.statistics())
                 h, n, m = layer.shape
                 described.append(
@@ -274,7 +309,7 @@ def _coded(
         "statistics": statistics,
         "broken": broken,
     }
-    return recording, b"".join(parts)
+    return recording, b"".join(parts), records
 
 
 def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:

@@ -8,16 +8,19 @@ Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not 
 import json
 import re
 import zlib
-from base64 import b85encode
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import anywidget
+import numpy as np
 import traitlets
 
 STATIC = Path(__file__).parent / "static"
+_ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
+_QUICK = 1_000_000  # bytes
+_LETTERS = np.frombuffer(_ALPHABET, np.uint8)
 _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 
 
@@ -87,8 +90,17 @@ def packed(state: dict[str, Any]) -> dict[str, Any]:
 
 def _packed(value: Any) -> Any:
     if isinstance(value, bytes | memoryview):
-        return {"deflated": b85encode(zlib.compress(bytes(value), 9)).decode().replace("<", ".")}
+        level = 9 if len(value) < _QUICK else 6  # a little smaller, in twice the time
+        return {"deflated": _as_text(zlib.compress(bytes(value), level))}
     return value
+
+
+def _as_text(data: bytes) -> str:
+    """Base 85, for all words of four bytes at once: `base64.b85encode` takes seconds for 5 MB."""
+    words = np.frombuffer(data + bytes(-len(data) % 4), ">u4")
+    powers = 85 ** np.arange(4, -1, -1, dtype=np.uint32)
+    letters = _LETTERS[words[:, None] // powers % 85].tobytes().decode()
+    return letters[: len(letters) - -len(data) % 4]
 
 
 def standalone(bundle: str) -> str:

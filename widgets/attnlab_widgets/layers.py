@@ -18,6 +18,7 @@ from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
 from attnlab.lens.sides import kind_of
+from attnlab_widgets.vectors import Held, held
 
 _HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 MANY = 1024
@@ -38,6 +39,9 @@ class Layer:
     """ "self", "cross" or "encoder"; see `Tokens.settle`."""
     named: bool = True
     """Whether the name comes from a model, so that it can be interpreted."""
+    record: Held | None = None
+    """The way to the queries, keys and values, in row ``row`` of the batch."""
+    row: int = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -206,15 +210,20 @@ def has_attentions(source: Any) -> bool:
 
 def cells(source: Any) -> int:
     """How many weights one row of the batch holds, computed from the shapes alone."""
+    return sum(h * n * m for h, n, m in shapes(source))
+
+
+def shapes(source: Any) -> list[tuple[int, ...]]:
+    """(h, n, m) of each layer of a source, as far as it says them."""
     if isinstance(source, Attention | Mixing):
         source = [source]
     kinds = [getattr(source, name, None) or () for name in _HUGGING_FACE]
     layers = [layer for kind in kinds for layer in kind] or source
-    shapes = (
+    found = (
         layer.matrix.shape if isinstance(layer, Mixing) else getattr(layer, "shape", None)
         for layer in (layers if isinstance(layers, Sequence | Tensor | np.ndarray) else ())
     )
-    return sum(int(np.prod(shape[-3:])) for shape in shapes if shape is not None)
+    return [(1, 1, 1, *shape)[-3:] for shape in found if shape is not None]
 
 
 def _all(source: Any, kind: type) -> bool:
@@ -234,7 +243,9 @@ def _recorded(records: Sequence[Attention], batch: int) -> Iterator[Layer]:
         mask = record.mask
         if mask is not None:
             mask = mask[row : row + 1] if mask.shape[0] > 1 else mask
-        yield _layer(record.name, record.weights[row], norms.cpu().numpy(), mask)
+        layer = _layer(record.name, record.weights[row], norms.cpu().numpy(), mask)
+        layer.record, layer.row = held(record), row
+        yield layer
 
 
 def _mixed(at: int, mixing: Mixing, batch: int) -> Layer:

@@ -13,7 +13,7 @@ from torch.nn.functional import max_pool2d
 
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.quantization import decode
+from attnlab_widgets.quantization import decode, unkept
 
 _MARGIN, _GAP, _TOP = 24, 48, 96
 _LABEL = 104  # pixels for a token
@@ -80,12 +80,14 @@ def _kept(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For long inputs: the weights that were kept, and the sums of the whole rows."""
     k, side = header["kept"], header["side"]
-    first, plain, by_norms, scales = (part("<f4", (h, n))[head] for _ in range(4))
-    part("<f4", (h, -(-n // side)))
-    places, codes = part("<u4", (h, n, k))[head], part("u1", (h, n, k))[head]
+    first, plain = (part("<f4", (h, n))[head] for _ in range(2))
+    by_norms = part("<f4", (h, n))[head] if header["norms"] else plain
+    scales, _ = part("<f4", (h, n))[head], part("<f4", (h, -(-n // side)))
+    columns = [part("u1", (h, n, k))[head] for _ in range(header["planes"])]
+    places, codes = unkept(columns, part("u1", (h, n, k))[head])
     maps = np.zeros((n, m), np.float32)
     kept = decode(codes, scales, header["signed"])
-    np.put_along_axis(maps, places.astype(np.int64), kept, axis=1)
+    np.put_along_axis(maps, places, kept, axis=1)
     maps[:, 0] = first
     return maps, (by_norms if weighted else plain)[:, None]
 

@@ -1,6 +1,7 @@
 // AttentionView: all heads as maps, some as lines, one as a matrix; linked.
 // Everything that is drawn follows from the model's traits and from what is pointed at.
 import style from "./attention_view.css";
+import barStyle from "./parts/bar.css";
 import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
 import { frames, whereThereIsRoom } from "./parts/frames.js";
@@ -14,7 +15,7 @@ import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = [
   "layer", "head", "heads", "query", "key", "threshold", "top_k", "hide_first",
-  "value_weighted", "step", "shown", "sort", "at_least",
+  "value_weighted", "step", "shown", "sort", "at_least", "panels", "bar",
 ];
 
 function render({ model, el: host }) {
@@ -43,16 +44,17 @@ function render({ model, el: host }) {
     later,
   };
 
-  const bar = controls(store, view);
+  const summary = el("p", { class: "av-summary", "data-testid": "summary" });
+  const bar = controls(store, view, summary);
   const heads = headsPanel(store, view);
   const lines = linesPanel(store, view);
   const matrix = matrixPanel(store, view);
   const tables = asTables(store);
-  const parts = [bar, heads, lines, matrix, tables];
-  const summary = el("p", { class: "av-summary", "data-testid": "summary" });
+  const panels = { heads, lines, matrix };
+  const parts = () => [bar, ...store.get("panels").map((name) => panels[name]), tables];
   root.append(
-    el("style", { text: style }),
-    el("header", { class: "av-top" }, summary, bar.node, bar.status),
+    el("style", { text: style + barStyle }),
+    el("header", { class: "av-top" }, bar.node, bar.status),
     el("div", { class: "av-panels" }, heads.node, lines.node, matrix.node),
     tables.node,
     live,
@@ -73,11 +75,13 @@ function render({ model, el: host }) {
 
   const drawAll = whereThereIsRoom(root, later, () => {
     summary.textContent = summed(store);
-    parts.forEach((part) => part.draw());
+    for (const [name, { node }] of Object.entries(panels)) node.hidden = !store.get("panels").includes(name);
+    bar.node.hidden = !store.get("bar");
+    parts().forEach((part) => part.draw());
     root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
   });
 
-  const hoverAll = () => parts.forEach((part) => part.hover());
+  const hoverAll = () => parts().forEach((part) => part.hover());
   const changed = () => later(drawAll);
   const loaded = () => {
     store.load();

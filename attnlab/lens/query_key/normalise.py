@@ -61,7 +61,7 @@ class Normalisation:
 def normalisation(
     q: np.ndarray,
     k: np.ndarray,
-    scaling: str = "correlation",
+    scaling: str,
     metric: str = "cosine",
     kept: Kept | None = None,
 ) -> Normalisation:

@@ -2,7 +2,7 @@ var Bt=`.attnlab-view {
   --av-paper: #fefefd; --av-panel: #f6f7f9; --av-ink: #1f2329; --av-quiet: #57606b; --av-line: #c3cad2;
   --av-accent: #0072b2; --av-mark: #e4eef6;
   --av-series-0: #0072b2; --av-series-1: #d55e00; --av-series-2: #009e73; --av-series-3: #b0568f;
-  --av-series-4: #707070; --av-series-5: #8a5a00;
+  --av-series-4: #707070; --av-series-5: #8a5a00; --av-hatch: #9a9ea3; --av-hatch-ground: #f2f3f4;
   color-scheme: light;
   box-sizing: border-box; width: 100%; padding: 16px; border-radius: 8px; border: 1px solid var(--av-line);
   background: var(--av-paper); color: var(--av-ink);
@@ -12,7 +12,7 @@ var Bt=`.attnlab-view {
   --av-paper: #16181d; --av-panel: #20242b; --av-ink: #e6edf2; --av-quiet: #a3adb8; --av-line: #454d58;
   --av-accent: #56b4e9; --av-mark: #26384a;
   --av-series-0: #56b4e9; --av-series-1: #f08a3c; --av-series-2: #2ec49a; --av-series-3: #e39cc6;
-  --av-series-4: #a8a8a8; --av-series-5: #d9a441;
+  --av-series-4: #a8a8a8; --av-series-5: #d9a441; --av-hatch: #6d757f; --av-hatch-ground: #20242b;
   color-scheme: dark;
 }
 .attnlab-view *, .attnlab-view *::before { box-sizing: border-box; }

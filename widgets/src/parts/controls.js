@@ -1,9 +1,16 @@
 // What applies to all panels.
+import { bar } from "./bar.js";
 import { choice, el, labelled, slider, toggle } from "./dom.js";
 import { savers } from "./picture.js";
 import { changes } from "../lib/words.js";
 
-export function controls(store, view) {
+const HELP = `Each row of a map is a query, each column a key: a bright cell says that the query takes much of that key's value. Yellow is the head's largest weight, dark blue is 0; hatched pairs are masked, the query may not attend to them.
+
+Click a head to choose it; Shift- or Ctrl-click adds others to the lines. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
+
+A number such as 0.412 ± 0.002 is a weight with the most that rounding it for this page can have changed: maps are stored with 8 bits per weight.`;
+
+export function controls(store, view, summary) {
   const shown = choice("Show", "shown", [["first", ""], ["second", ""], ["difference", "difference"]], (value) => store.set({ shown: value }));
   const step = slider("Training step", "step", { min: 0, max: 1, step: 1 }, (value) => store.set({ step: value }));
   const threshold = slider("Threshold", "threshold", { min: 0, max: 1, step: 0.01 }, (value) => store.set({ threshold: value }));
@@ -15,11 +22,11 @@ export function controls(store, view) {
   const clear = el("button", { type: "button", class: "av-button", text: "Unpin", "data-testid": "unpin", onclick: () => store.set({ query: null, key: null, heads: [] }) });
   const save = savers(view, "attention");
   const status = el("p", { class: "av-status", "data-testid": "status", role: "status" });
-  const node = el(
-    "div",
-    { class: "av-controls", role: "group", "aria-label": "What is shown" },
-    shown.node, step.node, threshold.node, topK, hideFirst.node, weighted.node, clear, save,
-  );
+  const { node } = bar({
+    frequent: [summary, shown.node, step.node, threshold.node, clear],
+    more: [topK, hideFirst.node, weighted.node, save],
+    help: HELP,
+  });
 
   function draw() {
     const { recording } = store;
