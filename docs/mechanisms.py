@@ -2,8 +2,11 @@
 
 import ast
 import functools
+import importlib
 import inspect
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from html import escape
@@ -26,6 +29,8 @@ from docs.places import ROOT, Sources, fenced, html_block, on_the_web
 from docs.reference import markdown
 
 LENGTH, DIM = 24, 16
+SEVERAL = 3  # pages
+_LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:]) ")
 NAMED_BY = ("attention", "positions", "embedding")
 TITLES = {
     "dense": "Dense attention",
@@ -118,7 +123,7 @@ def _page(
 ) -> Iterator[str]:
     module = pages()[card.name]
     path = module_path(module)
-    story = inspect.cleandoc(inspect.getdoc(inspect.getmodule(_module(module))) or "")
+    story = inspect.getdoc(importlib.import_module(module)) or ""
     first, _, rest = story.partition("\n\n")
     about = f"{title_of(card.family)} · {card.paper.short} · {first.split(': ', 1)[-1]}"
     yield f"---\ndescription: {json.dumps(' '.join(about.split()))}\n---"
@@ -127,7 +132,7 @@ def _page(
     yield f"{{.lead}}\n{_lead(first)}"
     if implied is not None:
         yield _map(card, *implied, sources)
-    yield markdown(rest)
+    yield _labelled(markdown(rest))
     yield "## The equation as code"
     yield (
         "`naive` is the definition, without any trick; the other forms equal it in values and in "
@@ -147,10 +152,18 @@ def _page(
     yield from _files(path)
 
 
-def _module(name: str) -> object:
-    import importlib
+def _labelled(story: str) -> str:
+    """The words that open a paragraph on several pages, such as Departures, stand out."""
+    return _LABEL.sub(
+        lambda found: f"**{found[1]}** " if found[1] in _labels() else found[0], story
+    )
 
-    return importlib.import_module(name)
+
+@functools.cache
+def _labels() -> set[str]:
+    stories = (inspect.getdoc(importlib.import_module(module)) or "" for module in pages().values())
+    counted = Counter(label for story in stories for label in set(_LABEL.findall(story)))
+    return {label for label, count in counted.items() if count >= SEVERAL}
 
 
 def _lead(first: str) -> str:
