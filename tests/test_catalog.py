@@ -81,3 +81,25 @@ def test_import_is_light() -> None:
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) == len(catalog.cards())
+
+
+def test_tab_offers_public_names_only() -> None:
+    public = sorted([*attnlab.__all__, *attnlab._ROOMS], key=str.lower)
+    assert [name for name in dir(attnlab) if not name.startswith("_")] == sorted(public)
+    completed = subprocess.run(
+        [sys.executable, "-c", COMPLETE], capture_output=True, text=True, check=False
+    )
+    if "No module named 'IPython'" in completed.stderr:
+        pytest.skip("what Tab offers in a notebook is asked of IPython: pip install 'attnlab[lab]'")
+    offered = completed.stdout.split()
+    assert sorted(offered, key=str.lower) == public, completed.stderr
+
+
+COMPLETE = """
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import attnlab")
+with provisionalcompleter():
+    print(*(found.text for found in shell.Completer.completions("attnlab.", 8)))
+"""

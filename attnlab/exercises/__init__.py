@@ -21,8 +21,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_axis                    12  shares(i, j, width, axis)
     check_visible_slots           13  visible(n, width, stride)
     check_block_means             13  block_means(x, block, real)
+    check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
+    check_dense_layer             20  dense_layer(x, W1, b1, W2, b2, Wv, Wo)
     check_projected_keys          21  project(e, k, real)
     check_rank                    21  rank(values, share)
     check_running_step            22  step(values, keys, q, k, v)
@@ -76,7 +78,12 @@ from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
-from attnlab.exercises.synthesizer import check_factorized, check_mixture
+from attnlab.exercises.synthesizer import (
+    check_dense_layer,
+    check_factorized,
+    check_mixture,
+    check_table_length,
+)
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
@@ -94,6 +101,7 @@ __all__ = [
     "check_causal_chunk",
     "check_clipped_rows",
     "check_complex_score",
+    "check_dense_layer",
     "check_distance_biases",
     "check_factorized",
     "check_given_back",
@@ -124,6 +132,7 @@ __all__ = [
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
+    "check_table_length",
     "check_top_share",
     "check_tree_depths",
     "check_tree_node",

@@ -221,7 +221,7 @@ def test_the_description_says_each_row(make):
     assert len(rows) == N
     j = int(lab.approximation.exact[-1].argmax())
     assert f"<td>t{N - 1} ({N - 1})</td><td>t{j} ({j}), " in rows[-1]
-    assert "mathjax_ignore" in lab.static_html()
+    assert "mathjax_ignore" in lab._look.value
 
 
 def test_tokens_cannot_be_html(make):

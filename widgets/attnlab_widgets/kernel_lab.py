@@ -13,6 +13,7 @@ from html import escape
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from attnlab.figures.arguments import check_flag, check_size
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
 from attnlab_widgets.background import Latest
+from attnlab_widgets.base import Pictured
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.kernel_maps import (
     HEADS,
@@ -55,7 +57,7 @@ _STYLE = """<style>
 </style>"""
 
 
-class KernelLab(widgets.VBox):
+class KernelLab(Pictured, widgets.VBox):
     """Feature maps beside exact softmax, on trained (or your own) queries and keys.
 
     ``heads``    names of heads with their queries (n, d) and keys (m, d); without, two trained ones
@@ -191,10 +193,13 @@ class KernelLab(widgets.VBox):
         self._ask()
 
     def _picture(self, seen: Approximation, choice: Choice) -> str:
-        names = self._tokens[self.head.value]
-        drawing = _draw(seen, KINDS[choice.feature], names, self._causal)
-        table, text = _row_table(seen, names), self.description
+        drawing, text = self._drawing(seen, choice), self.description
+        table = _row_table(seen, self._tokens[self.head.value])
         return f"<style>{auto_css()}</style>{drawing.svg(text)}{news(text)}{table}"
+
+    def _drawing(self, seen: Approximation, choice: Choice) -> Drawing:
+        names = self._tokens[self.head.value]
+        return _draw(seen, KINDS[choice.feature], names, self._causal)
 
     def _remember(self, choice: Choice, seen: Approximation) -> None:
         q, _ = self._heads[self.head.value]
@@ -228,18 +233,11 @@ class KernelLab(widgets.VBox):
         except Exception as error:  # in a thread, where no other code would report it
             self._speed.value = alert("The speed could not be measured.", error)
 
-    # Without widgets
-
-    def static_html(self) -> str:
-        """The present state as HTML for a page without widgets."""
-        return self._look.value
-
-    def _ipython_display_(self, **kwargs: Any) -> None:
-        from IPython.display import display
-
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        mime = {"application/vnd.jupyter.widget-view+json": view}
-        display({**mime, "text/html": self.static_html(), "text/plain": repr(self)}, raw=True)
+    def still(self) -> Drawing | None:
+        """The three maps, and what is seen in them."""
+        if self.approximation is None:
+            return None
+        return self._drawing(self.approximation, self.choice).with_line(self.description)
 
     def __repr__(self) -> str:
         return f"KernelLab: {self.description}"
@@ -424,7 +422,7 @@ def _draw(seen: Approximation, title: str, names: Sequence[str], causal: bool) -
         levels = (127 + 127 * share if both else 254 * share.clamp(min=0)).round().int().numpy()
         drawing.map(levels, palette, x, _TOP, _SIDE, _SIDE)
         if causal:
-            drawing.patch(_stairs(n, m, x, _TOP), drawing.theme.panel)
+            drawing.hatch(~np.tri(n, m, m - n, dtype=bool), x, _TOP, _SIDE, _SIDE)
         drawing.frame(x - 0.5, _TOP - 0.5, _SIDE + 1, _SIDE + 1, drawing.theme.grid)
         drawing.text(name, x, 16, size=14)
         low = f"{-scale:.2g}".replace("-", "−") if both else "0"
@@ -446,12 +444,3 @@ def _draw(seen: Approximation, title: str, names: Sequence[str], causal: bool) -
 
 def _short(word: str) -> str:
     return word if len(word) <= 8 else word[:7] + "…"
-
-
-def _stairs(n: int, m: int, x: float, y: float) -> list[tuple[float, float]]:
-    """The outline of what causal queries, the last n of m positions, may not see."""
-    points = [(x + _SIDE, y)]
-    for i in range(n):
-        edge = x + (m - n + i + 1) * _SIDE / m
-        points += [(edge, y + i * _SIDE / n), (edge, y + (i + 1) * _SIDE / n)]
-    return points

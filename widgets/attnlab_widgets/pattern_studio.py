@@ -30,6 +30,8 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.figures.arrays import numbers
 from attnlab.figures.patterns import runs
 from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.pattern_picture import draw
 
 MOST = 128
 SHARPNESS = {"sharp": 3.0, "flat": 0.7, "equal": 0.0}
@@ -207,6 +209,10 @@ class PatternStudio(BaseWidget):
     @traitlets.observe("n")
     def _row_stays_inside(self, _change: Any) -> None:
         self.row = min(self.row, self.n - 1)
+
+    def still(self) -> Drawing:
+        """The mask, the weights of the chosen row and the receptive field."""
+        return draw(self)
 
     def __repr__(self) -> str:
         cells = len(self.painted) // 3
