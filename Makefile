@@ -103,6 +103,10 @@ readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and
 site: $(INSTALLED) ## Build the web site in site/, which opens from disk: lessons, mechanisms, reference
 	$(RUN) -m docs
 
+.PHONY: course
+course: $(INSTALLED) ## Write the lessons as a course: editions for students and teachers, assignments, pages to print
+	$(RUN) -m attnlab.course course
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff format .

@@ -65,11 +65,12 @@ def _prompt(exercise: Exercise) -> str:
     words = (
         f"### {exercise.number} · {exercise.title} — {exercise.level}, {exercise.minutes} minutes"
     )
-    return f"{words}\n\n{exercise.prompt}"
+    return f"{words}\n\n{exercise.prompt}\n\nStart from:\n\n```python\n{exercise.stub}\n```"
 
 
 def _test(exercise: Exercise) -> str:
-    return f"verdict = {exercise.check}\nassert verdict, verdict.message"
+    *before, last = exercise.check.splitlines()
+    return "\n".join([*before, f"verdict = {last}", "assert verdict, verdict.message"])
 
 
 def _raw(words: str) -> Cell:

@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,9 @@ def _exercise(cells: list[Cell], place: int) -> Exercise:
     if not headings:
         raise ValueError(f"cell {place}: no heading such as '### 1 · Title — ●○○, 5 minutes'")
     number, title, level, minutes = headings[-1].groups()
-    *stub, check = ast.parse(source(cells[place])).body
-    lines = source(cells[place]).splitlines()
     folded = _folded_after(cells, place)
+    solution = "".join(_CODE.findall(folded["Solution"])).strip()
+    stub, check = _parted(source(cells[place]), solution)
     return Exercise(
         int(number),
         title,
@@ -88,10 +88,32 @@ def _exercise(cells: list[Cell], place: int) -> Exercise:
         int(minutes),
         before[headings[-1].end() :].strip(),
         folded.get("Hint", ""),
-        "".join(_CODE.findall(folded["Solution"])).strip(),
-        "\n".join(lines[: check.lineno - 1]).strip() if stub else "",
-        ast.unparse(check),
+        solution,
+        stub,
+        check,
     )
+
+
+def _parted(attempt: str, solution: str) -> tuple[str, str]:
+    """The lines that the solution replaces, which bind a name that it binds, and the check."""
+    bound = _bound(ast.parse(solution).body)
+    body = ast.parse(attempt).body
+    replaced = [one for one in body if _bound([one]) & bound]
+    rest = [one for one in body if one not in replaced]
+    stub = "\n\n".join(ast.get_source_segment(attempt, one) or "" for one in replaced)
+    return stub, "\n".join(ast.unparse(one) for one in rest)
+
+
+def _bound(statements: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements assign or define."""
+    found: set[str] = set()
+    for one in statements:
+        if isinstance(one, ast.FunctionDef):
+            found.add(one.name)
+        elif isinstance(one, ast.Assign):
+            nodes = [node for target in one.targets for node in ast.walk(target)]
+            found |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    return found
 
 
 def _folded_after(cells: list[Cell], place: int) -> dict[str, str]:
