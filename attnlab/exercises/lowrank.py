@@ -263,7 +263,7 @@ _LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
     ),
     (
         "The mask is inverted: True marks a real token.",
-        lambda *given: _made(*given[:-1], ~given[-1]),
+        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, f, ~real),
     ),
     ("The scores are not scaled: multiply them by 1/√d.", _changed(scale=1.0)),
     (
