@@ -99,6 +99,10 @@ measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bert
 readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and the cards
 	$(RUN) -m attnlab.readme
 
+.PHONY: course
+course: $(INSTALLED) ## Write the lessons as a course: editions for students and teachers, assignments, pages to print
+	$(RUN) -m attnlab.course course
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code and mend what the linter can mend
 	$(RUN) -m ruff format .
