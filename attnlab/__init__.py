@@ -10,6 +10,7 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.view(model, "a text", tokenizer)         run one and show what attends to what
     attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
     attnlab.train.fit(model, task, steps=500)        train it
+    attnlab.wall("one sentence")                     every mechanism on it, side by side
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
 
@@ -31,6 +32,7 @@ _HOMES = {
     "generate": "attnlab.models.generate",
     "view": "attnlab_widgets.view",
     "watch": "attnlab.lens.watch",
+    "wall": "attnlab_widgets.wall",
 }
 _ROOMS = (
     "catalog",
@@ -46,10 +48,21 @@ _ROOMS = (
     "train",
 )
 
-__all__ = ["TinyTransformer", "build", "card", "cards", "generate", "goes_with", "view", "watch"]
+__all__ = [
+    "TinyTransformer",
+    "build",
+    "card",
+    "cards",
+    "generate",
+    "goes_with",
+    "view",
+    "wall",
+    "watch",
+]
 
 if _typing.TYPE_CHECKING:
     from attnlab_widgets.view import view
+    from attnlab_widgets.wall import wall
 
     from attnlab.catalog import build, card, cards, goes_with
     from attnlab.lens.watch import watch

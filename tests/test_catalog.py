@@ -9,6 +9,7 @@ import pytest
 
 import attnlab
 from attnlab import catalog
+from attnlab.core.card import Card
 
 
 def test_every_page_of_the_shelf_is_found() -> None:
@@ -81,6 +82,22 @@ def test_import_is_light() -> None:
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) == len(catalog.cards())
+
+
+@pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.mixes], ids=lambda c: c.name)
+def test_each_mixing_card_says_what_it_gives_up(card: Card) -> None:
+    assert card.gives_up, "CARD needs gives_up: one short plain sentence, as full attention has"
+    assert card.gives_up.endswith(".")
+    assert len(card.gives_up) <= 90
+    assert card.gives_up == card.gives_up.strip()
+    assert ("gives up", card.gives_up) in card.rows()
+
+
+@pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.small], ids=lambda c: c.name)
+def test_options_for_a_short_sentence_are_options(card: Card) -> None:
+    assert card.mixes
+    causal = card.causal == "always"
+    attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small)
 
 
 def test_tab_offers_public_names_only() -> None:
