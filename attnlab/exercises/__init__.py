@@ -27,6 +27,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_dense_layer             20  dense_layer(x, W1, b1, W2, b2, Wv, Wo)
     check_projected_keys          21  project(e, k, real)
     check_rank                    21  rank(values, share)
+    check_projection_parameters   21  a count of parameters
+    check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
@@ -69,7 +71,12 @@ from attnlab.exercises.heads import (
 )
 from attnlab.exercises.induction import check_induction_head, check_induction_keys
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
-from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.lowrank import (
+    check_linformer_layer,
+    check_projected_keys,
+    check_projection_parameters,
+    check_rank,
+)
 from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
@@ -109,6 +116,7 @@ __all__ = [
     "check_induction_keys",
     "check_layers_until_connected",
     "check_linear_order",
+    "check_linformer_layer",
     "check_masked_softmax",
     "check_mean_by_offset",
     "check_merge",
@@ -120,6 +128,7 @@ __all__ = [
     "check_online_softmax",
     "check_positive_features",
     "check_projected_keys",
+    "check_projection_parameters",
     "check_rank",
     "check_repeat_heads",
     "check_rotation",
