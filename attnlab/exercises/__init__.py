@@ -29,10 +29,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_means             13  block_means(x, block, real)
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
+    check_dense_layer             20  dense_layer(x, W1, b1, W2, b2, Wv, Wo)
     check_projected_keys          21  project(e, k, real)
     check_rank                    21  rank(values, share)
+    check_projection_parameters   21  a count of parameters
+    check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
@@ -81,7 +85,12 @@ from attnlab.exercises.heads import (
 )
 from attnlab.exercises.induction import check_induction_head, check_induction_keys
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
-from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.lowrank import (
+    check_linformer_layer,
+    check_projected_keys,
+    check_projection_parameters,
+    check_rank,
+)
 from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
@@ -101,6 +110,13 @@ from attnlab.exercises.summaries import (
     check_visible_slots,
 )
 from attnlab.exercises.synthesizer import check_factorized, check_mixture
+from attnlab.exercises.summaries import check_block_means, check_visible_slots
+from attnlab.exercises.synthesizer import (
+    check_dense_layer,
+    check_factorized,
+    check_mixture,
+    check_table_length,
+)
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
@@ -120,6 +136,7 @@ __all__ = [
     "check_causal_chunk",
     "check_clipped_rows",
     "check_complex_score",
+    "check_dense_layer",
     "check_distance_biases",
     "check_etc_pairs",
     "check_factorized",
@@ -130,6 +147,7 @@ __all__ = [
     "check_induction_keys",
     "check_layers_until_connected",
     "check_linear_order",
+    "check_linformer_layer",
     "check_masked_softmax",
     "check_mean_by_offset",
     "check_merge",
@@ -141,6 +159,7 @@ __all__ = [
     "check_online_softmax",
     "check_positive_features",
     "check_projected_keys",
+    "check_projection_parameters",
     "check_rank",
     "check_repeat_heads",
     "check_rotation",
@@ -154,6 +173,7 @@ __all__ = [
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
+    "check_table_length",
     "check_top_share",
     "check_transient",
     "check_transient_keys",

@@ -106,10 +106,10 @@ def head_sums(
         "entropy": summed(entropy, counts),
         "normalised_entropy": _normalised(entropy, counts, mask, m),
         "distance": summed((w * offset.abs()).sum(dim=-1), counts),
-        "previous": summed(share(w, offset == -1), counts & _has(offset == -1, real)),
-        "next": summed(share(w, offset == 1), counts & _has(offset == 1, real)),
-        "same": summed(share(w, offset == 0), counts & _has(offset == 0, real)),
-        "first": summed(share(w, _first(real, m, w.device)), counts),
+        "previous": summed(_to(w, -1), counts & _has(offset == -1, real)),
+        "next": summed(_to(w, 1), counts & _has(offset == 1, real)),
+        "same": summed(_to(w, 0), counts & _has(offset == 0, real)),
+        "first": summed(w[..., 0] if real is None else share(w, _first(real)), counts),
     }
     if tokens is not None:
         sums["delimiter"] = summed(share(w, _among(tokens, delimiters, b, m, w.device)), counts)
@@ -118,7 +118,7 @@ def head_sums(
 
 def check_weights(w: Tensor) -> None:
     """Refuse what no attention weight can be: NaN, infinity, a negative number."""
-    if w.is_meta or not bool(w.isfinite().all()):
+    if w.is_meta or not bool(w.sum().isfinite()):
         raise ValueError(
             "`weights` hold NaN or infinity (a softmax gives NaN for rows that may attend to "
             "nothing): take weights.nan_to_num(), or leave such rows out by padding="
@@ -163,9 +163,16 @@ def _has(neighbour: Tensor, real: Tensor | None) -> Tensor:
     return there.any(dim=-1)
 
 
-def _first(real: Tensor | None, m: int, device: torch.device) -> Tensor:
-    if real is None:
-        return torch.arange(m, device=device) == 0
+def _to(w: Tensor, by: int) -> Tensor:
+    """The weight of each row's key ``by`` places on, 0 where there is none."""
+    n, m = w.shape[-2:]
+    places = torch.arange(m - n, m, device=w.device) + by
+    there = (places >= 0) & (places < m)
+    found = w.gather(-1, places.clamp(0, m - 1).view(1, 1, n, 1).expand(*w.shape[:3], 1))
+    return found[..., 0] * there
+
+
+def _first(real: Tensor) -> Tensor:
     return ((real.cumsum(dim=-1) == 1) & real)[:, None, None, :]
 
 

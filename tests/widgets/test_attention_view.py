@@ -10,6 +10,7 @@ import torch
 import traitlets
 from attnlab_widgets import attention_view, layers, quantization
 from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.tokens import Tokens
 from torch import nn
 
 import attnlab
@@ -150,8 +151,6 @@ def test_hugging_face_outputs_without_weights_are_refused() -> None:
         AttentionView(SimpleNamespace(attentions=(None, None)))
     with pytest.raises(ValueError, match="fused kernel"):
         AttentionView(SimpleNamespace(attentions=None))
-    with pytest.raises(TypeError, match="one tuple per generated token"):
-        AttentionView(SimpleNamespace(attentions=((weights(1, 2, 1, 5),),)))
 
 
 def test_encoder_decoder_recording() -> None:
@@ -176,7 +175,7 @@ def test_mixing_matrices() -> None:
 def test_decoding_steps_name_the_last_positions() -> None:
     seen = [weights(1, HEADS, 1, m) for m in (4, 5)]
     parts = [layers.Layer(f"attention#{m}", x[0].numpy()) for m, x in enumerate(seen, 2)]
-    tokens = layers.Tokens(["a", "b", "c", "d", "e"], None)
+    tokens = Tokens(["a", "b", "c", "d", "e"], None)
     assert [tokens.place(part)["q"]["start"] for part in parts] == [3, 4]
 
 
@@ -216,8 +215,8 @@ def test_rows_of_nan_are_empty_and_counted() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (torch.zeros(3, 5, 5), r"axes \(layers, heads, n, m\)"),
-        ([torch.zeros(5, 5)], r"layer 0 has the shape \(5, 5\)"),
+        (torch.zeros(5), r"axes \(n, m\), \(heads, n, m\) or \(layers, heads, n, m\)"),
+        ([torch.zeros(5)], r"layer 0 has the shape \(5,\)"),
         ([], "no layer"),
         ({}, "empty dict"),
         ("text", "must be a recording"),
@@ -253,20 +252,61 @@ def test_long_inputs_keep_the_largest_of_each_row(monkeypatch: pytest.MonkeyPatc
     header = view._recording["blocks"][0][0][0]
     assert header["whole"] is False
     assert (header["kept"], header["side"]) == (2, 2)
-    numbers = np.frombuffer(view._data, "<f4", 4 * HEADS * N).reshape(4, HEADS, N)
+    numbers = np.frombuffer(view._data, "<f4", 3 * HEADS * N).reshape(3, HEADS, N)
     wanted = maps[0].numpy()
     np.testing.assert_allclose(numbers[0], wanted[..., 0])
     np.testing.assert_allclose(numbers[1], 1, rtol=1e-5)
-    np.testing.assert_allclose(numbers[3], wanted[..., 1:].max(-1))
-    at = 4 * (4 * HEADS * N + HEADS * 4)
-    places = np.frombuffer(view._data, "<u4", HEADS * N * 2, at).reshape(HEADS, N, 2)
+    np.testing.assert_allclose(numbers[2], wanted[..., 1:].max(-1))
+    at = 4 * (3 * HEADS * N + HEADS * 4)
+    places = np.frombuffer(view._data, "u1", HEADS * N * 2, at).reshape(HEADS, N, 2)
     order = np.argsort(-wanted[..., 1:], axis=-1)[..., :2] + 1
     assert (places == order).all()
 
 
 def test_tiles_hold_the_weight_of_largest_size() -> None:
     rows = np.array([[1, -5, 2], [3, 4, 0], [0, 0, -7]], np.float32)
-    assert quantization._tiled(rows, 2).tolist() == [[-5, 2], [0, -7]]
+    assert quantization._tiled(rows, 2, True).tolist() == [[-5, 2], [0, -7]]
+    assert quantization._tiled(np.abs(rows), 2, False).tolist() == [[5, 2], [0, 7]]
+
+
+def test_columns_and_codes_of_long_inputs_are_written_byte_by_byte() -> None:
+    maps = weights(2, 5, 70_000).numpy()
+    header = {}
+    *_, low, middle, high, steps, _ = quantization._kept(maps, None, False, 256, header)
+    assert header["planes"] == 3
+    columns, codes = quantization.unkept([low, middle, high], steps)
+    rest = maps.copy()
+    rest[..., 0] = 0
+    np.testing.assert_array_equal(columns[..., 0], rest.argmax(-1))
+    assert (codes[..., 0] == 255).all()
+    assert (np.diff(codes.astype(int), axis=-1) <= 0).all()
+    kept = np.take_along_axis(rest, columns, -1)
+    np.testing.assert_allclose(quantization.decode(codes, rest.max(-1)), kept, atol=1e-4)
+
+
+MASKS = {
+    "causal": lambda n, m, h: torch.ones(n, m).tril() > 0,
+    "last rows": lambda n, m, h: torch.ones(n, m).tril(m - n) > 0,
+    "padding": lambda n, m, h: torch.arange(m) % 5 != 3,
+    "causal and padding": lambda n, m, h: (
+        (torch.ones(n, m).tril(m - n) > 0) & (torch.arange(m) > 1)
+    ),
+    "window": lambda n, m, h: (torch.arange(m) - torch.arange(n)[:, None]).abs() < 3,
+    "one for each head": lambda n, m, h: torch.rand(1, h, n, m) < 0.5,
+    "the same for all heads": lambda n, m, h: (torch.rand(n, m) < 0.5).expand(1, h, n, m),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_come_back(name: str) -> None:
+    mask = MASKS[name](N, M, HEADS)
+    wanted = mask.expand(1, HEADS, N, M)[0].numpy()
+    header, bits = quantization.masked(mask[(None,) * (4 - mask.dim())], (HEADS, N, M))
+    for head in range(HEADS):
+        found = quantization.allowed(header, bits, head, N, M)
+        np.testing.assert_array_equal(found, wanted[head])
+    rules = name in {"causal", "last rows", "padding", "causal and padding"}
+    assert header["heads"] == (0 if rules else 3 if name == "one for each head" else 1)
 
 
 # What may be set
@@ -416,7 +456,7 @@ def test_of_two_texts_of_one_length_the_keys_are_the_source() -> None:
 
 def test_a_name_that_says_nothing_leaves_it_to_the_lengths() -> None:
     layer = layers.Layer("blocks.0.mixer", weights(HEADS, N, M).numpy())
-    tokens = layers.Tokens(QUERIES, KEYS)
+    tokens = Tokens(QUERIES, KEYS)
     assert tokens.sets[tokens.place(layer)["k"]["set"]] == KEYS
     step = layers.Layer("blocks.0.mixer#3", weights(HEADS, 1, M).numpy())
     tokens.settle(step)

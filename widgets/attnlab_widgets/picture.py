@@ -4,6 +4,7 @@ It reads the same bytes as the front end, and applies the same rules (hidden fir
 norms, threshold, lines per token).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.nn.functional import max_pool2d
 
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.quantization import decode
+from attnlab_widgets.quantization import decode, unkept
 
 _MARGIN, _GAP, _TOP = 24, 48, 96
 _LABEL = 104  # pixels for a token
@@ -80,12 +81,14 @@ def _kept(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For long inputs: the weights that were kept, and the sums of the whole rows."""
     k, side = header["kept"], header["side"]
-    first, plain, by_norms, scales = (part("<f4", (h, n))[head] for _ in range(4))
-    part("<f4", (h, -(-n // side)))
-    places, codes = part("<u4", (h, n, k))[head], part("u1", (h, n, k))[head]
+    first, plain = (part("<f4", (h, n))[head] for _ in range(2))
+    by_norms = part("<f4", (h, n))[head] if header["norms"] else plain
+    scales, _ = part("<f4", (h, n))[head], part("<f4", (h, -(-n // side)))
+    columns = [part("u1", (h, n, k))[head] for _ in range(header["planes"])]
+    places, codes = unkept(columns, part("u1", (h, n, k))[head])
     maps = np.zeros((n, m), np.float32)
     kept = decode(codes, scales, header["signed"])
-    np.put_along_axis(maps, places.astype(np.int64), kept, axis=1)
+    np.put_along_axis(maps, places, kept, axis=1)
     maps[:, 0] = first
     return maps, (by_norms if weighted else plain)[:, None]
 
@@ -114,6 +117,45 @@ def draw(view: Any) -> Drawing:
     _lines(drawing, view, chosen, shape, lines_at, signed)
     _matrix(drawing, view, chosen, shape, matrix_at, palette, signed)
     return drawing
+
+
+_COLUMN, _GRID, _CHOSEN = 480, 150, 290
+
+
+def beside(title: str, views: Sequence[tuple[str, Any]]) -> Drawing | None:
+    """The heads of several views and the chosen one of each, side by side; None without a view."""
+    shown = [(name, view) for name, view in views if view is not None]
+    if not shown:
+        return None
+    theme = THEMES["dark" if shown[0][1].theme == "dark" else "light"]
+    drawing = Drawing(_MARGIN + _COLUMN * len(shown), 120 + _CHOSEN, theme)
+    drawing.text(title, _MARGIN, 26, size=16, bold=True)
+    for at, (name, view) in enumerate(shown):
+        _one_beside(drawing, name, view, _MARGIN + at * _COLUMN)
+    return drawing
+
+
+def _one_beside(drawing: Drawing, name: str, view: Any, x: float) -> None:
+    maps, layers = Maps(view), view._recording["layers"]
+    signed = view._recording["signed"] or view.shown == "difference"
+    palette = [blend(SIGNED if signed else CIVIDIS, i / 254) for i in range(255)]
+    drawing.text(name, x, 58, size=13)
+    drawing.text(_title(view), x + _GRID + 16, 82, quiet=True, size=11)
+    drawing.text("all heads", x, 82, quiet=True, size=11)
+    step = min(44, _GRID / max(layer["h"] for layer in layers), _CHOSEN / len(layers))
+    for at, layer in enumerate(layers):
+        for head in range(layer["h"]):
+            small = _pooled(maps.one(at, head), 40)
+            place = (x + head * step, 96 + at * step, step - 4, step - 4)
+            drawing.map(_levels(small, float(np.abs(small).max()), signed), palette, *place)
+            if (at, head) == (view.layer, _head(view)):
+                left, top, wide, high = place
+                drawing.frame(left - 1.5, top - 1.5, wide + 3, high + 3, _SERIES[1], 2)
+    chosen = maps.one(view.layer, _head(view))
+    n, m = chosen.shape
+    cell = _CHOSEN / max(n, m)
+    place = (x + _GRID + 16, 96, max(8.0, m * cell), max(8.0, n * cell))
+    drawing.map(_levels(chosen, float(np.abs(chosen).max()), signed), palette, *place)
 
 
 def _head(view: Any) -> int:

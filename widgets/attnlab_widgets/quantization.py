@@ -8,9 +8,12 @@ smaller for small weights. Signed maps (a Jacobian, a difference) keep
 c = 128 ± round(127·√(|w|/s)).
 
 Maps too large to send whole are kept in two parts: tiles, each the largest weight of its block, and
-for each row its largest weights beyond the first key.
+for each row its largest weights beyond the first key, largest first.
+
+A mask is a rule where one fits (causal, some keys hidden from all queries), else bits, deflated.
 """
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 TILES = 256
 KEPT = 32
+MOST_TILES = 2_400_000  # of all heads together
 
 
 def encode(rows: Floats, signed: bool = False) -> tuple[NDArray[np.uint8], Floats]:
@@ -55,14 +59,68 @@ class Block:
     header: dict[str, Any]
 
 
-def block(maps: Floats, norms: Floats | None, complete: bool) -> Block:
-    """A layer's maps (h, n, m), with the norms of its values (h, m) where they are known."""
-    signed = bool((maps < 0).any())
+def block(
+    maps: Floats,
+    norms: Floats | None,
+    complete: bool,
+    mask: torch.Tensor | None = None,
+    tiles: int = TILES,
+) -> Block:
+    """A layer's maps (h, n, m), with the norms of its values (h, m) where they are known.
+
+    ``mask`` (bool, True = may attend) is broadcastable to (1, h, n, m); ``tiles`` are at most so
+    many along the side of a map that is not sent whole.
+    """
+    signed = bool(maps.min() < 0)
     header: dict[str, Any] = {"signed": signed, "norms": norms is not None, "whole": complete}
-    parts = _whole(maps, signed) if complete else _kept(maps, norms, signed, header)
-    if norms is not None:
-        parts.insert(0, norms.astype("<f4"))
-    return Block(b"".join(_aligned(part.tobytes()) for part in parts), header)
+    coded = [] if norms is None else [norms.astype("<f4")]
+    if complete:
+        coded += _whole(maps, signed)
+    else:
+        coded += _kept(maps, norms, signed, min(tiles, TILES), header)
+    if mask is not None:
+        header["mask"], bits = masked(mask, maps.shape)
+        coded.append(np.frombuffer(bits, np.uint8))
+    return Block(b"".join(_aligned(part.tobytes()) for part in coded), header)
+
+
+def masked(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[dict[str, Any], bytes]:
+    """A mask as a rule and bits.
+
+    ``causal`` is the largest j - i that is allowed, or None; ``heads`` is how many bitmaps (n, m)
+    follow: 0 where one row of m bits holds for all queries; ``bytes`` is their length, 0 where the
+    rule is all.
+    """
+    n, m = shape[1:]
+    found = mask.detach().cpu().expand(1, mask.shape[1], n, m)[0]
+    if found.shape[0] > 1 and bool((found == found[:1]).all()):
+        found = found[:1]
+    keys = found.any(dim=(0, 1)) if found.ndim == 3 else found
+    for causal in (None, 0, m - n):
+        rule = keys if causal is None else keys & torch.ones(n, m, dtype=torch.bool).tril(causal)
+        if bool((found == rule).all()):
+            bits = b"" if bool(keys.all()) else _bits(keys)
+            return {"causal": causal, "heads": 0, "bytes": len(bits)}, bits
+    bits = _bits(found)
+    return {"causal": None, "heads": found.shape[0], "bytes": len(bits)}, bits
+
+
+def _bits(allowed: torch.Tensor) -> bytes:
+    return zlib.compress(np.packbits(allowed.numpy().reshape(-1)).tobytes(), 6)
+
+
+def allowed(header: dict[str, Any], bits: bytes, head: int, n: int, m: int) -> NDArray[np.bool_]:
+    """The mask (n, m) of one head, from what `masked` gave."""
+    rule = np.ones((n, m), bool)
+    if header["causal"] is not None:
+        rule = np.tril(rule, header["causal"])
+    if not header["bytes"]:
+        return rule
+    count = header["heads"] * n * m or m
+    flat = np.unpackbits(np.frombuffer(zlib.decompress(bits), np.uint8), count=count).astype(bool)
+    if not header["heads"]:
+        return rule & flat
+    return rule & flat.reshape(-1, n, m)[min(head, header["heads"] - 1)]
 
 
 def _aligned(data: bytes) -> bytes:
@@ -81,32 +139,60 @@ def _beyond_first(maps: Floats) -> Floats:
 
 
 def _kept(
-    maps: Floats, norms: Floats | None, signed: bool, header: dict[str, Any]
+    maps: Floats, norms: Floats | None, signed: bool, tiles: int, header: dict[str, Any]
 ) -> list[NDArray[Any]]:
-    """First column, row sums (plain; weighted by norms); beyond the first: kept weights, tiles."""
+    """First column, row sums (plain; weighted by norms); beyond the first: kept weights, tiles.
+
+    Columns are written byte by byte, all low bytes first, and codes as the steps down from one to
+    the next, because both are deflated better so.
+    """
     m = maps.shape[-1]
     k = min(KEPT, m)
-    side = -(-max(maps.shape[1:]) // TILES)
-    header |= {"kept": k, "side": side}
-    sums = maps.sum(axis=-1)
-    weighted = sums if norms is None else np.einsum("hnm,hm->hn", maps, norms)
+    side = -(-max(maps.shape[1:]) // tiles)
+    planes = 1 + (m > 256) + (m > 65_536)
+    header |= {"kept": k, "side": side, "planes": planes}
+    floats = [maps[..., 0], maps.sum(axis=-1)]
+    if norms is not None:
+        floats.append(np.einsum("hnm,hm->hn", maps, norms))
     rest = _beyond_first(maps)
-    columns = np.stack([_largest(rows, k) for rows in rest])
+    columns = np.stack([_largest(rows, k, signed) for rows in rest])
     codes, scales = encode(np.take_along_axis(rest, columns, axis=-1), signed)
-    tiles, tile_scales = encode(np.stack([_tiled(rows, side) for rows in rest]), signed)
-    floats = [maps[..., 0], sums, weighted, scales, tile_scales]
-    return [*(part.astype("<f4") for part in floats), columns.astype("<u4"), codes, tiles]
+    tiled, tile_scales = encode(np.stack([_tiled(rows, side, signed) for rows in rest]), signed)
+    places = [(columns >> 8 * plane).astype(np.uint8) for plane in range(planes)]
+    steps = -np.diff(codes, axis=-1, prepend=np.uint8(0))
+    floats += [scales, tile_scales]
+    return [*(part.astype("<f4") for part in floats), *places, steps, tiled]
 
 
-def _largest(rows: Floats, k: int) -> NDArray[np.int64]:
+def unkept(places: list[NDArray[np.uint8]], steps: NDArray[np.uint8]) -> tuple[Any, Any]:
+    """Columns and codes, from how `_kept` writes them."""
+    columns = sum(part.astype(np.int64) << 8 * plane for plane, part in enumerate(places))
+    return columns, (-np.cumsum(steps, axis=-1, dtype=np.uint8)).astype(np.uint8)
+
+
+def _largest(rows: Floats, k: int, signed: bool) -> NDArray[np.int64]:
     """The columns of each row's k largest |weights|, largest first."""
-    return np.asarray(torch.from_numpy(np.abs(rows)).topk(k, dim=-1).indices.numpy())
+    found = torch.from_numpy(np.abs(rows) if signed else rows).topk(k, dim=-1)
+    return np.asarray(found.indices.numpy())
 
 
-def _tiled(rows: Floats, side: int) -> Floats:
+def _tiled(rows: Floats, side: int, signed: bool) -> Floats:
     """The weight of largest size in each block of side × side."""
     n, m = rows.shape
     padded = np.pad(rows, ((0, -n % side), (0, -m % side)))
-    blocks = padded.reshape(-(-n // side), side, -(-m // side), side)
-    high, low = blocks.max(axis=(1, 3)), blocks.min(axis=(1, 3))
+    high = _blockwise(padded, side, np.maximum)
+    if not signed:
+        return high
+    low = _blockwise(padded, side, np.minimum)
     return np.where(-low > high, low, high)
+
+
+def _blockwise(rows: Floats, side: int, larger: Any) -> Floats:
+    """Row by row, then column by column: whole arrays at a time, which is faster than an axis."""
+    for _ in range(2):
+        rows = np.ascontiguousarray(rows.T)
+        first, *others = (rows[at::side] for at in range(side))
+        rows = first.copy()
+        for other in others:
+            larger(rows, other, out=rows)
+    return rows

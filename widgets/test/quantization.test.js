@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { asBuffer, errorBound, openLayer, table } from "../src/lib/quantization.js";
+import { asBuffer, errorBound, openLayer, openMask, table } from "../src/lib/quantization.js";
 import { fromText } from "../src/lib/base85.js";
 
 // The very bytes that attnlab_widgets.quantization.block writes for norms (1, 2) and maps (1, 3, 2).
@@ -47,4 +47,32 @@ test("base 85 of Python is read, whatever its length", () => {
   ];
   for (const [text, said] of cases) assert.equal(new TextDecoder().decode(fromText(text)), said);
   assert.deepEqual([...fromText("|NsC000")], [255, 255, 255, 255, 0]);
+});
+
+// zlib.compress(numpy.packbits(…)) of the bits, as attnlab_widgets.quantization.masked writes them.
+const hex = (text) => Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
+const every = (allowed, n, m, head = 0) => Array.from({ length: n }, (_, i) => Array.from({ length: m }, (_, j) => Number(allowed(head, i, j))).join("")).join(" ");
+
+test("a mask is a rule, hidden keys, or bits for each head", () => {
+  assert.equal(every(openMask({ causal: 0, heads: 0, bytes: 0 }, hex("00"), 3, 3), 3, 3), "100 110 111");
+  assert.equal(every(openMask({ causal: 1, heads: 0, bytes: 0 }, hex("00"), 2, 3), 2, 3), "110 111");
+  const keys = hex("789cbb000000d100d1");
+  assert.equal(every(openMask({ causal: null, heads: 0, bytes: keys.length }, keys, 2, 5), 2, 5), "11010 11010");
+  const bits = hex("789c5b2f0000017000c0");
+  const two = openMask({ causal: null, heads: 2, bytes: bits.length }, bits, 2, 3);
+  assert.equal(every(two, 2, 3, 0), "101 011");
+  assert.equal(every(two, 2, 3, 1), "110 001");
+});
+
+// The bytes that Python writes for one head of 1 × 300 with 2 kept columns, 299 and 5, and one tile.
+test("of a long row the kept columns and codes are read", () => {
+  const buffer = new ArrayBuffer(4 * 4 + 4 + 4 + 4 + 4);
+  new Float32Array(buffer, 0, 4).set([0.5, 1, 0.25, 0.25]);
+  new Uint8Array(buffer, 16, 2).set([299 & 255, 5]);
+  new Uint8Array(buffer, 20, 2).set([1, 0]);
+  new Uint8Array(buffer, 24, 2).set([1, 55]);
+  const header = { at: 0, norms: false, whole: false, signed: false, kept: 2, side: 300, planes: 2 };
+  const layer = openLayer(buffer, header, { h: 1, n: 1, m: 300 });
+  assert.deepEqual([...layer.places], [299, 5]);
+  assert.deepEqual([...layer.codes], [255, 200]);
 });

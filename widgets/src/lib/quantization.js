@@ -1,4 +1,5 @@
 // Bytes to weights: the mirror of attnlab_widgets/quantization.py.
+import { unzlibSync } from "fflate";
 
 const PLAIN = Float32Array.from({ length: 256 }, (_, code) => (code / 255) ** 2);
 const SIGNED = Float32Array.from({ length: 256 }, (_, code) => {
@@ -29,31 +30,41 @@ export function reader(buffer, start) {
   };
 }
 
-/** The arrays of one layer: {h, n, m, signed, norms?, first, scales, codes} or its kept form. */
+/** The arrays of one layer: {h, n, m, signed, norms, mask, first, scales, codes} or its kept form. */
 export function openLayer(buffer, header, { h, n, m }) {
   const next = reader(buffer, header.at);
   const norms = header.norms ? next("f4", h * m) : null;
   const base = { h, n, m, signed: header.signed, whole: header.whole, norms };
-  if (header.whole) {
-    return { ...base, first: next("f4", h * n), scales: next("f4", h * n), codes: next("u1", h * n * m) };
-  }
-  const { kept, side } = header;
+  const opened = header.whole
+    ? { ...base, first: next("f4", h * n), scales: next("f4", h * n), codes: next("u1", h * n * m) }
+    : { ...base, ...openKept(next, header, { h, n, m }) };
+  opened.mask = header.mask ? openMask(header.mask, next("u1", header.mask.bytes), n, m) : null;
+  return opened;
+}
+
+function openKept(next, { kept, side, planes, norms }, { h, n, m }) {
   const rows = Math.ceil(n / side);
   const columns = Math.ceil(m / side);
-  return {
-    ...base,
-    kept,
-    side,
-    rows,
-    columns,
-    first: next("f4", h * n),
-    sums: next("f4", h * n),
-    weightedSums: next("f4", h * n),
-    scales: next("f4", h * n),
-    tileScales: next("f4", h * rows),
-    places: next("u4", h * n * kept),
-    codes: next("u1", h * n * kept),
-    tiles: next("u1", h * rows * columns),
+  const [first, sums] = [next("f4", h * n), next("f4", h * n)];
+  const weightedSums = norms ? next("f4", h * n) : sums;
+  const [scales, tileScales] = [next("f4", h * n), next("f4", h * rows)];
+  const places = new Uint32Array(h * n * kept);
+  for (let plane = 0; plane < planes; plane += 1) {
+    next("u1", places.length).forEach((byte, at) => (places[at] |= byte << (8 * plane)));
+  }
+  const codes = next("u1", places.length).slice();
+  for (let at = 0; at < codes.length; at += 1) codes[at] = (at % kept ? codes[at - 1] : 0) - codes[at];
+  return { kept, side, rows, columns, first, sums, weightedSums, scales, tileScales, places, codes, tiles: next("u1", h * rows * columns) };
+}
+
+/** Whether query i of a head may attend to key j, from the rule and the bits of a mask. */
+export function openMask({ causal, heads, bytes }, deflated, n, m) {
+  const packed = bytes ? unzlibSync(deflated) : null;
+  const bit = (at) => (packed[at >> 3] >> (7 - (at & 7))) & 1;
+  return function allowed(head, i, j) {
+    if (causal !== null && j - i > causal) return false;
+    if (!packed) return true;
+    return Boolean(bit(heads ? (Math.min(head, heads - 1) * n + i) * m + j : j));
   };
 }
 

@@ -1,33 +1,7 @@
-// A model for a page without a kernel: the saved state, read from the page itself.
+// Saved files of widgets whose state holds bytes: those are packed there.
 import { unzlibSync } from "fflate";
 import { fromText } from "../lib/base85.js";
-
-export function pageModel(state) {
-  const values = new Map(Object.entries(state).map(([name, value]) => [name, opened(value)]));
-  const listeners = new Map();
-  const tell = (event) => [...(listeners.get(event) ?? [])].forEach((listener) => listener());
-  return {
-    get: (name) => values.get(name),
-    set(name, value) {
-      const changed = typeof name === "string" ? { [name]: value } : name;
-      for (const [key, one] of Object.entries(changed)) {
-        if (values.get(key) === one) continue;
-        values.set(key, one);
-        tell(`change:${key}`);
-      }
-      tell("change");
-    },
-    on(event, listener) {
-      for (const one of event.split(" ")) listeners.set(one, [...(listeners.get(one) ?? []), listener]);
-    },
-    off(event, listener) {
-      if (!event) listeners.clear();
-      else listeners.set(event, (listeners.get(event) ?? []).filter((one) => one !== listener));
-    },
-    save_changes() {},
-    send() {},
-  };
-}
+import { modelOf, mountOn } from "./page_model.js";
 
 function opened(value) {
   if (value === null || typeof value !== "object" || !("deflated" in value)) return value;
@@ -35,9 +9,7 @@ function opened(value) {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
+export const pageModel = (state) => modelOf(state, opened);
+
 /** Mount a widget on a page that save_html wrote. */
-export function mountPage(widget, document) {
-  const state = JSON.parse(document.querySelector("script[data-attnlab-state]").textContent);
-  const el = document.querySelector("[data-attnlab-widget]");
-  widget.render({ model: pageModel(state), el });
-}
+export const mountPage = (widget, document) => mountOn(document, widget, opened);
