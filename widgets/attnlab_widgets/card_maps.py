@@ -9,13 +9,11 @@ import functools
 import importlib.metadata
 from base64 import b64encode
 from html import escape
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-import attnlab
 from attnlab.catalog import build, card, cards, pages
 from attnlab.core.card import Beside, Card
 from attnlab.figures.svg import png
@@ -23,7 +21,7 @@ from attnlab.figures.theme import CIVIDIS
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.side_by_side import layers, map_of
 from attnlab.readme import Home, home
-from attnlab_widgets.wall_cards import lessons
+from attnlab_widgets.wall_cards import LESSONS, lessons
 
 LENGTH, DIM, HEADS = 16, 16, 2
 CELL = 3
@@ -91,7 +89,7 @@ def _links(name: str) -> str:
         return ""
     root = _repository()
     path = pages()[name].replace(".", "/")
-    page = path if (Path(attnlab.__file__).parents[1] / path).is_dir() else f"{path}.py"
+    page = path if (LESSONS.parent / path).is_dir() else f"{path}.py"
     found = [(f"{root}/{page}", "page")]
     found += [
         (f"{root}/notebooks/{one['path']}", f"lesson {one['path'].partition('_')[0]}")
@@ -103,7 +101,7 @@ def _links(name: str) -> str:
 @functools.cache
 def _repository() -> str:
     """Where the files can be read on the web."""
-    root = Path(attnlab.__file__).parents[1]
+    root = LESSONS.parent
     if (root / "pyproject.toml").is_file():
         place = home(root)
     else:
