@@ -9,14 +9,19 @@ import attnlab
 
 pytestmark = pytest.mark.browser
 
-CELLS = ["import attnlab\nattnlab.cards()", 'attnlab.card("longformer")']
+CELL = """
+import attnlab
+from IPython.display import display
+display(attnlab.card("longformer"))
+attnlab.cards()
+"""
 LOADED = """area => [...area.querySelectorAll('img')].map(
   image => [image.complete && image.naturalWidth, image.getBoundingClientRect().width])"""
 
 
 @pytest.fixture(scope="module")
 def notebook(opened: Any) -> Any:
-    notebook = opened("cards.ipynb", CELLS)
+    notebook = opened("cards.ipynb", [CELL])
     notebook.run_all()
     return notebook
 
@@ -24,19 +29,9 @@ def notebook(opened: Any) -> Any:
 @pytest.fixture(scope="module")
 def stored(opened: Any, lab: Any) -> Any:
     """The same outputs as a notebook from somewhere else has them: not run, not trusted."""
-    made = [attnlab.cards()._repr_html_(), attnlab.card("longformer")._repr_html_()]
-    cells = [
-        nbformat.v4.new_code_cell(
-            source,
-            execution_count=1,
-            outputs=[
-                nbformat.v4.new_output(
-                    "execute_result", data={"text/html": html}, execution_count=1
-                )
-            ],
-        )
-        for source, html in zip(CELLS, made, strict=True)
-    ]
+    made = [attnlab.card("longformer")._repr_html_(), attnlab.cards()._repr_html_()]
+    shown = [nbformat.v4.new_output("display_data", data={"text/html": html}) for html in made]
+    cells = [nbformat.v4.new_code_cell(CELL, execution_count=1, outputs=shown)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     book = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
     nbformat.write(book, lab.folder / "stored_cards.ipynb")
@@ -46,7 +41,10 @@ def stored(opened: Any, lab: Any) -> Any:
 @pytest.mark.parametrize("kind", ["notebook", "stored"])
 def test_costs_letters_maps_and_links_are_there(kind: str, request: Any, expect: Any) -> None:
     notebook = request.getfixturevalue(kind)
-    shelf = notebook.output(0)
+    expect(notebook.output(0).locator(".jp-RenderedHTML")).to_have_count(2)
+    card, shelf = notebook.output(0).locator(".jp-RenderedHTML").all()
+    expect(card).to_contain_text("w: window: the paper's w")
+    expect(card.get_by_role("link", name="lesson 11")).to_have_count(1)
     row = shelf.locator("tr", has_text="Full attention").first
     row.wait_for()
     cost = row.locator("td", has_text="O(").first
@@ -61,9 +59,6 @@ def test_costs_letters_maps_and_links_are_there(kind: str, request: Any, expect:
     assert "h: heads; d: width of a head" in shelf.inner_text()
     fits = "table => table.scrollWidth <= table.closest('.jp-OutputArea-output').clientWidth"
     assert shelf.locator("table").evaluate(fits)
-    card = notebook.output(1)
-    expect(card).to_contain_text("w: window: the paper's w")
-    expect(card.get_by_role("link", name="lesson 11")).to_have_count(1)
     notebook.screenshot(f"cards_{kind}")
 
 
