@@ -3,13 +3,24 @@
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import path from "node:path";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const target = path.join(here, "attnlab_widgets", "static");
 const names = readdirSync(path.join(here, "src"))
   .filter((name) => name.endsWith(".js"))
   .sort();
+
+/** Styles are texts in the scripts, without the spaces that only people need. */
+const styles = {
+  name: "styles",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.css$/ }, async ({ path: file }) => {
+      const { code } = await transform(readFileSync(file, "utf8"), { loader: "css", minify: true });
+      return { contents: code.trim(), loader: "text" };
+    });
+  },
+};
 
 async function bundled(name) {
   const result = await build({
@@ -21,7 +32,7 @@ async function bundled(name) {
     target: "es2020",
     charset: "ascii",
     legalComments: "none",
-    loader: { ".css": "text" },
+    plugins: [styles],
     write: false,
   });
   return result.outputFiles[0].text;

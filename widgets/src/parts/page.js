@@ -1,9 +1,9 @@
 // A model for a page without a kernel: the saved state, read from the page itself.
-import { unzlibSync } from "fflate";
 import { fromText } from "../lib/base85.js";
 
-export function pageModel(state) {
-  const values = new Map(Object.entries(state).map(([name, value]) => [name, opened(value)]));
+export async function pageModel(state) {
+  const pairs = Object.entries(state).map(async ([name, value]) => [name, await opened(value)]);
+  const values = new Map(await Promise.all(pairs));
   const listeners = new Map();
   const tell = (event) => [...(listeners.get(event) ?? [])].forEach((listener) => listener());
   return {
@@ -29,15 +29,15 @@ export function pageModel(state) {
   };
 }
 
-function opened(value) {
+async function opened(value) {
   if (value === null || typeof value !== "object" || !("deflated" in value)) return value;
-  const bytes = unzlibSync(fromText(value.deflated));
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const inflated = new Blob([fromText(value.deflated)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new DataView(await new Response(inflated).arrayBuffer());
 }
 
 /** Mount a widget on a page that save_html wrote. */
-export function mountPage(widget, document) {
+export async function mountPage(widget, document) {
   const state = JSON.parse(document.querySelector("script[data-attnlab-state]").textContent);
   const el = document.querySelector("[data-attnlab-widget]");
-  widget.render({ model: pageModel(state), el });
+  widget.render({ model: await pageModel(state), el });
 }
