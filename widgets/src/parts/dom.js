@@ -1,4 +1,5 @@
 // Small words for making elements. Text always goes in as text.
+import { hatched } from "../lib/hatch.js";
 
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -56,6 +57,13 @@ export function sized(canvas, wide, high) {
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, wide, high);
   return context;
+}
+
+/** A piece of hatching with what it means. */
+export function hatchKey(view, text) {
+  const canvas = el("canvas", { "aria-hidden": "true" });
+  hatched(sized(canvas, 22, 10), 0, 0, 22, 10, view.colour("--av-hatch"));
+  return el("span", { class: "av-masked-key av-quiet" }, canvas, el("span", { text }));
 }
 
 /** Pixels (256-colour words) as a canvas of their own. */

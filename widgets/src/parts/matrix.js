@@ -1,6 +1,6 @@
 // The chosen head as a matrix: queries down, keys across, a crosshair and the value under it.
 import { NONE } from "../lib/active.js";
-import { bitmap, button, el, plain, sized } from "./dom.js";
+import { bitmap, button, el, hatchKey, plain, sized } from "./dom.js";
 import { lookup, painted } from "../lib/colours.js";
 import { hatched } from "../lib/hatch.js";
 import { exactly, headName } from "../lib/words.js";
@@ -272,17 +272,7 @@ export function matrixPanel(store, view) {
       ? `difference: ${store.recording.names[1]} − ${store.recording.names[0]}`
       : "weight";
     scale.title = "The colour goes by the square root of the weight, so that small weights show.";
-    scale.replaceChildren(el("div", { class: "av-scale-bar" }, bar, ticks), el("span", { class: "av-quiet", text: words }), ...maskedKey());
-  }
-
-  /** What hatching means, where there is any. */
-  function maskedKey() {
-    if (!store.masksOf(store.layer)) return [];
-    const mark = el("canvas", { "aria-hidden": "true" });
-    const context = sized(mark, 22, 10);
-    blank(context, 0, 0, 22, 10, "--av-hatch-ground");
-    hatched(context, 0, 0, 22, 10, view.colour("--av-hatch"));
-    return [el("span", { class: "av-masked-key" }, mark, el("span", { class: "av-quiet", text: "masked" }))];
+    scale.replaceChildren(el("div", { class: "av-scale-bar" }, bar, ticks), el("span", { class: "av-quiet", text: words }), ...(store.masksOf(store.layer) ? [hatchKey(view, "masked")] : []));
   }
 
   function at(event) {

@@ -1,8 +1,7 @@
 // Why does a query look there? Its weights followed step by step: products of query and key, their
 // sum and scale, bias and mask, softmax, and the weighted values; with the record's own numbers.
-import { bitmap, button, el, plain, sized } from "./dom.js";
+import { bitmap, button, el, hatchKey, plain, sized } from "./dom.js";
 import { lookup, level, painted } from "../lib/colours.js";
-import { hatched } from "../lib/hatch.js";
 import { agreement, followed, output, products } from "../lib/steps.js";
 
 const SHOWN = 9; // keys, the strongest ones
@@ -58,6 +57,7 @@ export function whyPanel(store, view) {
   function go(to) {
     step = Math.max(0, Math.min(STEPS.length - 1, to));
     draw();
+    if (document.activeElement?.disabled) node.focus({ preventScroll: true }); // keys are still heard
   }
 
   /** What is chosen elsewhere is followed: another word that is pinned, another head. */
@@ -140,7 +140,7 @@ export function whyPanel(store, view) {
       [step === 4 ? "weight × value" : "query × key, by dimension", (j, at) => strip(all[at], top, wide, (one) => explainCell(j, one))],
       ["sum", (j) => number(now.sums[j]), 1],
       ["score", (j) => number(now.scores[j]), 1],
-      [bias ? "with bias" : "after mask", (j) => (now.biased[j] === -Infinity ? hatch() : number(now.biased[j])), 2],
+      [bias ? "with bias" : "after mask", (j) => (now.biased[j] === -Infinity ? hatchKey(view, "−∞") : number(now.biased[j])), 2],
       ["weight", (j) => meter(now.weights[j], now.weights[rows[0]]), 3],
       ["recorded", (j) => recordedOf(recorded.value(query, j)), 3],
     ].filter(([, , from = 0]) => step >= from || from === 0);
@@ -190,12 +190,6 @@ export function whyPanel(store, view) {
     }
     canvas.addEventListener("pointermove", (event) => (canvas.title = saying(Math.max(0, Math.min(numbers.length - 1, Math.floor(event.offsetX / each))))));
     return canvas;
-  }
-
-  function hatch() {
-    const canvas = el("canvas", { role: "img", "aria-label": "masked" });
-    hatched(sized(canvas, 34, 14), 0, 0, 34, 14, view.colour("--av-hatch"));
-    return el("span", { class: "av-masked-key" }, canvas, "−∞");
   }
 
   const meter = (w, most) => el("span", { class: "av-meter" }, el("i", { style: `width: ${(56 * w) / (most || 1)}px` }), number(w));
