@@ -7,16 +7,19 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.build("full", dim=64, heads=4)           an nn.Module (b, n, dim) -> (b, n, dim)
     attnlab.goes_with("bigbird", "rope")             whether a layer can take a position scheme
     attnlab.watch(model)                             look inside any torch model
+    attnlab.view(model, "a text", tokenizer)         run one and show what attends to what
     attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
     attnlab.train.fit(model, task, steps=500)        train it
+    attnlab.wall("one sentence")                     every mechanism on it, side by side
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
 
-Names are loaded when first used, so that ``import attnlab`` costs next to nothing.
+Names are loaded when first used, so that ``import attnlab`` costs next to nothing. Modules that
+this file needs itself have an underscore, so that Tab after ``attnlab.`` offers the public names.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 __version__ = "0.1.0"
 
@@ -27,7 +30,9 @@ _HOMES = {
     "goes_with": "attnlab.catalog",
     "TinyTransformer": "attnlab.models.tiny",
     "generate": "attnlab.models.generate",
+    "view": "attnlab_widgets.view",
     "watch": "attnlab.lens.watch",
+    "wall": "attnlab_widgets.wall",
 }
 _ROOMS = (
     "catalog",
@@ -43,24 +48,37 @@ _ROOMS = (
     "train",
 )
 
-__all__ = ["TinyTransformer", "build", "card", "cards", "generate", "goes_with", "watch"]
+__all__ = [
+    "TinyTransformer",
+    "build",
+    "card",
+    "cards",
+    "generate",
+    "goes_with",
+    "view",
+    "wall",
+    "watch",
+]
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from attnlab_widgets.view import view
+    from attnlab_widgets.wall import wall
+
     from attnlab.catalog import build, card, cards, goes_with
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
     from attnlab.models.tiny import TinyTransformer
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:
-        return importlib.import_module(f"attnlab.{name}")
+        return _importlib.import_module(f"attnlab.{name}")
     raise AttributeError(
         f"attnlab has no {name!r}; it has {', '.join(sorted((*__all__, *_ROOMS)))}"
     )
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_ROOMS})
+    return sorted({*(name for name in globals() if name.startswith("_")), *_HOMES, *_ROOMS})

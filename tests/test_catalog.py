@@ -9,6 +9,7 @@ import pytest
 
 import attnlab
 from attnlab import catalog
+from attnlab.core.card import Card
 
 
 def test_every_page_of_the_shelf_is_found() -> None:
@@ -81,3 +82,41 @@ def test_import_is_light() -> None:
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) == len(catalog.cards())
+
+
+@pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.mixes], ids=lambda c: c.name)
+def test_each_mixing_card_says_what_it_gives_up(card: Card) -> None:
+    assert card.gives_up, "CARD needs gives_up: one short plain sentence, as full attention has"
+    assert card.gives_up.endswith(".")
+    assert len(card.gives_up) <= 90
+    assert card.gives_up == card.gives_up.strip()
+    assert ("gives up", card.gives_up) in card.rows()
+
+
+@pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.small], ids=lambda c: c.name)
+def test_options_for_a_short_sentence_are_options(card: Card) -> None:
+    assert card.mixes
+    causal = card.causal == "always"
+    attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small)
+
+
+def test_tab_offers_public_names_only() -> None:
+    public = sorted([*attnlab.__all__, *attnlab._ROOMS], key=str.lower)
+    assert [name for name in dir(attnlab) if not name.startswith("_")] == sorted(public)
+    completed = subprocess.run(
+        [sys.executable, "-c", COMPLETE], capture_output=True, text=True, check=False
+    )
+    if "No module named 'IPython'" in completed.stderr:
+        pytest.skip("what Tab offers in a notebook is asked of IPython: pip install 'attnlab[lab]'")
+    offered = completed.stdout.split()
+    assert sorted(offered, key=str.lower) == public, completed.stderr
+
+
+COMPLETE = """
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import attnlab")
+with provisionalcompleter():
+    print(*(found.text for found in shell.Completer.completions("attnlab.", 8)))
+"""

@@ -35,6 +35,7 @@ FLOORS = {
     "figures": 4,
     "experiments": 4,
     "pretrained": 4,
+    "course": 4,
     "widgets": 5,
 }
 NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name

@@ -11,13 +11,13 @@ const names = readdirSync(path.join(here, "src"))
   .filter((name) => name.endsWith(".js"))
   .sort();
 
-/** Styles are texts in the scripts, without the spaces that only people need. */
+/** Style sheets come in as texts, without their white space. */
 const styles = {
   name: "styles",
-  setup({ onLoad }) {
-    onLoad({ filter: /\.css$/ }, async ({ path: file }) => {
+  setup(build) {
+    build.onLoad({ filter: /\.css$/ }, async ({ path: file }) => {
       const { code } = await transform(readFileSync(file, "utf8"), { loader: "css", minify: true });
-      return { contents: code.trim(), loader: "text" };
+      return { contents: code, loader: "text" };
     });
   },
 };

@@ -85,6 +85,9 @@ class Card:
     ``variants``  options under which the claims are tested, beside the defaults; each form, and
                   ``build``, takes those that it has.
     ``aliases``   other names under which the catalogue finds it.
+    ``gives_up``  what full attention has and it has not: one short plain sentence.
+    ``small``     options under which its map is drawn for a sentence of some thirty tokens, where
+                  the defaults are for thousands.
     """
 
     name: str
@@ -105,6 +108,8 @@ class Card:
     departures: tuple[str, ...] = ()
     variants: tuple[Mapping[str, Any], ...] = ()
     aliases: tuple[str, ...] = ()
+    gives_up: str = ""
+    small: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -203,6 +208,7 @@ class Card:
             ("role", self.role),
             ("paper", str(self.paper)),
             ("causal", self.causal),
+            *([("gives up", self.gives_up)] if self.gives_up else []),
             *([("positions", self._positions_taken())] if self.mixes else []),
             ("forms", ", ".join(self.forms)),
             *((f"time, {form}", f"{self.cost('time', form)} FLOPs") for form in self.forms),

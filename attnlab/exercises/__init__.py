@@ -21,10 +21,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_axis                    12  shares(i, j, width, axis)
     check_visible_slots           13  visible(n, width, stride)
     check_block_means             13  block_means(x, block, real)
+    check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
+    check_dense_layer             20  dense_layer(x, W1, b1, W2, b2, Wv, Wo)
     check_projected_keys          21  project(e, k, real)
     check_rank                    21  rank(values, share)
+    check_projection_parameters   21  a count of parameters
+    check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
     check_positive_features       23  positive_features(x, omega)
@@ -67,7 +71,12 @@ from attnlab.exercises.heads import (
 )
 from attnlab.exercises.induction import check_induction_head, check_induction_keys
 from attnlab.exercises.kernels import check_linear_order, check_positive_features
-from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.lowrank import (
+    check_linformer_layer,
+    check_projected_keys,
+    check_projection_parameters,
+    check_rank,
+)
 from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
@@ -76,7 +85,12 @@ from attnlab.exercises.running import check_causal_chunk, check_running_step
 from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
-from attnlab.exercises.synthesizer import check_factorized, check_mixture
+from attnlab.exercises.synthesizer import (
+    check_dense_layer,
+    check_factorized,
+    check_mixture,
+    check_table_length,
+)
 from attnlab.exercises.tiles import check_merge, check_online_softmax
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
@@ -94,6 +108,7 @@ __all__ = [
     "check_causal_chunk",
     "check_clipped_rows",
     "check_complex_score",
+    "check_dense_layer",
     "check_distance_biases",
     "check_factorized",
     "check_given_back",
@@ -101,6 +116,7 @@ __all__ = [
     "check_induction_keys",
     "check_layers_until_connected",
     "check_linear_order",
+    "check_linformer_layer",
     "check_masked_softmax",
     "check_mean_by_offset",
     "check_merge",
@@ -112,6 +128,7 @@ __all__ = [
     "check_online_softmax",
     "check_positive_features",
     "check_projected_keys",
+    "check_projection_parameters",
     "check_rank",
     "check_repeat_heads",
     "check_rotation",
@@ -124,6 +141,7 @@ __all__ = [
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
+    "check_table_length",
     "check_top_share",
     "check_tree_depths",
     "check_tree_node",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor
 
-from attnlab.exercises.attempt import as_float64
+from attnlab.exercises.attempt import as_float64, note_mistakes
 from attnlab.exercises.verdict import Verdict, type_name
 
 # What a simple ratio of the answer to the right number usually means, by unit.
@@ -66,6 +66,7 @@ def check_number(
     """
     mistakes = {} if mistakes is None else mistakes
     expected = _validated(expected, tolerance, unit, mistakes)
+    note_mistakes(f"{_shown(wrong)}: {text}" for wrong, text in mistakes.items())
     value = _as_number(given)
     if isinstance(value, str):
         return Verdict(False, value)

@@ -1,15 +1,34 @@
-"""Checks of lesson 20: a row of logits from two short ones, and a mixture of logits."""
+"""Checks of lesson 20: the length of a table, Factorized Dense, a mixture, and a Dense layer."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
+    Arguments,
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+
+# ---- the length at which a table is as large as two matrices
+
+_LENGTH_MISTAKEN: dict[float, str] = {
+    64: "That sets eight tables equal to 8 · 512 numbers: W_Q and W_K have 2 · 512² together.",
+    724: "The heads are missing: there are eight tables, one for each head.",
+    181: "That counts one matrix. Both W_Q and W_K are left out.",
+    65536: "That is L². Take the square root.",
+}
+
+
+def check_table_length(longest: object) -> Verdict:
+    """Is it the length at which 8 tables of L × L hold as many numbers as W_Q and W_K of 512?"""
+    return check_number(longest, 256, tolerance=2e-3, unit="positions", mistakes=_LENGTH_MISTAKEN)
+
 
 # ---- Factorized Dense
 
@@ -136,3 +155,140 @@ def check_mixture(function: Function) -> str:
         require(function, given, _mixed, shape="n m", known_mistakes=_MIXED_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "The logits are mixed with weights that sum to one, and one softmax follows."
+
+
+# ---- a layer
+
+Step = Callable[[Tensor], Tensor]
+
+
+def _heads(flat: Tensor, heads: int) -> Tensor:
+    return flat.unflatten(-1, (heads, -1)).transpose(0, 1)
+
+
+def _scrambled(flat: Tensor, heads: int) -> Tensor:
+    return flat.reshape(heads, len(flat), -1)
+
+
+def _causal(logits: Tensor) -> Tensor:
+    future = torch.ones_like(logits).triu(1).bool()
+    return logits.masked_fill(future, -torch.inf).softmax(-1)
+
+
+def _late(logits: Tensor) -> Tensor:
+    return logits.softmax(-1).tril()
+
+
+def _merged(out: Tensor) -> Tensor:
+    return out.transpose(0, 1).flatten(1)
+
+
+def _layer(
+    x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, wv: Tensor, wo: Tensor
+) -> Tensor:
+    return _made(x, w1, b1, w2, b2, wv) @ wo
+
+
+def _made(
+    x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, wv: Tensor, *,
+    hidden: Step = torch.relu, weights: Step = _causal, merge: Step = _merged,
+    split: tuple[Callable[[Tensor, int], Tensor], ...] = (_heads, _heads), first: int = 0,
+) -> Tensor:  # fmt: skip
+    """What comes before W_O; a known mistake replaces one of the steps."""
+    rows = split[0](hidden(x @ w1 + b1), len(w2))
+    logits = (rows @ w2 + b2[:, None])[..., first:][..., : len(x)]
+    return merge(weights(logits) @ split[1](x @ wv, len(w2)))
+
+
+_RESHAPED = (
+    "`reshape` does not exchange axes: from (n, dim) to (heads, n, d) it mixes heads and "
+    "positions. First (n, heads, d), then a transpose."
+)
+_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "A query attends to later positions: set their logits to −∞ before the softmax.",
+        lambda *given: _made(*given[:-1], weights=lambda s: s.softmax(-1)) @ given[-1],
+    ),
+    (
+        "The future is set to zero after the softmax, so that rows no longer sum to one: mask the "
+        "logits, before the softmax.",
+        lambda *given: _made(*given[:-1], weights=_late) @ given[-1],
+    ),
+    (
+        "The softmax runs over the queries; it belongs over the keys, `dim=-1`.",
+        lambda *given: (
+            _made(
+                *given[:-1],
+                weights=lambda s: s.masked_fill(
+                    torch.ones_like(s).triu(1).bool(), -torch.inf
+                ).softmax(-2),
+            )
+            @ given[-1]
+        ),
+    ),
+    (
+        "The logits are divided by √d. That belongs to a dot product of queries and keys; "
+        "synthesized logits are used as they are.",
+        lambda *given: (
+            _made(
+                *given[:-1], weights=lambda s: _causal(s / (len(given[1]) / len(given[3])) ** 0.5)
+            )
+            @ given[-1]
+        ),
+    ),
+    (
+        "The relu is missing: without it, W₁ and W₂ are one linear layer.",
+        lambda *given: _made(*given[:-1], hidden=lambda y: y) @ given[-1],
+    ),
+    (
+        "b₁ is missing.",
+        lambda x, w1, b1, *rest: _layer(x, w1, 0 * b1, *rest),
+    ),
+    (
+        "b₂ is missing.",
+        lambda x, w1, b1, w2, b2, wv, wo: _layer(x, w1, b1, w2, 0 * b2, wv, wo),
+    ),
+    (
+        "The last columns of the logits are kept: column j belongs to position j, so keep the "
+        "first n.",
+        lambda *given: _made(*given[:-1], first=given[3].shape[-1] - len(given[0])) @ given[-1],
+    ),
+    *(
+        (
+            _RESHAPED,
+            lambda *given, split=split: _made(*given[:-1], split=split) @ given[-1],
+        )
+        for split in ((_scrambled, _scrambled), (_scrambled, _heads), (_heads, _scrambled))
+    ),
+    (
+        "The heads are joined without a transpose: from (heads, n, d) first to (n, heads, d), then "
+        "flatten.",
+        lambda *given: (
+            _made(*given[:-1], merge=lambda out: out.reshape(out.shape[1], -1)) @ given[-1]
+        ),
+    ),
+    (
+        "W_O is missing: the joined heads are multiplied by it.",
+        lambda *given: _made(*given[:-1]),
+    ),
+)
+
+
+@returns_verdict
+def check_dense_layer(function: Function) -> str:
+    """Is it a causal Dense layer? `dense_layer(x, W1, b1, W2, b2, Wv, Wo) -> (n, dim)`.
+
+    `x` is (n, dim); `W1`, `Wv` and `Wo` are (dim, dim), `b1` (dim,), `W2` (heads, d, L) and `b2`
+    (heads, L), with n ≤ L. Called with n = 5, 3 heads of d = 2, L = 7, and with n = L = 5.
+    """
+    for longest in (7, 5):
+        given = _weights_of_a_layer(longest)
+        require(function, given, _layer, shape="n dim", known_mistakes=_LAYER_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "Each token computes a row of logits per head; positions, not keys, are the columns."
+
+
+def _weights_of_a_layer(longest: int) -> Arguments:
+    names = ("x", "W1", "b1", "W2", "b2", "Wv", "Wo")
+    shapes = ((5, 6), (6, 6), (6,), (3, 2, longest), (3, longest), (6, 6), (6, 6))
+    return dict(zip(names, random_tensors(*shapes, seed=longest), strict=True))

@@ -59,18 +59,17 @@ def own_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor) -> tupl
         heads.output.register_forward_pre_hook(lambda _, args: kept.update(out=args[0])),
     ):
         run(x)
-    values = kept["values"].unflatten(-1, (heads.kv_heads, -1)).transpose(1, 2)
-    return values, kept["out"].unflatten(-1, (heads.heads, -1)).transpose(1, 2)
+    width = heads.value_dim
+    return heads.split(kept["values"], width), heads.split(kept["out"], width)
 
 
-@torch.no_grad()
 def with_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor, values: Tensor) -> Tensor:
     """The output of the heads (b, h, n, e) when the values are ``values``, all else equal."""
     kept: list[Tensor] = []
-    flat = values.transpose(1, 2).flatten(2)
+    flat = heads.join(values)
     with _hooked(
         heads.value.register_forward_hook(lambda _, args, out: flat),
         heads.output.register_forward_pre_hook(lambda _, args: kept.append(args[0])),
     ):
         run(x)
-    return kept[-1].unflatten(-1, (heads.heads, -1)).transpose(1, 2)
+    return heads.split(kept[-1], heads.value_dim)

@@ -25,8 +25,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
-from attnlab.core.options import takes_structure
+from attnlab.core.options import Size, check_value, takes_structure
 from attnlab.core.shapes import checked
+from attnlab.lens.jacobian import block_norms
 from attnlab.lens.linear_map import linear_map, own_values, with_values
 
 EXACT = "exact: one-hot values; the output was verified to be linear in the values"
@@ -53,6 +54,8 @@ def mixing_matrix(
     *,
     padding: Bool[Tensor, "b n"] | None = None,
     structure: Any = None,
+    per_head: bool = False,
+    directions: Size | None = None,
 ) -> Mixing:
     """The n × n map by which ``module`` mixes the positions of ``x``.
 
@@ -66,6 +69,8 @@ def mixing_matrix(
     _check_callable("module", module)
     _check_input(x, padding)
     _check_structure(module, structure)
+    check_value("per_head", per_head, bool)
+    check_value("directions", directions, Size | None)
     module = _project_first(module)
 
     def run(inputs: Tensor) -> Tensor:
@@ -79,12 +84,14 @@ def mixing_matrix(
         )
     heads = _heads(module)
     if heads is None:
-        return _jacobian(run, x, "input", NO_VALUES)
+        return _jacobian(run, x, "input", NO_VALUES, directions)
     values, out = own_values(heads, run, x)
     adds = getattr(module, "adds_constant", False)
     matrix = linear_map(lambda v: with_values(heads, run, x, v), values, out, constant=adds)
+    if matrix is None and per_head:
+        return _jacobian_of_heads(lambda v: with_values(heads, run, x, v), values, directions)
     if matrix is None:
-        return _jacobian(run, x, "input", NOT_LINEAR)
+        return _jacobian(run, x, "input", NOT_LINEAR, directions)
     return Mixing(matrix, True, f"{EXACT}, with a constant added" if adds else EXACT)
 
 
@@ -120,12 +127,14 @@ def mixing_of(
     return _jacobian_of_heads(run, v) if h == g else _jacobian_of_all(run, v)
 
 
-def _jacobian_of_heads(run: Callable[[Tensor], Tensor], v: Tensor) -> Mixing:
+def _jacobian_of_heads(
+    run: Callable[[Tensor], Tensor], v: Tensor, directions: int | None = None
+) -> Mixing:
     """Heads are independent, so they are rows of a batch."""
     b, h = v.shape[:2]
     flat = _jacobian(
         lambda values: run(values.unflatten(0, (b, h))).flatten(0, 1),
-        v.flatten(0, 1), "value", NOT_LINEAR,
+        v.flatten(0, 1), "value", NOT_LINEAR, directions,
     )  # fmt: skip
     return Mixing(flat.matrix.unflatten(0, (b, h)), False, flat.how)
 
@@ -228,21 +237,10 @@ def _heads(module: object) -> Heads | None:
 # ---- Jacobian norms
 
 
-@torch.enable_grad()
-def _jacobian(run: Callable[[Tensor], Tensor], x: Tensor, of: str, why: str) -> Mixing:
-    """(b, n, m): the Frobenius norm of each block ∂y_i/∂x_j. Rows of the batch are independent, so
-    one backward pass serves them all."""
-    x = x.detach().requires_grad_()
-    y = run(x)
-    if not y.requires_grad:
-        raise ValueError("the output does not depend on the input in a differentiable way")
-    matrix = torch.stack([_row(y[:, i], x) for i in range(y.shape[1])], dim=1)
-    return Mixing(matrix.detach(), False, JACOBIAN.format(of=of, why=why))
-
-
-def _row(y: Tensor, x: Tensor) -> Tensor:
-    total = torch.zeros(x.shape[:2], dtype=x.dtype, device=x.device)
-    for channel in range(y.shape[-1]):
-        (gradient,) = torch.autograd.grad(y[:, channel].sum(), x, retain_graph=True)
-        total += gradient.square().sum(dim=-1)
-    return total.sqrt()
+def _jacobian(
+    run: Callable[[Tensor], Tensor], x: Tensor, of: str, why: str, directions: int | None = None
+) -> Mixing:
+    how = JACOBIAN.format(of=of, why=why)
+    if directions is not None:
+        how += f"; estimated from {directions} random directions of each output"
+    return Mixing(block_norms(run, x, directions), False, how)

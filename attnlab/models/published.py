@@ -22,17 +22,15 @@ SYNTHESIZER = {
     "transformer": 67,
     "fixed_random": 61,
     "random": 67,
-    "factorized_random": 61,
     "dense": 62,
-    "factorized_dense": 61,
     "random_dense": 67,
     "dense_vanilla": 74,
     "random_vanilla": 73,
 }
 """Millions of parameters, Tay et al. (arXiv:2005.00743), table of WMT'14 En-De and En-Fr results.
 
-The paper itself was not available when this was written. Public summaries of that table print the
-same numbers for all rows but the two factorized ones; these two are from memory."""
+The paper itself was not available when this was written: the numbers are those that public
+summaries of that table agree on. They leave out the two factorized models, so these are missing."""
 
 VOCABULARY = 45_000
 """The paper does not print its vocabulary. This one, shared by source, target and output, brings
@@ -45,11 +43,11 @@ def synthesizer_counts(*, max_len: int = 256, vocab: int = VOCABULARY) -> list[C
 
     L = 256 is what the paper's numbers imply: 8 tables of 256 × 256 are exactly as many parameters
     as W_Q and W_K (2 · 512²), and the Random row equals the Transformer's; Fixed Random lacks
-    them, Random + Vanilla has both. These rows, and Factorized Random, come out as printed.
+    them, Random + Vanilla has both. These rows come out as printed.
 
-    What does not: (1) Dense and its factorized twin. Here each head's F reads the whole token
-    (dim² + dim·L per layer, the paper's formula), which costs 4.8 and 3.4 million, not 1 and 0. An
-    F that reads only its head's slice of x, d² + d·L per head, would cost 2.0 and 0.6. (2) The
+    What does not: (1) Dense. Here each head's F reads the whole token (dim² + dim·L per layer, the
+    paper's formula), which costs 4.8 million, not 1. An F that reads only its head's slice of x,
+    d² + d·L per head, would cost 2.0. (2) The
     mixtures with Dense. The printed rows do not add up for any F: over Fixed Random, Dense costs
     one million, in Random + Dense nothing, in Dense + Vanilla seven. Here a mixture is the sum of
     its parts, so Dense + Vanilla stays below Random + Vanilla, and equals Random + Dense.

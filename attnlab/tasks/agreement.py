@@ -14,21 +14,20 @@ question of sentences of Wikipedia, and count attractors.
 """
 
 from bisect import bisect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from attnlab.core.suggest import check_choice
 from attnlab.core.tree import Tree
-from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks import Batch, Example
 from attnlab.tasks.english import ENGLISH
 from attnlab.tasks.grammar import DEEPEST, NUMBERS
 from attnlab.tasks.tree_forms import FORMS, TreeForm
+from attnlab.tasks.tree_task import TreeTask
 
 HIDDEN = "?"
 _NOUNS = {n: frozenset({f"Being[{n}]", f"Thing[{n}]"}) for n in NUMBERS}
@@ -45,7 +44,7 @@ _LARGEST = {"most": 12, "depth": DEEPEST, "words": 1024}
 
 
 @dataclass(frozen=True)
-class Agreement(Task):
+class Agreement(TreeTask):
     """Sentences whose main verb is a question mark; the classes are "singular" and "plural".
 
     The number of attractors is drawn first, each from ``fewest`` to ``most`` with equal
@@ -66,7 +65,7 @@ class Agreement(Task):
     most: int = 2
     depth: int = 12
     words: int = 32
-    kind: ClassVar[str] = "classifier"
+    names_of_classes: ClassVar[tuple[str, ...]] = NUMBERS
     name: ClassVar[str] = "agreement"
 
     def __post_init__(self) -> None:
@@ -84,22 +83,6 @@ class Agreement(Task):
                     f"sentences with {self.most} attractors need {name}={needed} or more, got "
                     f"{name}={getattr(self, name)}"
                 )
-
-    @property
-    def length(self) -> int:
-        return self._inputs.length
-
-    @property
-    def vocab(self) -> int:
-        return self._inputs.vocab
-
-    @property
-    def classes(self) -> int:
-        return len(NUMBERS)
-
-    def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """The words and labels; `?` for the hidden verb and `·` where a row is filled up."""
-        return self._inputs.tokens(ids)
 
     def sentence(self, generator: np.random.Generator) -> tuple[Tree, int]:
         """A random tree with its main verb hidden, and its class: 0 singular, 1 plural."""
@@ -122,11 +105,11 @@ class Agreement(Task):
         return tree
 
     @property
-    def _inputs(self) -> TreeForm:
+    def _form(self) -> TreeForm:
         return _tree_form(self.form, self.words)
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
-        return self._inputs.draw(split, size, lambda: self.sentence(generator))
+        return self._form.draw(split, size, lambda: self.sentence(generator))
 
     def _describe(self, batch: Batch) -> Example:
         shown = self.tokens(batch.inputs[0])

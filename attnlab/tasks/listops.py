@@ -24,14 +24,14 @@ from random import Random
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from attnlab.core.options import check_value
 from attnlab.core.suggest import check_choice
 from attnlab.core.tree import Tree
-from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks import Batch, Example
 from attnlab.tasks.tree_forms import FILLER, FORMS, TreeForm
 from attnlab.tasks.tree_shapes import check_depths, labelled, random_shape
+from attnlab.tasks.tree_task import TreeTask
 
 OPERATORS = ("MAX", "MIN", "MED", "SM")
 DIGITS = tuple("0123456789")
@@ -39,7 +39,7 @@ _NAMES = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class ListOps(Task):
+class ListOps(TreeTask):
     """Expressions of a depth from `shallowest` to `deepest`; the class is the value, 0 to 9.
 
     All depths are equally frequent. For generalisation to deeper trees, train on one range and
@@ -61,7 +61,7 @@ class ListOps(Task):
     arguments: int = 5
     leaves: int = 32
     operators: tuple[str, ...] = OPERATORS
-    kind: ClassVar[str] = "classifier"
+    names_of_classes: ClassVar[tuple[str, ...]] = DIGITS
     name: ClassVar[str] = "listops"
 
     def __post_init__(self) -> None:
@@ -80,22 +80,6 @@ class ListOps(Task):
     @property
     def _form(self) -> TreeForm:
         return TreeForm(self.form, DIGITS, OPERATORS, self.leaves, self.leaves // 2)
-
-    @property
-    def length(self) -> int:
-        return self._form.length
-
-    @property
-    def vocab(self) -> int:
-        return self._form.vocab
-
-    @property
-    def classes(self) -> int:
-        return len(DIGITS)
-
-    def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """The display name of each token."""
-        return self._form.tokens(ids)
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         random = Random(int(generator.integers(2**63)))

@@ -30,13 +30,13 @@ from random import Random
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from attnlab.core.suggest import check_choice
 from attnlab.core.tree import Tree
-from attnlab.tasks import Batch, Example, Task
+from attnlab.tasks import Batch, Example
 from attnlab.tasks.tree_forms import FILLER, FORMS, TreeForm
 from attnlab.tasks.tree_shapes import check_depths, labelled, random_shape
+from attnlab.tasks.tree_task import TreeTask
 
 CLASSES = ("false", "true")
 QUESTIONS = ("value", "entailment")
@@ -51,7 +51,7 @@ Formula = tuple[Tree, int]  # with its truth table, one bit for each assignment
 
 
 @dataclass(frozen=True)
-class Logic(Task):
+class Logic(TreeTask):
     """Formulas of a depth from `shallowest` to `deepest`; the class is false (0) or true (1).
 
     All depths are equally frequent; the root `given` or `entails` is not counted. For
@@ -74,7 +74,7 @@ class Logic(Task):
     deepest: int = 4
     leaves: int = 12
     variables: int = 4
-    kind: ClassVar[str] = "classifier"
+    names_of_classes: ClassVar[tuple[str, ...]] = CLASSES
     name: ClassVar[str] = "logic"
 
     def __post_init__(self) -> None:
@@ -102,22 +102,6 @@ class Logic(Task):
     def _nodes(self) -> int:
         """The most operators in a formula."""
         return self.leaves + self.leaves // 2
-
-    @property
-    def length(self) -> int:
-        return self._form.length
-
-    @property
-    def vocab(self) -> int:
-        return self._form.vocab
-
-    @property
-    def classes(self) -> int:
-        return len(CLASSES)
-
-    def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """The display name of each token."""
-        return self._form.tokens(ids)
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         random = Random(int(generator.integers(2**63)))

@@ -20,18 +20,16 @@ share of about 0.4.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from attnlab.core.suggest import check_choice
 from attnlab.core.tree import Tree
-from attnlab.tasks import SPLITS, Batch, Example, Task
+from attnlab.tasks import SPLITS, Batch, Example
 from attnlab.tasks.python_expressions import (
     MOST_LEAVES,
     OPEN_ROOTS,
@@ -43,6 +41,7 @@ from attnlab.tasks.python_expressions import (
 from attnlab.tasks.sequences import in_split
 from attnlab.tasks.tree_forms import FILLER, FORMS, TreeForm
 from attnlab.tasks.tree_shapes import check_depths
+from attnlab.tasks.tree_task import TreeTask
 
 QUESTIONS = ("whole", "part")
 MARK = "?"
@@ -51,7 +50,7 @@ Groups = list[list[tuple[Tree, int]]]
 
 
 @dataclass(frozen=True)
-class PythonTypes(Task):
+class PythonTypes(TreeTask):
     """Expressions of a depth from `shallowest` to `deepest`; the class is one of `TYPES`.
 
     The mark is not counted as a level.
@@ -72,7 +71,7 @@ class PythonTypes(Task):
     shallowest: int = 1
     deepest: int = 8
     leaves: int = 16
-    kind: ClassVar[str] = "classifier"
+    names_of_classes: ClassVar[tuple[str, ...]] = TYPES
     name: ClassVar[str] = "python_types"
 
     def __post_init__(self) -> None:
@@ -102,22 +101,6 @@ class PythonTypes(Task):
         words, phrases = _vocabulary()
         marks = (MARK,) if self.question == "part" else ()
         return TreeForm(self.form, words, phrases + marks, self.leaves, self.leaves + len(marks))
-
-    @property
-    def length(self) -> int:
-        return self._form.length
-
-    @property
-    def vocab(self) -> int:
-        return self._form.vocab
-
-    @property
-    def classes(self) -> int:
-        return len(TYPES)
-
-    def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """The display name of each token."""
-        return self._form.tokens(ids)
 
     def expressions(self, split: str) -> dict[str, int]:
         """How many different expressions of each type, or with a part of it, a split has."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import attnlab
 from attnlab.core.heads import Heads
 from attnlab.core.patterns import causal
 from attnlab.lens.mixing import mixing_matrix, mixing_of
@@ -205,3 +206,50 @@ def test_bad_input_is_reported():
         mixing_matrix(lambda x: x.sum(), x)
     with pytest.raises(ValueError, match="differentiable"):
         mixing_matrix(lambda x: x.sign().detach(), x)
+
+
+def test_norms_per_head_of_what_mixes_channels_too():
+    """o_i = softmax(q k) (v A): each head's block ∂o_i/∂v_j is w_ij A, of norm w_ij ‖A‖."""
+    matrix = torch.randn(3, 3, dtype=torch.float64)
+    module = Headed(lambda q, k, v: (q @ k.mT).softmax(-1) @ (v @ matrix))
+    x = torch.randn(B, 5, DIM, dtype=torch.float64)
+    q, k, _ = module.heads.project(x)
+    assert mixing_matrix(module, x).matrix.shape == (B, 5, 5)
+    mixing = mixing_matrix(module, x, per_head=True)
+    assert not mixing.exact
+    assert torch.allclose(mixing.matrix, (q @ k.mT).softmax(-1) * matrix.norm(), atol=1e-10)
+
+
+def test_norms_estimated_from_a_few_directions():
+    module = Headed(lambda q, k, v: (v @ v.mT).softmax(-1) @ v)
+    x = torch.randn(B, 5, DIM, dtype=torch.float64)
+    whole = mixing_matrix(module, x)
+    few = mixing_matrix(module, x, directions=9)
+    assert "estimated from 9 random directions" in few.how
+    assert not torch.allclose(few.matrix, whole.matrix, rtol=1e-3)
+    assert torch.allclose(few.matrix, whole.matrix, rtol=0.4)
+    every = mixing_matrix(module, x, directions=DIM)
+    assert torch.allclose(every.matrix, whole.matrix, atol=1e-10)
+
+
+def test_rows_that_share_a_backward_pass():
+    """Even positions read themselves, odd ones the even one before: two groups of rows."""
+
+    def pairs(x):
+        return torch.cat([x[:, :1].sin(), x[:, :1].exp(), x[:, 2:3].sin(), x[:, 2:3].exp()], 1)
+
+    x = torch.randn(B, 4, 3, dtype=torch.float64)
+    mixing = mixing_matrix(pairs, x)
+    assert torch.allclose(mixing.matrix, jacobian_norms(pairs, x), atol=1e-10)
+    assert (mixing.matrix > 0).sum() == 4 * B
+
+
+def test_complex_attention_and_added_vectors_mix_exactly():
+    x = torch.randn(B, 5, 16, dtype=torch.float64)
+    for name, options in (("complex_attention", {}), ("shaw", {"clip": 2})):
+        module = attnlab.build(name, dim=16, heads=2, **options).double()
+        mixing = mixing_matrix(module, x)
+        with watch(module) as seen:
+            module(x)
+        assert mixing.exact, name
+        assert torch.allclose(mixing.matrix, seen[0].weights, atol=1e-10), name

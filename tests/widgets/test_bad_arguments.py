@@ -12,6 +12,7 @@ from attnlab_widgets.bertviz import to_bertviz
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.kernel_maps import Choice
 from attnlab_widgets.predict import predict
+from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 
@@ -54,6 +55,26 @@ REFUSED = [
     (lambda: AttentionExplorer(mechanisms=[["full"]]), "`mechanisms` must hold texts"),
     (lambda: AttentionExplorer(trained=[1, 0]), "`trained` must say True or False"),
     (lambda: AttentionExplorer(untrained=[3]), "`untrained` must map names to values"),
+    (lambda: QueryOnAPlane(3), "`keys` must have 2 axes"),
+    (lambda: QueryOnAPlane([["a", "b"]]), "`keys` must hold numbers"),
+    (lambda: QueryOnAPlane(torch.ones(3, 4)), r"1 to 8 points of the plane, .* got \(3, 4\)"),
+    (lambda: QueryOnAPlane(torch.ones(9, 2)), "1 to 8 points of the plane"),
+    (lambda: QueryOnAPlane(META[0, 0]), "`keys` is on the meta device"),
+    (lambda: QueryOnAPlane([[1, 2]], [[1, 2], [3, 4]]), "one for each of 1 keys, got 2"),
+    (lambda: QueryOnAPlane(values=[[1, 2]]), "`values` belongs to `keys`"),
+    (lambda: QueryOnAPlane(names=["x"]), "`names` belongs to `keys`"),
+    (lambda: QueryOnAPlane([[1, 2]], preset="four keys"), "give `preset` or `keys`, not both"),
+    (lambda: QueryOnAPlane(preset="four key"), "there is no preset 'four key'; did you mean"),
+    (lambda: QueryOnAPlane([[1, 2]], names=["x", "y"]), "`names` should be 1 different names"),
+    (lambda: QueryOnAPlane([[1, 2]], names=[3]), "`names` must hold texts, got 3"),
+    (lambda: QueryOnAPlane([[1, 2]], names=3), "`names` must be a list, got 3"),
+    (lambda: QueryOnAPlane([[1, 1e3]]), "`keys` has coordinates beyond ±100"),
+    (lambda: QueryOnAPlane(query=[1, 2, 3]), "`query` should be two coordinates, got 3"),
+    (lambda: QueryOnAPlane(scale="1"), "`scale` must be a finite number, got '1'"),
+    (lambda: QueryOnAPlane(scale=-1), "`scale` should be above 0 and at most 100, got -1"),
+    (lambda: QueryOnAPlane(masked=1), "`masked` must be a list, got 1"),
+    (lambda: QueryOnAPlane(masked=[4]), "`masked` holds keys 0 … 3, got"),
+    (lambda: QueryOnAPlane(shows="all"), "there is no view for `shows` 'all'; known: scores"),
     (lambda: TreeExplorer(3), "`tree` should be bracketed text, a Tree or nested lists"),
     (lambda: TreeExplorer("dog"), "needs at least one phrase: write .NP dog."),
     (lambda: TreeExplorer(["S"]), "the node 'S' has no children"),

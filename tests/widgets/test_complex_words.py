@@ -57,9 +57,6 @@ def test_a_saved_file_and_a_still_picture(tmp_path: Path) -> None:
     still = explorer.save_svg(tmp_path / "words.svg").read_text()
     assert still.startswith("<svg")
     assert "“the”, dimension" in still
-    bundle = explorer._repr_mimebundle_()
-    data = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert data["text/html"] == explorer.svg()
 
 
 def test_what_cannot_be_is_said() -> None:

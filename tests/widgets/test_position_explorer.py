@@ -114,9 +114,9 @@ def test_a_head_of_odd_or_large_width_is_refused() -> None:
             PositionExplorer(head_dim=width)
 
 
-def test_the_stored_output_carries_its_picture() -> None:
+def test_its_picture_has_the_chosen_curves() -> None:
     widget = PositionExplorer(maps(), shown=["falling"])
-    picture = widget.static_html()
+    picture = widget.still().svg(repr(widget))
     assert "<svg" in picture
     assert "falling: highest at distance 0, -6.00 at distance 6." in picture
     assert ">falling</text>" in picture

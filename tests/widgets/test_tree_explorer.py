@@ -313,12 +313,9 @@ def test_attention_that_cannot_be_shown_is_refused(attention: Any, words: str) -
 # ---- without widgets
 
 
-def test_the_stored_output_carries_its_picture() -> None:
+def test_its_picture_has_the_numbers() -> None:
     widget = TreeExplorer(["S", "a", ["X", "b", "<b>"]])
-    bundle = widget._repr_mimebundle_()
-    data = bundle[0] if isinstance(bundle, tuple) else bundle
-    picture = data["text/html"]
-    assert picture == widget.static_html()
+    picture = widget.still().svg(repr(widget))
     assert "<svg" in picture
     assert "<b>" not in picture
     assert "X gathers 11.25 from b, &lt;b&gt;." in picture
@@ -331,7 +328,7 @@ def test_the_picture_shows_the_mask_or_the_attention() -> None:
     widget = TreeExplorer("(S (X a b) c)", step="mask")
     widget.selected = 4
     assert widget.description == "X may attend to a, b, X."
-    assert widget.static_html().count("✓") == 3
+    assert widget.still().svg(repr(widget)).count("✓") == 3
     maps = recorded(widget).numpy()
     widget = TreeExplorer(widget.tree, attention={"<b>": maps})
     widget.selected, widget.layer, widget.head = 4, 1, 2
@@ -341,7 +338,7 @@ def test_the_picture_shows_the_mask_or_the_attention() -> None:
         f"X attends most to {'abcSX'[first]} ({row[first]:.2f}), {'abcSX'[second]} "
         f"({row[second]:.2f}), {'abcSX'[third]} ({row[third]:.2f})."
     )
-    picture = widget.static_html()
+    picture = widget.still().svg(repr(widget))
     assert f">{row[first]:.2f}</text>" in picture
     assert "Attention, &lt;b&gt;, layer 1, head 2" in picture
     widget.tree = "(S a (X b c))"

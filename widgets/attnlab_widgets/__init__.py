@@ -1,0 +1,55 @@
+"""The widgets of attnlab, each loaded when it is first used: a widget answers one question.
+
+from attnlab_widgets import AttentionView, PatternStudio
+"""
+
+import importlib as _importlib
+import typing as _typing
+
+_HOMES = {
+    "AttentionExplorer": "attention_explorer",
+    "AttentionView": "attention_view",
+    "ComplexWordExplorer": "complex_words",
+    "KernelLab": "kernel_lab",
+    "PatternStudio": "pattern_studio",
+    "PositionExplorer": "position_explorer",
+    "QueryKeySpace": "query_key_space",
+    "SynthesizerLab": "synthesizer_lab",
+    "TreeExplorer": "tree_explorer",
+    "to_bertviz": "bertviz",
+}
+
+__all__ = [
+    "AttentionExplorer",
+    "AttentionView",
+    "ComplexWordExplorer",
+    "KernelLab",
+    "PatternStudio",
+    "PositionExplorer",
+    "QueryKeySpace",
+    "SynthesizerLab",
+    "TreeExplorer",
+    "to_bertviz",
+]
+
+if _typing.TYPE_CHECKING:
+    from attnlab_widgets.attention_explorer import AttentionExplorer
+    from attnlab_widgets.attention_view import AttentionView
+    from attnlab_widgets.bertviz import to_bertviz
+    from attnlab_widgets.complex_words import ComplexWordExplorer
+    from attnlab_widgets.kernel_lab import KernelLab
+    from attnlab_widgets.pattern_studio import PatternStudio
+    from attnlab_widgets.position_explorer import PositionExplorer
+    from attnlab_widgets.query_key_space import QueryKeySpace
+    from attnlab_widgets.synthesizer_lab import SynthesizerLab
+    from attnlab_widgets.tree_explorer import TreeExplorer
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name in _HOMES:
+        return getattr(_importlib.import_module(f"attnlab_widgets.{_HOMES[name]}"), name)
+    raise AttributeError(f"attnlab_widgets has no {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*(name for name in globals() if name.startswith("_")), *_HOMES})

@@ -29,10 +29,13 @@ from attnlab.figures.arguments import (
     check_texts,
 )
 from attnlab_widgets.background import Latest
+from attnlab_widgets.base import Pictured
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.explorer_side import LABEL, Side
 from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news, printable
+from attnlab_widgets.picture import beside
 from attnlab_widgets.recorded_model import causal_cards, reference_model, shipped
 
 TEXT = (
@@ -78,7 +81,7 @@ class Reading:
     remark: str
 
 
-class AttentionExplorer(widgets.VBox):
+class AttentionExplorer(Pictured, widgets.VBox):
     """Two small language models on one text, side by side, and their training.
 
     ``text``        what is typed to begin with
@@ -357,10 +360,15 @@ class AttentionExplorer(widgets.VBox):
         progress = _counted(training, [(name, learner) for name, _, learner in named])
         self._numbers.value = f'<div class="attnlab-numbers">{aside(progress)}{curve}</div>'
 
+    def still(self) -> Drawing | None:
+        """The heads of both models, and of each the chosen one."""
+        views = [(side.said, side.view) for side in self.sides if side.chosen]
+        return beside("Two models on one text" if len(views) > 1 else "One text", views)
+
     def __repr__(self) -> str:
         """The text shown where widgets are not."""
         chosen = " and ".join(side.called for side in self.sides if side.chosen)
-        return f"<AttentionExplorer: {chosen}, {self.state}; its maps need Jupyter's widgets>"
+        return f"<AttentionExplorer: {chosen}, {self.state}>"
 
 
 def _reading(text: str) -> Reading:

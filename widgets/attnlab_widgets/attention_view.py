@@ -8,7 +8,6 @@ It needs no network, and ``save_html`` writes one file that needs no kernel eith
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,20 @@ from attnlab.figures.arguments import check_names
 from attnlab.figures.labels import visible
 from attnlab_widgets import vectors
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.layers import STATISTICS, Tokens, cells, has_attentions, layers_of, shapes
+from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.layers import (
+    STATISTICS,
+    cells,
+    has_attentions,
+    is_cache,
+    layers_of,
+    outline,
+    shapes,
+)
+from attnlab_widgets.patches import Patch, Patches
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import MOST_TILES, block
+from attnlab_widgets.tokens import Found, Tokens
 
 WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""
@@ -34,9 +44,10 @@ _PANELS = ("heads", "lines", "matrix")
 class AttentionView(BaseWidget):
     """All heads of one input, or of two to compare.
 
-    ``source``         a recording of ``attnlab.watch``, outputs of a Hugging Face model, mixing
-                       matrices, or an array (layers, heads, n, m); a dict {training step: source}
-                       gives a step slider
+    ``source``         a recording of ``attnlab.watch``, outputs of a Hugging Face model, an
+                       ``ActivationCache`` of TransformerLens, mixing matrices, or an array (n, m),
+                       (heads, n, m) or (layers, heads, n, m); a dict {training step: source} gives
+                       a step slider
     ``tokens``         the tokens of the queries, and of the keys unless ``source_tokens`` is given
     ``source_tokens``  what the encoder read, for encoder layers and cross-attention; of an array
                        with n ≠ m, the tokens of the keys
@@ -44,6 +55,10 @@ class AttentionView(BaseWidget):
                        first can be shown
     ``names``          what the two are called
     ``batch``          which row of the batch
+    ``image``          what a vision model saw: (height, width), (height, width, 3), (3, height,
+                       width) or a PIL image; tokens of patches are then places in it
+    ``grid``           (rows, columns) of the patches of the image; found from the number of tokens
+                       where they are its last ones, in reading order
 
     What is chosen can be read and set from Python: ``layer``, ``head``; ``heads`` (others shown
     with it as lines); ``query`` and ``key`` (pinned, or None); ``threshold`` (a share of the
@@ -83,11 +98,12 @@ class AttentionView(BaseWidget):
         compare: Any = None,
         names: tuple[str, str] = ("first", "second"),
         batch: int = 0,
+        image: Any = None,
+        grid: tuple[int, int] | None = None,
         theme: str = "auto",
     ) -> None:
-        recording, data, self._records = _coded(
-            source, tokens, source_tokens, compare, names, batch
-        )
+        lists = _token_lists(tokens, source_tokens, image, grid)
+        recording, data, self._records = _coded(source, lists, compare, names, batch)
         super().__init__(_recording=recording, _data=data, theme=theme)
         self.on_msg(self._asked)
         self.step = len(recording["steps"]) - 1
@@ -101,24 +117,19 @@ class AttentionView(BaseWidget):
         compare: Any = None,
         names: tuple[str, str] = ("first", "second"),
         batch: int = 0,
+        image: Any = None,
+        grid: tuple[int, int] | None = None,
     ) -> None:
         """Show another recording in the same view; what is chosen stays where it still exists."""
-        coded = _coded(source, tokens, source_tokens, compare, names, batch)
+        lists = _token_lists(tokens, source_tokens, image, grid)
+        coded = _coded(source, lists, compare, names, batch)
         with self.hold_sync():
             self._recording, self._data, self._records = coded
             self._settle()
 
-    def save_svg(self, path: str | Path) -> Path:
-        """A static picture of what is chosen: all heads, lines and matrix, without a browser."""
-        target = _ending(path, ".svg")
-        target.write_text(draw(self).svg(repr(self)), encoding="utf-8")
-        return target
-
-    def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
-        target = _ending(path, ".png")
-        target.write_bytes(draw(self).png())
-        return target
+    def still(self) -> Drawing:
+        """What is chosen: all heads, lines and matrix."""
+        return draw(self)
 
     def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Send the queries, keys and values of the head that the front end asks for."""
@@ -229,13 +240,6 @@ class AttentionView(BaseWidget):
         )
 
 
-def _ending(path: str | Path, suffix: str) -> Path:
-    target = Path(path)
-    if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
-    return target
-
-
 def _whole_numbers(value: Any, count: int) -> bool:
     """Whether it is a list or tuple of so many integers."""
     if not isinstance(value, list | tuple) or len(value) != count:
@@ -252,17 +256,24 @@ def _among(name: str, value: int, count: int) -> int:
 # A recording as JSON and bytes
 
 
-def _coded(
-    source: Any,
+def _token_lists(
     tokens: Sequence[Any] | None,
     source_tokens: Sequence[Any] | None,
-    compare: Any,
-    names: tuple[str, str],
-    batch: int,
+    image: Any,
+    grid: tuple[int, int] | None,
+) -> Tokens:
+    if image is None and grid is not None:
+        raise ValueError("`grid` is that of the patches of an image: give the `image`, too")
+    patches = None if image is None else Patches(image, grid)
+    return Tokens(_listed("tokens", tokens), _listed("source_tokens", source_tokens), patches)
+
+
+def _coded(
+    source: Any, token_lists: Tokens, compare: Any, names: tuple[str, str], batch: int
 ) -> tuple[dict[str, Any], bytes, vectors.Records]:
     """What the front end reads, a description and one run of bytes; and the records behind it."""
     steps, sources = _steps(source, compare)
-    token_lists = Tokens(_listed("tokens", tokens), _listed("source_tokens", source_tokens))
+    token_lists.outline = outline(sources[0][0])
     layers: list[dict[str, Any]] = []
     blocks: list[list[list[dict[str, Any]]]] = []
     statistics: list[Any] = []
@@ -296,9 +307,8 @@ def _coded(
                 records[-1][-1].append((layer.record, layer.row))
                 numbers.append(layer.statistics())
                 h, n, m = layer.shape
-                described.append(
-                    {"name": layer.name, "kind": layer.kind, "h": h, "n": n, "m": m} | places
-                )
+                called = {"name": layer.name, "title": layer.title, "kind": layer.kind}
+                described.append(called | {"h": h, "n": n, "m": m} | places)
             _same(layers, described)
             layers = layers or described
             blocks[-1].append(headers)
@@ -316,12 +326,15 @@ def _coded(
         "statistics": statistics,
         "broken": broken,
     }
+    if token_lists.patches is not None:
+        recording["image"] = token_lists.patches.sent()
+        recording["grids"] = token_lists.patches.grids(token_lists.sets)
     return recording, b"".join(parts), records
 
 
 def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:
     """Names of training steps, and for each its one or two sources."""
-    if not isinstance(source, Mapping) or has_attentions(source):
+    if not isinstance(source, Mapping) or has_attentions(source) or is_cache(source):
         return [""], [[source] if compare is None else [source, compare]]
     if not source:
         raise ValueError("`source` is an empty dict; it must map training steps to recordings")
@@ -344,8 +357,8 @@ def _same(known: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
 
 
 def _listed(name: str, tokens: Sequence[Any] | None) -> list[Any] | None:
-    if tokens is None:
-        return None
+    if tokens is None or isinstance(tokens, Found):
+        return tokens
     if isinstance(tokens, str | bytes):
         raise TypeError(f"`{name}` must be a list of tokens, got one text; split it first")
     if not isinstance(tokens, Iterable):
@@ -367,6 +380,8 @@ def _named(names: tuple[str, str]) -> list[str]:
 
 def _label_of(token: Any) -> list[str]:
     """A token's short visible label and, where it differs, its longer text."""
+    if isinstance(token, Patch):
+        return token.label
     text = token if isinstance(token, str) else visible(token)
     short = visible(token)
     if text == short:

@@ -1,4 +1,4 @@
-"""The base of every attnlab widget: its bundle, its theme, and standalone HTML export.
+"""The base of every attnlab widget: its bundle, its theme, its still picture, and HTML export.
 
 A widget is a pair of files: ``attnlab_widgets/<name>.py`` holds the state and validates it,
 ``src/<name>.js`` draws it; ``npm run build`` bundles the latter into ``static/<name>.js``.
@@ -8,6 +8,8 @@ Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not 
 import json
 import re
 import zlib
+from base64 import b64encode
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,13 @@ import anywidget
 import numpy as np
 import traitlets
 
+from attnlab_widgets.drawing import Drawing
+
 STATIC = Path(__file__).parent / "static"
+LIVE = "Run the notebook to make this picture live."
+MOST_BYTES = 60_000
+"""Of a still picture: a notebook stores one for each widget, and must stay below a megabyte."""
+_VIEW = "application/vnd.jupyter.widget-view+json"
 _ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
 _QUICK = 1_000_000  # bytes
 _LETTERS = np.frombuffer(_ALPHABET, np.uint8)
@@ -32,7 +40,63 @@ class Choice(traitlets.Enum[str]):
         return super().validate(obj, value)
 
 
-class BaseWidget(anywidget.AnyWidget):
+class Pictured:
+    """What gives a widget a still picture, for paper and for pages that run no widgets.
+
+    A widget defines ``still``. The stored output then carries it as pixels: GitHub and an untrusted
+    JupyterLab show those, but neither SVG nor the styles of HTML.
+    """
+
+    model_id: str
+    _ipython_display_ = None  # ipywidgets 7 has one, and it would come before the bundle
+
+    def still(self) -> Drawing | None:
+        """The present state as a drawing; None for a widget without one."""
+        return None
+
+    def save_svg(self, path: str | Path) -> Path:
+        """A static picture of what is shown, drawn without a browser."""
+        target = _ending(path, ".svg")
+        target.write_text(self._must_draw().svg(repr(self)), encoding="utf-8")
+        return target
+
+    def save_png(self, path: str | Path) -> Path:
+        """The same as pixels, two per unit (needs Pillow)."""
+        target = _ending(path, ".png")
+        target.write_bytes(self._must_draw().png())
+        return target
+
+    def _must_draw(self) -> Drawing:
+        drawing = self.still()
+        if drawing is None:
+            raise TypeError(f"{type(self).__name__} has no still picture")
+        return drawing
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        above = getattr(super(), "_repr_mimebundle_", None)  # ipywidgets 7 has none
+        bundle = above(**options) if above else {_VIEW: _view_of(self.model_id)}
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        drawing = None if data is None else self.still()
+        if drawing is None:
+            return bundle
+        shown = drawing.with_line(LIVE)
+        png = b64encode(shown.png(colours=64, most=MOST_BYTES)).decode()
+        size = {"width": shown.wide, "height": shown.high, "alt": repr(self)}
+        return {**data, "image/png": png, "text/plain": repr(self)}, {**metadata, "image/png": size}
+
+
+def _view_of(model_id: str) -> dict[str, Any]:
+    return {"version_major": 2, "version_minor": 0, "model_id": model_id}
+
+
+def _ending(path: str | Path, suffix: str) -> Path:
+    target = Path(path)
+    if target.suffix.lower() != suffix:
+        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
+    return target
+
+
+class BaseWidget(Pictured, anywidget.AnyWidget):
     """A widget that can be saved as one HTML file, which works without kernel and network.
 
     ``theme`` is "auto" (follows JupyterLab, VS Code, Colab or the reader's system), "light" or
@@ -52,17 +116,11 @@ class BaseWidget(anywidget.AnyWidget):
 
     def page(self, title: str) -> str:
         """The HTML that ``save_html`` writes."""
-        state = json.dumps(packed(self._saved_state()), ensure_ascii=True, allow_nan=False)
-        return _PAGE.format(
-            title=escape(title),
-            state=state.replace("<", "\\u003c"),
-            script=standalone(str(self._esm)),
-        )
+        return page_of(title, self._saved_state(), str(self._esm))
 
     def _saved_state(self) -> dict[str, Any]:
         """The synced traits that are this widget's own."""
-        own = (key for key in self.keys if key not in _NOT_SAVED)
-        return {key: getattr(self, key) for key in sorted(own)}
+        return {key: getattr(self, key) for key in own_names(self.keys)}
 
 
 _NOT_SAVED = {
@@ -70,6 +128,19 @@ _NOT_SAVED = {
     *("_model_name", "_view_count", "_view_module", "_view_module_version", "_view_name"),
     *("layout", "tabbable", "tooltip"),
 }
+
+
+def own_names(names: Iterable[str]) -> list[str]:
+    """Those of a widget's state that are not ipywidgets' or anywidget's."""
+    return sorted(set(names) - _NOT_SAVED)
+
+
+def page_of(title: str, state: dict[str, Any], bundle: str) -> str:
+    """A widget as one standalone page, from its state and the bundle that draws it."""
+    saved = json.dumps(packed(state), ensure_ascii=True, allow_nan=False)
+    return _PAGE.format(
+        title=escape(title), state=saved.replace("<", "\\u003c"), script=standalone(bundle)
+    )
 
 
 def packed(state: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ before training and after. Everything is computed on the page, so a saved file s
 
 import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -120,15 +119,9 @@ class ComplexWordExplorer(BaseWidget):
         )
         return r * torch.polar(torch.ones(()), w * torch.arange(self.positions) + theta)
 
-    def save_svg(self, path: str | Path) -> Path:
-        """The chosen arrows and the length of their sum, drawn in Python."""
-        target = Path(path)
-        target.write_text(self.svg(), encoding="utf-8")
-        return target
-
-    def svg(self) -> str:
-        """The still picture."""
-        return _drawn(self).svg(self.description())
+    def still(self) -> Drawing:
+        """The chosen arrows and the length of their sum."""
+        return _drawn(self)
 
     def description(self) -> str:
         """What is seen, in a sentence for each word."""
@@ -141,12 +134,8 @@ class ComplexWordExplorer(BaseWidget):
             for word, size in zip(chosen, sizes, strict=True)
         )
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**options)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        if data is not None:
-            data = {**data, "text/html": self.svg()}
-        return (data, *metadata) if metadata else data
+    def __repr__(self) -> str:
+        return f"ComplexWordExplorer: {self.description()}"
 
 
 def _tokens(embedding: Any, words: Any) -> list[int]:
@@ -194,7 +183,13 @@ def _drawn(widget: ComplexWordExplorer) -> Drawing:
     n = arrows.shape[1]
     step = (_WIDE - _LEFT - 16) / n
     radius, most = min(step / 2 - 3, 30), max(arrows.abs().max().item(), 1e-6)
-    drawing.text(f"Dimension {widget.dimension} at each position ({widget.stage})", 0, 14)
+    drawing.text(
+        f"Dimension {widget.dimension} at each position ({widget.stage})",
+        24,
+        20,
+        size=15,
+        bold=True,
+    )
     for p in range(n):
         x = _LEFT + step * (p + 0.5)
         for row, colour in zip(arrows, SERIES, strict=False):
@@ -204,7 +199,7 @@ def _drawn(widget: ComplexWordExplorer) -> Drawing:
         drawing.text(str(p), x, 110, anchor="middle", quiet=True)
     total = arrows.sum(0).abs() if len(arrows) > 1 else arrows[0].real
     title = "Length of the sum" if len(arrows) > 1 else "Real part"
-    drawing.text(f"{title} along the sentence", 0, 150)
+    drawing.text(f"{title} along the sentence", 24, 150)
     largest = max(total.abs().max().item(), 1e-6)
     heights = [225 - 50 * value / largest for value in total.tolist()]
     places = [_LEFT + step * (p + 0.5) for p in range(n)]

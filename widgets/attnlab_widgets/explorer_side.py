@@ -229,10 +229,12 @@ class Side:
         self._place.children = (self.view,)
 
     def _headline(self, recorded: RecordedModel) -> str:
-        start = "trained" if recorded.trained else "untrained"
-        trained = recorded.newest
-        after = f", then {trained} steps of training" if trained else ""
-        return f"{self.called} <small>{start}{after}</small>"
+        return f"{self.called} <small>{_state(recorded)}</small>"
+
+    @property
+    def said(self) -> str:
+        """Mechanism and training in a few words."""
+        return self.called + ("" if self.recorded is None else f", {_state(self.recorded)}")
 
     def _place_of(self, step: int) -> int:
         return max((at for at, known in enumerate(self.steps) if known <= step), default=0)
@@ -261,3 +263,9 @@ class Side:
             snapshots = self.recorded.snapshots
             self.recorded.snapshots = {step: snapshots[step] for step in (0, self.recorded.newest)}
         self._maps = {}
+
+
+def _state(recorded: RecordedModel) -> str:
+    start = "trained" if recorded.trained else "untrained"
+    steps = recorded.newest
+    return f"{start}, then {steps} steps of training" if steps else start

@@ -1,12 +1,15 @@
-"""The sources that AttentionView takes, converted to one form: layers of maps with their tokens.
+"""The sources that AttentionView takes, converted to one form: layers of maps.
 
 A source is a recording of ``attnlab.watch`` (``Seen``, a list of ``Attention`` or a single one),
-the outputs of a Hugging Face model, mixing matrices of ``attnlab.lens.mixing``, or arrays: one
-(layers, heads, n, m), or a list with one (heads, n, m) or (b, heads, n, m) per layer.
+the outputs of a Hugging Face model or of its ``generate``, an ``ActivationCache`` of
+TransformerLens (or any mapping with keys such as ``blocks.0.attn.hook_pattern``), mixing matrices
+of ``attnlab.lens.mixing``, or arrays: one map (n, m), one layer (heads, n, m), several
+(layers, heads, n, m), or a list with one (n, m), (heads, n, m) or (b, heads, n, m) per layer.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,12 @@ from attnlab.core.integers import check_integer
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
-from attnlab.lens.sides import kind_of
+from attnlab_widgets.joined import Call, Decoded, Weights, Windowed, decoded
+from attnlab_widgets.layer_names import Outline, order, titles
 from attnlab_widgets.vectors import Held, held
 
 _HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+_PATTERN = re.compile(r"\.hook_pattern$")
 MANY = 1024
 """With more queries, the statistics are those of so many rows, evenly spread."""
 
@@ -36,7 +41,9 @@ class Layer:
     broken: int = 0
     """How many rows held NaN (nothing to attend to, say); they are drawn empty."""
     kind: str | None = None
-    """ "self", "cross" or "encoder"; see `Tokens.settle`."""
+    """ "self", "cross" or "encoder"; see `tokens.Tokens.settle`."""
+    title: str | None = None
+    """What it is called in a model with several sides: "cross 1"."""
     named: bool = True
     """Whether the name comes from a model, so that it can be interpreted."""
     record: Held | None = None
@@ -112,100 +119,64 @@ STATISTICS = (
 _FREE = ("entropy", "normalised_entropy", "first")
 
 
-@dataclass
-class Tokens:
-    """The token lists of a view, and which layer reads which."""
-
-    queries: list[Any] | None
-    source: list[Any] | None
-    sets: list[list[Any]] = field(default_factory=list)
-    read: bool = False
-    """Whether a layer has read the source."""
-
-    def settle(self, layer: Layer) -> None:
-        """The tokens that the layer reads: by its name or, if that is unclear, by the lengths."""
-        if layer.kind is None:
-            own, source = (None if x is None else len(x) for x in (self.queries, self.source))
-            _, n, m = layer.shape
-            layer.kind = kind_of(layer.name, n, m, own, source, named=layer.named)
-
-    def place(self, layer: Layer) -> dict[str, dict[str, int]]:
-        """Which list (``set``) and from which token on (``start``) queries and keys are named."""
-        self.settle(layer)
-        _, n, m = layer.shape
-        queries, keys = self._lists(layer)
-        # In a decoding step the queries are the last positions.
-        decoding = queries is keys and queries is not None and n < m <= len(queries)
-        start = m - n if decoding else 0
-        self._fit(layer, "queries", queries, start + n)
-        self._fit(layer, "keys", keys, m)
-        q = self._set(queries, n, "query")
-        return {
-            "q": {"set": q, "start": start},
-            "k": {"set": self._set(keys, m, "key"), "start": 0},
-        }
-
-    def _lists(self, layer: Layer) -> tuple[list[Any] | None, list[Any] | None]:
-        if self.source is None or layer.kind == "self":
-            return self.queries, self.queries
-        self.read = True
-        if layer.kind == "encoder":
-            return self.source, self.source
-        return self.queries, self.source
-
-    def all_read(self) -> None:
-        """Refuse a source that no layer has read."""
-        if self.source is not None and not self.read:
-            raise ValueError(
-                "no layer reads `source_tokens`: queries and keys are the same text in all of "
-                "them; leave them out"
-            )
-
-    def _fit(self, layer: Layer, what: str, tokens: list[Any] | None, count: int) -> None:
-        if tokens is None or len(tokens) == count or (len(tokens) > count and "#" in layer.name):
-            return
-        given = "source_tokens" if tokens is self.source else "tokens"
-        raise ValueError(
-            f"layer {layer.name!r} has {count} {what}, but `{given}` holds {len(tokens)} tokens; "
-            + self._advice(layer, what)
-        )
-
-    def _advice(self, layer: Layer, what: str) -> str:
-        _, n, m = layer.shape
-        if self.source is None and n != m:
-            where = "if queries and keys are different texts, "
-            return where + "give the keys' tokens as `source_tokens`"
-        if n != m and (len(self.queries or ()), len(self.source or ())) == (m, n):
-            return "the two are the other way round: `tokens` are those of the queries"
-        return f"give one for each of the {what}"
-
-    def _set(self, tokens: list[Any] | None, count: int, what: str) -> int:
-        found = [str(i) for i in range(count)] if tokens is None else tokens
-        for at, known in enumerate(self.sets):
-            if known is found or known == found:
-                return at
-        self.sets.append(found)
-        return len(self.sets) - 1
-
-
 def layers_of(source: Any, batch: int = 0) -> Iterator[Layer]:
     """The layers of a source, one at a time (large maps are freed as soon as they are encoded)."""
     batch = check_integer("`batch`", batch)
-    if isinstance(source, Attention | Mixing):
+    if isinstance(source, Mixing):
         source = [source]
-    if isinstance(source, Seen) or _all(source, Attention):
-        yield from _recorded(source, batch)
+    calls = calls_of(source)
+    if calls is not None:
+        yield from _recorded(calls, batch)
     elif _all(source, Mixing):
         yield from (_mixed(at, mixing, batch) for at, mixing in enumerate(source))
-    elif has_attentions(source):
-        yield from _hugging_face(source, batch)
     else:
         yield from _arrays(source, batch)
+
+
+def calls_of(source: Any) -> list[Call] | None:
+    """The attention calls of a source, side by side as `layer_names.order` has them, or None where
+    it has none with names (arrays, mixing matrices)."""
+    if isinstance(source, Attention):
+        source = [source]
+    if isinstance(source, Seen) or _all(source, Attention | Decoded | Windowed):
+        if not source:
+            raise ValueError("the recording is empty: no attention call was seen inside the block")
+        calls = decoded(source)
+    elif has_attentions(source):
+        calls = _hugging_face(source)
+    elif has_patterns(source):
+        calls = _patterns(source)
+    else:
+        return None
+    return [calls[at] for at in order([call.name for call in calls])]
+
+
+def outline(source: Any) -> list[Outline]:
+    """Name and lengths of every layer that has a name, before any weights are computed."""
+    calls = calls_of(source) or []
+    return [Outline(call.name, *call.shape[2:]) for call in calls]
 
 
 def has_attentions(source: Any) -> bool:
     """Whether it is the outputs of a Hugging Face model (which are a mapping, too)."""
     return any(hasattr(source, name) for name in _HUGGING_FACE)
+
+
+def has_patterns(source: Any) -> bool:
+    """Whether it is a cache as TransformerLens has it: a mapping from hooks to tensors."""
+    return any(isinstance(key, str) and _PATTERN.search(key) for key in _keys(source))
+
+
+def is_cache(source: Any) -> bool:
+    """Whether its keys are hooks, attention patterns or others."""
+    return any(isinstance(key, str) and "hook_" in key for key in _keys(source))
+
+
+def _keys(source: Any) -> list[Any]:
+    is_mapping = isinstance(source, Mapping) or (
+        hasattr(source, "keys") and hasattr(source, "__getitem__")
+    )
+    return list(source.keys()) if is_mapping and not isinstance(source, type) else []
 
 
 def cells(source: Any) -> int:
@@ -215,36 +186,39 @@ def cells(source: Any) -> int:
 
 def shapes(source: Any) -> list[tuple[int, ...]]:
     """(h, n, m) of each layer of a source, as far as it says them."""
-    if isinstance(source, Attention | Mixing):
+    if isinstance(source, Mixing):
         source = [source]
-    kinds = [getattr(source, name, None) or () for name in _HUGGING_FACE]
-    layers = [layer for kind in kinds for layer in kind] or source
+    calls = calls_of(source)
+    if calls is not None:
+        return [call.shape[-3:] for call in calls]
+    if isinstance(source, Tensor | np.ndarray):
+        source = list(source) if source.ndim == 4 else [source]
     found = (
         layer.matrix.shape if isinstance(layer, Mixing) else getattr(layer, "shape", None)
-        for layer in (layers if isinstance(layers, Sequence | Tensor | np.ndarray) else ())
+        for layer in (source if isinstance(source, Sequence) else ())
     )
     return [(1, 1, 1, *shape)[-3:] for shape in found if shape is not None]
 
 
-def _all(source: Any, kind: type) -> bool:
+def _all(source: Any, kind: Any) -> bool:
     return (
         isinstance(source, Sequence) and bool(source) and all(isinstance(x, kind) for x in source)
     )
 
 
-def _recorded(records: Sequence[Attention], batch: int) -> Iterator[Layer]:
-    if not records:
-        raise ValueError("the recording is empty: no attention call was seen inside the block")
-    for record in records:
-        row = _row(record.shape[0], batch, record.name)
-        h = record.shape[1]
-        norms = record.values.detach()[row].float().norm(dim=-1)
-        norms = norms.repeat_interleave(h // norms.shape[0], dim=0)
-        mask = record.mask
+def _recorded(calls: Sequence[Call], batch: int) -> Iterator[Layer]:
+    for call, title in zip(calls, titles([call.name for call in calls]), strict=True):
+        row = _row(call.shape[0], batch, call.name)
+        norms = None
+        if call.values is not None:
+            norms = call.values.detach()[row].float().norm(dim=-1)
+            norms = norms.repeat_interleave(call.shape[1] // norms.shape[0], dim=0).cpu().numpy()
+        mask = call.mask
         if mask is not None:
             mask = mask[row : row + 1] if mask.shape[0] > 1 else mask
-        layer = _layer(record.name, record.weights[row], norms.cpu().numpy(), mask)
-        layer.record, layer.row = held(record), row
+        layer = _layer(call.name, call.weights[row], norms, mask)
+        layer.title = title
+        layer.record, layer.row = held(call) if isinstance(call, Attention) else None, row
         yield layer
 
 
@@ -254,25 +228,40 @@ def _mixed(at: int, mixing: Mixing, batch: int) -> Layer:
     return _layer(name, matrix if matrix.dim() == 3 else matrix[None])
 
 
-def _hugging_face(outputs: Any, batch: int) -> Iterator[Layer]:
-    found = False
+def _hugging_face(outputs: Any) -> list[Call]:
+    found: list[Call] = []
     for kind in _HUGGING_FACE:
         maps = getattr(outputs, kind, None)
         if maps is None:
             continue
         title = {"attentions": "layer", "cross_attentions": "cross"}.get(kind, kind[:7])
+        if any(isinstance(weights, tuple | list) for weights in maps):
+            found += _generated(title, maps, outputs)
+            continue
         for at, weights in enumerate(maps):
-            if isinstance(weights, tuple | list):
-                raise TypeError(
-                    f"`{kind}` holds one tuple per generated token; give the outputs of one "
-                    "forward call, or a recording of attnlab.watch"
-                )
             if weights is None:
                 raise ValueError(_NOT_COMPUTED)
-            found = True
-            yield _layer(f"{title}.{at}", weights[_row(weights.shape[0], batch, kind)])
+            found.append(Weights(f"{title}.{at}", weights))
     if not found:
         raise ValueError(_NOT_COMPUTED)
+    return decoded(found)
+
+
+def _generated(title: str, steps: Any, outputs: Any) -> list[Call]:
+    """The calls of ``generate``, which holds a tuple of layers for each token."""
+    if getattr(outputs, "beam_indices", None) is not None:
+        raise ValueError(
+            "these outputs come from beam search, whose rows change places from token to token, so "
+            "their maps cannot be put together; generate with num_beams=1, or call the model once "
+            "on the finished sequence inside attnlab.watch"
+        )
+    if any(weights is None for step in steps for weights in step):
+        raise ValueError(_NOT_COMPUTED)
+    return [
+        Weights(f"{title}.{at}" + (f"#{number + 1}" if number else ""), weights)
+        for number, step in enumerate(steps)
+        for at, weights in enumerate(step)
+    ]
 
 
 _NOT_COMPUTED = (
@@ -280,6 +269,28 @@ _NOT_COMPUTED = (
     "`with attnlab.watch(model) as seen:` and give `seen`, or load it with "
     'attn_implementation="eager" and call it with output_attentions=True'
 )
+
+
+def _patterns(cache: Any) -> list[Call]:
+    """Of a cache: the weights of each `hook_pattern`, and the values of the `hook_v` beside it."""
+    found: list[Call] = []
+    for key in _keys(cache):
+        name = _PATTERN.sub("", key) if isinstance(key, str) else key
+        if name == key:
+            continue
+        weights, values = cache[key], None
+        if f"{name}.hook_v" in _keys(cache):
+            values = cache[f"{name}.hook_v"]  # (b, m, g, e), without b where it was removed
+            values = values.transpose(-2, -3) if isinstance(values, Tensor) else None
+        weights = _numbers(weights)
+        if weights.dim() == 3:
+            weights, values = weights[None], None if values is None else values[None]
+        if weights.dim() != 4:
+            raise ValueError(
+                f"{key!r} must hold a tensor (b, heads, n, m), got the shape {tuple(weights.shape)}"
+            )
+        found.append(Weights(name, weights, values))
+    return found
 
 
 def _arrays(source: Any, batch: int) -> Iterator[Layer]:
@@ -290,10 +301,11 @@ def _arrays(source: Any, batch: int) -> Iterator[Layer]:
             maps = maps[_row(maps.shape[0], batch, f"layer {at}")]
         elif batch:
             raise ValueError(f"`batch` is {batch}, but layer {at} (heads, n, m) has no batch axis")
+        maps = maps[None] if maps.dim() == 2 else maps
         if maps.dim() != 3:
             raise ValueError(
-                "`source` must be an array (layers, heads, n, m) or a list of (heads, n, m) per "
-                f"layer; layer {at} has the shape {tuple(maps.shape)}"
+                "`source` must be an array (n, m), (heads, n, m) or (layers, heads, n, m), or a "
+                f"list of them, one per layer; layer {at} has the shape {tuple(maps.shape)}"
             )
         layer = _layer(f"layer.{at}", maps)
         layer.named = False
@@ -315,18 +327,24 @@ def _numbers(value: Any) -> Tensor:
 
 def _listed(source: Any) -> list[Any]:
     if isinstance(source, Tensor | np.ndarray):
-        if source.ndim != 4:
+        if source.ndim not in (2, 3, 4):
             raise ValueError(
-                f"`source` must have the axes (layers, heads, n, m), got the shape "
-                f"{tuple(source.shape)}"
+                "`source` must have the axes (n, m), (heads, n, m) or (layers, heads, n, m), got "
+                f"the shape {tuple(source.shape)}"
             )
-        layers = list(source)
+        layers = list(source) if source.ndim == 4 else [source]
     elif isinstance(source, Sequence) and not isinstance(source, str | bytes):
         layers = list(source)
+    elif is_cache(source):
+        raise ValueError(
+            "this cache holds no attention weights, which are under `blocks.0.attn.hook_pattern` "
+            "and so on: run the model with a `names_filter` that keeps them"
+        )
     else:
         raise TypeError(
             "`source` must be a recording of attnlab.watch, the outputs of a Hugging Face model, "
-            f"or an array (layers, heads, n, m); got {type(source).__name__}"
+            "an ActivationCache of TransformerLens, or an array (layers, heads, n, m); got "
+            f"{type(source).__name__}"
         )
     if not layers:
         raise ValueError("`source` holds no layer")

@@ -4,6 +4,7 @@ It reads the same bytes as the front end, and applies the same rules (hidden fir
 norms, threshold, lines per token).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +117,45 @@ def draw(view: Any) -> Drawing:
     _lines(drawing, view, chosen, shape, lines_at, signed)
     _matrix(drawing, view, chosen, shape, matrix_at, palette, signed)
     return drawing
+
+
+_COLUMN, _GRID, _CHOSEN = 480, 150, 290
+
+
+def beside(title: str, views: Sequence[tuple[str, Any]]) -> Drawing | None:
+    """The heads of several views and the chosen one of each, side by side; None without a view."""
+    shown = [(name, view) for name, view in views if view is not None]
+    if not shown:
+        return None
+    theme = THEMES["dark" if shown[0][1].theme == "dark" else "light"]
+    drawing = Drawing(_MARGIN + _COLUMN * len(shown), 120 + _CHOSEN, theme)
+    drawing.text(title, _MARGIN, 26, size=16, bold=True)
+    for at, (name, view) in enumerate(shown):
+        _one_beside(drawing, name, view, _MARGIN + at * _COLUMN)
+    return drawing
+
+
+def _one_beside(drawing: Drawing, name: str, view: Any, x: float) -> None:
+    maps, layers = Maps(view), view._recording["layers"]
+    signed = view._recording["signed"] or view.shown == "difference"
+    palette = [blend(SIGNED if signed else CIVIDIS, i / 254) for i in range(255)]
+    drawing.text(name, x, 58, size=13)
+    drawing.text(_title(view), x + _GRID + 16, 82, quiet=True, size=11)
+    drawing.text("all heads", x, 82, quiet=True, size=11)
+    step = min(44, _GRID / max(layer["h"] for layer in layers), _CHOSEN / len(layers))
+    for at, layer in enumerate(layers):
+        for head in range(layer["h"]):
+            small = _pooled(maps.one(at, head), 40)
+            place = (x + head * step, 96 + at * step, step - 4, step - 4)
+            drawing.map(_levels(small, float(np.abs(small).max()), signed), palette, *place)
+            if (at, head) == (view.layer, _head(view)):
+                left, top, wide, high = place
+                drawing.frame(left - 1.5, top - 1.5, wide + 3, high + 3, _SERIES[1], 2)
+    chosen = maps.one(view.layer, _head(view))
+    n, m = chosen.shape
+    cell = _CHOSEN / max(n, m)
+    place = (x + _GRID + 16, 96, max(8.0, m * cell), max(8.0, n * cell))
+    drawing.map(_levels(chosen, float(np.abs(chosen).max()), signed), palette, *place)
 
 
 def _head(view: Any) -> int:

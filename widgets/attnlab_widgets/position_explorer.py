@@ -10,7 +10,6 @@ computes all of it without a kernel, so a saved file stays interactive.
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,13 @@ import traitlets
 from numpy.typing import NDArray
 
 from attnlab.core.suggest import check_choice
-from attnlab.figures import svg
 from attnlab.figures.labels import visible
-from attnlab.figures.theme import SERIES, THEMES, auto_css
+from attnlab.figures.theme import SERIES, THEMES
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.rope import Angles
 from attnlab.mechanisms.positions.sinusoidal import table
 from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.drawing import Drawing
 
 MOST, LEAST = 128, 2
 MOST_NUMBERS = 2**18  # of all maps together: a megabyte
@@ -176,16 +175,9 @@ class PositionExplorer(BaseWidget):
             sentences.append(f"{visible(name)}: {says}.")
         return " ".join(sentences)
 
-    def static_html(self) -> str:
-        """The curves as a picture for a page without widgets."""
-        return f"<style>{auto_css()}</style>{_still(self)}"
-
-    def _ipython_display_(self, **kwargs: Any) -> None:
-        from IPython.display import display
-
-        view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
-        mime = {"application/vnd.jupyter.widget-view+json": view}
-        display({**mime, "text/html": self.static_html(), "text/plain": repr(self)}, raw=True)
+    def still(self) -> Drawing:
+        """The curve of each scheme that is shown, its name at its end."""
+        return _still(self)
 
     def __repr__(self) -> str:
         return f"PositionExplorer: {self.description}"
@@ -288,9 +280,8 @@ _COLOURS = (*SERIES, "#8a5a00")
 _DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 4")
 
 
-def _still(widget: PositionExplorer) -> str:
-    """The curve of each scheme that is shown, its name at its end."""
-    look, n = THEMES["light"], widget.n
+def _still(widget: PositionExplorer) -> Drawing:
+    look, n = THEMES[widget.theme], widget.n
     curves = {
         name: widget.curve(name, min(widget.head, len(widget._maps[name]) - 1))
         for name in widget.shown
@@ -306,34 +297,24 @@ def _still(widget: PositionExplorer) -> str:
     def down(score: float) -> float:
         return _TOP + (high - score) / (high - low) * (_HIGH - _TOP - _BOTTOM)
 
-    title = f"Score against distance, head {widget.head}"
-    body = [svg.text(title, _LEFT, 22, size=15, fill=look.ink, anchor="start")]
+    drawing = Drawing(_WIDE, _HIGH, look)
+    drawing.text(f"Score against distance, head {widget.head}", _LEFT, 17, size=15, bold=True)
     for score in _ticks(low, high):
-        body.append(svg.line(_LEFT, down(score), _WIDE - _RIGHT, down(score), look.grid))
+        drawing.line([(_LEFT, down(score)), (_WIDE - _RIGHT, down(score))], look.grid)
         label = f"{score:g}".replace("-", "−")
-        body.append(
-            svg.text(label, _LEFT - 6, down(score) + 4, size=11, fill=look.quiet, anchor="end")
-        )
+        drawing.text(label, _LEFT - 6, down(score), anchor="end", size=11, quiet=True)
     for t in sorted({0, (n - 1) // 2, n - 1}):
-        body.append(
-            svg.text(
-                str(t), across(t), _HIGH - _BOTTOM + 18, size=11, fill=look.quiet, anchor="middle"
-            )
-        )
-    axis = "distance: query position − key position"
-    body.append(svg.text(axis, _LEFT, _HIGH - 8, size=12, fill=look.quiet, anchor="start"))
+        place = (across(t), _HIGH - _BOTTOM + 14)
+        drawing.text(str(t), *place, anchor="middle", size=11, quiet=True)
+    drawing.text("distance: query position − key position", _LEFT, _HIGH - 12, quiet=True)
     places = list(widget._maps)
     ends = _apart([down(float(curve[-1])) for curve in curves.values()], 15)
     for (name, curve), end in zip(curves.items(), ends, strict=True):
         at = places.index(name)
         path = [(across(t), down(float(score))) for t, score in enumerate(curve)]
-        body.append(svg.polyline(path, _COLOURS[at], 2, dash=_DASHES[at]))
-        said = escape(visible(name))
-        body.append(
-            svg.text(said, _WIDE - _RIGHT + 8, end + 4, size=12, fill=_COLOURS[at], anchor="start")
-        )
-    description = f"{title}. {widget.description}"
-    return svg.document(body, _WIDE, _HIGH, description=description, paper=look.paper)
+        drawing.line(path, _COLOURS[at], 2, _DASHES[at])
+        drawing.text(visible(name), _WIDE - _RIGHT + 8, end, colour=_COLOURS[at])
+    return drawing
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -11,9 +11,7 @@ Catherine Yeh and others, AttentionViz: A Global View of Transformer Attention, 
 arXiv:2305.03210.
 """
 
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -184,18 +182,6 @@ class QueryKeySpace(BaseWidget):
 
     # Without widgets
 
-    def save_svg(self, path: str | Path) -> Path:
-        """A static picture of what is chosen, all heads or one, without a browser."""
-        target = _ending(path, ".svg")
-        target.write_text(self.still().svg(repr(self)), encoding="utf-8")
-        return target
-
-    def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
-        target = _ending(path, ".png")
-        target.write_bytes(self.still().png())
-        return target
-
     def still(self) -> Drawing:
         """The picture that pages without widgets get."""
         return draw(self)
@@ -209,15 +195,6 @@ class QueryKeySpace(BaseWidget):
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), "_typing": self._typing and "page"}
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**options)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        if data is not None:
-            # As pixels: JupyterLab and GitHub take drawings out of HTML that they do not trust.
-            still = b64encode(self.still().png(colours=32)).decode()
-            data = {**data, "image/png": still, "text/plain": repr(self)}
-        return (data, *metadata) if metadata else data
-
     def __repr__(self) -> str:
         space = self._space
         one = space["maps"][self.shown]
@@ -227,13 +204,6 @@ class QueryKeySpace(BaseWidget):
             f"QueryKeySpace: {many}, {self.which}; layer {self.layer}, head {self.head}. "
             f"{found['said']}"
         )
-
-
-def _ending(path: str | Path, suffix: str) -> Path:
-    target = Path(path)
-    if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
-    return target
 
 
 def _listed(known: Sequence[int]) -> str:

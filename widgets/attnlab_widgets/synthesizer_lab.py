@@ -30,9 +30,12 @@ from attnlab.tasks import Task
 from attnlab.train import evaluate
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.background import Latest
+from attnlab_widgets.base import Pictured
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news
+from attnlab_widgets.picture import beside
 from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
 
 MOST_STEPS = 5000
@@ -140,7 +143,7 @@ class Student:
         return f"{found.accuracy:.0%} right, loss {found.loss:.2f}, on sequences it has not seen."
 
 
-class SynthesizerLab(widgets.VBox):
+class SynthesizerLab(Pictured, widgets.VBox):
     """One or two variants on one task, their maps while they learn, and the loss.
 
     ``variants``  one or two of "vanilla" and the variants of the Synthesizer
@@ -386,13 +389,15 @@ class SynthesizerLab(widgets.VBox):
         curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
         self._numbers.value = f"<div>{aside(_progress_text(named))}{curve}</div>"
 
+    def still(self) -> Drawing | None:
+        """The heads of both models, and of each the chosen one."""
+        views = [(f"{one.variant}, after {one.newest} steps", one.view) for one in self.students]
+        return beside(f"The Synthesizer, {self.task.value}", views)
+
     def __repr__(self) -> str:
         """The text shown where widgets are not."""
         names = " and ".join(student.variant for student in self.students)
-        return (
-            f"<SynthesizerLab: {names} on {self.task.value}, {self.state}; its maps need Jupyter's "
-            "widgets>"
-        )
+        return f"<SynthesizerLab: {names} on {self.task.value}, {self.state}>"
 
 
 def _progress_text(named: list[tuple[str, int, Learner]]) -> str:

@@ -10,7 +10,6 @@ recorded attention are shown on the same drawing. The page computes all of it wi
 """
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,9 @@ from attnlab.core.tree import Tree
 from attnlab.figures.arguments import check_list, check_number
 from attnlab.figures.arrays import plain
 from attnlab.figures.labels import visible
-from attnlab.figures.theme import auto_css
+from attnlab.figures.theme import THEMES
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.tree_picture import still_map, still_tables
 from attnlab_widgets.tree_tables import Numbered, drawable, read, writable
 
@@ -274,25 +274,15 @@ class TreeExplorer(BaseWidget):
     def _attention_is_shown(self) -> bool:
         return self.step == "attention" and _shape(self._numbered) == self._shape
 
-    def static_html(self) -> str:
-        """The tree with its tables, the mask or the attention, for a page without widgets."""
-        tree, said = self._numbered, self.description
+    def still(self) -> Drawing:
+        """The tree with its tables, the mask or the attention."""
+        tree, look = self._numbered, THEMES[self.theme]
         if self.step == "mask":
-            picture = still_map(tree, self.mask, self.selected, "Who may attend to whom", said)
-        elif self._attention_is_shown:
+            return still_map(tree, self.mask, self.selected, "Who may attend to whom", look)
+        if self._attention_is_shown:
             title = f"Attention, {self.shown}, layer {self.layer}, head {self.head}"
-            picture = still_map(tree, self.recorded, self.selected, escape(title), said)
-        else:
-            numbers = (self.leaf_values, self.node_values, self.weights)
-            picture = still_tables(tree, *numbers, said)
-        return f"<style>{auto_css()}</style>{picture}"
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**options)
-        data, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        if data is not None:
-            data = {**data, "text/html": self.static_html(), "text/plain": repr(self)}
-        return (data, *metadata) if metadata else data
+            return still_map(tree, self.recorded, self.selected, title, look)
+        return still_tables(tree, self.leaf_values, self.node_values, self.weights, look)
 
     def __repr__(self) -> str:
         return f"TreeExplorer: {self.tree}. {self.description}"

@@ -1,19 +1,17 @@
-"""The still picture of a tree, its averages or its attention, for pages without widgets."""
+"""The still picture of a tree, its averages or its attention, drawn in Python alone."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
-from attnlab.figures import svg
-from attnlab.figures.theme import CIVIDIS, HATCHING, SERIES, THEMES, blend, contrast
+from attnlab.figures.theme import CIVIDIS, SERIES, Theme, blend, contrast
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.tree_tables import Numbered
 
 _WIDE, _LEFT, _RIGHT, _TOP = 760, 116, 84, 44
 _LEVEL, _BOX = 46, 30
 _LONGEST = 12
-_LOOK = THEMES["light"]
 Place = tuple[float, float]
 
 
@@ -22,40 +20,41 @@ def still_tables(
     leaf_values: Sequence[float],
     node_values: Sequence[float],
     weights: Sequence[float],
-    description: str,
-) -> str:
+    look: Theme,
+) -> Drawing:
     """The tree above the table of averages Ŝ, whose columns are its leaves, and the sums N̄."""
     n, m = len(tree.leaves), len(tree.nodes)
     numbers = [_number(value) for value in (*leaf_values, *node_values)]
-    body, top, names = _tree(tree, "Each phrase gathers the values of its words", numbers)
-    body.append(_said("Ŝ: mean of a word and the phrases on its branch", 8, top - 14, "start"))
+    drawing = Drawing(_WIDE, 0, look)
+    top, names = _tree(drawing, tree, "Each phrase gathers the values of its words", numbers)
+    _said(drawing, "Ŝ: mean of a word and the phrases on its branch", 24, top - 18, "start")
     averages = tree.averages(leaf_values, node_values)
     gathered = tree.gathered(leaf_values, node_values, weights)
     column = _column(tree)
     row = 26 if m <= 10 else 18
     end = _LEFT + n * column
-    body.append(_said("N̄", end + 42, top - 14))
+    _said(drawing, "N̄", end + 42, top - 18)
+    drawing.hatch(~tree.spans(), _LEFT, top, n * column, m * row)
     for i in range(m):
         y = top + i * row
-        middle = y + row / 2 + 4
-        body.append(_said(names[n + i], _LEFT - 8, middle, "end", ink=True))
-        body.append(_said(_number(gathered[i]), end + 42, middle, ink=True))
+        middle = y + row / 2
+        _said(drawing, names[n + i], _LEFT - 8, middle, "end", ink=True)
+        _said(drawing, _number(gathered[i]), end + 42, middle, ink=True)
         for j in range(n):
             x = _LEFT + j * column
             if tree.branch(i, j):
-                body.append(svg.rectangle(x, y, column, row, fill=_LOOK.paper, outline=_LOOK.grid))
+                drawing.box(x, y, column, row, look.paper, look.grid)
                 size = 12 if column >= 44 else 8
                 value = _number(averages[i, j])
-                body.append(svg.text(value, x + column / 2, middle, size=size, fill=_LOOK.ink))
-            else:
-                body += _hatched(x, y, column, row)
-    high = top + m * row + 34
+                drawing.text(value, x + column / 2, middle, anchor="middle", size=size)
+    drawing.frame(_LEFT, top, n * column, m * row, look.grid)
+    drawing.high = round(top + m * row + 34)
     shown = ", ".join(_number(value) for value in weights)
-    body.append(_said(f"weights w of the words: {shown}", 8, high - 12, "start"))
-    return svg.document(body, _WIDE, high, description=description, paper=_LOOK.paper)
+    _said(drawing, f"weights w of the words: {shown}", 24, drawing.high - 14, "start")
+    return drawing
 
 
-def still_map(tree: Numbered, weights: Any, query: int, title: str, description: str) -> str:
+def still_map(tree: Numbered, weights: Any, query: int, title: str, look: Theme) -> Drawing:
     """The tree above the map of queries (rows) and keys; NaN where a query may not attend.
 
     The nodes of the tree are in the colours of the row of ``query``. Boolean ``weights`` are a
@@ -71,36 +70,28 @@ def still_map(tree: Numbered, weights: Any, query: int, title: str, description:
     row = cells[query]
     numbers = ["" if np.isnan(w) else "✓" if mask else f"{w:.2f}" for w in row]
     fills = ["" if np.isnan(w) else fill(w) for w in row]
-    body, top, names = _tree(tree, title, numbers, fills, query)
+    drawing = Drawing(_WIDE, 0, look)
+    top, names = _tree(drawing, tree, title, numbers, fills, query)
     side = min(24.0, 420 / count)
     top += 46 if side >= 12 else 0
+    drawing.hatch(np.isnan(cells), _LEFT, top, count * side, count * side)
     for k, name in enumerate(names):
-        at: float = (k + 0.65) * side
+        at = (k + 0.5) * side
         if side >= 12:
-            place = _LEFT + at
-            text = escape(name)
-            body.append(
-                svg.text(text, place, top - 6, size=11, fill=_LOOK.quiet, anchor="start", turn=-90)
-            )
-        ink = _LOOK.ink if k == query else _LOOK.quiet
-        size, bold = min(12.0, side), k == query
-        body.append(
-            svg.text(
-                escape(name), _LEFT - 8, top + at, size=size, fill=ink, anchor="end", bold=bold
-            )
-        )
+            drawing.text(name, _LEFT + at, top - 6, size=11, quiet=True, turned=True)
+        chosen = {"quiet": k != query, "bold": k == query}
+        drawing.text(name, _LEFT - 8, top + at, size=round(min(12, side)), anchor="end", **chosen)
         for key, weight in enumerate(cells[k]):
-            x, y = _LEFT + key * side, top + k * side
-            if np.isnan(weight):
-                body += _hatched(x, y, side, side)
-            else:
-                body.append(svg.rectangle(x, y, side, side, fill=fill(weight), outline=_LOOK.grid))
+            if not np.isnan(weight):
+                x, y = _LEFT + key * side, top + k * side
+                drawing.box(x, y, side, side, fill(weight), look.grid)
+    drawing.frame(_LEFT, top, count * side, count * side, look.grid)
     beside = _LEFT + count * side + 20
     colours = "blue: may be attended to" if mask else "dark blue: weight 0, yellow: weight 1"
     for line, said in enumerate(("rows: queries, columns: keys", colours, "hatched: masked")):
-        body.append(_said(said, beside, top + 16 + 20 * line, "start"))
-    high = top + count * side + 16
-    return svg.document(body, _WIDE, high, description=description, paper=_LOOK.paper)
+        _said(drawing, said, beside, top + 12 + 20 * line, "start")
+    drawing.high = round(top + count * side + 16)
+    return drawing
 
 
 def _column(tree: Numbered) -> float:
@@ -108,32 +99,31 @@ def _column(tree: Numbered) -> float:
 
 
 def _tree(
+    drawing: Drawing,
     tree: Numbered,
     title: str,
     numbers: Sequence[str],
     fills: Sequence[str] | None = None,
     chosen: int | None = None,
-) -> tuple[list[str], float, list[str]]:
-    """The title and the drawing, where it ends, and the names as they fit into a column.
+) -> tuple[float, list[str]]:
+    """Draws title and tree; where that ends, and the names as they fit into a column.
 
     Without a fill a box is hatched, unless there are no ``fills`` at all.
     """
     n, column = len(tree.leaves), _column(tree)
     names = [_short(name, 96) for name in tree.names()]
     places = _places(tree, column)
-    body = [svg.text(title, 8, 22, size=15, fill=_LOOK.ink, anchor="start", bold=True)]
-    body += _edges(tree, places)
+    drawing.text(title, 24, 20, size=15, bold=True)
+    _edges(drawing, tree, places)
     spans = [1] * n + tree.spans().sum(1).tolist()
     for k, (x, y) in enumerate(places):
         room = spans[k] * column - 4
         name = _short(names[k], room + 4)
         wide = min(max(34, 8 * len(name) + 8), room)
-        body += _boxed((x, y, wide), name, numbers[k], None if fills is None else fills[k])
+        _boxed(drawing, (x, y, wide), name, numbers[k], None if fills is None else fills[k])
         if k == chosen:
-            frame = svg.rectangle(x - wide / 2 - 2, y - 2, wide + 4, _BOX + 4,
-                                  outline=SERIES[1], outline_width=3)  # fmt: skip
-            body.append(frame)
-    return body, max(y for _, y in places) + _BOX + 34, names
+            drawing.frame(x - wide / 2 - 2, y - 2, wide + 4, _BOX + 4, SERIES[1], 3)
+    return max(y for _, y in places) + _BOX + 34, names
 
 
 def _places(tree: Numbered, column: float) -> list[Place]:
@@ -149,44 +139,36 @@ def _places(tree: Numbered, column: float) -> list[Place]:
     return [(a, _TOP + level * depth) for a, depth in zip(x, depths, strict=True)]
 
 
-def _edges(tree: Numbered, places: Sequence[Place]) -> list[str]:
-    found = []
+def _edges(drawing: Drawing, tree: Numbered, places: Sequence[Place]) -> None:
     n = len(tree.leaves)
     for k, above in enumerate(tree.parents):
         if above >= 0:
             (x, y), (px, py) = places[k], places[n + above]
             turn = py + _BOX + 7
             path = [(px, py + _BOX), (px, turn), (x, turn), (x, y)]
-            found.append(svg.polyline(path, _LOOK.quiet, 1))
-    return found
+            drawing.line(path, drawing.theme.quiet)
 
 
-def _boxed(box: tuple[float, float, float], name: str, number: str, fill: str | None) -> list[str]:
+def _boxed(
+    drawing: Drawing, box: tuple[float, float, float], name: str, number: str, fill: str | None
+) -> None:
     x, y, wide = box
-    paper = fill or _LOOK.panel
-    body = [svg.rectangle(x - wide / 2, y, wide, _BOX, fill=paper, outline=_LOOK.quiet)]
+    look = drawing.theme
+    paper = fill or look.panel
+    drawing.box(x - wide / 2, y, wide, _BOX, paper, look.quiet)
     if fill == "":
-        body += _hatched(x - wide / 2, y, wide, _BOX)
-    ink = _LOOK.ink if not fill or contrast(fill, _LOOK.ink) > 4.5 else "#ffffff"
+        drawing.hatch(np.ones((1, 1)), x - wide / 2 + 1, y + 1, wide - 2, _BOX - 2)
+    ink = max((look.ink, "#ffffff"), key=lambda colour: contrast(paper, colour))
     size = 12 if wide >= 30 else 9
-    body.append(svg.text(escape(name), x, y + 13, size=size, fill=ink, bold=True))
+    drawing.text(name, x, y + 9, size=size, colour=ink, bold=True, anchor="middle")
     if wide >= 26:
-        body.append(svg.text(number, x, y + 26, size=size - 1, fill=ink))
-    return body
+        drawing.text(number, x, y + 22, size=size - 1, colour=ink, anchor="middle")
 
 
-def _hatched(x: float, y: float, wide: float, high: float) -> list[str]:
-    found = [svg.rectangle(x, y, wide, high, fill=_LOOK.panel, outline=_LOOK.grid)]
-    for start in np.arange(7 - high, wide, 8):
-        left, right = max(start, 0), min(start + high, wide)
-        low, up = y + high - (left - start), y + high - (right - start)
-        found.append(svg.line(x + left, low, x + right, up, HATCHING["light"][1]))
-    return found
-
-
-def _said(text: str, x: float, y: float, anchor: str = "middle", *, ink: bool = False) -> str:
-    fill = _LOOK.ink if ink else _LOOK.quiet
-    return svg.text(escape(text), x, y, size=12, fill=fill, anchor=anchor)
+def _said(
+    drawing: Drawing, text: str, x: float, y: float, anchor: str = "middle", *, ink: bool = False
+) -> None:
+    drawing.text(text, x, y, anchor=anchor, quiet=not ink)
 
 
 def _number(value: float) -> str:

@@ -168,6 +168,8 @@ def pattern_card(
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
+    gives_up: str,
+    small: Mapping[str, Any],
 ) -> Card:
     """The card of a mechanism that is a pattern.
 
@@ -199,4 +201,6 @@ def pattern_card(
         variants=variants,
         build=build,
         aliases=aliases,
+        gives_up=gives_up,
+        small=small,
     )

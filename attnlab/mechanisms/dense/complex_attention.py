@@ -215,4 +215,5 @@ CARD = Card(
         {"karatsuba": True},
     ),
     build=ComplexAttention,
+    gives_up="A complex number takes the room of two real ones, and its products cost more.",
 )

@@ -249,4 +249,5 @@ CARD = Card(
     variants=({"tile": 32}, {"tile": 3}),
     build=FlashAttention,
     aliases=("flash_attention",),
+    gives_up="Nothing is given up; weights are not stored, and gradients compute them again.",
 )

@@ -118,4 +118,5 @@ CARD = Card(
         "no dropout on the weights",
     ),
     build=FullAttention,
+    gives_up="Nothing is given up: every pair of tokens is compared, and paid for.",
 )

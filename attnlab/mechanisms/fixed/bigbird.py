@@ -169,4 +169,6 @@ CARD = pattern_card(
         {"block": 3, "window": 1, "global_blocks": 1, "random": 2},
         {"block": 2, "window": 5, "global_blocks": 3},
     ),
+    gives_up="Most far pairs are left out; chance decides which of them are not.",
+    small={"block": 2, "window": 3, "random": 1},
 )

@@ -180,4 +180,6 @@ CARD = pattern_card(
         {"kind": "fixed", "stride": 5, "columns": 2, "distinct": True},
         {"kind": "fixed", "stride": 7, "columns": 2, "separate": True, "distinct": True},
     ),
+    gives_up="Most of the past is out of sight in one layer; two layers reach all of it.",
+    small={"stride": 6},
 )

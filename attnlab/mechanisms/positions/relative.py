@@ -219,4 +219,5 @@ CARD = Card(
     ),
     build=RelativeAttention,
     aliases=("transformer_xl_positions",),
+    gives_up="Every pair needs a second product, that of its distance.",
 )

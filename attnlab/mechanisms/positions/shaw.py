@@ -166,6 +166,11 @@ class ShawAttention(SelfAttention):
             own = None if table is None else nn.Parameter(nn.init.xavier_uniform_(table))
             self.register_parameter(name, own)
 
+    @property
+    def adds_constant(self) -> bool:
+        """Whether outputs hold a mean of the table's rows, which no value changes."""
+        return self.options.values
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
         tables = (self.a_keys, self.a_values)
         return FORMS[self.form](q, k, v, *tables, causal=self.causal, padding=padding)
@@ -208,4 +213,6 @@ CARD = Card(
     ),
     variants=({"clip": 2}, {"clip": 3, "values": False}, {"clip": 3, "keys": False}),
     build=ShawAttention,
+    gives_up="All distances beyond the clip look alike.",
+    small={"clip": 4},
 )

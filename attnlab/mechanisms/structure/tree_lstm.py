@@ -157,4 +157,5 @@ CARD = Card(
     memory=4 * n * dim,
     build=TreeLSTM,
     aliases=("child_sum_tree_lstm",),
+    gives_up="A node sees only what stands below it, and must wait for its children.",
 )

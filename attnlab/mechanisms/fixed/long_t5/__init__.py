@@ -255,4 +255,6 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
+    gives_up="Far tokens are seen only as sums of whole blocks.",
+    small={"radius": 3, "block": 6},
 )

@@ -268,4 +268,6 @@ CARD = pattern_card(
     forms=FORMS,
     build=LongformerAttention,
     aliases=("led",),
+    gives_up="Tokens farther away than half the window are not seen.",
+    small={"window": 8},
 )

@@ -263,4 +263,5 @@ CARD = Card(
     ),
     build=LinearAttention,
     aliases=("linear_transformer",),
+    gives_up="Without the softmax the weights are less sharp: it is hard to pick out one token.",
 )

@@ -271,4 +271,5 @@ CARD = Card(
     ),
     build=Performer,
     aliases=("favor",),
+    gives_up="The weights are estimated from random features, with noise where they are large.",
 )

@@ -248,4 +248,5 @@ CARD = Card(
         {"variant": "factorized_random", "max_len": 101, "rank": 3},
     ),
     build=Synthesizer,
+    gives_up="Tokens are not compared: the weights come from one token alone, or from none.",
 )

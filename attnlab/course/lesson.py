@@ -1,0 +1,193 @@
+"""A lesson read as a teacher reads it: its exercises, its predictions, its recap."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Cell = Mapping[str, Any]
+Notebook = Mapping[str, Any]
+
+DETAILS = re.compile(r"<details><summary>(.*?)</summary>\n*(.*?)\n*</details>\n*", re.DOTALL)
+_HEADING = re.compile(r"^### (\d+) · (.*?) — ([●○]{3}), (\d+) minutes\s*$", re.MULTILINE)
+_CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise with an instant check. ``level`` is ●○○, ●●○ or ●●●."""
+
+    number: int
+    title: str
+    level: str
+    minutes: int
+    prompt: str
+    hint: str
+    solution: str
+    stub: str
+    check: str
+
+    @property
+    def points(self) -> int:
+        return self.level.count("●")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A guess that the reader commits to; ``look`` draws what happens, where there is a picture."""
+
+    question: str
+    choices: tuple[str, ...]
+    answer: str
+    why: str
+    look: str
+
+
+def read(path: Path) -> Notebook:
+    found: Notebook = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def source(cell: Cell) -> str:
+    return "".join(cell["source"])
+
+
+def tags(cell: Cell) -> list[str]:
+    return list(cell["metadata"].get("tags", []))
+
+
+def is_attempt(cell: Cell) -> bool:
+    """Whether it is the cell in which an exercise is solved."""
+    return bool(cell["cell_type"] == "code" and "exercise" in tags(cell))
+
+
+def exercises(notebook: Notebook) -> Iterator[tuple[int, Exercise]]:
+    """Each exercise with the place of its cell."""
+    cells = notebook["cells"]
+    for place, cell in enumerate(cells):
+        if is_attempt(cell):
+            yield place, _exercise(cells, place)
+
+
+def _exercise(cells: list[Cell], place: int) -> Exercise:
+    before = "\n\n".join(source(c) for c in cells[max(0, place - 3) : place] if _is_text(c))
+    headings = list(_HEADING.finditer(before))
+    if not headings:
+        raise ValueError(f"cell {place}: no heading such as '### 1 · Title — ●○○, 5 minutes'")
+    number, title, level, minutes = headings[-1].groups()
+    folded = _folded_after(cells, place)
+    solution = "".join(_CODE.findall(folded["Solution"])).strip()
+    stub, check = _parted(source(cells[place]), solution)
+    return Exercise(
+        int(number),
+        title,
+        level,
+        int(minutes),
+        before[headings[-1].end() :].strip(),
+        folded.get("Hint", ""),
+        solution,
+        stub,
+        check,
+    )
+
+
+def _parted(attempt: str, solution: str) -> tuple[str, str]:
+    """The lines that the solution replaces, which bind a name that it binds, and the check."""
+    bound = _bound(ast.parse(solution).body)
+    body = ast.parse(attempt).body
+    replaced = [one for one in body if _bound([one]) & bound]
+    rest = [one for one in body if one not in replaced]
+    stub = "\n\n".join(ast.get_source_segment(attempt, one) or "" for one in replaced)
+    return stub, "\n".join(ast.unparse(one) for one in rest)
+
+
+def _bound(statements: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements assign or define."""
+    found: set[str] = set()
+    for one in statements:
+        if isinstance(one, ast.FunctionDef):
+            found.add(one.name)
+        elif isinstance(one, ast.Assign):
+            nodes = [node for target in one.targets for node in ast.walk(target)]
+            found |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    return found
+
+
+def _folded_after(cells: list[Cell], place: int) -> dict[str, str]:
+    """What is folded below an exercise, by its title."""
+    found: dict[str, str] = {}
+    for cell in cells[place + 1 :]:
+        if not _is_text(cell) or "Solution" in found:
+            break
+        for title, content in DETAILS.findall(source(cell)):
+            found.setdefault(title, content)
+    if "Solution" not in found:
+        raise ValueError(f"cell {place}: no folded solution follows the exercise")
+    return found
+
+
+def _is_text(cell: Cell) -> bool:
+    return bool(cell["cell_type"] == "markdown")
+
+
+def prediction(cell: Cell) -> Prediction | None:
+    """The prediction that a cell asks for, or None."""
+    if cell["cell_type"] != "code" or "predict(" not in source(cell):
+        return None
+    try:
+        tree = ast.parse(source(cell))
+    except SyntaxError:  # a cell with a notebook's own commands
+        return None
+    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+        return None
+    *before, last = tree.body
+    call = last.value  # type: ignore[attr-defined]
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "predict":
+        return None
+    names = ("question", "choices", "answer", "why", "picture")
+    given = dict(zip(names, call.args, strict=False)) | {
+        k.arg or "": k.value for k in call.keywords
+    }
+    words = _words(cell, {name: given[name] for name in names[:4]})
+    look = ""
+    if "picture" in given:
+        shown = ast.unparse(given["picture"])
+        lines = source(cell).splitlines()[: last.lineno - 1]
+        called = (
+            shown.removeprefix("lambda:").strip() if shown.startswith("lambda") else f"{shown}()"
+        )
+        look = "\n".join([*lines, called] if before else [called])
+    return Prediction(
+        words["question"], tuple(words["choices"]), words["answer"], words["why"], look
+    )
+
+
+def _words(cell: Cell, given: Mapping[str, ast.expr]) -> dict[str, Any]:
+    """What is asked and answered. Of words that are computed, the stored output tells the question
+    and the choices; their answer is known to the widget alone.
+    """
+    try:
+        return {name: ast.literal_eval(value) for name, value in given.items()}
+    except ValueError:
+        stored = "".join(
+            "".join(output.get("data", {}).get("text/plain", "")) for output in cell["outputs"]
+        )
+        asked = re.search(r"Predict: (.*?) \[(.*?)\]", stored, re.DOTALL)
+        if asked is None:
+            raise ValueError("a prediction with computed words needs its stored output") from None
+        choices = asked[2].split(" / ")
+        return {"question": asked[1], "choices": choices, "answer": "", "why": ""}
+
+
+def imports(notebook: Notebook) -> str:
+    """The import lines of a lesson, which its solutions need."""
+    return "\n".join(
+        line
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code" and not is_attempt(cell)
+        for line in source(cell).splitlines()
+        if re.match(r"(import|from) ", line)
+    )

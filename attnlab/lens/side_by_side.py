@@ -1,0 +1,107 @@
+"""Every mechanism on one sequence, side by side.
+
+The same vectors go into each layer, and the projections of one trained layer can be put into all of
+them, so that their maps differ by the mechanism alone. What a mechanism has of its own (an added
+table, a kernel) stays as it was drawn, and ``Layer.drawn`` names it.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.catalog import build, cards
+from attnlab.core.card import Card
+from attnlab.core.heads import Heads
+from attnlab.lens.mixing import mixing_matrix
+
+DIRECTIONS = 16
+PARTS = ("query", "key", "value", "output")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of one mechanism. ``options`` are those it was built with, ``drawn`` the parameters
+    that are random; ``causal`` is whether it sees the past alone."""
+
+    card: Card
+    module: nn.Module
+    options: Mapping[str, Any]
+    causal: bool
+    drawn: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Map:
+    """How a layer mixes: ``weights`` (h, n, m) and ``masked`` of the same shape.
+
+    Columns beyond n are summaries of several tokens, which the mechanism attends to as well. A cell
+    is masked if its weight is exactly zero, which no softmax gives. ``exact`` and ``how`` are those
+    of ``attnlab.lens.mixing``; a layer without heads has h = 1.
+    """
+
+    weights: Tensor
+    masked: Tensor
+    exact: bool
+    how: str
+
+
+def layers(
+    dim: int, heads: int, *, causal: bool = False, source: Heads | None = None, seed: int = 0
+) -> Iterator[Layer]:
+    """A layer of every mechanism that mixes positions, under the options of its card for a short
+    sequence.
+
+    ``causal`` asks for the past alone where a mechanism leaves the choice. The projections of
+    ``source`` go into every layer that has such projections; where several of its heads share keys
+    and values, these are the mean of theirs, as Ainslie et al. 2023 (section 2.1) convert a
+    trained model.
+    """
+    for card in cards():
+        if card.mixes:
+            past = card.causal == "always" or (causal and card.causal == "optional")
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed + zlib.crc32(card.name.encode()))
+                module = build(card.name, dim=dim, heads=heads, causal=past, **card.small).eval()
+            drawn = tuple(name for name, _ in module.named_parameters())
+            if source is not None:
+                put = _put(source, module)
+                drawn = tuple(name for name in drawn if name not in put)
+            yield Layer(card, module, card.small, past, drawn)
+
+
+@torch.no_grad()
+def _put(source: Heads, module: nn.Module) -> set[str]:
+    """The names of the parameters that were taken from ``source``."""
+    heads = getattr(module, "heads", None)
+    if type(heads) is not Heads or heads.heads != source.heads:
+        return set()
+    taken = set()
+    for part in PARTS:
+        own, given = getattr(heads, part, None), getattr(source, part, None)
+        if not isinstance(own, nn.Linear) or not isinstance(given, nn.Linear):
+            continue
+        weight = given.weight
+        if part in ("key", "value") and heads.kv_heads < source.kv_heads:
+            each = weight.unflatten(0, (heads.kv_heads, source.kv_heads // heads.kv_heads, -1))
+            weight = each.mean(1).flatten(0, 1)
+        if own.weight.shape == weight.shape:
+            own.weight.copy_(weight)
+            taken.add(f"heads.{part}.weight")
+    return taken
+
+
+def map_of(layer: Layer, x: Float[Tensor, "b n dim"]) -> Map:
+    """The map of one sequence, b = 1."""
+    structure = None
+    if layer.card.structure is not None:
+        structure = layer.card.structure.example(torch.ones(x.shape[:2], dtype=torch.bool))
+    mixing = mixing_matrix(
+        layer.module, x, structure=structure, per_head=True, directions=DIRECTIONS
+    )
+    weights = mixing.matrix[0] if mixing.matrix.dim() == 4 else mixing.matrix
+    return Map(weights, weights == 0, mixing.exact, mixing.how)

@@ -1,0 +1,177 @@
+"""The lessons as a course: what each edition holds, and what it leaves out."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.course.__main__ import main, mistakes
+from attnlab.course.editions import student, teacher
+from attnlab.course.grading import nbgrader, otter
+from attnlab.course.lesson import exercises, prediction, read, source
+from attnlab.course.summary import summary
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LESSON = {
+    "cells": [
+        {
+            "cell_type": "markdown",
+            "metadata": {"tags": ["header"]},
+            "source": "# 07 · Why?\n\nYou will be able to\n\n- **count**.",
+        },
+        {
+            "cell_type": "code",
+            "metadata": {"tags": ["predict"]},
+            "execution_count": 1,
+            "outputs": [{"output_type": "stream", "name": "stdout", "text": "a stored answer"}],
+            "source": "def look():\n    return 7\n\n\n"
+            'predict("How many?", ["six", "seven"], "seven", "One more than six.", look)',
+        },
+        {
+            "cell_type": "markdown",
+            "metadata": {},
+            "source": "### 1 · A number — ●●○, 10 minutes\n\nCount the days.",
+        },
+        {
+            "cell_type": "code",
+            "metadata": {"tags": ["exercise"]},
+            "execution_count": 2,
+            "outputs": [],
+            "source": "days = ...\n\n\ncheck_number(days, 7, mistakes={5: 'The weekend counts.'})",
+        },
+        {
+            "cell_type": "markdown",
+            "metadata": {},
+            "source": "<details><summary>Hint</summary>\n\nSunday.\n\n</details>\n\n"
+            "<details><summary>Solution</summary>\n\n```python\ndays = 6 + 1\n```\n\n</details>\n",
+        },
+        {
+            "cell_type": "code",
+            "metadata": {"tags": ["setup"]},
+            "execution_count": 3,
+            "outputs": [],
+            "source": "import math\nfrom attnlab.exercises import check_number\n\nmath.pi",
+        },
+        {
+            "cell_type": "markdown",
+            "metadata": {"tags": ["recap"]},
+            "source": "## Recap\n\n<details><summary>1. Why seven?</summary>\n\n"
+            "Nobody knows.\n\n</details>\n",
+        },
+    ],
+    "metadata": {"attnlab": {"number": 7, "question": "Why?"}, "widgets": {"state": "large"}},
+}
+
+
+def words(notebook: Any) -> str:
+    return "\n".join(source(cell) for cell in notebook["cells"])
+
+
+def test_exercises_and_predictions_are_read():
+    ((place, exercise),) = exercises(LESSON)
+    assert place == 3
+    assert (exercise.number, exercise.title, exercise.level) == (1, "A number", "●●○")
+    assert (exercise.minutes, exercise.points) == (10, 2)
+    assert exercise.prompt == "Count the days."
+    assert (exercise.stub, exercise.solution) == ("days = ...", "days = 6 + 1")
+    assert exercise.check == "check_number(days, 7, mistakes={5: 'The weekend counts.'})"
+    assert exercise.hint == "Sunday."
+    asked = prediction(LESSON["cells"][1])
+    assert (asked.question, asked.choices) == ("How many?", ("six", "seven"))
+    assert (asked.answer, asked.why) == ("seven", "One more than six.")
+    assert asked.look.endswith("return 7\n\n\nlook()")
+    assert prediction(LESSON["cells"][3]) is None
+
+
+def test_the_students_edition_has_no_answers():
+    made = student(LESSON)
+    found = words(made)
+    for hidden in ("6 + 1", "One more than six", "Nobody knows", "stored answer"):
+        assert hidden not in json.dumps(made)
+    for kept in ("How many?", "- six\n- seven", "look()", "Sunday.", "days = ...", "1. Why seven?"):
+        assert kept in found
+    assert not any(cell.get("outputs") for cell in made["cells"])
+    assert "widgets" not in made["metadata"]
+
+
+def test_the_teachers_edition_has_them_open():
+    made = teacher(LESSON, lambda exercise: mistakes(LESSON, exercise))
+    found = words(made)
+    assert "<details>" not in found
+    for shown in ("**Solution**", "6 + 1", "**Answer.** seven. One more", "Nobody knows"):
+        assert shown in found
+    assert "- 5: The weekend counts." in found
+    assert "10 minutes, 2 of 3" in found
+    assert made["metadata"]["widgets"] == {"state": "large"}
+
+
+def test_assignments_test_the_solution_with_an_assert():
+    for made in (nbgrader(LESSON), otter(LESSON)):
+        codes = [source(cell) for cell in made["cells"] if cell["cell_type"] == "code"]
+        assert codes[0] == "import math\nfrom attnlab.exercises import check_number"
+        runnable = "\n".join(codes)
+        exec(runnable, {})
+        with pytest.raises(AssertionError, match="the weekend counts"):
+            exec(runnable.replace("days = 6 + 1", "days = 5"), {})
+    graded = [c["metadata"]["nbgrader"] for c in nbgrader(LESSON)["cells"] if c["metadata"]]
+    assert [(cell["grade"], cell["solution"]) for cell in graded] == [(False, True), (True, False)]
+    assert graded[1]["points"] == 2
+    raw = [source(c) for c in otter(LESSON)["cells"] if c["cell_type"] == "raw"]
+    assert raw[1] == "# BEGIN QUESTION\nname: q1\npoints: 2"
+    assert len(raw) == 1 + 6
+
+
+def test_a_summary_is_one_page_of_the_lessons_own_sentences():
+    page = summary(LESSON)
+    assert page.startswith("# 07 · Why?\n\nYou will be able to\n\n- **count**.")
+    assert page.endswith("**1. Why seven?** Nobody knows.\n")
+
+
+def test_what_a_lesson_lacks_is_named():
+    bare = json.loads(json.dumps(LESSON))
+    bare["cells"][4]["source"] = "nothing folded"
+    with pytest.raises(ValueError, match="cell 3: no folded solution follows"):
+        list(exercises(bare))
+    bare["cells"][2]["source"] = "### Exercise 1"
+    with pytest.raises(ValueError, match="cell 3: no heading such as"):
+        list(exercises(bare))
+
+
+def test_computed_words_are_taken_from_the_stored_output():
+    cell = json.loads(json.dumps(LESSON["cells"][1]))
+    cell["source"] = 'predict(f"How {many}?", names, names[0], "Because.")'
+    with pytest.raises(ValueError, match="needs its stored output"):
+        prediction(cell)
+    cell["outputs"] = [{"data": {"text/plain": ["Predict: How many? [six / seven]"]}}]
+    asked = prediction(cell)
+    assert (asked.question, asked.choices, asked.answer) == ("How many?", ("six", "seven"), "")
+
+
+def test_every_lesson_can_be_read():
+    for path in sorted(NOTEBOOKS.glob("[0-9]*_*.ipynb")):
+        notebook = read(path)
+        assert list(exercises(notebook)), path.stem
+        made = words(student(notebook))
+        assert "<summary>Solution" not in made
+        assert "predict(" not in re.sub(r"import predict|\.predict\(", "", made), path.stem
+        assert len(summary(notebook)) > 1000, path.stem
+
+
+def test_the_command_writes_all_of_a_lesson(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([str(tmp_path), "--lessons", "61"]) == 0
+    written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
+    name = "61_how_heads_are_born"
+    assert written == [
+        f"nbgrader/source/{name}/{name}.ipynb",
+        f"otter/{name}.ipynb",
+        f"student/{name}.ipynb",
+        f"summaries/{name}.md",
+        f"teacher/{name}.ipynb",
+    ]
+    told = (tmp_path / "teacher" / f"{name}.ipynb").read_text(encoding="utf-8")
+    assert "Rows and columns are exchanged" in told
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--lessons", "7"])
+    assert "no lesson has the number 7" in capsys.readouterr().err

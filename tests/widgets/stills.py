@@ -1,0 +1,44 @@
+"""One example of every widget that has a still picture."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from attnlab_widgets.attention_explorer import AttentionExplorer
+from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.complex_words import ComplexWordExplorer
+from attnlab_widgets.kernel_lab import KernelLab
+from attnlab_widgets.pattern_studio import PatternStudio
+from attnlab_widgets.position_explorer import PositionExplorer
+from attnlab_widgets.query_key_space import QueryKeySpace
+from attnlab_widgets.synthesizer_lab import SynthesizerLab
+from attnlab_widgets.tree_explorer import TreeExplorer
+
+from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
+from tests.widgets.query_key_data import maps_of, points_of, tokens_of
+
+TINY = {"dim": 8, "layers": 1, "heads": 2}
+
+
+def view(n: int = 7) -> AttentionView:
+    maps = np.random.default_rng(3).dirichlet(np.full(n, 0.4), size=(3, 5, n))
+    return AttentionView(maps.astype("float32"), [*map(str, range(n))])
+
+
+def words() -> ComplexWordExplorer:
+    torch.manual_seed(0)
+    return ComplexWordExplorer(ComplexEmbedding(7, 5), {2: "the", 3: "of"})
+
+
+EXAMPLES: dict[type, Callable[[], Any]] = {
+    AttentionView: view,
+    PatternStudio: PatternStudio,
+    TreeExplorer: TreeExplorer,
+    PositionExplorer: PositionExplorer,
+    ComplexWordExplorer: words,
+    QueryKeySpace: lambda: QueryKeySpace(maps_of(points_of(tokens_of()))),
+    KernelLab: KernelLab,
+    SynthesizerLab: SynthesizerLab,
+    AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
+}

@@ -1,0 +1,257 @@
+"""The wall in Python: a tile for every mechanism, maps that are the model's, refusals."""
+
+import dataclasses
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets import wall as wall_module
+from attnlab_widgets import wall_cards
+from attnlab_widgets.wall import MODEL, Wall, wall
+from attnlab_widgets.wall_bytes import decode, encode
+
+import attnlab
+from attnlab import pretrained
+from attnlab.lens import side_by_side
+
+TEXT = "If the object is a string, the method returns the string."
+MIXING = [card.name for card in attnlab.cards() if card.mixes]
+
+
+@pytest.fixture(scope="module")
+def shown() -> Wall:
+    return wall(TEXT)
+
+
+@pytest.fixture
+def fresh() -> Wall:
+    return wall("A list of the keys.")
+
+
+def test_every_mechanism_that_mixes_has_a_tile_with_a_map(shown: Wall) -> None:
+    assert [tile["name"] for tile in shown._wall["tiles"]] == MIXING
+    for name in MIXING:
+        found = shown.map(name)
+        assert found is not None, name
+        assert len(found[0]) == len(shown._wall["tokens"])
+    assert repr(shown) == f"<Wall: {len(MIXING)} mechanisms on {len(shown._wall['tokens'])} tokens>"
+
+
+def test_it_is_reached_from_the_top() -> None:
+    assert attnlab.wall is wall
+    assert "wall" in attnlab.__all__
+    assert "wall" in dir(attnlab)
+
+
+def test_a_new_mechanism_appears_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = dataclasses.replace(attnlab.card("full"), name="brand_new", title="Brand new")
+    builds = {"brand_new": "full"}
+    monkeypatch.setattr(side_by_side, "cards", lambda: [*attnlab.cards(), new])
+    build = side_by_side.build
+    monkeypatch.setattr(side_by_side, "build", lambda n, **o: build(builds.get(n, n), **o))
+    monkeypatch.setattr(wall_cards, "pages", lambda: {**PAGES, "brand_new": PAGES["full"]})
+    made = wall("A list of the keys.")
+    assert made._wall["tiles"][-1]["title"] == "Brand new"
+    np.testing.assert_array_equal(made.map("brand_new")[0], made.map("full")[0])  # type: ignore[index]
+
+
+PAGES = attnlab.catalog.pages()
+
+
+def test_the_trained_map_of_full_attention_is_that_of_the_model(shown: Wall) -> None:
+    model, task = pretrained.load(MODEL)
+    ids = task.encode(TEXT)
+    with attnlab.watch(model) as seen:
+        model(ids[None])
+    shown.causal = True
+    try:
+        for head in range(4):
+            shown.head = head
+            weights, masked = shown.map("full")  # type: ignore[misc]
+            np.testing.assert_allclose(weights, seen[1].weights[0, head], atol=0.005)
+            assert not masked[np.tril_indices(len(ids))].any()
+            assert masked[np.triu_indices(len(ids), 1)].all()
+    finally:
+        shown.causal, shown.head = False, None
+
+
+def test_bytes_are_read_back_within_their_error() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for signs in (1, -1):
+        weights = torch.rand(2, 5, 7, generator=generator) ** 4
+        weights[..., ::2] *= signs
+        weights[:, 2, 3] = 0
+        found = side_by_side.Map(weights, weights == 0, True, "")
+        data, header = encode(found)
+        assert header["signed"] == (signs < 0)
+        assert len(data) % 4 == 0
+        read, masked = decode(b"skip" + data, {**header, "at": 4})
+        assert np.array_equal(masked, found.masked)
+        scale = weights.abs().amax(-1, keepdim=True).numpy()
+        levels = 127 if signs < 0 else 254
+        bound = np.sqrt(np.abs(weights.numpy()) * scale) / levels + scale / (4 * levels**2) + 1e-6
+        assert (np.abs(read - weights.numpy()) <= bound).all()
+
+
+def test_two_walls_are_the_same_to_the_byte(fresh: Wall) -> None:
+    again = wall("A list of the keys.")
+    assert again._data == fresh._data
+    assert again._wall == fresh._wall
+
+
+def test_what_is_chosen_is_computed_once_and_sent_tile_by_tile(fresh: Wall) -> None:
+    sent = []
+    fresh.send = lambda content, buffers: sent.append((content, buffers))  # type: ignore[method-assign]
+    fresh.weights = "random"
+    assert [content["name"] for content, _ in sent] == MIXING
+    header, data = sent[0][0], sent[0][1][0]
+    read, _ = decode(data, {**header, "at": 0})
+    np.testing.assert_array_equal(read.mean(0), fresh.map(MIXING[0])[0])  # type: ignore[index]
+    fresh.weights = "trained"
+    fresh.weights = "random"
+    assert len(sent) == len(MIXING)
+
+
+def test_a_prefix_has_maps_of_its_own_and_lengths_beyond_keep_them(shown: Wall) -> None:
+    n = len(shown._wall["tokens"])
+    assert shown._wall["lengths"][-1] == 65_536
+    whole = shown.map("full")
+    shown.length = 8
+    try:
+        assert shown.map("full")[0].shape == (8, 8)  # type: ignore[index]
+        assert not np.allclose(shown.map("full")[0], whole[0][:8, :8], atol=1e-3)  # type: ignore[index]
+        shown.length = 65_536
+        assert shown.map("full")[0].shape == (n, n)  # type: ignore[index]
+    finally:
+        shown.length = n
+
+
+def test_costs_are_those_of_the_card(shown: Wall) -> None:
+    lengths = shown._wall["lengths"]
+    tiles = {tile["name"]: tile for tile in shown._wall["tiles"]}
+    full = [2 * 4 * n * n * 64 for n in lengths]
+    np.testing.assert_allclose(tiles["full"]["time"], full, rtol=1e-3)
+    window = attnlab.card("longformer").small["window"]
+    band = [2 * 4 * n * (window + 1) * 64 for n in lengths]
+    np.testing.assert_allclose(tiles["longformer"]["time"], band, rtol=1e-3)
+    assert tiles["longformer"]["time_usual"] != tiles["longformer"]["time"]
+    assert tiles["longformer"]["time_order"] == "n"
+    assert tiles["full"]["time_order"] == "n²"
+
+
+def test_what_an_opened_tile_shows(shown: Wall) -> None:
+    tiles = {tile["name"]: tile for tile in shown._wall["tiles"]}
+    for name, tile in tiles.items():
+        assert tile["code"].removeprefix("@checked\n").startswith("def naive("), name
+        assert tile["gives_up"], name
+        assert tile["equation"], name
+    paths = [lesson["path"] for lesson in tiles["sparse_transformer"]["lessons"]]
+    assert paths[0] == "10_sparse_transformer.ipynb"
+    assert tiles["linformer"]["url"] == "https://arxiv.org/abs/2006.04768"
+
+
+def test_a_mechanism_without_a_map_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(layer: side_by_side.Layer, x: torch.Tensor) -> side_by_side.Map:
+        if layer.card.name == "axial":
+            raise ValueError("five tokens make no grid")
+        return side_by_side.map_of(layer, x)
+
+    monkeypatch.setattr(wall_module, "map_of", refuse)
+    made = wall("A list of the keys.")
+    assert made.map("axial") is None
+    (sets,) = made._sets.values()
+    assert sets["axial"] == {"why": "five tokens make no grid", "at": 0}
+    assert made.map("bigbird") is not None
+    made.still()
+
+
+def test_a_saved_page_holds_all_that_can_be_chosen(fresh: Wall) -> None:
+    page = fresh.page("wall")
+    found = re.search(r"<script type=\"application/json\" data-attnlab-state>(.*?)</script>", page)
+    assert found is not None
+    state = json.loads(found[1])
+    n = len(fresh._wall["tokens"])
+    assert set(state["_sets"]) == {
+        f"{weights} {seen} {n}" for weights in ("trained", "random") for seen in ("both", "causal")
+    }
+
+
+def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
+    from PIL import Image
+
+    drawing = shown.still()
+    maps = [part for kind, part in drawing.parts if kind == "map"]
+    assert len(maps) == len(MIXING)
+    assert any((part["levels"] == 256).any() for part in maps), "masked cells are hatched"
+    words = [part["content"] for kind, part in drawing.parts if kind == "text"]
+    assert "FLOPs n²" in words
+    picture = drawing.png(colours=32)
+    assert Image.open(io.BytesIO(picture)).width == 2 * drawing.wide
+    shown.seeing = "causal"
+    try:
+        fewer = [part for kind, part in shown.still().parts if kind == "map"]
+    finally:
+        shown.seeing = "all"
+    able = [card for card in attnlab.cards() if card.mixes and card.causal != "never"]
+    assert len(fewer) == len(able) < len(maps)
+
+
+def test_order_and_filter(shown: Wall) -> None:
+    from attnlab_widgets.wall_picture import arranged
+
+    years = [tile["year"] for tile in arranged(shown)]
+    assert years == sorted(years)
+    shown.order, shown.family = "cost", "fixed"
+    try:
+        tiles = arranged(shown)
+        at = shown._wall["lengths"].index(shown.length)
+        costs = [tile["time"][at] for tile in tiles]
+        assert costs == sorted(costs)
+        assert {tile["family"] for tile in tiles} == {"fixed"}
+    finally:
+        shown.order, shown.family = "year", ""
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    made = wall("The keys of the dictionary are strings. " * 9)
+    assert len(made._wall["tokens"]) == 64
+    assert made._wall["cut"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "kind", "words"),
+    [
+        (["a", "b"], {}, TypeError, "must be a sentence as a string"),
+        ("", {}, ValueError, "empty"),
+        ("A", {}, ValueError, "at least two tokens"),
+        (TEXT, {"layer": 4}, ValueError, "`layer` must be from 0 to 3"),
+        (TEXT, {"layer": 1.5}, TypeError, "layer"),
+        (TEXT, {"theme": "blue"}, traitlets.TraitError, "theme"),
+    ],
+)
+def test_refusals(text: object, options: dict[str, object], kind: type, words: str) -> None:
+    with pytest.raises(kind, match=words):
+        wall(text, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("length", 33, "`length` must be one of 8, "),
+        ("head", 4, "None .the mean. or from 0 to 3"),
+        ("family", "nothing", "one of dense, "),
+        ("opened", "ful", "one of "),
+        ("weights", "both", "weights"),
+    ],
+)
+def test_traits_refuse(shown: Wall, name: str, value: object, words: str) -> None:
+    before = getattr(shown, name)
+    with pytest.raises(traitlets.TraitError, match=words):
+        setattr(shown, name, value)
+    assert getattr(shown, name) == before
+    with pytest.raises(ValueError, match="did you mean 'full'"):
+        shown.map("ful")

@@ -1,0 +1,85 @@
+"""What does any model attend to? One line runs it and shows all of its heads.
+
+    attnlab.view(model, "The cat sat on the mat", tokenizer)
+
+The model runs once under ``attnlab.watch``, without gradients and in evaluation mode; afterwards it
+is as it was.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnlab.core.integers import check_integer
+from attnlab.core.modes import mode
+from attnlab.lens.watch import watch
+from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.inputs import Inputs, inputs_of
+from attnlab_widgets.joined import Windowed
+from attnlab_widgets.windows import watch_windows
+
+
+def view(
+    model: nn.Module,
+    inputs: Any,
+    tokenizer: Any = None,
+    *,
+    target: Any = None,
+    generate: int | None = None,
+    only: str | Sequence[str] | None = None,
+    batch: int = 0,
+    theme: str = "auto",
+) -> AttentionView:
+    """Run ``model`` on ``inputs`` and show what attends to what: an `AttentionView`.
+
+    ``inputs``     a text (with a tokenizer), a tensor of tokens (n,) or (b, n), the outputs of
+                   ``generate``, an image as ``pixel_values`` (b, channels, height, width) or, with
+                   an image processor, a PIL image or an array, a sound as an array (with its
+                   processor), a dict of what the model takes, or a tuple of its arguments
+    ``tokenizer``  of the model: a tokenizer or processor of Hugging Face, one of ``tokenizers``, or
+                   a task of attnlab; without it tokens are called by their numbers
+    ``target``     what the decoder of an encoder-decoder reads: a text, tokens, or the outputs of
+                   ``generate``; without it, what the model itself generates
+    ``generate``   so many tokens are generated first, the most likely each (20 for an
+                   encoder-decoder without ``target``)
+    ``only``       the modules to record, as in ``attnlab.watch``; ``batch`` the row to show
+
+    Raises TypeError or ValueError with a sentence that says what to give.
+    """
+    if not isinstance(model, nn.Module) or isinstance(model, type):
+        raise TypeError(f"`model` must be an nn.Module, got {model!r}; load it first")
+    batch = check_integer("`batch`", batch, at_least=0)
+    steps = None if generate is None else check_integer("`generate`", generate, at_least=1)
+    with mode(model, training=False), torch.no_grad():
+        given = inputs_of(model, inputs, tokenizer, target, steps)
+        with watch_windows(model) as windows, watch(model, only=only) as seen:
+            _call(model, given)
+        if not len(seen):
+            raise ValueError(f"there is nothing to show: {repr(seen)[1:-1].removeprefix('Seen: ')}")
+        records = [Windowed.of(record, windows.get(record.name)) for record in seen]
+        return AttentionView(
+            records,
+            given.read(given.own, batch),
+            source_tokens=given.read(given.source, batch),
+            image=given.image(batch),
+            grid=given.grid,
+            batch=batch,
+            theme=theme,
+        )
+
+
+def _call(model: nn.Module, given: Inputs) -> None:
+    try:
+        model(*given.arguments, **given.named)
+    except Exception as error:
+        raise ValueError(
+            f"{type(model).__name__} could not be run on {given}: {_first_line(error)}. "
+            f"{given.advice(model)}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(".")

@@ -1,0 +1,133 @@
+"""The wall as a still picture of what is chosen, drawn in Python alone.
+
+It reads the same bytes as the front end and follows its scale of colours (``lib/wall.js``): a
+weight is compared with an even share of what its row may see.
+"""
+
+import textwrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.figures.theme import CIVIDIS, HATCHING, SIGNED, THEMES, blend
+from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.wall_bytes import decode
+
+_WIDE, _COLUMNS, _MARGIN, _GAP = 984, 6, 12, 8
+_TOP, _HIGH, _MAP, _FINER = 64, 150, 76, 2
+_TILE = (_WIDE - 2 * _MARGIN - (_COLUMNS - 1) * _GAP) / _COLUMNS
+_CLOSE, _LINES = 29, 3  # letters in a line of a tile, and lines
+_BACK, _LINE = 255, 256  # of the palette, after its colours: the hatching of masked cells
+_PITCH = 8
+
+Levels = NDArray[np.int64]
+
+
+def draw(wall: Any) -> Drawing:
+    """All tiles of the catalogue that pass the filter, in the chosen order."""
+    dark = wall.theme == "dark"
+    theme = THEMES["dark" if dark else "light"]
+    tiles = arranged(wall)
+    rows = -(-len(tiles) // _COLUMNS)
+    drawing = Drawing(_WIDE, _TOP + rows * (_HIGH + _GAP) + _MARGIN - _GAP, theme)
+    tokens = wall._wall["tokens"]
+    drawing.text(f"{len(tiles)} mechanisms on the same {len(tokens)} tokens", _MARGIN, 20, size=15)
+    sentence = "".join(tokens).replace("␣", " ").strip()
+    drawing.text(textwrap.shorten(sentence, 150, placeholder=" …"), _MARGIN, 44, quiet=True)
+    for at, tile in enumerate(tiles):
+        x = _MARGIN + at % _COLUMNS * (_TILE + _GAP)
+        y = _TOP + at // _COLUMNS * (_HIGH + _GAP)
+        _draw_tile(drawing, wall, tile, x, y, "dark" if dark else "light")
+    return drawing
+
+
+def arranged(wall: Any) -> list[dict[str, Any]]:
+    """The tiles that pass the filter, in the chosen order, as ``arranged`` in ``lib/wall.js``."""
+    refused = {"all": "", "causal": "never", "both sides": "always"}[wall.seeing]
+    at = wall._wall["lengths"].index(wall.length)
+    kept = [
+        tile
+        for tile in wall._wall["tiles"]
+        if wall.family in ("", tile["family"]) and tile["causal"] != refused
+    ]
+    keys: dict[str, Any] = {
+        "family": lambda tile: 0,
+        "year": lambda tile: tile["year"],
+        "cost": lambda tile: tile["time"][at],
+        "name": lambda tile: tile["title"].casefold(),
+    }
+    return sorted(kept, key=keys[wall.order])
+
+
+def _draw_tile(
+    drawing: Drawing, wall: Any, tile: dict[str, Any], x: float, y: float, theme: str
+) -> None:
+    drawing.frame(x, y, _TILE, _HIGH, drawing.theme.grid)
+    title = textwrap.shorten(tile["title"], 24, placeholder=" …")
+    drawing.text(title, x + 6, y + 12)
+    found = wall.map(tile["name"])
+    if found is not None:
+        levels, signed = pictured(*found)
+        scale = SIGNED if signed else CIVIDIS
+        palette = [blend(scale, i / 254) for i in range(255)] + list(HATCHING[theme])
+        drawing.map(levels, palette, round(x + 6), round(y + 22), _MAP, _MAP)
+    at = wall._wall["lengths"].index(wall.length)
+    facts = [
+        (str(tile["year"]), True),
+        (short(tile["time"][at]), False),
+        (f"FLOPs {tile['time_order']}", True),
+        (f"{short(4 * tile['memory'][at])}B", False),
+        (f"memory {tile['memory_order']}", True),
+    ]
+    for line, (text, quiet) in enumerate(facts):
+        drawing.text(text, x + _MAP + 12, y + 30 + 15 * line, size=9, quiet=quiet)
+    lines = textwrap.wrap(tile["gives_up"], _CLOSE, max_lines=_LINES, placeholder=" …")
+    for line, text in enumerate(lines):
+        drawing.text(text, x + 6, y + _MAP + 34 + 13 * line, size=9, quiet=True)
+
+
+def pictured(weights: np.ndarray, masked: np.ndarray) -> tuple[Levels, bool]:
+    """A map as pixels of the palette, masked cells hatched; and whether its weights have signs."""
+    signed = bool((weights < 0).any())
+    levels = np.where(masked, _BACK, levels_of(weights, masked, signed))
+    side = _MAP * _FINER
+    rows = np.arange(side) * levels.shape[0] // side
+    columns = np.arange(side) * levels.shape[1] // side
+    fine = levels[rows][:, columns]
+    lines = np.add.outer(np.arange(side), np.arange(side)) % _PITCH < 2
+    return np.where((fine == _BACK) & lines, _LINE, fine), signed
+
+
+def levels_of(weights: np.ndarray, masked: np.ndarray, signed: bool) -> Levels:
+    """Places on the scale of colours, 0 to 254."""
+    if signed:
+        largest = np.abs(weights).max() or 1
+        share = np.sign(weights) * np.sqrt(np.abs(weights) / largest)
+        return np.asarray(np.rint(127 + 127 * share).astype(np.int64))
+    seen = np.maximum((~masked).sum(axis=-1, keepdims=True), 1)
+    even = weights.sum(axis=-1, keepdims=True) / seen
+    square = (weights / np.where(even > 0, even, 1)) ** 2
+    return np.asarray(np.rint(254 * square / (2 + square)).astype(np.int64))
+
+
+def short(number: float) -> str:
+    """A number in three digits with its prefix, as ``short`` in ``lib/wall.js``."""
+    names = ["", " k", " M", " G", " T", " P"]
+    step = 0
+    while number >= 999.5 and step < len(names) - 1:
+        number, step = number / 1000, step + 1
+    digits = 0 if step == 0 else min(2, max(0, 2 - int(np.floor(np.log10(number)))))
+    return f"{number:.{digits}f}{names[step]}" + " " * (step == 0)
+
+
+def one_map(wall: Any, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The chosen head of a mechanism, or the mean of all, and which cells are masked; None where
+    there is no map."""
+    header = wall._sets[wall._key()][name]
+    if "why" in header:
+        return None
+    weights, masked = decode(wall._data, header)
+    if wall.head is None or len(weights) == 1:
+        return weights.mean(axis=0), np.asarray(masked.all(axis=0))
+    return weights[wall.head], masked[wall.head]

@@ -1,0 +1,46 @@
+// The slim row: length, weights, direction, head, filter and order.
+import { bar } from "../bar.js";
+import { choice, el, slider } from "../dom.js";
+import { lengthSaid } from "../../lib/wall.js";
+
+const HELP = `Each tile is one attention mechanism on the same sentence. Row i of its map shows how much position i takes from every other one: bright is much, dark is little, hatched means that the mechanism does not let the pair meet. Blue and orange maps have weights of both signs.
+
+With trained weights, the vectors and the projections (queries, keys, values, output) of one layer of a small language model go into every mechanism, so that the maps differ by the mechanism alone. What only one mechanism has is random; an opened tile names it.
+
+Point at a map to follow one pair through all of them, or at a word; click a tile, or press Enter, to open it. The slider goes beyond the sentence: the maps stay, FLOPs and memory follow.`;
+
+export function controls(store, view) {
+  const { lengths, heads } = store.wall;
+  const length = slider("Length", "length", { min: 0, max: lengths.length - 1, step: 1 }, (at) => store.set({ length: lengths[at] }));
+  const weights = choice("Weights", "weights", [["trained", "trained"], ["random", "random"]], (value) => store.set({ weights: value }));
+  const causal = choice("Sees", "causal", [["", "both sides"], ["1", "the past alone"]], (value) => store.set({ causal: value !== "" }));
+  const headNames = [["", "mean"], ...Array.from({ length: heads }, (_, at) => [String(at), String(at)])];
+  const head = choice("Head", "head", headNames, (value) => store.set({ head: value === "" ? null : Number(value) }));
+  const order = choice("Order", "order", [["year", "year"], ["family", "family"], ["cost", "cost"], ["name", "name"]], (value) => store.set({ order: value }));
+  const families = [...new Set(store.wall.tiles.map(({ family }) => family))];
+  const family = choice("Family", "family", [["", "all"], ...families.map((name) => [name, name])], (value) => store.set({ family: value }));
+  const seeing = choice("Able to be", "seeing", [["all", "all"], ["causal", "causal"], ["both sides", "two-sided"]], (value) => store.set({ seeing: value }));
+  length.node.classList.add("wl-length");
+  const row = bar({
+    frequent: [length.node, weights.node, causal.node, head.node, order.node],
+    more: [family.node, seeing.node],
+    help: HELP,
+    label: "What the wall shows",
+  });
+
+  function draw() {
+    const { n } = store;
+    const said = lengthSaid(store.get("length"), n);
+    length.input.value = store.at;
+    length.input.setAttribute("aria-valuetext", said);
+    length.output.textContent = said;
+    weights.select.value = store.get("weights");
+    causal.select.value = store.get("causal") ? "1" : "";
+    head.select.value = store.get("head") === null ? "" : String(store.get("head"));
+    order.select.value = store.get("order");
+    family.select.value = store.get("family");
+    seeing.select.value = store.get("seeing");
+  }
+
+  return { node: row.node, draw };
+}

@@ -1,0 +1,127 @@
+// The wall: every mechanism on one sentence, side by side; one pair is marked in all tiles.
+import style from "./attention_view.css";
+import barStyle from "./parts/bar.css";
+import wallStyle from "./wall.css";
+import { el } from "./parts/dom.js";
+import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { mountPage } from "./parts/page.js";
+import { pageIsDark, watchPage } from "./parts/theme.js";
+import { controls } from "./parts/wall/controls.js";
+import { detailPanel } from "./parts/wall/detail.js";
+import { Wall } from "./parts/wall/store.js";
+import { strip } from "./parts/wall/strip.js";
+import { tilesPanel } from "./parts/wall/tiles.js";
+import { grouped, readAloud } from "./lib/wall.js";
+
+const TRAITS = ["weights", "causal", "length", "head", "order", "family", "seeing", "opened"];
+
+function render({ model, el: host }) {
+  const store = new Wall(model);
+  const root = el("div", { class: "attnlab-view attnlab-wall", role: "group", "aria-label": "The wall of mechanisms", "data-testid": "wall" });
+  const later = frames();
+  const view = {
+    dark: false,
+    colours: new Map(),
+    colour(name) {
+      if (!view.colours.has(name)) view.colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
+      return view.colours.get(name);
+    },
+    hover(place) {
+      store.hover = place;
+      later(hoverAll);
+    },
+    open(name) {
+      const before = store.get("opened");
+      store.set({ opened: name });
+      if (!name && before) tiles.focus(before);
+    },
+    reference: () => (store.map("full") ? "full" : store.shown[0]?.name),
+  };
+  const readout = el("p", { class: "wl-readout", "data-testid": "readout" });
+  const bar = controls(store, view);
+  const sentence = strip(store, view);
+  const tiles = tilesPanel(store, view);
+  const detail = detailPanel(store, view);
+  const parts = [bar, sentence, tiles, detail];
+  root.append(
+    el("style", { text: style + barStyle + wallStyle }),
+    bar.node,
+    sentence.node,
+    readout,
+    el("div", { class: "wl-stage" }, tiles.node, detail.node),
+  );
+  host.replaceChildren(root);
+  root.addEventListener("keydown", (event) => event.stopPropagation());
+  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
+
+  function theme() {
+    const wanted = store.get("theme");
+    view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
+    root.dataset.theme = view.dark ? "dark" : "light";
+    view.colours.clear();
+    later(drawAll);
+  }
+
+  const drawAll = whereThereIsRoom(root, later, () => {
+    parts.forEach((part) => part.draw());
+    hoverAll();
+    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
+  });
+
+  function hoverAll() {
+    [sentence, tiles, detail].forEach((part) => part.hover());
+    readout.textContent = said();
+  }
+
+  function said() {
+    const { cut, tiles: all, tokens } = store.wall;
+    const at = store.hover;
+    const name = at ? (at.name ?? view.reference()) : null;
+    const map = name ? store.map(name) : null;
+    if (map && at.i < map.n && at.j < map.m) {
+      const { title } = all.find((one) => one.name === name);
+      return readAloud(title, store.headSaid(name), store.names, map, at.i, at.j);
+    }
+    const short = cut ? ` (the first ${tokens.length} tokens; ${cut} more are left out)` : "";
+    const { n, shownLength } = store;
+    if (store.get("length") > n) return `The maps stay those of the ${n} tokens; FLOPs and memory are those of ${grouped(store.get("length"))}, by the formulas of the cards.`;
+    if (shownLength < n) return `The first ${shownLength} of ${n} tokens in ${all.length} mechanisms. Point at a map or a word; click a tile to open it.`;
+    return `${store.shown.length} of ${all.length} mechanisms on the same ${tokens.length} tokens${short}. Point at a map or a word; click a tile to open it.`;
+  }
+
+  const changed = () => later(drawAll);
+  const loaded = () => {
+    store.load();
+    later(drawAll);
+  };
+  const received = (content, buffers = []) => {
+    if (content?.kind !== "tile") return;
+    store.receive(content, buffers);
+    later(drawAll);
+  };
+  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
+  model.on("change:_sets", loaded);
+  model.on("change:theme", theme);
+  model.on("msg:custom", received);
+  const stop = watchPage(theme);
+  let wide = 0;
+  const observer = new ResizeObserver(() => {
+    if (root.clientWidth === wide) return;
+    wide = root.clientWidth;
+    root.dataset.wide = wide >= 1200 ? "wide" : wide >= 860 ? "middle" : "narrow";
+    later(drawAll);
+  });
+  observer.observe(root);
+  theme();
+
+  return () => {
+    stop();
+    observer.disconnect();
+    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
+    model.off("change:_sets", loaded);
+    model.off("change:theme", theme);
+    model.off("msg:custom", received);
+  };
+}
+
+export default { render, page: (document) => mountPage({ render }, document) };
