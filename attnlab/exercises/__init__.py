@@ -31,8 +31,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
-    check_positive_features       23  positive_features(x, omega)
+    check_feature_count           23  a number of features
+    check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_causal_performer        23  performer(q, k, v, omega)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -70,7 +72,12 @@ from attnlab.exercises.heads import (
     check_step,
 )
 from attnlab.exercises.induction import check_induction_head, check_induction_keys
-from attnlab.exercises.kernels import check_linear_order, check_positive_features
+from attnlab.exercises.kernels import (
+    check_causal_performer,
+    check_feature_count,
+    check_linear_order,
+    check_variance,
+)
 from attnlab.exercises.lowrank import (
     check_linformer_layer,
     check_projected_keys,
@@ -106,11 +113,13 @@ __all__ = [
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
+    "check_causal_performer",
     "check_clipped_rows",
     "check_complex_score",
     "check_dense_layer",
     "check_distance_biases",
     "check_factorized",
+    "check_feature_count",
     "check_given_back",
     "check_induction_head",
     "check_induction_keys",
@@ -126,7 +135,6 @@ __all__ = [
     "check_neighbourhood",
     "check_number",
     "check_online_softmax",
-    "check_positive_features",
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
@@ -146,6 +154,7 @@ __all__ = [
     "check_tree_depths",
     "check_tree_node",
     "check_upward_average",
+    "check_variance",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
