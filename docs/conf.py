@@ -26,6 +26,7 @@ exclude_patterns = ["_*"]
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "attnlab"
+html_favicon = "icon.svg"
 html_css_files = ["figures.css", "site.css"]
 html_js_files = ["descriptions.js", "site.js"]
 html_copy_source = False

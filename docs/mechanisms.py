@@ -12,13 +12,14 @@ from dataclasses import fields
 from html import escape
 from pathlib import Path
 
+from attnlab_widgets.wall_cards import growth
+
 import attnlab
 from attnlab.catalog import pages
 from attnlab.core.card import Card
 from attnlab.figures.maps import heat_map
 from attnlab.figures.static import draw
 from attnlab.readme import Lesson, lessons
-from attnlab_widgets.wall_cards import growth
 from docs.lessons import module_path, read
 from docs.maps import TITLE, Implied, implied, small
 from docs.places import ROOT, Sources, fenced, html_block, on_the_web
