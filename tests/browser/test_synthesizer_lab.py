@@ -26,4 +26,4 @@ def test_train_pause_and_stop_from_the_keyboard(opened, expect):
     expect(focused).to_have_text("Stop")
     keys.press("Enter")
     shown.get_by_text("what was learned is kept", exact=False).wait_for()
-    shown.get_by_text("on sequences it has not seen", exact=False).first.wait_for()
+    shown.get_by_text("on new sequences", exact=False).first.wait_for()
