@@ -46,3 +46,17 @@ def test_training_is_started_paused_and_stopped_from_the_keyboard(book, expect):
     keys.press("Enter")
     shown.get_by_text("what was learned is kept", exact=False).wait_for()
     expect(shown.get_by_role("button", name="Train")).to_have_count(1)
+
+
+@pytest.mark.parametrize("wide", [700, 993, 1408])
+def test_it_fits_a_cell(book, wide):
+    """With the maps of a training; at 700 pixels both sides are still side by side."""
+    book.output(0).get_by_label("Text", exact=True).fill("The for statement is used to iterate.")
+    book.output(0).locator(".attnlab-view").last.get_by_text("iter").first.wait_for()
+    box = book.shown_at(0, wide)
+    assert box["width"] <= wide
+    assert box["height"] <= (760 if wide >= 993 else 1300)
+    columns = [book.output(0).locator(".attnlab-view").nth(at).bounding_box() for at in (0, 1)]
+    assert columns[0]["y"] == columns[1]["y"]
+    assert columns[0]["height"] == columns[1]["height"]
+    assert book.overlapping(0) == []

@@ -14,6 +14,7 @@ from attnlab_widgets.position_explorer import PositionExplorer
 from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
+from attnlab_widgets.wall import Wall
 
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
@@ -39,6 +40,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     ComplexWordExplorer: words,
     QueryKeySpace: lambda: QueryKeySpace(maps_of(points_of(tokens_of()))),
     KernelLab: KernelLab,
+    Wall: lambda: Wall("a for loop"),
     SynthesizerLab: SynthesizerLab,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

@@ -25,6 +25,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
 from attnlab.figures.arguments import check_list, check_size
+from attnlab.lens.record import Seen
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
@@ -61,11 +62,13 @@ _TIGHT = {"description_width": "initial"}
 _STYLE = """<style>
 .attnlab-synthesizer { gap: 8px; }
 .attnlab-synthesizer h3 { margin: 0; font-size: 1.05em; line-height: 1.35; }
+.attnlab-synthesizer h3 small { font-weight: normal; opacity: 0.8; }
 .attnlab-synthesizer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
 .attnlab-synthesizer .attnlab-alert {
   border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
 }
 .attnlab-synthesizer .attnlab-numbers { display: flex; gap: 2px 14px; align-items: center; }
+.attnlab-synthesizer .av-heads-hint { display: none; }
 .attnlab-synthesizer .attnlab-curve { display: block; }
 </style>"""
 
@@ -81,6 +84,7 @@ class Student:
         row = task.batch("validation", 1, seed=0)
         self._shown, self.tokens = row.inputs, task.example(0).tokens
         self.maps: dict[int, Tensor] = {}
+        self._seen: dict[int, Seen] = {}
         self.losses: list[tuple[int, float]] = []
         self.title, self.alert, self.found = Line(), Line(), ""
         self.view: AttentionView | None = None
@@ -109,11 +113,13 @@ class Student:
 
     def look(self) -> None:
         """The maps of all recorded steps, and the view brought up to date."""
-        known, snapshots = self.maps, self.snapshots
-        self.maps = {
-            step: known[step] if step in known else self._maps(snapshots[step])
+        known, snapshots, seen = self.maps, self.snapshots, self._seen
+        self._seen = {
+            step: seen[step] if step in seen else self._looked(snapshots[step])
             for step in sorted(snapshots)
         }
+        self.maps = {step: torch.stack([one.weights[0] for one in found])
+                     for step, found in self._seen.items()}  # fmt: skip
         if self.view is None or list(self.maps) != list(known):
             self._show(list(known))
         self.title.value = self._headline()
@@ -129,18 +135,18 @@ class Student:
         self.title.value = self._headline()
 
     @torch.no_grad()
-    def _maps(self, weights: dict[str, Tensor]) -> Tensor:
-        """(layers, heads, n, n) of one validation row."""
+    def _looked(self, weights: dict[str, Tensor]) -> Seen:
+        """The attention of one validation row."""
         self.model.load_state_dict(weights)
         with watch(self.model) as seen:
             self.model(self._shown)
-        return torch.stack([record.weights[0] for record in seen])
+        return seen
 
     def _show(self, known: list[int]) -> None:
         """``known`` are the steps that the view has now."""
-        source: Any = {f"step {step}": maps for step, maps in self.maps.items()}
-        if len(self.maps) == 1:
-            source = self.maps[self.newest]
+        source: Any = {f"step {step}": seen for step, seen in self._seen.items()}
+        if len(self._seen) == 1:
+            source = self._seen[self.newest]
         if self.view is None:
             self.view = AttentionView(source, self.tokens)
             self.view.panels, self.view.bar = list(PANELS), False

@@ -38,6 +38,7 @@ class Steps(widgets.SelectionSlider):
 
     def __init__(self, chosen: Callable[[int], None]) -> None:
         self._offering = False
+        self._known = [0]
         self._tell = chosen
         super().__init__(
             options=[("0", 0)],
@@ -49,10 +50,12 @@ class Steps(widgets.SelectionSlider):
 
     def offer(self, steps: Iterable[int]) -> None:
         """Other steps; a reader who went back stays there, otherwise the last is chosen."""
-        known, found = [value for _, value in self.options], sorted(steps) or [0]
+        known, found = self._known, sorted(steps) or [0]
         if found == known:
             return
-        stays = self.value if self.value != known[-1] and self.value in found else found[-1]
+        chosen: int = self.get_interact_value()
+        stays = chosen if chosen != known[-1] and chosen in found else found[-1]
+        self._known = found
         self._offering = True
         try:
             self.options = [(str(step), step) for step in found]
