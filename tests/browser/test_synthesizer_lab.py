@@ -24,7 +24,7 @@ def test_train_pause_and_stop_from_the_keyboard(book, expect):
     book.tab_into(shown.get_by_role("button", name="Train"))
     keys.press("Enter")
     shown.get_by_text("Loss: random", exact=False).wait_for()
-    shown.get_by_label("Training step").last.wait_for()
+    shown.get_by_text("Training step", exact=True).locator("visible=true").first.wait_for()
     focused = book.page.locator("button:focus")
     expect(focused).to_have_text("Pause")
     keys.press("Enter")
