@@ -31,6 +31,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
+    check_cache_length            22  a number of tokens
+    check_delta_layer             22  delta_layer(x, Wq, Wk, Wv, wb)
     check_feature_count           23  a number of features
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
@@ -88,7 +90,12 @@ from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.query_key import check_moved_keys, check_top_share
-from attnlab.exercises.running import check_causal_chunk, check_running_step
+from attnlab.exercises.running import (
+    check_cache_length,
+    check_causal_chunk,
+    check_delta_layer,
+    check_running_step,
+)
 from attnlab.exercises.sparse import check_strided, check_summaries
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
 from attnlab.exercises.summaries import check_block_means, check_visible_slots
@@ -110,12 +117,14 @@ __all__ = [
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
+    "check_cache_length",
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
     "check_clipped_rows",
     "check_complex_score",
+    "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
     "check_factorized",
