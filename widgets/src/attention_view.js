@@ -54,7 +54,7 @@ function render({ model, el: host }) {
   const why = whyPanel(store, view);
   const strip = stripPanel(store, view, why.open);
   const summary = el("p", { class: "av-summary", testid: "summary" });
-  const bar = controls(store, view, summary, strip.search);
+  const bar = controls(store, view, strip.search);
   const heads = headsPanel(store, view);
   const lines = linesPanel(store, view);
   const matrix = matrixPanel(store, view);
@@ -70,7 +70,7 @@ function render({ model, el: host }) {
     strip.node,
     place,
     why.node,
-    tables.node,
+    el("footer", { class: "av-foot" }, tables.node, summary),
     live,
   );
   host.replaceChildren(root);

@@ -13,7 +13,7 @@ In the text, the words light up that the word under the pointer attends to, or t
 
 In 0.412 ± 0.002 the second number is the most that storing each weight in 8 bits can have changed it.`;
 
-export function controls(store, view, summary, search) {
+export function controls(store, view, search) {
   const shown = choice("Show", "shown", [["first", ""], ["second", ""], ["difference", "difference"]], (value) => store.set({ shown: value }));
   const step = slider("Training step", "step", { min: 0, max: 1, step: 1 }, (value) => store.set({ step: value }));
   const threshold = slider("Threshold", "threshold", { min: 0, max: 1, step: 0.01 }, (value) => store.set({ threshold: value }));
@@ -26,7 +26,7 @@ export function controls(store, view, summary, search) {
   const save = savers(view, "attention");
   const status = el("p", { class: "av-status", testid: "status", role: "status" });
   const { node } = bar({
-    frequent: [summary, search, shown.node, step.node, threshold.node, clear],
+    frequent: [search, shown.node, step.node, threshold.node, clear],
     more: [topK, hideFirst.node, weighted.node, save],
     help: HELP,
   });
