@@ -16,6 +16,7 @@ from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
+from attnlab_widgets.wall import Wall
 
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab.models.tiny import TinyTransformer
@@ -50,6 +51,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     QueryOnAPlane: QueryOnAPlane,
     HeadSwitchboard: switchboard,
     KernelLab: KernelLab,
+    Wall: lambda: Wall("a for loop"),
     SynthesizerLab: SynthesizerLab,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }
