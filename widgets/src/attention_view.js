@@ -17,6 +17,7 @@ import { pageIsDark, watchPage } from "./parts/theme.js";
 import { whyPanel } from "./parts/why.js";
 
 const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
+const BESIDE = 170; // pixels of the controls of a widget whose part this view is
 const AROUND = 136; // of them for frames, titles and what stands below the panels
 const PADDING = 12;
 const TRAITS = [
@@ -106,7 +107,8 @@ function render({ model, el: host }) {
     const three = names.length === 3 && wide >= 860;
     const two = !three && names.length > 1 && wide >= (names.length === 3 ? 560 : 400);
     root.dataset.wide = three ? "three" : two ? "two" : "one";
-    const high = Math.max(380, Math.min(500, WHOLE - AROUND - top.offsetHeight - strip.node.offsetHeight));
+    const [least, others] = store.get("bar") ? [380, 0] : [260, BESIDE];
+    const high = Math.max(least, Math.min(500, WHOLE - AROUND - others - top.offsetHeight - strip.node.offsetHeight));
     view.high = high;
     view.matrixHigh = high - 22;
     view.headsHigh = high + (three ? 10 : -8);
