@@ -4,7 +4,7 @@
 ``outputs``     a stored output → HTML: figures, streams, pictures
 ``widgets``     the stored state of widgets → pages of their own, or what stands still
 ``mechanisms``  a card and its module → a page; an index by family
-``reference``   signatures and docstrings → pages, read from the source without importing it
+``reference``   signatures and docstrings → pages, read from the source
 ``front``       the first page: the wall
 ``maths``       LaTeX → MathML
 ``extension``   what Sphinx is taught: maths, stored outputs, descriptions of search results

@@ -12,6 +12,7 @@ from sphinx.config import Config
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
+from attnlab.figures.theme import auto_css  # noqa: E402
 from docs.places import HOME  # noqa: E402
 
 project = "attnlab"
@@ -25,7 +26,8 @@ exclude_patterns = ["_*"]
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "attnlab"
-html_css_files = ["site.css"]
+html_favicon = "icon.svg"
+html_css_files = ["figures.css", "site.css"]
 html_js_files = ["descriptions.js", "site.js"]
 html_copy_source = False
 html_show_sphinx = False
@@ -67,6 +69,7 @@ def _gather(static: Path) -> None:
     package = Path(plotly.__file__).parent / "package_data"
     shutil.copy(package / "plotly.min.js", static)
     shutil.copy(Path(ziamath.__file__).parent / "fonts/STIXTwoMath-Regular.ttf", static)
+    (static / "figures.css").write_text(auto_css(), encoding="utf-8")
     for name in ("site.css", "site.js"):
         shutil.copy(HERE / name, static)
 

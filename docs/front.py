@@ -1,18 +1,17 @@
 """The first page: the wall of mechanisms, and where to go from there."""
 
 import json
+from copy import deepcopy
 from html import escape
 from pathlib import Path
 
-import torch
-
 import attnlab
+from attnlab.core.card import Card
 from attnlab.readme import lessons
-from docs.mechanisms import families, tiles, title_of
+from docs.maps import wall
+from docs.mechanisms import families, title_of
 from docs.places import HOME, ROOT, Sources, html_block
 from docs.widgets import frame, framed
-
-TEXT = "The animal didn't cross the street because it was too tired"
 
 
 def write(sources: Sources) -> None:
@@ -21,15 +20,18 @@ def write(sources: Sources) -> None:
 
 
 def _wall() -> str:
-    """The wall alive on a page of its own."""
-    from attnlab_widgets.attention_view import AttentionView
+    """The wall alive on a page of its own; its lessons and mechanisms are pages of this site."""
+    told = deepcopy(wall()._wall)
+    for tile in told["tiles"]:
+        tile["address"] = f"../mechanisms/{tile['name']}.html"
+        for lesson in tile["lessons"]:
+            lesson["path"] = f"../lessons/{Path(lesson['path']).stem}.html"
+    wall()._wall = told
+    return wall().page("The wall of mechanisms")
 
-    words = TEXT.split()
-    torch.manual_seed(0)
-    model = attnlab.TinyTransformer(64, dim=32, heads=4, layers=2)
-    with attnlab.watch(model) as seen, torch.no_grad():
-        model(torch.arange(len(words))[None])
-    return AttentionView(seen, words).page("The wall of mechanisms")
+
+def _link(card: Card) -> str:
+    return f'<a href="mechanisms/{card.name}.html">{escape(card.title)}</a>'
 
 
 def _page() -> str:
@@ -47,8 +49,9 @@ proved against its own equation, and open to look inside.</p>
 </div>
 {frame("widgets/wall.html", "The wall of mechanisms")}
 """
-    parts = "\n\n".join(
-        f"### {title_of(family)}\n\n{html_block(tiles(members, ''))}"
+    shelf = "".join(
+        f'<li><a href="mechanisms/family_{family}.html">{escape(title_of(family))}</a> '
+        f"<span>{' '.join(map(_link, members))}</span></li>"
         for family, members in families().items()
     )
     rows = "".join(
@@ -71,7 +74,7 @@ hide-toc: true
 
 ## Mechanisms
 
-{parts}
+{html_block(f'<ul class="families">{shelf}</ul>')}
 
 ```{{toctree}}
 :hidden:

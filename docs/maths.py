@@ -12,6 +12,7 @@ _SPACES = {
     "negativethickmathspace": "-0.278em",
 }
 _UPRIGHT = re.compile(r'(?:<mi mathvariant="normal">([^<&]+)</mi>){2,}')
+_BAR = re.compile("<mo([^>]*)>(&#x0007C;|&#x02016;)</mo>")
 _LETTER = re.compile(r'<mi mathvariant="normal">([^<&]+)</mi>')
 
 
@@ -21,6 +22,7 @@ def mathml(latex: str, *, block: bool = False) -> str:
     drawn = convert(tidy, display="block" if block else "inline")
     for name, length in _SPACES.items():
         drawn = drawn.replace(f'"{name}"', f'"{length}"')
+    drawn = _BAR.sub(r'<mo lspace="0.06em" rspace="0.06em"\1>\2</mo>', drawn)
     drawn = _UPRIGHT.sub(_word, drawn)
     return drawn.replace("<math ", f'<math alttext="{escape(tidy)}" ', 1)
 

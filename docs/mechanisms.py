@@ -12,23 +12,19 @@ from dataclasses import fields
 from html import escape
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
+from attnlab_widgets.wall_cards import growth
 
 import attnlab
-from attnlab.catalog import goes_with, pages
+from attnlab.catalog import pages
 from attnlab.core.card import Card
 from attnlab.figures.maps import heat_map
-from attnlab.figures.svg import png
-from attnlab.figures.theme import CIVIDIS
-from attnlab.lens.mixing import mixing_matrix
+from attnlab.figures.static import draw
 from attnlab.readme import Lesson, lessons
 from docs.lessons import module_path, read
+from docs.maps import TITLE, Implied, implied, small
 from docs.places import ROOT, Sources, fenced, html_block, on_the_web
 from docs.reference import markdown
 
-LENGTH, DIM = 24, 16
 SEVERAL = 3  # pages
 _LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:]) ")
 NAMED_BY = ("attention", "positions", "embedding")
@@ -48,10 +44,10 @@ TITLES = {
 def write(sources: Sources) -> None:
     taught = _taught()
     for card in attnlab.cards():
-        implied = implied_map(card.name)
-        if implied is not None:
-            sources.add(thumbnail(card), small(implied[0]))
-        page = "\n\n".join(_page(card, taught.get(card.name, []), implied, sources))
+        found = implied(card.name)
+        if found is not None:
+            sources.add(thumbnail(card), small(found))
+        page = "\n\n".join(_page(card, taught.get(card.name, []), sources))
         sources.write(f"mechanisms/{card.name}.md", f"{page}\n")
     for family, members in families().items():
         sources.write(f"mechanisms/family_{family}.md", _family(family, members, sources))
@@ -66,61 +62,18 @@ def families() -> dict[str, list[Card]]:
     return found
 
 
-def title_of(family: str) -> str:
-    return TITLES.get(family, family.capitalize())
-
-
-# ---- maps
-
-
-@functools.cache
-def implied_map(name: str) -> tuple[Tensor, str] | None:
-    """How much each position takes from each other one, in a fresh small layer, and what that
-    number is; of a position scheme, in full attention that uses it. None where nothing mixes."""
-    card = attnlab.card(name)
-    layer = _layer(card)
-    if layer is None:
-        return None
-    torch.manual_seed(0)
-    x = torch.randn(1, LENGTH, DIM)
-    structure = None
-    if card.structure is not None:
-        structure = card.structure.example(torch.ones(1, LENGTH, dtype=torch.bool))
-    found = mixing_matrix(layer, x, structure=structure)
-    matrix = found.matrix[0].detach()
-    return (matrix[0] if matrix.ndim == 3 else matrix).float(), found.how
-
-
-def _layer(card: Card) -> torch.nn.Module | None:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        causal = card.causal == "always"
-        small = getattr(card, "small", {})
-        if card.mixes:
-            return attnlab.build(card.name, dim=DIM, heads=2, causal=causal, **small).eval()
-        if card.role in ("encode", "bias") and goes_with("full", card.name):
-            return attnlab.build("full", dim=DIM, heads=2, positions=card.name).eval()
-    return None
-
-
 def thumbnail(card: Card) -> str:
     return f"maps/{card.name}.png"
 
 
-def small(matrix: Tensor) -> bytes:
-    """One pixel a cell, for a picture that the browser enlarges."""
-    amounts = matrix.abs()
-    share = (amounts / amounts.max().clamp_min(1e-12)).sqrt()  # the faint ones are seen, too
-    levels = (share * (len(CIVIDIS) - 1)).round().to(torch.uint8).numpy()
-    return png(np.ascontiguousarray(levels), CIVIDIS)
+def title_of(family: str) -> str:
+    return TITLES.get(family, family.capitalize())
 
 
 # ---- a page
 
 
-def _page(
-    card: Card, taught: list[Lesson], implied: tuple[Tensor, str] | None, sources: Sources
-) -> Iterator[str]:
+def _page(card: Card, taught: list[Lesson], sources: Sources) -> Iterator[str]:
     module = pages()[card.name]
     path = module_path(module)
     story = inspect.getdoc(importlib.import_module(module)) or ""
@@ -130,8 +83,9 @@ def _page(
     yield f"# {card.title}"
     yield f"[{title_of(card.family)}](family_{card.family}.md) · {_paper(card)}"
     yield f"{{.lead}}\n{_lead(first)}"
-    if implied is not None:
-        yield _map(card, *implied, sources)
+    found = implied(card.name)
+    if found is not None:
+        yield _map(card, found, sources)
     yield _labelled(markdown(rest))
     yield "## The equation as code"
     yield (
@@ -177,22 +131,23 @@ def _paper(card: Card) -> str:
     return f"{paper.authors}. {title}. {paper.venue}, {paper.year}"
 
 
-def _map(card: Card, matrix: Tensor, how: str, sources: Sources) -> str:
-    where = "a fresh layer" if card.mixes else "full attention with it"
-    kind = "weight" if how.startswith("exact") else "response"
-    signed = bool((matrix < 0).any())
+def _map(card: Card, found: Implied, sources: Sources) -> str:
+    signed = bool((found.weights < 0).any())
+    square = found.weights.shape[0] == found.weights.shape[1]
+    beyond = [f"summary {i}" for i in range(found.weights.shape[1] - len(found.rows))]
     picture = heat_map(
-        matrix.numpy(),
-        title=f"What {where} takes from where, at {LENGTH} tokens",
-        mask=None if signed else (matrix != 0).numpy(),
-        quantity=kind,
+        found.weights,
+        found.rows,
+        None if square else [*found.rows, *beyond],
+        title=TITLE,
+        mask=None if signed else ~found.masked,
+        quantity="weight",
     )
-    drawn = picture._repr_mimebundle_()["text/html"]
+    drawn = draw(picture, picture.description)
     file = f"_outputs/maps/{card.name}.html"
     sources.write(
         file,
-        f'<figure class="map">{drawn}<figcaption>Rows are queries, columns are keys. '
-        f"{escape(how[:1].upper() + how[1:])}. Hatched: nothing flows.</figcaption></figure>",
+        f'<figure class="map">{drawn}<figcaption>{escape(found.caption)}</figcaption></figure>',
     )
     return f"```{{stored}} {file}\n```"
 
@@ -212,6 +167,7 @@ def _card(card: Card) -> str:
         ("name", f'`attnlab.build("{card.name}", …)`'),
         ("role", f"`{card.role}`"),
         ("causal", card.causal + (f": {card.because}" if card.because else "")),
+        *([("gives up", card.gives_up)] if card.gives_up else []),
         *(_costs(card)),
         ("forms", ", ".join(f"`{form}`" for form in card.forms)),
         *_options(card),
@@ -297,14 +253,19 @@ def tiles(cards: list[Card], root: str) -> str:
 
 
 def _tile(card: Card, root: str) -> str:
-    order = card.order_text("time", list(card.forms)[-1])
     picture = ""
-    if implied_map(card.name) is not None:
-        picture = f' style="background-image:url({root}{thumbnail(card)})"'
+    if implied(card.name) is not None:
+        picture = f'<img src="{root}{thumbnail(card)}" alt="" loading="lazy">'
     return (
-        f'<li><a href="{root}mechanisms/{card.name}.html"><span class="map"{picture}></span>'
-        f"<b>{escape(card.title)}</b><small>{card.paper.year} · {escape(order)}</small></a></li>"
+        f'<li><a href="{root}mechanisms/{card.name}.html"><span class="map">{picture}</span>'
+        f"<b>{escape(card.title)}</b><small>{card.paper.year} · {_growth(card)}</small></a></li>"
     )
+
+
+def _growth(card: Card) -> str:
+    """How its time grows with the length."""
+    order = growth(card, "time", {})
+    return "costs nothing" if order == "0" else f"time O({escape(order)})"
 
 
 def _family(family: str, members: list[Card], sources: Sources) -> str:
@@ -338,8 +299,7 @@ description: All mechanisms, by family
 # Mechanisms
 
 Every mechanism has one page in the library: its story, its equation, its forms, its layer and its
-card. The pictures are the maps that fresh layers imply: what each position (row) takes from each
-other one (column).
+card. The pictures are implied maps: what each position (row) takes from each other one (column).
 
 {parts}
 

@@ -1,10 +1,15 @@
-"""Signatures and docstrings → pages, read from the source without importing it."""
+"""Signatures and docstrings → pages, read from the source."""
 
 import ast
+import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+
+import attnlab_widgets
 
 import attnlab
 from docs.places import ROOT, Sources, on_the_web
@@ -15,15 +20,13 @@ Definition = ast.FunctionDef | ast.ClassDef
 
 
 def write(sources: Sources) -> None:
-    rooms = {room: ROOT / "attnlab" / room for room in ROOMS}
-    rooms["attnlab_widgets"] = ROOT / "widgets/attnlab_widgets"
-    made = ["attnlab"]
-    sources.write("reference/attnlab.md", _front())
-    for room, folder in rooms.items():
-        text = _room(room, folder)
-        made.append(room)
-        sources.write(f"reference/{room}.md", text)
-    sources.write("reference/index.md", _index(made))
+    packages = (attnlab, attnlab_widgets)
+    for package in packages:
+        sources.write(f"reference/{package.__name__}.md", _front(package))
+    for room in ROOMS:
+        sources.write(f"reference/{room}.md", _room(room))
+    names = [package.__name__ for package in packages]
+    sources.write("reference/index.md", _index([*names, *ROOMS]))
 
 
 def _index(made: list[str]) -> str:
@@ -34,8 +37,8 @@ description: All public names
 
 # Reference
 
-Names are imported from the module that defines them; `attnlab` itself offers the few that one needs
-every day.
+Names are imported from the module that defines them; `attnlab` and `attnlab_widgets` offer those
+that one needs every day.
 
 ```{{toctree}}
 :maxdepth: 1
@@ -45,34 +48,34 @@ every day.
 """
 
 
-def _front() -> str:
-    """The names that ``attnlab`` itself offers."""
-    tree = ast.parse((ROOT / "attnlab/__init__.py").read_text(encoding="utf-8"))
-    parts = ["# attnlab", markdown(ast.get_docstring(tree) or "")]
-    for name in sorted(attnlab.__all__, key=str.lower):
-        home = getattr(attnlab, name).__module__
-        parts.append(f"## {name}")
-        found = dict(_public(ROOT / f"{home.replace('.', '/')}.py"))
-        parts.append(_entry("attnlab", found[name]))
-    return _page("The names that attnlab itself offers", parts)
+def _front(package: ModuleType) -> str:
+    """The names that a package itself offers."""
+    name = package.__name__
+    parts = [f"# {name}", markdown(inspect.getdoc(package) or "")]
+    for offered in sorted(package.__all__, key=str.lower):
+        home = sys.modules[getattr(package, offered).__module__]
+        found = dict(_public(Path(inspect.getfile(home))))
+        if offered in found:
+            parts.append(f"## {offered}")
+            parts.append(_entry(name, found[offered]))
+    return _page(f"The names that {name} itself offers", parts)
 
 
-def _room(room: str, folder: Path) -> str:
-    parts = [f"# {room if room.startswith('attnlab') else f'attnlab.{room}'}"]
-    for file in sorted(folder.rglob("*.py")):
-        module = file.relative_to(folder.parent if room == "attnlab_widgets" else ROOT)
-        dotted = ".".join(module.with_suffix("").parts).removesuffix(".__init__")
+def _room(room: str) -> str:
+    parts = [f"# attnlab.{room}"]
+    for file in sorted((ROOT / "attnlab" / room).rglob("*.py")):
         names = list(_public(file))
-        if file.name.startswith("__main__") or not names:
+        if file.name == "__main__.py" or not names:
             continue
+        path = file.relative_to(ROOT)
+        dotted = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         parts.append(f"## {dotted}")
         said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
         if said:
             parts.append(markdown(said))
-        path = file.relative_to(ROOT).as_posix()
-        parts.append(f"[{path}]({on_the_web(path)})")
+        parts.append(f"[{path.as_posix()}]({on_the_web(path.as_posix())})")
         parts += [_entry(dotted, definition) for _, definition in names]
-    return _page(f"Public names of {room}", parts)
+    return _page(f"Public names of attnlab.{room}", parts)
 
 
 def _page(description: str, parts: list[str]) -> str:

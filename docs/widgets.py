@@ -18,9 +18,13 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
 NEEDS_PYTHON = "These controls need Python: they answer when you run the lesson."
 _FIT = (ROOT / "docs/frame.js").read_text(encoding="utf-8")
-_FLAT = (
-    "<style>body { padding: 2px; overflow: hidden; background: transparent !important; }</style>"
-)
+_FLAT = """<base target="_top">
+<style>
+body { padding: 2px; overflow: hidden; background: transparent !important; }
+html[theme="light"] body { color: #1f2329; }
+html[theme="dark"] body { color: #e6edf2; }
+</style>
+"""
 
 Outputs = Callable[[Sequence[Mapping[str, Any]]], str]
 
@@ -106,5 +110,5 @@ def frame(address: str, title: str) -> str:
 
 def framed(html: str) -> str:
     """The page of a widget such that it tells its height, and follows light and dark."""
-    html = html.replace("</head>", f"{_FLAT}\n</head>", 1)
+    html = html.replace("</head>", f"{_FLAT}</head>", 1)
     return html.replace("</body>", f"<script>\n{_FIT}</script>\n</body>", 1)

@@ -98,8 +98,7 @@ def test_the_front_page_is_alive(go, expect):
     expect(page.locator("h1")).to_have_text(re.compile("attnlab"))
     wall = page.frame_locator("iframe.widget").locator("[data-attnlab-widget]")
     expect(wall.locator("canvas, svg").first).to_be_visible()
-    tile = page.locator("ul.tiles a", has_text="Longformer")
-    tile.click()
+    page.locator("ul.families a", has_text="Longformer").click()
     expect(page.locator("h1")).to_have_text(re.compile("Longformer"))
 
 
