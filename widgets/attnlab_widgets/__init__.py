@@ -16,6 +16,7 @@ _HOMES = {
     "QueryKeySpace": "query_key_space",
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
+    "Wall": "wall",
     "to_bertviz": "bertviz",
 }
 
@@ -29,6 +30,7 @@ __all__ = [
     "QueryKeySpace",
     "SynthesizerLab",
     "TreeExplorer",
+    "Wall",
     "to_bertviz",
 ]
 
@@ -43,6 +45,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.query_key_space import QueryKeySpace
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer
+    from attnlab_widgets.wall import Wall
 
 
 def __getattr__(name: str) -> _typing.Any:
