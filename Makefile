@@ -99,6 +99,10 @@ measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bert
 readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and the cards
 	$(RUN) -m attnlab.readme
 
+.PHONY: site
+site: $(INSTALLED) ## Build the web site in site/, which opens from disk: lessons, mechanisms, reference
+	$(RUN) -m docs
+
 .PHONY: course
 course: $(INSTALLED) ## Write the lessons as a course: editions for students and teachers, assignments, pages to print
 	$(RUN) -m attnlab.course course
@@ -110,7 +114,7 @@ format: $(INSTALLED) ## Format the code and mend what the linter can mend
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was built
-	rm -rf $(VENV) build dist screenshots widgets/node_modules tests/browser/node_modules *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site screenshots widgets/node_modules tests/browser/node_modules *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What Binder does, in an environment of its own.
@@ -129,7 +133,7 @@ binder-check: ## Install binder/ in an empty environment and use it
 constraints: ## Write constraints.txt anew from the newest versions that fit pyproject.toml
 	@set -e; empty=$$(mktemp -d); trap 'rm -rf "$$empty"' EXIT; \
 	$(PYTHON) -m venv "$$empty"; \
-	"$$empty/bin/pip" install -qq --extra-index-url $(CPU_WHEELS) '.[test,peers]'; \
+	"$$empty/bin/pip" install -qq --extra-index-url $(CPU_WHEELS) '.[test,peers,site]'; \
 	sed -n '/^#/p' constraints.txt > "$$empty/constraints.txt"; \
 	"$$empty/bin/pip" freeze --all | grep -vE '^(pip|attnlab)( |==)' | sed 's/+cpu$$//' | sort -f \
 		>> "$$empty/constraints.txt"; \
@@ -158,5 +162,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 		fi; \
 		$(PIP) install -qq '$(TORCH)'; \
 	fi
-	@$(PIP) install -qq -c constraints.txt -e '.[test,peers]'
+	@$(PIP) install -qq -c constraints.txt -e '.[test,peers,site]'
 	@touch $@

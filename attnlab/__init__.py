@@ -70,7 +70,14 @@ if _typing.TYPE_CHECKING:
     from attnlab.models.tiny import TinyTransformer
 
 
+def _beside(card: _typing.Any) -> _typing.Any:
+    """What a notebook shows beside a card; the floor that draws it is loaded when one is shown."""
+    return _importlib.import_module("attnlab_widgets.card_maps").beside(card)
+
+
 def __getattr__(name: str) -> _typing.Any:
+    if name in ("card", "cards"):
+        _importlib.import_module("attnlab.core.card").show_beside(_beside)
     if name in _HOMES:
         return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:

@@ -3,7 +3,7 @@
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 import attnlab.mechanisms
-from attnlab.core.card import Card
+from attnlab.core.card import Beside, Card, shown_beside
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
 from attnlab.core.suggest import choose, suggestion
+from attnlab.core.typeset import symbol
 
 
 class Catalog(tuple[Card, ...]):
@@ -27,19 +28,60 @@ class Catalog(tuple[Card, ...]):
         )
 
     def _repr_html_(self) -> str:
-        head = ("name", "mechanism", "family", "paper", "time", "memory", "causal", "forms")
-        rows = (
-            (
-                *(c.name, c.title, c.family, c.paper.short),
-                *(c.order_text(what, list(c.forms)[-1]) for what in ("time", "memory")),
-                *(c.causal, ", ".join(c.forms)),
-            )
-            for c in self
+        beside = [shown_beside(card) for card in self]
+        drawn = any(one.picture for one in beside)
+        head = ["mechanism", "family", "time", "memory", "causal", "forms", "paper, page, lesson"]
+        head = ["implied map", *head] if drawn else head
+        body = "".join(
+            _row([*([one.picture or "–"] if drawn else []), *_cells(card, one)])
+            for card, one in zip(self, beside, strict=True)
         )
-        cell = '<td style="text-align:left">{}</td>'.format
-        body = "".join(f"<tr>{''.join(cell(escape(x)) for x in row)}</tr>" for row in rows)
-        header = "".join(f'<th scope="col" style="text-align:left">{x}</th>' for x in head)
-        return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        header = "".join(f'<th scope="col" style="{_LEFT}">{escape(x)}</th>' for x in head)
+        table = f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        return (
+            table + self._letters() + (f"<p>{beside[0].caption} {_UNMAPPED}</p>" if drawn else "")
+        )
+
+    def _letters(self) -> str:
+        """Below the table: the letters of the house, and those of the mechanisms."""
+        house: dict[str, str] = {}
+        own = []
+        for card in self:
+            form = list(card.forms)[-1]
+            found = card.explained([card.order(what, form) for what in ("time", "memory")])
+            named = {name: text for name, text in found.items() if name in card.letters}
+            house |= {name: text for name, text in found.items() if name not in named}
+            if named:
+                texts = "; ".join(f"{symbol(x)}: {escape(text)}" for x, text in named.items())
+                own.append(f"<li>{escape(card.title)}: {texts}</li>")
+        shared = "; ".join(f"{symbol(name)}: {escape(text)}" for name, text in house.items())
+        return (
+            f"<p>Costs are those of the last form, on one sequence. Letters: {shared}.</p>"
+            f"<ul>{''.join(own)}</ul>"
+        )
+
+
+_LEFT = "text-align:left"
+_UNMAPPED = "Without a map (–) are those that give each position a vector of its own and mix none."
+
+
+def _cells(card: Card, beside: Beside) -> list[str]:
+    form = list(card.forms)[-1]
+    paper = escape(card.paper.short)
+    links = [f'<a href="{card.paper.url}">{paper}</a>' if card.paper.url else paper]
+    return [
+        f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
+        escape(card.family),
+        *(card.order_html(what, form) for what in ("time", "memory")),
+        escape(card.causal),
+        escape(", ".join(card.forms)),
+        "<br>".join([*links, *([beside.links] if beside.links else [])]),
+    ]
+
+
+def _row(cells: Iterable[str]) -> str:
+    columns = "".join(f'<td style="{_LEFT}">{cell}</td>' for cell in cells)
+    return f"<tr>{columns}</tr>"
 
 
 @functools.cache

@@ -59,8 +59,60 @@ def test_catalogue_shows_in_text_and_notebook() -> None:
     )
     assert "<td" in shelf._repr_html_()
     assert "*" not in shelf._repr_html_(), "costs as they are written, not as a program"
-    for part in ("O(h n² (d + e))", "Vaswani et al., 2017", "Shazeer, 2019"):
+    for part in ("Vaswani et al., 2017", "Shazeer, 2019"):
         assert part in shelf._repr_html_()
+
+
+def test_costs_are_typeset_and_their_letters_explained() -> None:
+    page = attnlab.cards()._repr_html_()
+    spaced = page.replace("\u202f", " ")
+    quadratic = "<i>h</i> <i>n</i><sup>2</sup> (<i>d</i> + <i>e</i>)"
+    assert f"<i>O</i>({quadratic})" in spaced
+    assert f"<i>O</i>({quadratic}/<i>c</i>)" in spaced
+    assert "<i>h</i>: heads; <i>d</i>: width of a head: its queries and keys" in page
+    assert "Longformer: <i>w</i>: window: the paper&#x27;s w, half of it to each side" in page
+    for card in attnlab.cards():
+        form = list(card.forms)[-1]
+        found = card.explained([card.order(what, form) for what in ("time", "memory")])
+        assert all(found.values()), f"{card.name}: letters without a meaning in {found}"
+        assert not any(text.startswith("the option ") for text in found.values()), (
+            f"{card.name}: the docstring of {card.options.__name__} explains no {found}"
+        )
+
+
+def test_cards_show_maps_and_links() -> None:
+    """Computed floors above the catalogue, which the face brings together."""
+    shelf = attnlab.cards()
+    page = shelf._repr_html_()
+    mixing = [card for card in shelf if card.role in ("attend", "mix", "encode", "bias")]
+    for card in mixing:
+        assert f'alt="Implied map of {escape(card.title)}"' in page
+    assert page.count("data:image/png;base64,") == len(mixing)
+    assert "/blob/main/attnlab/mechanisms/fixed/longformer" in page
+    assert "/blob/main/notebooks/11_longformer_bigbird_etc.ipynb" in page
+    assert 'href="https://arxiv.org/abs/1706.03762"' in page
+    longformer = attnlab.card("longformer")._repr_html_()
+    assert "Implied map of Longformer" in longformer
+    assert "lesson 11" in longformer
+    assert "<i>w</i>: window: the paper&#x27;s w" in longformer
+
+
+def test_maps_of_cards_show_what_is_out_of_reach() -> None:
+    from attnlab_widgets import card_maps
+
+    maps = card_maps._maps()
+    n = card_maps.LENGTH
+    assert maps["full"].isfinite().all()
+    assert maps["sparse_transformer"].triu(1)[0, 1:].isnan().all(), "always causal"
+    window = attnlab.card("longformer").small["window"]
+    assert maps["longformer"][0, window // 2 + 1 : n].isnan().all()
+    assert maps["longformer"][0, : window // 2 + 1].isfinite().all()
+
+
+def test_cards_need_no_widgets_until_they_are_shown() -> None:
+    code = "import sys, attnlab; attnlab.cards(); print('attnlab_widgets' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
 
 
 def test_unknown_attribute_names_what_there_is() -> None:

@@ -6,12 +6,13 @@ expressions in the house's letters, so the LaTeX that a reader sees, the number 
 and the exponent that a test expects come from one place.
 """
 
+import functools
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 from torch import nn
@@ -19,6 +20,7 @@ from torch import nn
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, Rotation
 from attnlab.core.suggest import choose
+from attnlab.core.typeset import house_letters, letters_in, of_option, symbol, typeset
 
 ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
 CAUSAL = ("never", "optional", "always")
@@ -179,17 +181,16 @@ class Card:
 
     def order(self, what: str, form: str = "naive") -> sympy.Expr:
         """The claim as an order of growth in n: its leading term, m = n and constants dropped."""
-        n, m = letters("n m")
-        expression = sympy.expand(self.cost(what, form).subs(m, n))
-        terms = sympy.Add.make_args(expression)
-        degree = max(_degree(term, n) for term in terms)
-        leading = sum(term for term in terms if _degree(term, n) == degree)
-        return sympy.factor(leading).as_independent(*leading.free_symbols)[1]
+        return _leading(self.cost(what, form))
 
     def order_latex(self, what: str, form: str = "naive") -> str:
         order = self.order(what, form)
         words = {x: rf"\mathrm{{{x}}}" for x in order.free_symbols if len(x.name) > 2}
         return rf"O({sympy.latex(order, symbol_names=words)})"
+
+    def order_html(self, what: str, form: str = "naive") -> str:
+        """The order of growth as HTML that every notebook shows."""
+        return f"<i>O</i>({typeset(self.order(what, form))})"
 
     def order_text(self, what: str, form: str = "naive") -> str:
         """The order of growth as plain text: O(h n² (d + e))."""
@@ -217,13 +218,63 @@ class Card:
             *(("departs from the paper", departure) for departure in self.departures),
         ]
 
+    def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
+        """What the letters of some of its costs stand for; those of options as their class says."""
+        house = house_letters()
+        return {
+            name: of_option(self.options, self.letters[name])
+            if name in self.letters
+            else house.get(name, "")
+            for name in letters_in(expressions)
+        }
+
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th scope="row" style="text-align:left">{escape(label)}</th>'
-            f'<td style="text-align:left">{escape(text)}</td></tr>'
-            for label, text in self.rows()
+        beside = shown_beside(self)
+        costs = {(what, form): self.cost(what, form) for what in _UNITS for form in self.forms}
+        rows = [(label, escape(text)) for label, text in self.rows()]
+        typed = {
+            f"{what}, {form}": f"{typeset(cost)} {_UNITS[what]}"
+            for (what, form), cost in costs.items()
+        }
+        rows = [(label, typed.get(label, text)) for label, text in rows]
+        letters = "<br>".join(
+            f"{symbol(name)}: {escape(text)}"
+            for name, text in self.explained(costs.values()).items()
         )
-        return f"<table><caption>{escape(self.title)}</caption><tbody>{rows}</tbody></table>"
+        rows.append(("letters", letters))
+        rows += [("see also", beside.links)] if beside.links else []
+        rows += [("implied map", f"{beside.picture}<br>{beside.caption}")] if beside.picture else []
+        body = "".join(
+            f'<tr><th scope="row" style="text-align:left">{escape(label)}</th>'
+            f'<td style="text-align:left">{text}</td></tr>'
+            for label, text in rows
+        )
+        return f"<table><caption>{escape(self.title)}</caption><tbody>{body}</tbody></table>"
+
+
+_UNITS = {"time": "FLOPs", "memory": "elements"}
+
+
+class Beside(NamedTuple):
+    """What a notebook shows beside a card, as HTML: its map, what that is, and links."""
+
+    picture: str = ""
+    caption: str = ""
+    links: str = ""
+
+
+_beside: list[Callable[[Card], Beside]] = []
+
+
+def show_beside(function: Callable[[Card], Beside]) -> None:
+    """Have ``function`` say what is shown beside each card. Maps are computed, and lessons known,
+    on floors above this one, which a card cannot call itself."""
+    _beside[:] = [function]
+
+
+def shown_beside(card: Card) -> Beside:
+    """What is shown beside a card; nothing where nobody has said what."""
+    return _beside[0](card) if _beside else Beside()
 
 
 def in_plain_text(expression: sympy.Expr) -> str:
@@ -231,6 +282,15 @@ def in_plain_text(expression: sympy.Expr) -> str:
     digits = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
     text = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(digits), str(expression))
     return re.sub(r"sqrt\((\w+)\)", r"√\1", text).replace("**", "^").replace("*", " ")
+
+
+@functools.cache
+def _leading(cost: sympy.Expr) -> sympy.Expr:
+    n, m = letters("n m")
+    terms = sympy.Add.make_args(sympy.expand(cost.subs(m, n)))
+    degree = max(_degree(term, n) for term in terms)
+    leading = sum(term for term in terms if _degree(term, n) == degree)
+    return sympy.factor(leading).as_independent(*leading.free_symbols)[1]
 
 
 def _degree(term: sympy.Expr, n: sympy.Symbol) -> sympy.Expr:

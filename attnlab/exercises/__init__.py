@@ -15,22 +15,34 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
     check_strided                 10  strided(i, j, s)
     check_summaries               10  summaries(j, s, c)
+    check_strided_keys            10  a number of keys
+    check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
     check_layers_until_connected  11  layers_until_connected(mask)
+    check_etc_pairs               11  a number of pairs
+    check_bigbird                 11  attend(q, k, v, block, drawn)
     check_neighbourhood           12  near(i, j, width, rows, columns)
     check_axis                    12  shares(i, j, width, axis)
+    check_axial_pairs             12  a number of pairs
+    check_generator               12  generator(x, height, width)
     check_visible_slots           13  visible(n, width, stride)
     check_block_means             13  block_means(x, block, real)
     check_table_length            20  a length at which two counts are equal
+    check_transient_keys          13  a number of keys
+    check_transient               13  transient(x, query, key, value, radius, block)
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
     check_dense_layer             20  dense_layer(x, W1, b1, W2, b2, Wv, Wo)
     check_projected_keys          21  project(e, k, real)
     check_rank                    21  rank(values, share)
+    check_projection_parameters   21  a count of parameters
+    check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
-    check_positive_features       23  positive_features(x, omega)
+    check_feature_count           23  a number of features
+    check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
+    check_causal_performer        23  performer(q, k, v, omega)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -60,7 +72,13 @@ from attnlab.exercises.attention import check_attention, check_causal, check_mas
 from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.distances import check_clipped_rows, check_shift
-from attnlab.exercises.grids import check_axis, check_neighbourhood
+from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
+from attnlab.exercises.grids import (
+    check_axial_pairs,
+    check_axis,
+    check_generator,
+    check_neighbourhood,
+)
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -68,16 +86,36 @@ from attnlab.exercises.heads import (
     check_step,
 )
 from attnlab.exercises.induction import check_induction_head, check_induction_keys
-from attnlab.exercises.kernels import check_linear_order, check_positive_features
-from attnlab.exercises.lowrank import check_projected_keys, check_rank
+from attnlab.exercises.kernels import (
+    check_causal_performer,
+    check_feature_count,
+    check_linear_order,
+    check_variance,
+)
+from attnlab.exercises.lowrank import (
+    check_linformer_layer,
+    check_projected_keys,
+    check_projection_parameters,
+    check_rank,
+)
 from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.query_key import check_moved_keys, check_top_share
 from attnlab.exercises.running import check_causal_chunk, check_running_step
-from attnlab.exercises.sparse import check_strided, check_summaries
+from attnlab.exercises.sparse import (
+    check_fixed_blocks,
+    check_strided,
+    check_strided_keys,
+    check_summaries,
+)
 from attnlab.exercises.subwords import check_byte_ids, check_calibrate
-from attnlab.exercises.summaries import check_block_means, check_visible_slots
+from attnlab.exercises.summaries import (
+    check_block_means,
+    check_transient,
+    check_transient_keys,
+    check_visible_slots,
+)
 from attnlab.exercises.synthesizer import (
     check_dense_layer,
     check_factorized,
@@ -92,23 +130,31 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share
 __all__ = [
     "Verdict",
     "check_attention",
+    "check_axial_pairs",
     "check_axis",
+    "check_bigbird",
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
+    "check_causal_performer",
     "check_clipped_rows",
     "check_complex_score",
     "check_dense_layer",
     "check_distance_biases",
+    "check_etc_pairs",
     "check_factorized",
+    "check_feature_count",
+    "check_fixed_blocks",
+    "check_generator",
     "check_given_back",
     "check_induction_head",
     "check_induction_keys",
     "check_layers_until_connected",
     "check_linear_order",
+    "check_linformer_layer",
     "check_masked_softmax",
     "check_mean_by_offset",
     "check_merge",
@@ -118,8 +164,8 @@ __all__ = [
     "check_neighbourhood",
     "check_number",
     "check_online_softmax",
-    "check_positive_features",
     "check_projected_keys",
+    "check_projection_parameters",
     "check_rank",
     "check_repeat_heads",
     "check_rotation",
@@ -129,14 +175,18 @@ __all__ = [
     "check_split_heads",
     "check_step",
     "check_strided",
+    "check_strided_keys",
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
     "check_table_length",
     "check_top_share",
+    "check_transient",
+    "check_transient_keys",
     "check_tree_depths",
     "check_tree_node",
     "check_upward_average",
+    "check_variance",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",

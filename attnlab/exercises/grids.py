@@ -1,17 +1,23 @@
-"""Checks of lesson 12: which pixels of an image are near each other or share a line or column."""
+"""Checks of lesson 12: which pixels of an image are near each other or share a line or column, the
+pairs of two axial layers, and axial attention's generator.
+"""
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     as_float64,
     check_arguments,
+    check_arguments_and_dtype,
+    random_tensors,
     require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- a neighbourhood
 
@@ -214,3 +220,132 @@ def _both(cases: list[Arguments], function: Function) -> Tensor | None:
     if len(found) < len(cases) or len({one.shape for one in found}) > 1:
         return None
     return torch.stack(found).bool()
+
+
+# ---- pairs of two axial layers
+
+
+def check_axial_pairs(given: object) -> Verdict:
+    """How many pairs have two axial layers, not causal, on 48 lines of 64 pixels, in one head?"""
+    mistakes = {
+        9_437_184.0: "That is full attention, n².",
+        340_992.0: "Each pixel is counted once only: it attends to itself in both layers.",
+        196_608.0: "That is the layer along rows alone, n·W.",
+        147_456.0: "That is the layer along columns alone, n·H.",
+        6_400.0: "That is W² + H², one row and one column. There are 48 rows and 64 columns.",
+        112.0: "That is the number of keys of one pixel in both layers, H + W. There are n pixels.",
+        172_032.0: "That is half of it: nothing is masked here.",
+    }
+    return check_number(given, 344_064, unit="pairs", mistakes=mistakes)
+
+
+# ---- the generator
+
+
+def _attended(x: Tensor, *, causal: bool, scale: float | None = None) -> Tensor:
+    """Attention of x (…, m, d) to itself: queries, keys and values are all x."""
+    scores = x @ x.mT * (x.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1) @ x
+
+
+def _generator(
+    x: Tensor,
+    height: int,
+    width: int,
+    *,
+    masked: tuple[bool, bool, bool] = (True, False, True),
+    moved: str = "row",
+    columns_of: str = "rows",
+    swapped: bool = False,
+    scale: float | None = None,
+    parts: tuple[bool, bool] = (True, True),
+) -> Tensor:
+    """``masked``: the inner row, the complete row, the column."""
+    grid = x.reshape(width, height, -1) if swapped else x.reshape(height, width, -1)
+    inner, complete, column = masked
+    rows = _attended(grid, causal=complete, scale=scale) if columns_of == "rows" else grid
+    above = _attended(rows.transpose(0, 1), causal=column, scale=scale).transpose(0, 1)
+    if moved == "row":
+        above = F.pad(above[:-1], (0, 0, 0, 0, 1, 0))
+    elif moved == "round":
+        above = above.roll(1, 0)
+    elif moved == "pixel":
+        above = F.pad(above.flatten(0, 1)[:-1], (0, 0, 1, 0)).view(grid.shape)
+    elif moved == "column":
+        above = F.pad(above[:, :-1], (0, 0, 1, 0))
+    line = _attended(grid, causal=inner, scale=scale)
+    return (parts[0] * line + parts[1] * above).reshape(x.shape)
+
+
+_GENERATOR_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The columns of rows are not moved down: each row gets what was computed from all of "
+        "itself, so a pixel depends on later pixels of its own row.",
+        lambda x, h, w: _generator(x, h, w, moved="none"),
+    ),
+    (
+        "The result moves by one pixel, not by one row: all but the first pixel of a row still "
+        "depend on later pixels of their row. Move whole rows, grid[:-1].",
+        lambda x, h, w: _generator(x, h, w, moved="pixel"),
+    ),
+    (
+        "The result moves one column to the right; it should move one row down.",
+        lambda x, h, w: _generator(x, h, w, moved="column"),
+    ),
+    (
+        "`roll` brings the last row to the top, so the first row depends on the whole image. The "
+        "first row gets zeros.",
+        lambda x, h, w: _generator(x, h, w, moved="round"),
+    ),
+    (
+        "The own row is not masked: a pixel attends to the pixels on its right, which are later.",
+        lambda x, h, w: _generator(x, h, w, masked=(False, False, True)),
+    ),
+    (
+        "The complete rows are masked, so pixels above and to the right are out of reach. Only "
+        "the own row needs a mask along the row.",
+        lambda x, h, w: _generator(x, h, w, masked=(True, True, True)),
+    ),
+    (
+        "The columns are not masked: a pixel attends to rows below.",
+        lambda x, h, w: _generator(x, h, w, masked=(True, False, False)),
+    ),
+    (
+        "The columns attend to x itself; they should attend to the result of the complete rows.",
+        lambda x, h, w: _generator(x, h, w, columns_of="x"),
+    ),
+    (
+        "`height` and `width` are exchanged: the image has `height` rows of `width` pixels.",
+        lambda x, h, w: _generator(x, h, w, swapped=True),
+    ),
+    (
+        "The scores are not divided by √d.",
+        lambda x, h, w: _generator(x, h, w, scale=1.0),
+    ),
+    (
+        "That is the masked own row alone: the complete rows above are missing.",
+        lambda x, h, w: _generator(x, h, w, parts=(True, False)),
+    ),
+    (
+        "That is the part from above alone: add the masked attention within the own row.",
+        lambda x, h, w: _generator(x, h, w, parts=(False, True)),
+    ),
+)
+
+
+@returns_verdict
+def check_generator(function: Function) -> str:
+    """Is it axial attention's generator? `generator(x, height, width) -> (n, d)`.
+
+    `x` (n, d) are the pixels in raster order, n = height · width; queries, keys and values are the
+    input of each attention, and the result is row_masked(x) + down(column_masked(row(x))). Called
+    for 5 rows of 3 pixels and for 3 rows of 7.
+    """
+    for height, width, d in ((5, 3, 2), (3, 7, 2)):
+        (x,) = random_tensors((height * width, d), seed=width)
+        given = {"x": x, "height": height, "width": width}
+        require(function, given, _generator, shape="n d", known_mistakes=_GENERATOR_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "Every earlier pixel is in reach, and no later one: complete rows, moved down by one."

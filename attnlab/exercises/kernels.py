@@ -1,107 +1,149 @@
-"""Checks of lesson 23: positive random features, and the order of products that costs n, not n²."""
+"""Checks of lesson 23: the variance of random features, the linear order, and a causal layer."""
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
+    Parts,
     as_float64,
     check_arguments_and_dtype,
+    expect_tensors,
+    part_faults,
     random_tensors,
     require,
     run,
+    same,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
-# ---- positive features
+# ---- how many features
 
-
-def _positive(x: Tensor, omega: Tensor) -> Tensor:
-    half = x.square().sum(-1, keepdim=True) / 2
-    return (x @ omega.mT - half).exp() / math.sqrt(omega.shape[-2])
-
-
-def _variant(scale: float = 0.5, *, root: bool = True, norm: bool = False) -> Any:
-    def features(x: Tensor, omega: Tensor) -> Tensor:
-        square = x.square().sum(-1, keepdim=True)
-        inside = scale * (square.sqrt() if norm else square)
-        return (x @ omega.mT - inside).exp() / (math.sqrt(omega.shape[-2]) if root else 1)
-
-    return features
+_FEATURES_MISTAKEN: dict[float, str] = {
+    (math.exp(10) - 1) / 0.5: "The variance is the square of the relative spread: 0.5², not 0.5.",
+    math.exp(10) - 1: "That is for a relative spread of 1.",
+    (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
+    math.sqrt((math.exp(10) - 1) / 0.25): "That is the root of the answer: r is in the variance.",
+    (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
+}
 
 
-_POSITIVE_MISTAKEN: tuple[KnownMistake, ...] = (
+def check_feature_count(features: object) -> Verdict:
+    """Is it the r for which the relative spread is 0.5 where |x + y|² = 10?"""
+    right = (math.exp(10) - 1) / 0.25
+    mistakes = _FEATURES_MISTAKEN
+    return check_number(features, right, tolerance=1e-3, unit="features", mistakes=mistakes)
+
+
+# ---- the variance
+
+
+def _square(x: Tensor) -> Tensor:
+    return x.square().sum()
+
+
+def _variance(x: Tensor, y: Tensor, r: int) -> Parts:
+    plus = _square(x + y)
+    return (2 * plus - _square(x) - _square(y)).exp(), (plus.exp() - 1) / r
+
+
+_VARIANCE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
     (
-        "The |x|²/2 is missing: without it the mean over ω of exp(ω·x) exp(ω·y) is "
-        "exp(|x + y|²/2), which is exp(x·y) times exp(|x|²/2) exp(|y|²/2).",
-        _variant(0),
+        (
+            "The second moment is the square of the mean, e^(2 x·y): that would leave no variance. "
+            "f² contains e^(2ω·z) with z = x + y; 2ω·z is normal with variance 4|z|², and the mean "
+            "of its exponential is e^(2|z|²).",
+            lambda x, y, r: (2 * x @ y).exp(),
+        ),
+        ("That is the mean of f, e^(x·y), and not that of f².", lambda x, y, r: (x @ y).exp()),
+        (
+            "The factor of the features is missing in the second moment: squared, it is "
+            "e^(-|x|² - |y|²).",
+            lambda x, y, r: (2 * _square(x + y)).exp(),
+        ),
+        (
+            "The factor of the features was not squared: e^(-|x|²/2 - |y|²/2) becomes "
+            "e^(-|x|² - |y|²).",
+            lambda x, y, r: (2 * _square(x + y) - (_square(x) + _square(y)) / 2).exp(),
+        ),
+        (
+            "The mean of e^g for a normal g is e to HALF the variance of g: e^(2|z|²), not "
+            "e^(4|z|²).",
+            lambda x, y, r: (4 * _square(x + y) - _square(x) - _square(y)).exp(),
+        ),
     ),
     (
-        "The |x|²/2 has the wrong sign: it must be subtracted, not added.",
-        _variant(-0.5),
-    ),
-    (
-        "It subtracts |x|², not |x|²/2.",
-        _variant(1),
-    ),
-    ("It subtracts |x|/2, not |x|²/2: the norm is not squared.", _variant(norm=True)),
-    (
-        "The 1/√r is missing: a dot product of features is then a sum over the r draws, and the "
-        "estimate of exp(x·y) is a mean.",
-        _variant(root=False),
-    ),
-    (
-        "It divides by r. The features of the key are divided, too, and r² is too much: divide "
-        "by √r.",
-        lambda x, omega: _positive(x, omega) / math.sqrt(omega.shape[-2]),
-    ),
-    (
-        "It divides by √d, the width of x; the mean is over the r draws, so it is √r.",
-        lambda x, omega: _positive(x, omega) * math.sqrt(omega.shape[-2] / x.shape[-1]),
-    ),
-    (
-        "x is scaled once more: it has been multiplied by d^(-1/4) already.",
-        lambda x, omega: _positive(x * x.shape[-1] ** -0.25, omega),
-    ),
-    (
-        "The mean of the squares is taken; |x|² is their sum.",
-        lambda x, omega: _variant(0.5 / x.shape[-1])(x, omega),
-    ),
-    (
-        "These are the logarithms of the features: the exponential is missing.",
-        lambda x, omega: x @ omega.mT - x.square().sum(-1, keepdim=True) / 2,
-    ),
-    (
-        "That is cos ω·x, half of the trigonometric features: they can be negative. It should "
-        "be exp(ω·x - |x|²/2) / √r.",
-        lambda x, omega: (x @ omega.mT).cos() / math.sqrt(omega.shape[-2]),
-    ),
-    (
-        "The rows are divided by their sum: that is a softmax over the draws, and the "
-        "norm of x is lost.",
-        lambda x, omega: (x @ omega.mT).softmax(-1),
+        (
+            "The variance is not relative: divide it by the square of the mean, e^(2 x·y).",
+            lambda x, y, r: (2 * x @ y).exp() * (_square(x + y).exp() - 1) / r,
+        ),
+        (
+            "That is the variance of one draw: the mean of r independent draws has 1/r of it.",
+            lambda x, y, r: _square(x + y).exp() - 1,
+        ),
+        (
+            "It is divided by r²: the variance of a mean of r draws is that of one draw over r.",
+            lambda x, y, r: (_square(x + y).exp() - 1) / r**2,
+        ),
+        (
+            "The square of the mean was not subtracted: a variance is E[f²] - (E f)².",
+            lambda x, y, r: _square(x + y).exp() / r,
+        ),
+        (
+            "That is the standard deviation; the variance is its square.",
+            lambda x, y, r: ((_square(x + y).exp() - 1) / r).sqrt(),
+        ),
+        (
+            "That has x - y in it: the exponents ω·x and ω·y are added.",
+            lambda x, y, r: (_square(x - y).exp() - 1) / r,
+        ),
     ),
 )
 
 
 @returns_verdict
-def check_positive_features(function: Function) -> str:
-    """Are these Performer's features? `positive_features(x, omega) -> (n, r)`.
+def check_variance(function: Function) -> str:
+    """Is it the variance of positive features? `variance(x, y, r) -> (second_moment, relative)`.
 
-    `x` (n, d) is a query or a key already times d^(-1/4), `omega` (r, d) the drawn rows. Called
-    with n = 7, d = 5 and r = 11, 3.
+    `x` and `y` are (d,), already times d^(-1/4). With f = e^(ω·x - |x|²/2) e^(ω·y - |y|²/2),
+    `second_moment` is the mean of f² over ω, and `relative` the variance of the mean of r draws of
+    f, over e^(2 x·y). Called with d = 5 and r = 7, then with d = 3 and r = 2.
     """
-    for r in (11, 3):
-        x, omega = random_tensors((7, 5), (r, 5), seed=r)
-        given = {"x": x, "omega": omega}
-        require(function, given, _positive, shape="n r", known_mistakes=_POSITIVE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Every feature is positive, and the mean of their dot products over ω is exp(x·y)."
+    names, shapes = ("second_moment", "relative"), ("", "")
+    for d, r in ((5, 7), (3, 2)):
+        x, y = random_tensors((d,), (d,), seed=d)
+        given: Arguments = {"x": 0.4 * x, "y": 0.3 * y, "r": r}
+        truth = _variance(*given.values())
+        parts = expect_tensors(run(_in_tensors(function), given), names, shapes, truth)
+        faults = part_faults(parts, truth, given, names, _VARIANCE_MISTAKEN)
+        if faults:
+            raise Mistake(faults[0])
+    return "The relative variance is (e^(|x + y|²) - 1) / r: it grows with the length of x + y."
+
+
+def _in_tensors(function: Function) -> Function:
+    """Numbers become tensors, so that `math.exp` is as good as `torch.exp`."""
+
+    @functools.wraps(function)
+    def call(*given: Any) -> object:
+        found = function(*given)
+        if not isinstance(found, tuple | list):
+            return found
+        return tuple(
+            torch.tensor(float(part), dtype=torch.float64) if isinstance(part, Real) else part
+            for part in found
+        )
+
+    return call
 
 
 # ---- the linear order of products
@@ -187,3 +229,128 @@ def _without_a_map(function: Function, given: Arguments) -> None:
         f"The numbers are right, but a tensor of {axes} = {seen.shape} is made on the way: "
         "multiply keys and values first, φ(q) (φ(k)ᵀ v)."
     )
+
+
+# ---- causal attention by positive features
+
+
+def _scaled(x: Tensor) -> Tensor:
+    return x * x.shape[-1] ** -0.25
+
+
+def _exponents(x: Tensor, omega: Tensor, half: float = 0.5) -> Tensor:
+    return x @ omega.mT - half * x.square().sum(-1, keepdim=True)
+
+
+def _logarithms(
+    q: Tensor, k: Tensor, omega: Tensor, scale: Callable[[Tensor], Tensor] = _scaled
+) -> Tensor:
+    """Of all n × n weights before the division; in logarithms nothing overflows."""
+    a, b = _exponents(scale(q), omega), _exponents(scale(k), omega)
+    return torch.logsumexp(a[:, None] + b, -1)
+
+
+def _averaged(logarithms: Tensor, v: Tensor, diagonal: int = 0) -> Tensor:
+    allowed = torch.ones_like(logarithms).tril(diagonal).bool()
+    return logarithms.masked_fill(~allowed, -torch.inf).softmax(-1) @ v
+
+
+def _performer(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    return _averaged(_logarithms(q, k, omega), v)
+
+
+def _by_key_maxima(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a, b = _exponents(_scaled(q), omega), _exponents(_scaled(k), omega)
+    return _averaged(torch.logsumexp(a[:, None] + b - b.amax(-1, keepdim=True), -1), v)
+
+
+def _long_keys(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a, b = _exponents(_scaled(q), omega), _exponents(_scaled(k), omega, half=0)
+    return _averaged(torch.logsumexp(a[:, None] + b, -1), v)
+
+
+_PERFORMER_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Queries use later keys: the sums of a query end with its own position.",
+        lambda q, k, v, omega: _averaged(_logarithms(q, k, omega), v, len(q)),
+    ),
+    (
+        "A position does not use its own key: add the key and the value first, then read.",
+        lambda q, k, v, omega: _averaged(_logarithms(q, k, omega), v, -1),
+    ),
+    (
+        "The scale is missing: queries and keys are multiplied by d^(-1/4).",
+        lambda q, k, v, omega: _averaged(_logarithms(q, k, omega, lambda x: x), v),
+    ),
+    (
+        "Queries and keys are divided by √d each: it is d^(-1/4) each, 1/√d together.",
+        lambda q, k, v, omega: _averaged(
+            _logarithms(q, k, omega, lambda x: x * x.shape[-1] ** -0.5), v
+        ),
+    ),
+    (
+        "The whole 1/√d is given to the query: share it out, d^(-1/4) to each, or the estimate "
+        "varies more.",
+        lambda q, k, v, omega: _performer(_scaled(q), k / _scaled(torch.ones_like(k)), v, omega),
+    ),
+    (
+        "The |y|²/2 of the keys is missing: it differs from key to key and does not cancel.",
+        _long_keys,
+    ),
+    (
+        "Each key has its own maximum taken out: that changes its weight. Of the keys, only what "
+        "all of them share cancels.",
+        _by_key_maxima,
+    ),
+    (
+        "It is not divided by the sum of the weights, φ(q)·Σφ(k).",
+        lambda q, k, v, omega: _logarithms(q, k, omega).exp().tril() @ v / len(omega),
+    ),
+    (
+        "It is not divided by the sum of the weights, and the features lack 1/√r as well.",
+        lambda q, k, v, omega: _logarithms(q, k, omega).exp().tril() @ v,
+    ),
+    (
+        "The denominator sums over all keys; a query's sum ends with its own position.",
+        lambda q, k, v, omega: _logarithms(q, k, omega).softmax(-1).tril() @ v,
+    ),
+    (
+        "That is the exact softmax; it should be the estimate by the drawn rows omega.",
+        lambda q, k, v, omega: _averaged(_scaled(q) @ _scaled(k).mT, v),
+    ),
+)
+
+
+@returns_verdict
+def check_causal_performer(function: Function) -> str:
+    """Is it causal attention by positive features? `performer(q, k, v, omega) -> (n, e)`.
+
+    `q` and `k` are (n, d), `v` (n, e), `omega` (r, d); no n × n tensor may be made, and long
+    queries and keys must not overflow. Called with n = 31, d = 7, e = 3, r = 5.
+    """
+    given = _sequences()
+    require(function, given, _performer, shape="n e", known_mistakes=_PERFORMER_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    with _Largest() as seen:
+        run(function, given)
+    if math.prod(seen.shape or (0,)) >= len(given["q"]) ** 2:
+        raise Mistake(
+            f"The numbers are right, but a tensor of {seen.shape} is made on the way, as large as "
+            "an n × n map: keep running sums of φ(k) vᵀ and φ(k)."
+        )
+    large = _sequences(73.0)
+    answer = run(function, large)
+    if not same(answer.value, _performer(*large.values())):
+        raise Mistake(
+            "For ordinary numbers it is right, but not for long queries and keys: e^(ω·x - |x|²/2) "
+            "is smaller than any float there. Subtract a maximum from the exponents first: each "
+            "query may have its own, the keys need one for all of them."
+        )
+    return "Causal, without an n × n map, and safe for long queries and keys."
+
+
+def _sequences(length: float = 0.0) -> Arguments:
+    """All queries and keys are `length` times one direction, and a little noise."""
+    q, k, v, omega, along = random_tensors((31, 7), (31, 7), (31, 3), (5, 7), (7,), seed=11)
+    shift = length * along / along.norm()
+    return {"q": 0.5 * q + shift, "k": 0.5 * k + shift, "v": v, "omega": omega}

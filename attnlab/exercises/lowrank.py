@@ -1,11 +1,14 @@
-"""Checks of lesson 21: keys summed over the length, and how many directions carry a share."""
+"""Checks of lesson 21: keys summed over the length, a rank for a share, a count, and a layer."""
 
 import itertools
 import numbers
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     LARGEST_COUNT,
     Arguments,
@@ -15,7 +18,7 @@ from attnlab.exercises.attempt import (
     require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
 
 # ---- keys over the length
 
@@ -196,3 +199,119 @@ def _explained(function: Function, wrong: str) -> str:
         f"For {wrong} it gave {counts[place]}, where {_rank(*given[place].values())} is right: the "
         f"sums of squares are {energies}; find the first that is at least {share:g} of the last."
     )
+
+
+# ---- the parameters of E and F
+
+_COUNT_MISTAKEN: dict[float, str] = {
+    12 * 128 * 512: "E and F are two matrices.",
+    12 * 12 * 2 * 128 * 512: "That is without sharing: the heads of a layer share E and F here.",
+    128 * 512: "That is one matrix for all layers: layerwise sharing.",
+    2 * 128 * 512: "That is one layer; there are 12.",
+    12 * 2 * 128 * 768: "E and F act on the length, n = 512, and not on the model width.",
+}
+
+
+def check_projection_parameters(added: object) -> Verdict:
+    """Is it what an E and an F per layer add to 12 layers, with n = 512 and k = 128?"""
+    right = 12 * 2 * 128 * 512
+    return check_number(added, right, unit="parameters", mistakes=_COUNT_MISTAKEN)
+
+
+# ---- a layer
+
+Step = Callable[[Tensor], Tensor]
+
+
+def _places(e: Tensor, y: Tensor) -> Tensor:
+    return e[:, : y.shape[-2]] @ y
+
+
+def _joined(out: Tensor) -> Tensor:
+    return out.transpose(0, 1).flatten(1)
+
+
+def _made(
+    x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor,
+    e: Tensor, f: Tensor, real: Tensor, *,
+    keys: bool = True, values: bool = True, out: bool = True, scale: float | None = None,
+    places: Callable[[Tensor, Tensor], Tensor] = _places, axis: int = -1, join: Step = _joined,
+) -> Tensor:  # fmt: skip
+    """The layer; a known mistake replaces one of the steps or leaves one out."""
+    k, v = x @ wk, x @ wv
+    k = k.masked_fill(~real[:, None], 0) if keys else k
+    v = v.masked_fill(~real[:, None], 0) if values else v
+    scores = x @ wq @ places(e, k).mT * (wq.shape[-1] ** -0.5 if scale is None else scale)
+    found = join(scores.softmax(axis) @ places(f, v)) @ wo
+    return found.masked_fill(~real[:, None], 0) if out else found
+
+
+def _changed(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _made(*given, **changes)
+
+
+_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Padding is in the sums: set the keys and values of padding to zero before E and F.",
+        _changed(keys=False, values=False),
+    ),
+    ("The padded values are in the sums: only the keys were set to zero.", _changed(values=False)),
+    ("The padded keys are in the sums: only the values were set to zero.", _changed(keys=False)),
+    (
+        "The rows of padding should be zero in the result: set them to zero at the end.",
+        _changed(out=False),
+    ),
+    (
+        "The mask is inverted: True marks a real token.",
+        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, f, ~real),
+    ),
+    ("The scores are not scaled: multiply them by 1/√d.", _changed(scale=1.0)),
+    (
+        "The scores are scaled by the model width: d is the width of one head.",
+        lambda *given: _made(*given, scale=given[0].shape[-1] ** -0.5),
+    ),
+    (
+        "The last columns of E and F are used: a shorter sequence takes the first ones, since "
+        "column j belongs to position j.",
+        _changed(places=lambda e, y: e[:, -y.shape[-2] :] @ y),
+    ),
+    (
+        "E and F are exchanged: E makes the keys, F the values.",
+        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, f, e, real),
+    ),
+    (
+        "E is used for keys and values; F is missing.",
+        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, e, real),
+    ),
+    (
+        "The softmax runs over the queries; each query has weights over the places, `dim=-1`.",
+        _changed(axis=-2),
+    ),
+    (
+        "The heads are joined without a transpose: from (heads, n, d) first to (n, heads, d).",
+        _changed(join=lambda out: out.reshape(out.shape[1], -1)),
+    ),
+)
+
+
+@returns_verdict
+def check_linformer_layer(function: Function) -> str:
+    """Is it a Linformer layer? `layer(x, Wq, Wk, Wv, Wo, E, F, real) -> (n, dim)`.
+
+    `x` is (n, dim), `real` (n,) bool; `Wq`, `Wk`, `Wv` are (heads, dim, d) and `Wo` (heads · d,
+    dim); `E` and `F` are (places, L) for n ≤ L, one pair for all heads. The rows of padding are
+    zero in the result. Called with n = 7, dim = 11, 3 heads of d = 2, 5 places, L = 13, with and
+    without padding.
+    """
+    for marks in ("1101011", "1111111"):
+        given = _layer_inputs(marks)
+        require(function, given, _made, shape="n dim", known_mistakes=_LAYER_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "The queries attend to five places, whatever the length, and padding is in none of them."
+
+
+def _layer_inputs(marks: str) -> Arguments:
+    shapes = {"x": (7, 11), "Wq": (3, 11, 2), "Wk": (3, 11, 2), "Wv": (3, 11, 2), "Wo": (6, 11)}
+    shapes |= {"E": (5, 13), "F": (5, 13)}
+    given = dict(zip(shapes, random_tensors(*shapes.values(), seed=7), strict=True))
+    return {**given, "real": torch.tensor([mark == "1" for mark in marks])}

@@ -1,13 +1,25 @@
-"""Checks of lesson 10: the strided pattern, and the summary columns of a block."""
+"""Checks of lesson 10: the strided pattern and its keys, the summary columns of a block, and the
+fixed pattern computed block by block.
+"""
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from attnlab.exercises.attempt import Arguments, KnownMistake, check_arguments, require
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attempt import (
+    Arguments,
+    KnownMistake,
+    check_arguments,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- the strided predicate
 
@@ -214,3 +226,164 @@ def check_summaries(function: Function) -> str:
         require(function, given, _summaries, shape="m", known_mistakes=_SUMMARIES_MISTAKEN)
     check_arguments(function, given)
     return "The last c of every block: the only ones in it that can have seen all of it."
+
+
+# ---- the keys of the last position
+
+
+def check_strided_keys(given: object) -> Verdict:
+    """How many keys has the last of n = 16,384 positions with the strided pattern and s = 128?"""
+    mistakes = {
+        257.0: "Two keys are counted twice: i and i − s are in the window and in the column.",
+        256.0: "One key is still counted twice: both i and i − s are in the window and the column.",
+        254.0: "One too few: the window has s + 1 keys, i itself and the s before it.",
+        127.0: "That is the column alone, without i itself.",
+        128.0: "That is one of the two factors; the number of keys in their union is wanted.",
+        129.0: "That is the window alone.",
+        16384.0: "That is full causal attention.",
+    }
+    return check_number(given, 255, unit="keys", mistakes=mistakes)
+
+
+# ---- the fixed pattern, block by block
+
+
+def _by_blocks(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: int,
+    c: int,
+    *,
+    keys: Callable[[int, int, int, int], list[int]] | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+    late: bool = False,
+) -> Tensor:
+    """The fixed pattern; ``keys(n, start, s, c)`` are those that a block computes scores with."""
+    n, d = q.shape
+    out = []
+    for start in range(0, n, s):
+        own = torch.arange(start, start + s)
+        chosen = torch.tensor((keys or _block_keys)(n, start, s, c))
+        scores = q[own] @ k[chosen].mT * (d**-0.5 if scale is None else scale)
+        future = (chosen > own[:, None]) & causal
+        weights = scores.softmax(-1) if late else scores.masked_fill(future, -math.inf).softmax(-1)
+        out.append(weights.masked_fill(future, 0) @ v[chosen])
+    return torch.cat(out)
+
+
+def _block_keys(n: int, start: int, s: int, c: int) -> list[int]:
+    return [j for j in range(start) if j % s >= s - c] + list(range(start, start + s))
+
+
+def _twice(n: int, start: int, s: int, c: int) -> list[int]:
+    return _block_keys(n, start, s, c) + list(range(start + s - c, start + s))
+
+
+def _first(n: int, start: int, s: int, c: int) -> list[int]:
+    return [j for j in range(start) if j % s < c] + list(range(start, start + s))
+
+
+def _later_too(n: int, start: int, s: int, c: int) -> list[int]:
+    others = [j for j in range(n) if j % s >= s - c and j // s != start // s]
+    return others + list(range(start, start + s))
+
+
+def _one_block_back(n: int, start: int, s: int, c: int) -> list[int]:
+    return list(range(max(0, start - c), start + s))
+
+
+def _own_only(n: int, start: int, s: int, c: int) -> list[int]:
+    return list(range(start, start + s))
+
+
+def _summed(q: Tensor, k: Tensor, v: Tensor, s: int, c: int, *, share: float) -> Tensor:
+    """Two softmaxes, one for each factor, added up."""
+    own = _by_blocks(q, k, v, s, c, keys=_own_only)
+    far = [own[:s] * 0]
+    for start in range(s, len(q), s):
+        chosen = [j for j in range(start) if j % s >= s - c]
+        scores = q[start : start + s] @ k[chosen].mT / q.shape[-1] ** 0.5
+        far.append(scores.softmax(-1) @ v[chosen])
+    return share * (own + torch.cat(far))
+
+
+_BLOCKS_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Queries attend to later positions of their own block: set those scores to −∞ before the "
+        "softmax.",
+        partial(_by_blocks, causal=False),
+    ),
+    (
+        "Queries attend to summaries of later blocks. A block may use only the summaries that "
+        "stand before it.",
+        partial(_by_blocks, keys=_later_too, causal=False),
+    ),
+    (
+        "That is the own block alone: the summaries of earlier blocks are missing.",
+        partial(_by_blocks, keys=_own_only),
+    ),
+    (
+        "The last c positions of the own block are counted twice, as part of the block and as its "
+        "summaries: their weight is doubled. Take summaries from earlier blocks only.",
+        partial(_by_blocks, keys=_twice),
+    ),
+    (
+        "The summaries are the last c positions of each block, not the first: j % s ≥ s − c.",
+        partial(_by_blocks, keys=_first),
+    ),
+    (
+        "Only the summaries of the block just before are used. All earlier blocks have summaries.",
+        partial(_by_blocks, keys=_one_block_back),
+    ),
+    (
+        "The scores are not divided by √d.",
+        partial(_by_blocks, scale=1.0),
+    ),
+    (
+        "The scores are divided by d; divide them by √d.",
+        lambda q, k, v, s, c: _by_blocks(q, k, v, s, c, scale=1 / q.shape[-1]),
+    ),
+    (
+        "The weights of later keys are set to zero after the softmax, so the rest no longer sums "
+        "to one. Set their scores to −∞ before the softmax.",
+        partial(_by_blocks, late=True),
+    ),
+    (
+        "Each factor has its own softmax, and the two outputs are added: their weights sum to two. "
+        "One softmax must run over both sets of keys together.",
+        partial(_summed, share=1.0),
+    ),
+    (
+        "Each factor has its own softmax, and the mean of the two outputs is taken, so both "
+        "factors have half the weight whatever their scores are. Use one softmax over all keys.",
+        partial(_summed, share=0.5),
+    ),
+)
+
+
+@returns_verdict
+def check_fixed_blocks(function: Function) -> str:
+    """Is it the fixed pattern without the pairs that it skips? `attend(q, k, v, s, c) -> (n, d)`.
+
+    `q`, `k`, `v` (n, d) are one head's, n a multiple of `s`. A query attends, causally, to its own
+    block of `s` positions and to the last `c` positions of every earlier block. Called with n = 20
+    and s = 5, then with n = 96 and s = 8, where at most a third of the FLOPs of full attention may
+    be spent.
+    """
+    for n, s, c, d in ((20, 5, 2, 3), (96, 8, 1, 7)):
+        q, k, v = random_tensors((n, d), (n, d), (n, d), seed=n)
+        given = {"q": q, "k": k, "v": v, "s": s, "c": c}
+        require(function, given, _by_blocks, shape="n d", known_mistakes=_BLOCKS_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    with FlopCounterMode(display=False) as counter:
+        function(*given.values())
+    spent, full = counter.get_total_flops(), 4 * n * n * d
+    if spent > full / 3:
+        raise Mistake(
+            f"The numbers are right, but no pair is skipped: {spent:,} FLOPs, where full attention "
+            f"takes {full:,}. A mask over n × n scores saves nothing. For each block, take its own "
+            "keys and the earlier summaries out of k, and compute scores with these only."
+        )
+    return f"The same numbers as under a mask, with {spent:,} FLOPs instead of {full:,}."

@@ -1,17 +1,23 @@
-"""Checks of lesson 13: which summaries a query may attend to, and means of blocks of tokens."""
+"""Checks of lesson 13: which summaries a query may attend to, means of blocks of tokens, and
+transient global attention with its number of keys.
+"""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
+    Arguments,
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- which summaries a query may attend to
 
@@ -209,3 +215,151 @@ def check_block_means(function: Function) -> str:
         require(function, given, _means, shape="blocks d", known_mistakes=_MEANS_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "Every real token is in one mean, and nothing else is."
+
+
+# ---- the keys of transient global attention
+
+
+def check_transient_keys(given: object) -> Verdict:
+    """How many keys has a position in the middle: n = 16,384, radius 127, blocks of 16?"""
+    mistakes = {
+        1278.0: "A position attends to itself as well: 2r + 1.",
+        1151.0: "The window has 127 tokens on EACH side.",
+        255.0: "That is the window alone; the summaries of all blocks are keys, too.",
+        1024.0: "Those are the summaries alone; the window is attended to as well.",
+        1263.0: "The summaries of blocks inside the window are not left out: all of them are keys.",
+        16384.0: "That is full attention.",
+    }
+    return check_number(given, 1279, unit="keys", mistakes=mistakes)
+
+
+# ---- transient global attention
+
+
+def _transient(
+    x: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    radius: int,
+    block: int,
+    *,
+    rest: str = "join",
+    norm: str = "rms",
+    keys: str = "both",
+    softmax: str = "one",
+    scale: float = 1.0,
+    far_only: bool = False,
+    causal: bool = False,
+) -> Tensor:
+    n, i = len(x), torch.arange(len(x))
+    count = -(-n // block) if rest == "own" else n // block
+    block_of = i // block if rest == "own" else (i // block).clamp(max=count - 1)
+    members = F.one_hot(block_of, count).to(x)
+    if rest == "dropped":
+        members[count * block :] = 0
+    sums = members.mT @ x
+    if norm == "rms":
+        sums = sums / sums.square().mean(-1, keepdim=True).sqrt()
+    elif norm == "length":
+        sums = F.normalize(sums, dim=-1, eps=0)
+    elif norm == "mean":
+        sums = sums / members.sum(0)[:, None]
+    near = (i[:, None] - i).abs() <= radius
+    far = torch.ones(n, count, dtype=torch.bool)
+    if far_only:
+        far = (near.to(x) @ members) == 0
+    if causal:
+        near = near & (i <= i[:, None])
+    out = torch.zeros_like(x @ value)
+    groups = {"both": [(x, near), (sums, far)], "window": [(x, near)], "summaries": [(sums, far)]}
+    if softmax == "one":
+        tokens = torch.cat([part for part, _ in groups[keys]])
+        mask = torch.cat([part for _, part in groups[keys]], 1)
+        return _softmax(x @ query, tokens @ key, mask, scale) @ (tokens @ value)
+    for tokens, mask in groups[keys]:
+        out = out + _softmax(x @ query, tokens @ key, mask, scale) @ (tokens @ value)
+    return out / (2 if softmax == "mean" else 1)
+
+
+def _softmax(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return (q @ k.mT * scale).masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def _changed(**options: Any) -> Function:
+    """Transient global attention with something else than the exercise wants."""
+    return lambda *given: _transient(*given, **options)
+
+
+_TRANSIENT_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The sums are not normalised: divide each by the root of its mean square.",
+        _changed(norm="none"),
+    ),
+    (
+        "Those are means of the blocks: add up the tokens of a block and divide by the root of the "
+        "sum's mean square.",
+        _changed(norm="mean"),
+    ),
+    (
+        "The sums are divided by their length; RMSNorm divides by the root of the mean square, "
+        "which is the length divided by √d.",
+        _changed(norm="length"),
+    ),
+    (
+        "The tokens after the last full block form a block of their own. They join the last full "
+        "block: there are ⌊n / block⌋ summaries.",
+        _changed(rest="own"),
+    ),
+    (
+        "The tokens after the last full block are in no summary. They join the last full block.",
+        _changed(rest="dropped"),
+    ),
+    ("That is the window alone: the summaries are missing.", _changed(keys="window")),
+    ("Those are the summaries alone: the window is missing.", _changed(keys="summaries")),
+    (
+        "Window and summaries have a softmax each, and the outputs are added. One softmax runs "
+        "over all keys together.",
+        _changed(softmax="added"),
+    ),
+    (
+        "Window and summaries have a softmax each, and the mean of the outputs is taken. One "
+        "softmax runs over all keys together.",
+        _changed(softmax="mean"),
+    ),
+    (
+        "The summaries of blocks inside the window are left out. All summaries are keys of all "
+        "queries.",
+        _changed(far_only=True),
+    ),
+    (
+        "The window ends at the query. This attention is not causal: `radius` tokens on each side.",
+        _changed(causal=True),
+    ),
+    (
+        "The scores are divided by √d. LongT5, like T5, does not divide them.",
+        lambda x, *given: _transient(x, *given, scale=x.shape[1] ** -0.5),
+    ),
+    (
+        "`radius` is taken for the width of the whole window; it counts the tokens on each side.",
+        lambda x, q, k, v, radius, block: _transient(x, q, k, v, radius // 2, block),
+    ),
+)
+
+
+@returns_verdict
+def check_transient(function: Function) -> str:
+    """Is it transient global attention? `transient(x, query, key, value, radius, block) -> (n, d)`.
+
+    `x` (n, d) are tokens, `query`, `key`, `value` (d, d) matrices for x @ query. A token attends to
+    those at most `radius` away and to the normalised sums of all ⌊n / block⌋ blocks, in one softmax
+    without scale. Called with n = 17, d = 5, radius 2 and blocks of 5, and with n = 13 and blocks
+    of 3.
+    """
+    for n, d, radius, block in ((17, 5, 2, 5), (13, 3, 3, 3)):
+        x, query, key, value = random_tensors((n, d), (d, d), (d, d), (d, d), seed=n)
+        matrices = {"query": query / d, "key": key, "value": value}
+        given: Arguments = {"x": x, **matrices, "radius": radius, "block": block}
+        require(function, given, _transient, shape="n d", known_mistakes=_TRANSIENT_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "A window of tokens, and one summary for each block, in one softmax."

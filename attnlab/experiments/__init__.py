@@ -6,3 +6,25 @@ runs. There are no timings and no thresholds here; those are benchmarks, in `att
 
     python -m attnlab.experiments needle --threads 1 --json notebooks/assets/11_needle.json
 """
+
+import json
+import urllib.request
+from pathlib import Path
+
+ASSETS = "https://raw.githubusercontent.com/attnlab/attnlab/main/notebooks/assets/"
+
+
+def stored(file: str, experiment: str) -> dict[str, float]:
+    """What an experiment has measured, by the name of its figure, from ``assets/`` of the lessons.
+
+    Colab opens a notebook without its folder: there the file is downloaded once.
+    """
+    path = Path("assets", file)
+    if not path.exists():
+        path = Path(file)
+    if not path.exists():
+        urllib.request.urlretrieve(ASSETS + file, path)
+    rows = json.loads(path.read_text(encoding="utf-8"))["experiments"]
+    if experiment not in rows:
+        raise ValueError(f"{path} holds the experiments {sorted(rows)}, not {experiment!r}")
+    return {row["figure"]: row["measured"] for row in rows[experiment]}

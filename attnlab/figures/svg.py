@@ -131,14 +131,18 @@ def bitmap(
 
 
 def png(levels: Any, palette: Sequence[str]) -> bytes:
-    """An indexed PNG: ``levels`` (n, m) are indices into ``palette``; -1 is transparent."""
+    """An indexed PNG: ``levels`` (n, m) are indices into ``palette``; -1 is transparent.
+
+    A colour may have an opacity, as ``#rrggbbaa``.
+    """
     levels = np.asarray(levels)
     height, width = levels.shape
     rows = np.zeros((height, width + 1), np.uint8)
     rows[:, 1:] = levels + 1
-    colours = b"\0\0\0" + b"".join(bytes.fromhex(colour[1:]) for colour in palette)
+    colours = b"\0\0\0" + b"".join(bytes.fromhex(colour[1:7]) for colour in palette)
+    opacity = b"\0" + b"".join(bytes.fromhex(colour[7:] or "ff") for colour in palette)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"PLTE", colours), (b"tRNS", b"\0"))
+    chunks = ((b"IHDR", header), (b"PLTE", colours), (b"tRNS", opacity.rstrip(b"\xff")))
     data = (b"IDAT", zlib.compress(rows.tobytes(), 9))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*c) for c in (*chunks, data, (b"IEND", b"")))
 

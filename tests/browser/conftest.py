@@ -528,10 +528,40 @@ class Notebook:
         # Its veil lingers for a moment; a change meanwhile would have it taken away twice.
         self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
+    def shown_at(self, number: int, wide: int) -> dict[str, float]:
+        """Where the widget of a code cell stands in a window in which its cell is so wide."""
+        shown = self.output(number).locator(".jp-OutputArea-output").first
+        for _ in range(2):  # the first may show or hide a side bar
+            window = self.page.viewport_size
+            more = wide - shown.evaluate("node => node.clientWidth")
+            self.page.set_viewport_size({"width": window["width"] + more, "height": 1400})
+            self.page.wait_for_function("() => true")
+        come(lambda: shown.evaluate("node => node.clientWidth"), wide)
+        return shown.locator(":scope > *").first.evaluate(STILL)  # type: ignore[no-any-return]
+
+    def overlapping(self, number: int) -> list[tuple[str, str]]:
+        """Pairs of controls of a code cell's output that stand on each other."""
+        found = self.output(number).evaluate(CONTROLS)
+        return [
+            (one[0], other[0])
+            for at, one in enumerate(found)
+            for other in found[at + 1 :]
+            if one[1] < other[3] - 1 and other[1] < one[3] - 1
+            if one[2] < other[4] - 1 and other[2] < one[4] - 1
+        ]
+
     def screenshot(self, name: str) -> None:
         self.page.screenshot(path=self.shots / f"{name}.png")
 
 
+CONTROLS = """area => [...area.querySelectorAll(
+    'select, input, button, textarea, label, [role=slider]')]
+  .filter(node => node.checkVisibility() && !node.querySelector('input, select'))
+  .filter(node => !node.closest('[role=slider], .noUi-base') || node.matches('[role=slider]'))
+  .map(node => {
+    const {left, top, right, bottom} = node.getBoundingClientRect();
+    return [node.outerHTML.slice(0, 90), left, top, right, bottom];
+  })"""
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
 IDLE = """() => {
   const panel = window.jupyterapp?.shell?.currentWidget;

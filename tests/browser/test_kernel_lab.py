@@ -39,7 +39,7 @@ def test_features_by_the_keyboard(book):
     wait_for_text(shown, "positive, 64 features")
     shown.get_by_label("Feature map", exact=True).focus()
     sliders = shown.get_by_role("slider")
-    book.tab_into(sliders.nth(1))
+    book.tab_into(sliders.first)
     keys.press("ArrowRight")
     wait_for_text(shown, "positive, 128 features")
 
@@ -49,3 +49,15 @@ def test_dark_pages_get_dark_paper(book, expect):
         paper = book.output(0).locator(".attnlab-kernels svg rect").first
         expect(paper).to_have_css("fill", "rgb(22, 24, 29)")
         book.screenshot("kernel-lab-dark")
+
+
+@pytest.mark.parametrize("wide", [700, 993, 1408])
+def test_it_fits_a_cell(book, wide):
+    box = book.shown_at(0, wide)
+    assert box["width"] <= wide
+    assert box["height"] <= 760
+    more = book.output(0).get_by_role("button", name="More")
+    more.click()
+    book.output(0).get_by_text("Rows are queries").wait_for()
+    assert book.overlapping(0) == []
+    more.click()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnlab_widgets.pattern_studio import presets
 
 from attnlab.core.patterns import read
 
@@ -51,7 +52,10 @@ def studio(notebook: Any) -> Any:
         studio.get_by_test_id("wipe").click()
     set_slider(studio.get_by_test_id("n"), 17)
     studio.get_by_test_id("expression").fill("local(2) | global_([0])")
+    if not studio.get_by_test_id("block").is_visible():
+        studio.get_by_test_id("more").click()
     studio.get_by_test_id("block").select_option("8")
+    studio.get_by_test_id("block").press("Escape")
     set_slider(studio.get_by_test_id("row"), 8)
     studio.page.mouse.move(0, 0)
     says(studio, "pairs", count("local(2) | global_([0])", 17))
@@ -194,6 +198,8 @@ def test_an_expression_is_typed_and_errors_are_sentences(studio, asked, expect):
     says(studio, "pairs", count("(local(1) | strided(5)).blocks(2)", 17))
     expect(field).to_have_attribute("aria-invalid", "true")
     asked(expression="(local(1) | strided(5)).blocks(2)")
+    field.fill("glob")
+    says(studio, "error", "There is no pattern “glob”; did you mean “global_”?")
     field.fill("local(-1)")
     says(studio, "error", "Local: radius should be at least 0, got -1.")
     field.fill("axial((3, 5), 0)")
@@ -207,6 +213,20 @@ def test_an_expression_is_typed_and_errors_are_sentences(studio, asked, expect):
     says(studio, "remarks", "Rows 0–1 see nothing: their outputs are zero.")
     set_slider(studio.get_by_test_id("row"), 1)
     says(studio, "row-said", "Row 1 sees nothing: its output is zero.")
+
+
+def test_a_known_pattern_is_chosen_from_the_menu(studio, asked, tells, expect):
+    menu = studio.get_by_test_id("preset")
+    expect(menu).to_have_value("")
+    for title, code in presets():
+        menu.select_option(label=title)
+        says(studio, "pairs", count(code, 17))
+        expect(studio.get_by_test_id("expression")).to_have_value(code)
+    asked(expression=presets()[-1][1])
+    tells(studio, read(presets()[-1][1]).dense(17))
+    studio.get_by_test_id("n").focus()
+    studio.get_by_test_id("expression").fill("local(1)")
+    expect(menu).to_have_value("")
 
 
 def test_the_receptive_field_moves_with_its_slider(studio):
@@ -317,11 +337,14 @@ def focus_can_be_seen(page: Any) -> bool:
 
 def test_everything_is_reached_from_the_keyboard(notebook, studio, asked):
     notebook.select(0)
-    stops = ("n", "causal", "not-0", "kind-0", "radius-0", "blocks-0", "add", "expression", "copy")
-    later = ("mask", "block", "row", "scores", "head-dim", "layer", "residual", "as-tables")
-    for stop in (*stops, *later):
+    bar = ("preset", "n", "causal", "more", "block", "head-dim", "help")
+    stops = ("not-0", "kind-0", "radius-0", "blocks-0", "add", "expression", "copy")
+    later = ("mask", "row", "scores", "layer", "residual", "as-tables")
+    for stop in (*bar, *stops, *later):
         notebook.tab_into(studio.get_by_test_id(stop), most=16)
         assert focus_can_be_seen(studio.page), stop
+        if stop == "more":
+            studio.page.keyboard.press("Enter")
         if stop == "radius-0":
             studio.page.keyboard.press("ArrowUp")
             says(studio, "pairs", count("local(3) | global_([0])", 17))
@@ -424,6 +447,34 @@ def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, tell
     shot = notebook.shots / f"pattern-studio-saved-{'dark' if dark else 'light'}.png"
     page.screenshot(path=shot, full_page=True)
     page.context.close()
+
+
+def boxes(studio: Any) -> list[Any]:
+    """Where the controls stand: (name, left, top, right, bottom)."""
+    return studio.evaluate(  # type: ignore[no-any-return]
+        """view => [...view.querySelectorAll('select, input, button, .ps-mask canvas')]
+          .filter(one => one.checkVisibility()).map((one) => {
+            const {left, top, right, bottom} = one.getBoundingClientRect();
+            return [one.dataset.testid ?? one.className, left, top, right, bottom];
+          })"""
+    )
+
+
+@pytest.mark.parametrize("wide", [700, 993, 1408])
+def test_it_fits_a_cell(notebook: Any, lab: Any, page: Any, wide: int) -> None:
+    page.set_viewport_size({"width": wide + 32, "height": 760})
+    page.goto((lab.folder / "studio.html").as_uri())
+    studio = page.get_by_test_id("pattern-studio")
+    studio.locator("xpath=self::*[@data-drawn]").wait_for()
+    set_slider(studio.get_by_test_id("n"), 32)
+    says(studio, "pairs", count("local(2) | global_([0])", 32))
+    assert studio.bounding_box()["width"] == wide
+    assert studio.bounding_box()["height"] <= (760 if wide >= 993 else 1300)
+    found = boxes(studio)
+    for at, (name, left, top, right, bottom) in enumerate(found):
+        assert 16 <= left < right <= wide + 16, name
+        for other, x, y, x1, y1 in found[at + 1 :]:
+            assert right <= x or x1 <= left or bottom <= y or y1 <= top, (name, other)
 
 
 def test_a_narrow_page_has_room(notebook, lab, page):

@@ -7,7 +7,7 @@ import sympy
 from torch import nn
 
 import attnlab
-from attnlab.core.card import Card, Paper, in_plain_text, letters
+from attnlab.core.card import Beside, Card, Paper, in_plain_text, letters, show_beside
 
 n, d, h = letters("n d h")
 
@@ -58,6 +58,15 @@ def test_notebook_table_is_escaped_and_whole() -> None:
     html = card()._repr_html_()
     assert "Plain &lt;b&gt;bold" in html
     assert "arXiv:2001.00001" in html
+
+
+def test_beside_a_card_stands_what_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.core.card._beside", [])
+    assert "see also" not in card()._repr_html_()
+    show_beside(lambda shown: Beside("<img>", "its map", f"<a>{shown.name}</a>"))
+    html = card()._repr_html_()
+    assert "<img><br>its map" in html
+    assert f"<a>{card().name}</a>" in html
 
 
 @pytest.mark.parametrize(

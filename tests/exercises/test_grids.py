@@ -1,4 +1,4 @@
-"""Lesson 12's checks: the rectangle around a pixel, and one axis of an image."""
+"""Lesson 12's checks: a rectangle, one axis, the pairs of both axes, and axial's generator."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.exercises import Verdict, check_axis, check_neighbourhood
+from attnlab.exercises import (
+    Verdict,
+    check_axial_pairs,
+    check_axis,
+    check_generator,
+    check_neighbourhood,
+)
 from attnlab.mechanisms.fixed.axial import Axes
 
 
@@ -44,12 +50,46 @@ def shares_by_distance(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:
     return (i - j) % width == 0 if axis == 0 else i // width == j // width
 
 
+def attend(x: Tensor, seen: Tensor) -> Tensor:
+    """Attention of x (n, d) to itself under a mask (n, n)."""
+    return (x @ x.T / x.shape[1] ** 0.5).masked_fill(~seen, -torch.inf).softmax(-1) @ x
+
+
+def generator(
+    x: Tensor, height: int, width: int, inner: Any = None, outer: Any = None, down: Any = None
+) -> Tensor:
+    """The exercise with masks of flat positions; the parts can be exchanged for mistakes."""
+    i = torch.arange(height * width)
+    past = i <= i[:, None]
+    row, column = (shares(i[:, None], i[None], width, axis) for axis in (1, 0))
+    down = down or (lambda y: torch.cat([y[:width] * 0, y[:-width]]))
+    inner = row & past if inner is None else inner(row, past)
+    line, up = (row, column & past) if outer is None else outer(row, column, past)
+    return attend(x, inner) + down(attend(attend(x, line), up))
+
+
+def generator_by_rows(x: Tensor, height: int, width: int) -> Tensor:
+    """Row by row, in loops."""
+    lines = x.view(height, width, -1)
+    everything = torch.ones(width, width, dtype=torch.bool)
+    complete = torch.stack([attend(line, everything) for line in lines])
+    out = []
+    for r, line in enumerate(lines):
+        above = torch.zeros_like(line)
+        for c in range(width if r else 0):
+            above[c] = attend(complete[:r, c], torch.ones(r, r, dtype=torch.bool))[-1]
+        out.append(attend(line, everything.tril()) + above)
+    return torch.cat(out)
+
+
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
     (check_neighbourhood, near),
     (check_neighbourhood, near_by_loops),
     (check_neighbourhood, near_by_squares),
     (check_neighbourhood, lambda *given: near(*given).float()),
     (check_axis, shares),
+    (check_generator, generator),
+    (check_generator, generator_by_rows),
     (check_axis, shares_by_the_page),
     (check_axis, shares_by_distance),
     (check_axis, lambda *given: shares(*given).int()),
@@ -123,7 +163,57 @@ AXIS_WRONG: dict[str, tuple[str, Any]] = {
     ),
 }
 
-TABLES = [(check_neighbourhood, NEAR_WRONG), (check_axis, AXIS_WRONG)]
+
+def _pieces(x: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """The masked own row, and what comes from above."""
+    alone = generator(x, height, width, down=lambda y: 0 * y)
+    return alone, generator(x, height, width) - alone
+
+
+GENERATOR_WRONG: dict[str, tuple[str, Any]] = {
+    "not moved": ("not moved down", lambda x, h, w: generator(x, h, w, down=lambda y: y)),
+    "pixel": (
+        "by one pixel, not by one row",
+        lambda x, h, w: generator(x, h, w, down=lambda y: torch.cat([y[:1] * 0, y[:-1]])),
+    ),
+    "right": (
+        "one column to the right",
+        lambda x, h, w: generator(
+            x,
+            h,
+            w,
+            down=lambda y: torch.where(torch.arange(h * w)[:, None] % w == 0, 0, y.roll(1, 0)),
+        ),
+    ),
+    "round": ("`roll`", lambda x, h, w: generator(x, h, w, down=lambda y: y.roll(w, 0))),
+    "open": ("own row is not masked", lambda x, h, w: generator(x, h, w, inner=lambda r, p: r)),
+    "masked rows": (
+        "complete rows are masked",
+        lambda x, h, w: generator(x, h, w, outer=lambda r, c, p: (r & p, c & p)),
+    ),
+    "below": (
+        "attends to rows below",
+        lambda x, h, w: generator(x, h, w, outer=lambda r, c, p: (r, c)),
+    ),
+    "columns of x": (
+        "The columns attend to x",
+        lambda x, h, w: generator(x, h, w, outer=lambda r, c, p: (torch.eye(h * w).bool(), c & p)),
+    ),
+    "exchanged": ("are exchanged", lambda x, h, w: generator(x, w, h)),
+    "unscaled": (
+        "not divided by √d",
+        lambda x, h, w: generator(2**0.25 * x, h, w) / 2**0.25,
+    ),
+    "inner": ("own row alone", lambda x, h, w: _pieces(x, h, w)[0]),
+    "outer": ("from above alone", lambda x, h, w: _pieces(x, h, w)[1]),
+    "None": ("`return`", lambda x, h, w: None),
+}
+
+TABLES = [
+    (check_neighbourhood, NEAR_WRONG),
+    (check_axis, AXIS_WRONG),
+    (check_generator, GENERATOR_WRONG),
+]
 WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
@@ -143,3 +233,23 @@ def test_mistakes_by_name(
 @pytest.mark.parametrize(("check", "table"), TABLES)
 def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
     tells_apart(check, table)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        (9_437_184, "full attention"),
+        (340_992, "itself in both layers"),
+        (196_608, "along rows alone"),
+        (147_456, "along columns alone"),
+        (6_400, "one row and one column"),
+        (112, "keys of one pixel"),
+        (172_032, "half of it"),
+    ],
+)
+def test_pairs_of_two_axial_layers(pairs: int, words: str) -> None:
+    counted = sum(Axes(width=64, axis=axis).pattern().count(48 * 64) for axis in (0, 1))
+    assert check_axial_pairs(counted).right
+    verdict = check_axial_pairs(pairs)
+    assert not verdict.right
+    assert words in verdict.message

@@ -1,5 +1,6 @@
-"""Lesson 23's checks: positive random features, and the linear order of products."""
+"""Lesson 23's checks: the variance of random features, the linear order, a causal layer."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -7,21 +8,84 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.exercises import Verdict, check_linear_order, check_positive_features
-from attnlab.mechanisms.kernelized import performer
+from attnlab.exercises import (
+    Verdict,
+    check_causal_performer,
+    check_feature_count,
+    check_linear_order,
+    check_variance,
+)
 
 
-def half(x: Tensor) -> Tensor:
-    return (x * x).sum(-1, keepdim=True) / 2
+def variance(x: Tensor, y: Tensor, r: int) -> tuple[Tensor, Tensor]:
+    """By the steps of the derivation."""
+    mean = (x @ y).exp()
+    second = ((2 * (x + y)).norm() ** 2 / 2).exp() * (-(x @ x) - y @ y).exp()
+    return second, (second - mean**2) / r / mean**2
 
 
-def features(x: Tensor, omega: Tensor) -> Tensor:
-    return torch.exp(x @ omega.T - half(x)) / omega.shape[0] ** 0.5
+def in_numbers(x: Tensor, y: Tensor, r: int) -> tuple[float, float]:
+    return tuple(float(part) for part in variance(x, y, r))
 
 
-def features_by_loops(x: Tensor, omega: Tensor) -> Tensor:
-    rows = [torch.exp(x @ w - half(x)[:, 0]) for w in omega]
-    return torch.stack(rows, dim=-1) * len(omega) ** -0.5
+def exponents(x: Tensor, omega: Tensor) -> Tensor:
+    return x @ omega.T - (x * x).sum(-1, keepdim=True) / 2
+
+
+def by_loop(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a, b = exponents(q / 7**0.25, omega), exponents(k / 7**0.25, omega)
+    a, b = (a - a.amax(-1, keepdim=True)).exp(), (b - b.max()).exp()
+    state, total, rows = 0, 0, []
+    for i in range(len(q)):
+        state, total = state + torch.outer(b[i], v[i]), total + b[i]
+        rows.append(a[i] @ state / (a[i] @ total))
+    return torch.stack(rows)
+
+
+def by_cumsum(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a, b = exponents(q / 7**0.25, omega), exponents(k / 7**0.25, omega)
+    a, b = (a - a.amax(-1, keepdim=True)).exp(), (b - b.max()).exp()
+    state = torch.einsum("nr,ne->nre", b, v).cumsum(0)
+    return torch.einsum("nr,nre->ne", a, state) / (a * b.cumsum(0)).sum(-1, keepdim=True)
+
+
+def performer(
+    q: Tensor, k: Tensor, v: Tensor, omega: Tensor, *,
+    scale: tuple[float, float] = (7**-0.25, 7**-0.25), diagonal: int = 0, below: int = 0,
+    divide: bool = True, mean: float = 5,
+) -> Tensor:  # fmt: skip
+    """With an n × n map, and without a maximum."""
+    a, b = exponents(q * scale[0], omega).exp(), exponents(k * scale[1], omega).exp()
+    weights = a @ b.T / mean
+    out = weights.tril(diagonal) @ v
+    return out / weights.tril(below).sum(-1, keepdim=True) if divide else out
+
+
+def wrong(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: performer(*given, **changes)
+
+
+def key_maxima(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a, b = exponents(q / 7**0.25, omega).exp(), exponents(k / 7**0.25, omega)
+    weights = (a @ (b - b.amax(-1, keepdim=True)).exp().T).tril()
+    return weights @ v / weights.sum(-1, keepdim=True)
+
+
+def long_keys(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a = exponents(q / 7**0.25, omega).exp()
+    weights = (a @ (k / 7**0.25 @ omega.T).exp().T).tril()
+    return weights @ v / weights.sum(-1, keepdim=True)
+
+
+def without_maximum(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    a, b = exponents(q / 7**0.25, omega).exp(), exponents(k / 7**0.25, omega).exp()
+    state = torch.einsum("nr,ne->nre", b, v).cumsum(0)
+    return torch.einsum("nr,nre->ne", a, state) / (a * b.cumsum(0)).sum(-1, keepdim=True)
+
+
+def softmax(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
+    scores = q @ k.T / 7**0.5 + torch.full((len(q), len(q)), -torch.inf).triu(1)
+    return scores.softmax(-1) @ v
 
 
 def summed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -41,38 +105,86 @@ def quadratic(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
-    (check_positive_features, features),
-    (check_positive_features, features_by_loops),
-    (check_positive_features, lambda x, w: performer.features(x, w)),
+    (check_variance, variance),
+    (check_variance, in_numbers),
+    (check_causal_performer, by_loop),
+    (check_causal_performer, by_cumsum),
     (check_linear_order, summed),
     (check_linear_order, summed_by_loops),
 ]
 
-FEATURES_WRONG: dict[str, tuple[str, Any]] = {
-    "one-sided": ("|x|²/2 is missing", lambda x, w: (x @ w.T).exp() / len(w) ** 0.5),
-    "sign": ("wrong sign", lambda x, w: (x @ w.T + half(x)).exp() / len(w) ** 0.5),
-    "whole": ("|x|², not |x|²/2", lambda x, w: (x @ w.T - 2 * half(x)).exp() / len(w) ** 0.5),
-    "norm": (
-        "not squared",
-        lambda x, w: (x @ w.T - x.norm(dim=-1, keepdim=True) / 2).exp() / len(w) ** 0.5,
+
+def square(x: Tensor) -> Tensor:
+    return x @ x
+
+
+def second(formula: Callable[..., Tensor]) -> Callable[..., Any]:
+    return lambda x, y, r: (formula(x, y, r), variance(x, y, r)[1])
+
+
+def relative(formula: Callable[..., Tensor]) -> Callable[..., Any]:
+    return lambda x, y, r: (variance(x, y, r)[0], formula(x, y, r))
+
+
+VARIANCE_WRONG: dict[str, tuple[str, Any]] = {
+    "square": ("the square of the mean, e^(2 x", second(lambda x, y, r: (2 * x @ y).exp())),
+    "mean": ("the mean of f, e^(x", second(lambda x, y, r: (x @ y).exp())),
+    "factor": ("factor of the features is", second(lambda x, y, r: (2 * square(x + y)).exp())),
+    "half a factor": (
+        "was not squared",
+        second(lambda x, y, r: (2 * square(x + y) - square(x) / 2 - square(y) / 2).exp()),
     ),
-    "sum": ("1/√r is missing", lambda x, w: (x @ w.T - half(x)).exp()),
-    "r": ("r² is too much", lambda x, w: (x @ w.T - half(x)).exp() / len(w)),
-    "d": ("it is √r", lambda x, w: (x @ w.T - half(x)).exp() / w.shape[1] ** 0.5),
-    "scaled": ("scaled once more", lambda x, w: features(x * 5**-0.25, w)),
-    "mean": (
-        "the mean of the squares",
-        lambda x, w: (x @ w.T - (x * x).mean(-1, keepdim=True) / 2).exp() / len(w) ** 0.5,
+    "no half": (
+        "HALF the variance",
+        second(lambda x, y, r: (4 * square(x + y) - square(x) - square(y)).exp()),
     ),
-    "logarithm": ("exponential is missing", lambda x, w: x @ w.T - half(x)),
-    "cosine": ("trigonometric", lambda x, w: (x @ w.T).cos() / len(w) ** 0.5),
-    "softmax": ("softmax over the draws", lambda x, w: (x @ w.T).softmax(-1)),
-    "transposed": ("axes are transposed", lambda x, w: features(x, w).T),
-    "waves": ("Wrong shape", lambda x, w: performer.trigonometric_features(x, w)),
-    "untransposed": ("is one of them not transposed", lambda x, w: x @ w),
-    "None": ("`return`", lambda x, w: None),
-    "in place": ("`x` changed in place", lambda x, w: features(x.clone(), w) + 0 * x.zero_().sum()),
+    "absolute": (
+        "not relative",
+        relative(lambda x, y, r: variance(x, y, r)[1] * (2 * x @ y).exp()),
+    ),
+    "one draw": ("of one draw: the mean", relative(lambda x, y, r: variance(x, y, 1)[1])),
+    "r²": ("divided by r²", relative(lambda x, y, r: variance(x, y, r**2)[1])),
+    "not subtracted": ("was not subtracted", relative(lambda x, y, r: square(x + y).exp() / r)),
+    "root": ("standard deviation", relative(lambda x, y, r: variance(x, y, r)[1] ** 0.5)),
+    "minus": ("x - y", relative(lambda x, y, r: variance(x, -y, r)[1])),
+    "one": ("it should give (second_moment, relative)", lambda x, y, r: variance(x, y, r)[0]),
+    "None": ("`return`", lambda x, y, r: None),
 }
+
+PERFORMER_WRONG: dict[str, tuple[str, Any]] = {
+    "all keys": ("use later keys", wrong(diagonal=99, below=99)),
+    "own key": ("its own key", wrong(diagonal=-1, below=-1)),
+    "no scale": ("the scale is missing", wrong(scale=(1, 1))),
+    "twice": ("divided by √d each", wrong(scale=(7**-0.5, 7**-0.5))),
+    "query": ("given to the query", wrong(scale=(7**-0.5, 1))),
+    "long keys": ("|y|²/2 of the keys", long_keys),
+    "key maxima": ("own maximum", key_maxima),
+    "no division": ("is not divided by the sum of the weights, φ", wrong(divide=False)),
+    "no division, no root": ("lack 1/√r", wrong(divide=False, mean=1)),
+    "whole sum": ("sums over all keys", wrong(below=99)),
+    "softmax": ("the exact softmax", softmax),
+    "map": ("as large as an n × n map", performer),
+    "overflow": ("a maximum from the exponents", without_maximum),
+    "None": ("`return`", lambda *given: None),
+}
+
+COUNT_WRONG = {
+    44_051: "0.5², not 0.5",
+    22_025: "relative spread of 1",
+    589.65: "halves the exponent",
+    296.82: "root of the answer",
+    1_940_660_778: "doubles the exponent",
+}
+
+
+def test_count_is_by_the_formula() -> None:
+    assert check_feature_count(math.ceil(4 * math.expm1(10))).right
+
+
+@pytest.mark.parametrize(("given", "words"), COUNT_WRONG.items())
+def test_wrong_counts_are_named(given: float, words: str, refuses: Callable[..., None]) -> None:
+    refuses(check_feature_count(given), words)
+
 
 ORDER_WRONG: dict[str, tuple[str, Any]] = {
     "map": ("a tensor of n × m = (97, 101)", quadratic),
@@ -92,7 +204,11 @@ ORDER_WRONG: dict[str, tuple[str, Any]] = {
     "tuple": ("gave a tuple", lambda q, k, v: (q @ (k.T @ v), q @ k.sum(0))),
 }
 
-TABLES = [(check_positive_features, FEATURES_WRONG), (check_linear_order, ORDER_WRONG)]
+TABLES = [
+    (check_variance, VARIANCE_WRONG),
+    (check_linear_order, ORDER_WRONG),
+    (check_causal_performer, PERFORMER_WRONG),
+]
 WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 

@@ -7,7 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.exercises import check_projected_keys, check_rank
+from attnlab.exercises import (
+    check_linformer_layer,
+    check_projected_keys,
+    check_projection_parameters,
+    check_rank,
+)
 
 # ---- keys over the length
 
@@ -129,3 +134,94 @@ def test_rank_mistakes_by_name(words: str, solution: object, refuses: Callable) 
 
 def test_rank_messages_differ(tells_apart: Callable) -> None:
     tells_apart(check_rank, RANK_WRONG)
+
+
+# ---- the parameters of E and F
+
+COUNTS = {
+    786_432: "two matrices",
+    18_874_368: "without sharing",
+    65_536: "layerwise sharing",
+    131_072: "one layer",
+    2_359_296: "act on the length",
+}
+
+
+def test_count_is_24_matrices() -> None:
+    assert check_projection_parameters(24 * 128 * 512).right
+
+
+@pytest.mark.parametrize(("given", "words"), COUNTS.items())
+def test_wrong_counts_are_named(given: int, words: str, refuses: Callable) -> None:
+    refuses(check_projection_parameters(given), words)
+
+
+# ---- a layer
+
+
+def one_head_at_a_time(x, wq, wk, wv, wo, e, f, real):
+    """Sums over the real positions only, head by head."""
+    out, kept = torch.zeros(len(x), len(wo), dtype=x.dtype), x[real]
+    e, f = e[:, : len(x)][:, real], f[:, : len(x)][:, real]
+    d = wq.shape[-1]
+    for h in range(len(wq)):
+        scores = kept @ wq[h] @ (e @ kept @ wk[h]).T / d**0.5
+        out[real, h * d : (h + 1) * d] = scores.softmax(1) @ (f @ kept @ wv[h])
+    return out @ wo
+
+
+def layer(
+    x, wq, wk, wv, wo, e, f, real, *,
+    zero=(True, True, True), scale=None, cut=slice(None, 7), dim=-1, permute=True,
+):  # fmt: skip
+    marks = [real[:, None] if each else torch.ones_like(real)[:, None] for each in zero]
+    q = torch.einsum("nc,hcd->hnd", x, wq)
+    k = torch.einsum("nc,hcd->hnd", x, wk) * marks[0]
+    v = torch.einsum("nc,hcd->hnd", x, wv) * marks[1]
+    scores = q @ (e[:, cut] @ k).mT * (2**-0.5 if scale is None else scale)
+    out = scores.softmax(dim) @ (f[:, cut] @ v)
+    out = out.permute(1, 0, 2) if permute else out
+    return out.reshape(len(x), -1) @ wo * marks[2]
+
+
+def wrong(**changes: object) -> Callable[..., Tensor]:
+    return lambda *given: layer(*given, **changes)
+
+
+LAYER_WRONG = {
+    "no padding": ("Padding is in the sums", wrong(zero=(False, False, True))),
+    "keys": ("only the keys were", wrong(zero=(True, False, True))),
+    "values": ("only the values were", wrong(zero=(False, True, True))),
+    "rows": ("zero in the result", wrong(zero=(True, True, False))),
+    "inverted": ("the mask is inverted", lambda *given: layer(*given[:-1], ~given[-1])),
+    "no scale": ("are not scaled", wrong(scale=1)),
+    "width": ("scaled by the model width", wrong(scale=11**-0.5)),
+    "last": ("the first ones", wrong(cut=slice(-7, None))),
+    "exchanged": (
+        "E and F are exchanged",
+        lambda x, wq, wk, wv, wo, e, f, real: layer(x, wq, wk, wv, wo, f, e, real),
+    ),
+    "one": (
+        "F is missing",
+        lambda x, wq, wk, wv, wo, e, f, real: layer(x, wq, wk, wv, wo, e, e, real),
+    ),
+    "softmax": ("over the queries", wrong(dim=-2)),
+    "joined": ("without a transpose", wrong(permute=False)),
+    "not cut": ("shapes cannot be multiplied", lambda x, *rest: rest[4] @ x),
+    "None": ("`return`", lambda *given: None),
+}
+
+
+@pytest.mark.parametrize("solution", [one_head_at_a_time, layer])
+def test_layers_written_differently_are_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_linformer_layer(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), LAYER_WRONG.values(), ids=LAYER_WRONG)
+def test_layer_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_linformer_layer(solution), words)
+
+
+def test_layer_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_linformer_layer, LAYER_WRONG)

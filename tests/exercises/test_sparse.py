@@ -1,4 +1,4 @@
-"""Lesson 10's checks: the strided predicate, and the columns that sum up a block."""
+"""Lesson 10's checks: the strided predicate, summary columns, and the fixed pattern in blocks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.exercises import Verdict, check_strided, check_summaries
+from attnlab.core.sparse.attention import naive
+from attnlab.exercises import (
+    Verdict,
+    check_fixed_blocks,
+    check_strided,
+    check_strided_keys,
+    check_summaries,
+)
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
 
 
@@ -37,6 +44,44 @@ def summaries_by_the_page(j: Tensor, s: int, c: int) -> Tensor:
     return patterns.summaries(s, c).dense(len(j))[-1]
 
 
+def _keys(start: int, s: int, c: int) -> Tensor:
+    places = torch.arange(start + s)
+    return places[(places >= start) | (places % s >= s - c)]
+
+
+def in_blocks(q: Tensor, k: Tensor, v: Tensor, s: int, c: int, keys: Any = _keys) -> Tensor:
+    """The solution of the exercise, with other keys where a mistake chooses them."""
+    out = []
+    for start in range(0, len(q), s):
+        chosen, own = keys(start, s, c), torch.arange(start, start + s)
+        scores = q[own] @ k[chosen].T / q.shape[1] ** 0.5
+        allowed = chosen <= own[:, None]
+        out.append(scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ v[chosen])
+    return torch.cat(out)
+
+
+def all_blocks_at_once(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
+    """Without a loop: each block with its own keys and all summaries, those ahead masked."""
+    n, d = q.shape
+    sums = (torch.arange(n) % s >= s - c).nonzero()[:, 0]
+    own = torch.arange(n).view(-1, s)
+    keys = torch.cat([sums.expand(n // s, -1), own], 1)
+    far = torch.arange(keys.shape[1]) < len(sums)
+    allowed = (keys[:, None] <= own[..., None]) & ~(far & (keys[:, None] >= own[:, :1, None]))
+    scores = torch.einsum("bsd,bjd->bsj", q[own], k[keys]) / d**0.5
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+    return (weights @ v[keys]).view(n, d)
+
+
+def under_a_mask(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
+    pattern = Factors(kind="fixed", stride=s, columns=c).pattern()
+    return naive(q[None, None], k[None, None], v[None, None], mask=pattern)[0, 0]
+
+
+def full(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+
+
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
     (check_strided, strided),
     (check_strided, strided_by_loops),
@@ -47,6 +92,8 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
     (check_summaries, summaries),
     (check_summaries, summaries_by_counting),
     (check_summaries, summaries_by_the_page),
+    (check_fixed_blocks, in_blocks),
+    (check_fixed_blocks, all_blocks_at_once),
 ]
 
 STRIDED_WRONG: dict[str, tuple[str, Any]] = {
@@ -123,7 +170,90 @@ SUMMARIES_WRONG: dict[str, tuple[str, Any]] = {
     "in place": ("`j` changed in place", lambda j, s, c: j.remainder_(s) >= s - c),
 }
 
-TABLES = [(check_strided, STRIDED_WRONG), (check_summaries, SUMMARIES_WRONG)]
+
+def _without_past(start: int, s: int, c: int) -> Tensor:
+    return torch.arange(start, start + s)
+
+
+def _own_and_far(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
+    """A softmax for each factor, added; a block without earlier summaries adds zeros."""
+    far = torch.zeros_like(v)
+    for i in range(s, len(q)):
+        keys = torch.tensor([j for j in range(i // s * s) if j % s >= s - c])
+        far[i] = (k[keys] @ q[i] / q.shape[1] ** 0.5).softmax(0) @ v[keys]
+    return in_blocks(q, k, v, s, c, _without_past) + far
+
+
+def _any_order(q: Tensor, k: Tensor, v: Tensor, s: int, c: int, seen: Any) -> Tensor:
+    i = torch.arange(len(q))
+    allowed = seen(i[:, None], i[None], s, c)
+    return (q @ k.T / q.shape[1] ** 0.5).masked_fill(~allowed, -torch.inf).softmax(-1) @ v
+
+
+def _masked_late(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
+    out = []
+    for start in range(0, len(q), s):
+        keys, own = _keys(start, s, c), torch.arange(start, start + s)
+        weights = (q[own] @ k[keys].T / q.shape[1] ** 0.5).softmax(-1)
+        out.append((weights * (keys <= own[:, None])) @ v[keys])
+    return torch.cat(out)
+
+
+BLOCKS_WRONG: dict[str, tuple[str, Any]] = {
+    "block ahead": (
+        "later positions of their own block",
+        lambda q, k, v, s, c: _any_order(
+            q, k, v, s, c, lambda i, j, s, c: (i // s == j // s) | (j % s >= s - c) & (j < i)
+        ),
+    ),
+    "all ahead": (
+        "summaries of later blocks",
+        lambda q, k, v, s, c: _any_order(
+            q, k, v, s, c, lambda i, j, s, c: (i // s == j // s) | (j % s >= s - c)
+        ),
+    ),
+    "block": (
+        "the summaries of earlier blocks are missing",
+        lambda q, k, v, s, c: in_blocks(q, k, v, s, c, _without_past),
+    ),
+    "twice": (
+        "counted twice",
+        lambda q, k, v, s, c: in_blocks(
+            q,
+            k,
+            v,
+            s,
+            c,
+            lambda a, s, c: torch.cat([_keys(a, s, c), torch.arange(a + s - c, a + s)]),
+        ),
+    ),
+    "first": (
+        "not the first",
+        lambda q, k, v, s, c: _any_order(
+            q, k, v, s, c, lambda i, j, s, c: (j <= i) & ((i // s == j // s) | (j % s < c))
+        ),
+    ),
+    "previous": (
+        "the block just before",
+        lambda q, k, v, s, c: in_blocks(
+            q, k, v, s, c, lambda a, s, c: torch.arange(max(0, a - c), a + s)
+        ),
+    ),
+    "unscaled": ("not divided", lambda q, k, v, s, c: in_blocks(q * q.shape[1] ** 0.5, k, v, s, c)),
+    "by d": ("divided by d;", lambda q, k, v, s, c: in_blocks(q / q.shape[1] ** 0.5, k, v, s, c)),
+    "late": ("after the softmax", _masked_late),
+    "added": ("are added", _own_and_far),
+    "mean": ("the mean of the two", lambda q, k, v, s, c: _own_and_far(q, k, v, s, c) / 2),
+    "mask": ("no pair is skipped", under_a_mask),
+    "full": ("where", full),
+    "None": ("`return`", lambda q, k, v, s, c: None),
+}
+
+TABLES = [
+    (check_strided, STRIDED_WRONG),
+    (check_summaries, SUMMARIES_WRONG),
+    (check_fixed_blocks, BLOCKS_WRONG),
+]
 WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
@@ -143,3 +273,22 @@ def test_mistakes_by_name(
 @pytest.mark.parametrize(("check", "table"), TABLES)
 def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
     tells_apart(check, table)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (257, "counted twice"),
+        (256, "one key is still counted twice"),
+        (254, "one too few"),
+        (127, "without i itself"),
+        (128, "one of the two factors"),
+        (129, "the window alone"),
+        (16384, "full causal attention"),
+    ],
+)
+def test_keys_of_the_last_position(keys: int, words: str) -> None:
+    assert check_strided_keys(int(Factors(stride=128).pattern().row(16383, 16384).numel())).right
+    verdict = check_strided_keys(keys)
+    assert not verdict.right
+    assert words in verdict.message

@@ -1,4 +1,4 @@
-"""Lesson 13's checks: which summaries a query may see, and the means of uneven blocks."""
+"""Lesson 13's checks: visible summaries, means of uneven blocks, transient global attention."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises import Verdict, check_block_means, check_visible_slots
+from attnlab.exercises import (
+    Verdict,
+    check_block_means,
+    check_transient,
+    check_transient_keys,
+    check_visible_slots,
+)
+from attnlab.mechanisms.fixed import long_t5
 from attnlab.mechanisms.fixed.memory_compressed import visible_slots
 
 
@@ -47,6 +54,49 @@ def padded(x: Tensor, block: int) -> Tensor:
     return F.pad(x, (0, 0, 0, -len(x) % block)).unflatten(0, (-1, block))
 
 
+def blocks_of(n: int, block: int, *, own: bool = False) -> list[list[int]]:
+    """The positions of each block; what is left over joins the last, or is a block of its own."""
+    starts = range(0, n if own else n // block * block, block)
+    ends = [*list(starts)[1:], n]
+    return [list(range(start, end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def rms(x: Tensor) -> Tensor:
+    return x / x.square().mean(-1, keepdim=True).sqrt()
+
+
+def transient_by_queries(
+    x: Tensor, query: Tensor, key: Tensor, value: Tensor, radius: int, block: int,
+    *, norm: Any = rms, blocks: Any = blocks_of, window: Any = None, scale: float = 1.0,
+    outside: bool = False, parts: Any = lambda near, far: [torch.cat([near, far])],
+) -> Tensor:  # fmt: skip
+    """Query by query; the softmaxes over ``parts`` of the keys are added."""
+    out = []
+    for i in range(len(x)):
+        near = [j for j in range(len(x)) if abs(i - j) <= radius and (not window or window(i, j))]
+        groups = [g for g in blocks(len(x), block) if not outside or not set(g) & set(near)]
+        far = torch.stack([norm(x[g].sum(0)) for g in groups]) if groups else x[:0]
+        out.append(
+            sum(
+                (keys @ key @ (x[i] @ query) * scale).softmax(0) @ (keys @ value)
+                for keys in parts(x[near], far)
+            )
+        )
+    return torch.stack(out)
+
+
+def transient_by_the_page(
+    x: Tensor, query: Tensor, key: Tensor, value: Tensor, radius: int, block: int
+) -> Tensor:
+    summaries = rms(long_t5.sums(x[None], block))[0]
+    q, k, v, global_k, global_v = (
+        y[None, None] for y in (x @ query, x @ key, x @ value, summaries @ key, summaries @ value)
+    )
+    tables = torch.zeros(2, 1, 4, dtype=x.dtype)
+    options = long_t5.TransientGlobal(radius=radius, block=block)
+    return long_t5.naive(q, k, v, global_k, global_v, *tables, options=options)[0, 0]
+
+
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
     (check_visible_slots, by_loops),
     (check_visible_slots, shifted(0)),
@@ -54,6 +104,8 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Any]]] = [
         check_visible_slots,
         lambda n, width, stride: visible_slots(n, n, width=width, stride=stride, causal=True),
     ),
+    (check_transient, transient_by_queries),
+    (check_transient, transient_by_the_page),
     (check_block_means, parts),
     (check_block_means, folded),
 ]
@@ -136,7 +188,52 @@ MEANS_WRONG: dict[str, tuple[str, Any]] = {
     "None": ("`return`", lambda x, c, real: None),
 }
 
-TABLES = [(check_visible_slots, VISIBLE_WRONG), (check_block_means, MEANS_WRONG)]
+
+def other(**options: Any) -> Callable[..., Tensor]:
+    return lambda *given: transient_by_queries(*given, **options)
+
+
+TRANSIENT_WRONG: dict[str, tuple[str, Any]] = {
+    "sums": ("not normalised", other(norm=lambda y: y)),
+    "length": ("divided by their length", other(norm=lambda y: y / y.norm())),
+    "own": ("a block of their own", other(blocks=lambda n, c: blocks_of(n, c, own=True))),
+    "dropped": (
+        "in no summary",
+        other(blocks=lambda n, c: [g[:c] for g in blocks_of(n, c)]),
+    ),
+    "window": ("the window alone", other(parts=lambda near, far: [near])),
+    "summaries": ("the summaries alone", other(parts=lambda near, far: [far])),
+    "added": ("outputs are added", other(parts=lambda near, far: [near, far])),
+    "halves": (
+        "the mean of the outputs",
+        lambda *given: other(parts=lambda near, far: [near, far])(*given) / 2,
+    ),
+    "outside": ("inside the window are left out", other(outside=True)),
+    "past": ("not causal", other(window=lambda i, j: j <= i)),
+    "scaled": ("divided by √d", lambda x, *more: other(scale=x.shape[1] ** -0.5)(x, *more)),
+    "narrow": (
+        "the whole window",
+        lambda x, q, k, v, r, c: transient_by_queries(x, q, k, v, r // 2, c),
+    ),
+    "None": ("`return`", lambda *given: None),
+}
+
+
+def _means(x: Tensor, q: Tensor, k: Tensor, v: Tensor, r: int, c: int) -> Tensor:
+    tokens = torch.cat([x, torch.stack([x[g].mean(0) for g in blocks_of(len(x), c)])])
+    i = torch.arange(len(x))
+    near = (i[:, None] - i).abs() <= r
+    mask = torch.cat([near, near.new_ones(len(x), len(tokens) - len(x))], 1)
+    return (x @ q @ (tokens @ k).T).masked_fill(~mask, -torch.inf).softmax(-1) @ (tokens @ v)
+
+
+TRANSIENT_WRONG["means"] = ("means of the blocks", _means)
+
+TABLES = [
+    (check_visible_slots, VISIBLE_WRONG),
+    (check_block_means, MEANS_WRONG),
+    (check_transient, TRANSIENT_WRONG),
+]
 WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
@@ -156,3 +253,21 @@ def test_mistakes_by_name(
 @pytest.mark.parametrize(("check", "table"), TABLES)
 def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
     tells_apart(check, table)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (1278, "itself as well"),
+        (1151, "EACH side"),
+        (255, "the window alone"),
+        (1024, "the summaries alone"),
+        (1263, "not left out"),
+        (16384, "full attention"),
+    ],
+)
+def test_keys_of_a_position_in_the_middle(keys: int, words: str) -> None:
+    assert check_transient_keys(2 * 127 + 1 + 16384 // 16).right
+    verdict = check_transient_keys(keys)
+    assert not verdict.right
+    assert words in verdict.message

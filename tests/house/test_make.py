@@ -76,7 +76,7 @@ def torch_pin() -> str:
     return pin
 
 
-EVERYTHING = "-c constraints.txt -e .[test,peers]"
+EVERYTHING = "-c constraints.txt -e .[test,peers,site]"
 
 
 def test_help_comes_first_and_names_both_commands(make):

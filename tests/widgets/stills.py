@@ -12,6 +12,7 @@ from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.pattern_studio import PatternStudio
 from attnlab_widgets.position_explorer import PositionExplorer
 from attnlab_widgets.query_key_space import QueryKeySpace
+from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 
@@ -38,6 +39,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     PositionExplorer: PositionExplorer,
     ComplexWordExplorer: words,
     QueryKeySpace: lambda: QueryKeySpace(maps_of(points_of(tokens_of()))),
+    QueryOnAPlane: QueryOnAPlane,
     KernelLab: KernelLab,
     SynthesizerLab: SynthesizerLab,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),

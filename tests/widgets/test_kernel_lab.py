@@ -1,17 +1,22 @@
 """KernelLab without a browser: its maps beside other computations, its words, and its manners."""
 
 import threading
+from io import BytesIO
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("ipywidgets")
 
 from attnlab_widgets import kernel_lab, kernel_maps
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.kernel_lab import KernelLab, trained_heads
 from attnlab_widgets.kernel_maps import KINDS, RANDOM, Choice, approximate, speed
+from PIL import Image
 
-from attnlab.figures.theme import LIGHT
+from attnlab.figures import svg
+from attnlab.figures.theme import DARK, LIGHT, SIGNED, rgb
 from attnlab.mechanisms.kernelized import linear, performer
 
 N, D = 11, 5
@@ -224,6 +229,25 @@ def test_the_description_says_each_row(make):
     assert "mathjax_ignore" in lab._look.value
 
 
+def test_masked_is_hatched_and_no_difference_is_the_paper(make):
+    """Whatever the page: where nothing differs the map lets the paper show through."""
+    lab = make({"one": made()})
+    assert lab._look.value.count('class="attnlab-hatch"') == 3
+    levels = {part["palette"][127] for kind, part in lab.still().parts if kind == "map"}
+    assert {colour[7:] for colour in levels} == {"", "00"}
+    drawing = Drawing(20, 20, DARK)
+    drawing.map(np.array([[127, 254]]), kernel_lab._SIGNED, 0, 0, 20, 20)
+    image = Image.open(BytesIO(drawing.png()))
+    assert image.getpixel((5, 5)) == rgb(DARK.paper)
+    assert image.getpixel((35, 5)) == rgb(SIGNED[-1])
+    colours = svg.png(np.array([[127, 254]]), kernel_lab._SIGNED)
+    found = Image.open(BytesIO(colours)).convert("RGBA")
+    assert found.getpixel((0, 0))[3] == 0
+    assert found.getpixel((1, 0)) == (*rgb(SIGNED[-1]), 255)
+    full = make({"one": made()}, causal=False)
+    assert "attnlab-hatch" not in full._look.value
+
+
 def test_tokens_cannot_be_html(make):
     lab = make({"one": made()}, ["<b>"] * N)
     assert "<b>" not in lab._look.value
@@ -279,11 +303,6 @@ def test_wrong_arguments_are_reported(kind, words, options):
 
 
 def test_a_patch_covers_what_lies_below():
-    from io import BytesIO
-
-    from attnlab_widgets.drawing import Drawing
-    from PIL import Image
-
     drawing = Drawing(40, 40, LIGHT)
     drawing.patch([(0, 0), (20, 0), (0, 20)], "#d55e00")
     image = Image.open(BytesIO(drawing.png()))

@@ -3,6 +3,7 @@
 ``python tests/widgets/test_pattern_studio.py`` writes widgets/test/patterns.json anew.
 """
 
+import dataclasses
 import json
 import random
 import re
@@ -17,13 +18,15 @@ import torch
 import traitlets
 from attnlab_widgets import pattern_studio
 from attnlab_widgets.base import standalone
-from attnlab_widgets.pattern_studio import PatternStudio
+from attnlab_widgets.pattern_studio import SMALL, WORDS, PatternStudio, _refuse_unknown, presets
 
 import attnlab
+from attnlab.catalog import cards
 from attnlab.core import patterns
 from attnlab.core.patterns import Argument, Pattern, Primitive, by_distance, primitives, read
 from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.reading import METHODS
+from attnlab.core.sparse.attention import PatternOptions
 from attnlab.core.sparse.blocked import blocked
 from attnlab.mechanisms.dense.full import naive
 
@@ -371,6 +374,47 @@ def test_every_pattern_that_is_given_comes_back() -> None:
     table = torch.tensor([[i, (5 * i + 1) % 12] for i in range(12)])
     for pattern in (patterns.listed(table), patterns.fixed(4, 2), patterns.random(3, 7)):
         assert torch.equal(back(pattern), pattern.dense(12))
+
+
+# ---- the menus
+
+
+def test_every_mechanism_that_the_page_knows_is_in_the_menu() -> None:
+    """By the pattern of its options, which the studio can show."""
+    known, named = dict(presets()), {name for name, _, _ in SMALL}
+    assert len(known) == len(SMALL) + 2
+    for card in cards():
+        if card.options is None or not issubclass(card.options, PatternOptions):
+            continue
+        try:
+            _refuse_unknown(options_of(card, card.variants[0]).pattern().code)
+        except ValueError:
+            continue
+        assert card.name in named, f"{card.name} needs a line in SMALL"
+        assert any(title.startswith(card.title) for title in known)
+    assert known["Longformer, causal window"] == "local(4) & causal()"
+    for code in known.values():
+        assert 0 < int(read(code).dense(32).sum()) <= 32 * 32
+        assert PatternStudio(code).code == code
+
+
+def options_of(card: Any, variant: Any) -> Any:
+    fields = {field.name for field in dataclasses.fields(card.options)}
+    return card.options(**{name: value for name, value in variant.items() if name in fields})
+
+
+def test_every_primitive_of_the_menu_is_explained() -> None:
+    offered = {one["name"] for one in for_page()} - {"blocks"}
+    assert set(WORDS) == offered
+    assert all(len(word) < 28 for word in WORDS.values())
+
+
+def test_half_a_name_is_answered_with_the_nearest() -> None:
+    studio = PatternStudio()
+    with pytest.raises(traitlets.TraitError, match="no pattern 'glob'; did you mean 'global_'"):
+        studio.expression = "glob"
+    with pytest.raises(traitlets.TraitError, match="'local' needs its brackets"):
+        studio.expression = "local"
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def widgets() -> list[QueryOnAPlane]:
         QueryOnAPlane([[1, 0], [1, 2], [1, -2]], query=[2, 0]),
         QueryOnAPlane([[-1, 0], [-2, 1]], query=[2, 0]),
         QueryOnAPlane([[3.0, 1.0]]),
+        QueryOnAPlane([[90, 0], [89, 1]], query=[9, 0], scale=2),
     ]
     drawn = [
         QueryOnAPlane(torch.randn(n, 2), torch.randn(n, 2), query=torch.randn(2), scale=scale)

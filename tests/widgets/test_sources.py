@@ -350,7 +350,7 @@ def test_widgets_are_found_in_the_package() -> None:
         attnlab_widgets.Viewer  # noqa: B018
 
 
-INSIDE = {"BaseWidget", "Line", "Prediction"}
+INSIDE = {"BaseWidget", "Line", "Prediction", "Wall"}
 """What others are made of, or what a function makes."""
 
 

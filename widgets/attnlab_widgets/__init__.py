@@ -14,6 +14,7 @@ _HOMES = {
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
     "QueryKeySpace": "query_key_space",
+    "QueryOnAPlane": "query_on_a_plane",
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
     "Wall": "wall",
@@ -28,6 +29,7 @@ __all__ = [
     "PatternStudio",
     "PositionExplorer",
     "QueryKeySpace",
+    "QueryOnAPlane",
     "SynthesizerLab",
     "TreeExplorer",
     "Wall",
@@ -43,6 +45,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer
     from attnlab_widgets.query_key_space import QueryKeySpace
+    from attnlab_widgets.query_on_a_plane import QueryOnAPlane
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer
     from attnlab_widgets.wall import Wall

@@ -9,6 +9,7 @@ import json
 import re
 import zlib
 from base64 import b64encode
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -115,17 +116,11 @@ class BaseWidget(Pictured, anywidget.AnyWidget):
 
     def page(self, title: str) -> str:
         """The HTML that ``save_html`` writes."""
-        state = json.dumps(packed(self._saved_state()), ensure_ascii=True, allow_nan=False)
-        return _PAGE.format(
-            title=escape(title),
-            state=state.replace("<", "\\u003c"),
-            script=standalone(str(self._esm)),
-        )
+        return page_of(title, self._saved_state(), str(self._esm))
 
     def _saved_state(self) -> dict[str, Any]:
         """The synced traits that are this widget's own."""
-        own = (key for key in self.keys if key not in _NOT_SAVED)
-        return {key: getattr(self, key) for key in sorted(own)}
+        return {key: getattr(self, key) for key in own_names(self.keys)}
 
 
 _NOT_SAVED = {
@@ -133,6 +128,19 @@ _NOT_SAVED = {
     *("_model_name", "_view_count", "_view_module", "_view_module_version", "_view_name"),
     *("layout", "tabbable", "tooltip"),
 }
+
+
+def own_names(names: Iterable[str]) -> list[str]:
+    """Those of a widget's state that are not ipywidgets' or anywidget's."""
+    return sorted(set(names) - _NOT_SAVED)
+
+
+def page_of(title: str, state: dict[str, Any], bundle: str) -> str:
+    """A widget as one standalone page, from its state and the bundle that draws it."""
+    saved = json.dumps(packed(state), ensure_ascii=True, allow_nan=False)
+    return _PAGE.format(
+        title=escape(title), state=saved.replace("<", "\\u003c"), script=standalone(bundle)
+    )
 
 
 def packed(state: dict[str, Any]) -> dict[str, Any]:

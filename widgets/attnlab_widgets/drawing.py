@@ -35,7 +35,8 @@ class Drawing:
     def map(
         self, levels: np.ndarray, palette: list[str], x: float, y: float, w: float, h: float
     ) -> None:
-        """``levels`` (rows, columns) are indices into ``palette``."""
+        """``levels`` (rows, columns) are indices into ``palette``; "#rrggbbaa" lets what lies
+        below show through."""
         self.parts.append(("map", {"levels": levels, "palette": palette, "box": (x, y, w, h)}))
 
     def frame(self, x: float, y: float, w: float, h: float, colour: str, width: float = 1) -> None:
@@ -255,10 +256,17 @@ def _png_map(
     from PIL import Image
 
     x, y, w, h = (round(value * _FINER) for value in box)
-    colours = np.array([rgb(colour) for colour in palette], np.uint8)[levels]
+    colours = np.array([_over(colour, theme.paper) for colour in palette], np.uint8)[levels]
     shrink = levels.shape[0] > h or levels.shape[1] > w
     how = Image.Resampling.BOX if shrink else Image.Resampling.NEAREST
     image.paste(Image.fromarray(colours).resize((max(1, w), max(1, h)), how), (x, y))
+
+
+def _over(colour: str, paper: str) -> tuple[int, ...]:
+    """A colour as it looks on the paper."""
+    opacity = int(colour[7:] or "ff", 16) / 255
+    pairs = zip(rgb(colour[:7]), rgb(paper), strict=True)
+    return tuple(round(opacity * ink + (1 - opacity) * below) for ink, below in pairs)
 
 
 def _png_frame(_image: Any, draw: Any, theme: Theme, box: Any, colour: str, width: float) -> None:

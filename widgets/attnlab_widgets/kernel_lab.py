@@ -33,6 +33,7 @@ from attnlab_widgets.kernel_maps import (
     speed,
 )
 from attnlab_widgets.messages import Line, alert, news
+from attnlab_widgets.slim_row import slim
 
 Heads = Mapping[str, tuple[Tensor, Tensor]]
 NUMBERS = [2**i for i in range(2, 13)]  # of features
@@ -42,9 +43,16 @@ LONGEST = 128  # tokens that are drawn
 KEPT = 6  # settings in the table of what was tried
 EVERY = 0.2
 _SIDE, _LEFT, _TOP, _GAP = 236, 72, 98, 22
+_AMOUNTS = [blend(CIVIDIS, i / 254) for i in range(255)]
+# Zero is the paper itself, light or dark.
+_SIGNED = [f"{SIGNED[0 if i < 127 else -1]}{abs(i - 127) * 255 // 127:02x}" for i in range(255)]
+_HELP = (
+    "Rows are queries, columns are keys; yellow is a large weight, dark blue is zero, hatched is "
+    "masked. In the difference, vermillion is too much and blue is too little."
+)
 _STYLE = """<style>
 .attnlab-kernels { gap: 8px; }
-.attnlab-kernels svg { max-width: 100%; height: auto; }
+.attnlab-kernels svg { width: 100%; max-width: 1000px !important; height: auto; }
 .attnlab-kernels :is(p, summary, caption, td, th, [role="status"]) { line-height: 1.45; }
 .attnlab-kernels p { margin: 4px 0; }
 .attnlab-kernels table { border-collapse: collapse; margin: 6px 0; }
@@ -127,25 +135,25 @@ class KernelLab(Pictured, widgets.VBox):
     # The page
 
     def _controls(self, first: Choice, length: int) -> None:
-        wide = {"style": {"description_width": "92px"}, "layout": widgets.Layout(width="330px")}
-        self.head = widgets.Dropdown(options=list(self._heads), description="Head", **wide)
+        self.head = widgets.Dropdown(options=list(self._heads), description="Head", **_sized(180))
         self.feature = widgets.Dropdown(
             options=[(title, name) for name, title in KINDS.items()],
             value=first.feature,
             description="Feature map",
-            **wide,
+            **_sized(245),
         )
-        self.features = _slider("Features", NUMBERS, first.features, "{:,}", wide)
-        self.temperature = _slider("Temperature", TEMPERATURES, first.temperature, "{:g}", wide)
+        self.features = _slider("How many", NUMBERS, first.features, "{:,}", _sized(212))
+        self.temperature = _slider(
+            "Temperature", TEMPERATURES, first.temperature, "{:g}", _sized(205)
+        )
         self.orthogonal = widgets.Checkbox(
             value=first.orthogonal, description="orthogonal rows", indent=False
         )
         self.orthogonal.layout.width = "max-content"
         self.seed = widgets.BoundedIntText(
-            value=first.seed, min=0, max=9999, description="Seed", layout={"width": "140px"}
+            value=first.seed, min=0, max=9999, description="Seed", **_sized(120)
         )
-        self.seed.style.description_width = "initial"
-        self.length = _slider("Tokens timed", LENGTHS, length, "{:,}", wide)
+        self.length = _slider("Tokens timed", LENGTHS, length, "{:,}", _sized(260))
         for control in self._menu:
             control.observe(self._chosen, names="value")
         self.length.observe(self._ask, names="value")
@@ -158,17 +166,17 @@ class KernelLab(Pictured, widgets.VBox):
         return [self.head, self.feature, *drawn, self.temperature]
 
     def _parts(self) -> list[widgets.Widget]:
-        row = widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 18px")
         several = [self.head] if len(self._heads) > 1 else []
+        frequent = [*several, self.feature, self.features, self.temperature]
+        self._look.layout.flex, self._look.layout.min_width = "1 1 640px", "0"
+        beside = widgets.VBox(
+            [self._speed, self._table], layout=widgets.Layout(flex="1 1 300px", min_width="0")
+        )
         return [
             widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
-            widgets.HBox([*several, self.feature, self.temperature], layout=row),
-            widgets.HBox([self.features, self.orthogonal, self.seed], layout=row),
+            *slim(frequent, [self.orthogonal, self.seed, self.length], _HELP),
             self._alert,
-            self._look,
-            widgets.HBox([self.length], layout=row),
-            self._speed,
-            self._table,
+            widgets.HBox([self._look, beside], layout=widgets.Layout(flex_flow="row wrap")),
         ]
 
     # What happens
@@ -307,13 +315,18 @@ def _named(name: str, q: Tensor, tokens: Any) -> list[str]:
     return [visible(token) for token in given]
 
 
-def _slider(name: str, options: list[Any], value: Any, look: str, wide: dict[str, Any]) -> Any:
+def _sized(width: int) -> dict[str, Any]:
+    layout = widgets.Layout(width=f"{width}px", margin="0")
+    return {"style": {"description_width": "initial"}, "layout": layout}
+
+
+def _slider(name: str, options: list[Any], value: Any, look: str, sized: dict[str, Any]) -> Any:
     """A slider through `options`, and through `value` if that is none of them."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise ValueError(f"`{name.lower()}` must be a number above 0, got {value!r}")
     steps = sorted({*options, value})
     pairs = [(look.format(step), step) for step in steps]
-    return widgets.SelectionSlider(options=pairs, value=value, description=name, **wide)
+    return widgets.SelectionSlider(options=pairs, value=value, description=name, **sized)
 
 
 # ---- descriptions
@@ -405,7 +418,7 @@ def _tried(rows: Mapping[str, float]) -> str:
 
 def _draw(seen: Approximation, title: str, names: Sequence[str], causal: bool) -> Drawing:
     n, m = seen.map.shape
-    drawing = Drawing(_LEFT + 3 * _SIDE + 2 * _GAP + 8, _TOP + _SIDE + 52, THEMES["light"])
+    drawing = Drawing(_LEFT + 3 * _SIDE + 2 * _GAP + 8, _TOP + _SIDE + 34, THEMES["light"])
     largest = max(1e-12, float(seen.exact.max()))
     difference = seen.map - seen.exact
     signed = bool((seen.map < -1e-9).any())
@@ -417,7 +430,7 @@ def _draw(seen: Approximation, title: str, names: Sequence[str], causal: bool) -
         )
     ):
         x = _LEFT + place * (_SIDE + _GAP)
-        palette = [blend(SIGNED if both else CIVIDIS, i / 254) for i in range(255)]
+        palette = _SIGNED if both else _AMOUNTS
         share = (map / scale).clamp(-1, 1)
         levels = (127 + 127 * share if both else 254 * share.clamp(min=0)).round().int().numpy()
         drawing.map(levels, palette, x, _TOP, _SIDE, _SIDE)

@@ -22,11 +22,13 @@ import traitlets
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnlab.catalog import cards
 from attnlab.core.patterns import Pattern, read
 from attnlab.core.patterns.by_table import Listed
 from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.reading import names
 from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse.attention import PatternOptions
 from attnlab.figures.arrays import numbers
 from attnlab.figures.patterns import runs
 from attnlab_widgets.base import STATIC, BaseWidget
@@ -34,6 +36,37 @@ from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.pattern_picture import draw
 
 MOST = 128
+WORDS = {
+    "local": "a window",
+    "strided": "every so many",
+    "summaries": "the ends of blocks",
+    "prefix": "the first positions",
+    "places": "given rows or columns",
+    "edges": "first and last positions",
+    "local_2d": "a square of pixels",
+    "axial": "a line of a grid",
+    "random": "drawn keys",
+    "dilated": "a window with gaps",
+    "fixed": "own block and summaries",
+    "global_": "see all, seen by all",
+    "hub": "one such position",
+    "block_diagonal": "the own block",
+    "full": "everything",
+    "causal": "the past",
+}
+"""What the primitives of the menu are, in a few words."""
+SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("longformer", "", {"window": 6, "global_positions": (0,)}),
+    ("longformer", "dilated", {"window": 4, "dilation": 3}),
+    ("longformer", "causal window", {"window": 8, "causal": True}),
+    ("bigbird", "", {"block": 2, "random": 2}),
+    ("etc", "", {"global_tokens": 4, "radius": 3}),
+    ("sparse_transformer", "strided", {"stride": 6}),
+    ("sparse_transformer", "fixed", {"stride": 6, "kind": "fixed"}),
+    ("axial", "rows", {"width": 8}),
+    ("axial", "columns", {"width": 8, "axis": 0}),
+)
+"""Mechanisms of the catalogue, with options whose pattern shows among few positions."""
 SHARPNESS = {"sharp": 3.0, "flat": 0.7, "equal": 0.0}
 _EMPTY = "~full()"
 
@@ -72,6 +105,8 @@ class PatternStudio(BaseWidget):
     _scores = traitlets.Bytes(b"").tag(sync=True)
     _side = traitlets.Int(0).tag(sync=True)
     _primitives: Any = traitlets.List().tag(sync=True)
+    _presets: Any = traitlets.List().tag(sync=True)
+    _words: Any = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -99,6 +134,8 @@ class PatternStudio(BaseWidget):
             _scores=data,
             _side=side,
             _primitives=for_page(),
+            _presets=[list(pair) for pair in presets()],
+            _words=WORDS,
         )
         if masked := _fully_masked(self.mask.numpy()):
             warnings.warn(f"In this pattern {masked}.", stacklevel=2)
@@ -218,6 +255,19 @@ class PatternStudio(BaseWidget):
         cells = len(self.painted) // 3
         by_hand = f", {cells} cells painted" if cells else ""
         return f"<PatternStudio: {self.expression}, n = {self.n}{by_hand}>"
+
+
+@functools.cache
+def presets() -> tuple[tuple[str, str], ...]:
+    """(title, expression) of known patterns: those of the mechanisms' options, written out."""
+    known = {card.name: card for card in cards()}
+    found = [("Full attention", "full()"), ("Causal", "causal()")]
+    for name, variant, given in SMALL:
+        options = {key: value for key, value in given.items() if key != "causal"}
+        made: PatternOptions = known[name].options(**options)  # type: ignore[assignment]
+        title = f"{known[name].title}, {variant}" if variant else known[name].title
+        found.append((title, made.pattern(causal=given.get("causal")).code))
+    return tuple(found)
 
 
 def example_scores(n: int) -> NDArray[np.float64]:

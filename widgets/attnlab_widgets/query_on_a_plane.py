@@ -23,6 +23,8 @@ from attnlab.figures.arguments import check_list, check_names, check_number
 from attnlab.figures.arrays import numbers
 from attnlab.figures.labels import visible
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.plane_picture import picture
 from attnlab_widgets.plane_words import said_aloud
 
 SCALE = math.sqrt(0.5)  # 1/√d in the plane
@@ -159,6 +161,10 @@ class QueryOnAPlane(BaseWidget):
             self.weights().tolist(),
             self.masked,
         )
+
+    def still(self) -> Drawing:
+        """The arrows, the bars, and the values with their mean."""
+        return picture(self)
 
     def __repr__(self) -> str:
         return f"QueryOnAPlane: {self.description()}"

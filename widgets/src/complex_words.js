@@ -8,7 +8,7 @@ import { mountPage } from "./parts/page.js";
 import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["first", "second", "dimension", "stage", "positions"];
-const [WIDE, LEFT, RIGHT] = [920, 64, 16];
+const [LEFT, RIGHT, HIGH] = [64, 16, 520];
 const NS = "http://www.w3.org/2000/svg";
 
 function svg(tag, attributes, text) {
@@ -37,7 +37,7 @@ function render({ model, el: host }) {
   const dimension = slider("dimension", "dimension", { min: 0, max: last, step: 1 }, (value) => set("dimension", value));
   const summary = el("p", { class: "av-summary", "data-testid": "summary", "aria-live": "polite" });
   const said = el("p", { class: "av-quiet", "data-testid": "said" });
-  const drawing = svg("svg", { class: "cw-svg", viewBox: `0 0 ${WIDE} 520`, role: "img", "data-testid": "drawing" });
+  const drawing = svg("svg", { class: "cw-svg", role: "img", "data-testid": "drawing" });
   root.append(
     el("style", { text: base + style }),
     el("header", { class: "av-top" }, summary, el("div", { class: "av-controls" }, first.node, second.node, dimension.node, stage.node)),
@@ -46,6 +46,7 @@ function render({ model, el: host }) {
   );
   host.replaceChildren(root);
   const later = frames();
+  let room = 920; // pixels across: the drawing gets wider with its place, but no higher
 
   function draw() {
     const [j, k, d, n] = [model.get("first"), model.get("second"), model.get("dimension"), model.get("positions")];
@@ -58,6 +59,8 @@ function render({ model, el: host }) {
     dimension.output.textContent = String(d);
     const pair = chosen.map((word) => wave(tables, word, d));
     summary.textContent = chosen.map((word, index) => `“${words[word]}”: amplitude ${Math.abs(pair[index].r).toFixed(2)}, ${period(pair[index])}`).join(" · ");
+    room = Math.max(360, drawing.clientWidth || room);
+    drawing.setAttribute("viewBox", `0 0 ${room} ${HIGH}`);
     drawing.replaceChildren();
     arrows(tables, chosen, pair, d, n);
     interference(pair, n);
@@ -70,7 +73,7 @@ function render({ model, el: host }) {
   }
 
   function arrows(tables, chosen, pair, d, n) {
-    const step = (WIDE - LEFT - RIGHT) / n;
+    const step = (room - LEFT - RIGHT) / n;
     const radius = Math.min(step / 2 - 3, 30);
     const most = Math.max(...pair.map(({ r }) => Math.abs(r)), 1e-6);
     drawing.append(svg("text", { x: 0, y: 14 }, `Dimension ${d} at each position: the arrow turns by the same angle from one position to the next`));
@@ -92,25 +95,25 @@ function render({ model, el: host }) {
     const [top, high] = [146, 120];
     const sizes = pair.map(({ r }) => Math.abs(r));
     const most = sizes.reduce((a, b) => a + b, 0) || 1;
-    const x = (p) => LEFT + ((WIDE - LEFT - RIGHT) / n) * (p + 0.5);
+    const x = (p) => LEFT + ((room - LEFT - RIGHT) / n) * (p + 0.5);
     const y = (value) => top + high - (value / most) * high;
     const path = (value) => Array.from({ length: (n - 1) * 8 + 1 }, (_, i) => `${i ? "L" : "M"}${x(i / 8).toFixed(1)} ${y(value(i / 8)).toFixed(1)}`).join("");
     if (pair.length === 2) {
       const [low, up] = [Math.abs(sizes[0] - sizes[1]), most];
       drawing.append(svg("text", { x: 0, y: top - 10 }, "Interference: the length of the sum of both words, between the difference and the sum of their amplitudes"));
-      drawing.append(svg("rect", { class: "cw-band", x: LEFT, y: y(up), width: WIDE - LEFT - RIGHT, height: Math.max(1, y(low) - y(up)) }));
+      drawing.append(svg("rect", { class: "cw-band", x: LEFT, y: y(up), width: room - LEFT - RIGHT, height: Math.max(1, y(low) - y(up)) }));
       drawing.append(svg("path", { class: "cw-sum", d: path((p) => together(...pair, p)), "data-testid": "sum" }));
       for (let p = 0; p < n; p += 1) drawing.append(svg("circle", { cx: x(p), cy: y(together(...pair, p)), r: 3.5, fill: "var(--av-series-2)" }));
     } else {
       const real = (value) => top + high / 2 - (value / most) * (high / 2);
       drawing.append(svg("text", { x: 0, y: top - 10 }, "Its real part (solid) and imaginary part (dashed) along the sentence: two waves"));
-      drawing.append(svg("line", { class: "cw-axis", x1: LEFT, x2: WIDE - RIGHT, y1: real(0), y2: real(0) }));
+      drawing.append(svg("line", { class: "cw-axis", x1: LEFT, x2: room - RIGHT, y1: real(0), y2: real(0) }));
       for (const part of [0, 1]) {
         const points = Array.from({ length: (n - 1) * 8 + 1 }, (_, i) => `${i ? "L" : "M"}${x(i / 8).toFixed(1)} ${real(at(pair[0], i / 8)[part]).toFixed(1)}`).join("");
         drawing.append(svg("path", { class: part ? "cw-second" : "cw-first", style: "stroke: var(--av-series-0)", d: points }));
       }
     }
-    drawing.append(svg("line", { class: "cw-axis", x1: LEFT, x2: WIDE - RIGHT, y1: top + high, y2: top + high }));
+    drawing.append(svg("line", { class: "cw-axis", x1: LEFT, x2: room - RIGHT, y1: top + high, y2: top + high }));
     drawing.append(svg("text", { class: "cw-quiet", x: LEFT - 8, y: top + 10, "text-anchor": "end" }, most.toFixed(2)));
     drawing.append(svg("text", { class: "cw-quiet", x: LEFT - 8, y: top + high, "text-anchor": "end" }, pair.length === 2 ? "0" : (-most).toFixed(2)));
   }
@@ -120,17 +123,17 @@ function render({ model, el: host }) {
     const all = Object.values(waves).flatMap((one) => chosen.flatMap((word) => one.frequency[word].map(Math.abs)));
     const fastest = Math.max(1e-6, ...all);
     const most = Math.max(...Object.values(waves).map((one) => largest(one, chosen)));
-    const x = (w) => LEFT + Math.sqrt(Math.abs(w) / fastest) * (WIDE - LEFT - RIGHT - 10);
+    const x = (w) => LEFT + Math.sqrt(Math.abs(w) / fastest) * (room - LEFT - RIGHT - 10);
     const y = (r) => top + high - (Math.abs(r) / most) * high;
     drawing.append(svg("text", { x: 0, y: top - 12 }, "All dimensions: how fast each turns, and how long its arrow is (click one)"));
-    drawing.append(svg("path", { class: "cw-axis", d: `M${LEFT} ${top}V${top + high}H${WIDE - RIGHT}` }));
+    drawing.append(svg("path", { class: "cw-axis", d: `M${LEFT} ${top}V${top + high}H${room - RIGHT}` }));
     drawing.append(svg("text", { class: "cw-quiet", x: LEFT - 8, y: top + 10, "text-anchor": "end" }, most.toFixed(2)));
     drawing.append(svg("text", { class: "cw-quiet", x: LEFT - 8, y: top + high, "text-anchor": "end" }, "0"));
     for (const share of [0, 0.25, 0.5, 0.75, 1]) {
       const w = fastest * share * share;
       drawing.append(svg("text", { class: "cw-quiet", x: x(w), y: top + high + 18, "text-anchor": share === 1 ? "end" : "middle" }, w.toFixed(share && w < 0.095 ? 3 : 2)));
     }
-    drawing.append(svg("text", { class: "cw-quiet", x: WIDE - RIGHT, y: top + high + 38, "text-anchor": "end" }, "frequency, radians per position (square-root scale)"));
+    drawing.append(svg("text", { class: "cw-quiet", x: room - RIGHT, y: top + high + 38, "text-anchor": "end" }, "frequency, radians per position (square-root scale)"));
     const legend = svg("text", { x: LEFT, y: top + high + 38 });
     chosen.forEach((word, index) => {
       const look = index ? "var(--av-series-1)" : "var(--av-series-0)";
@@ -167,12 +170,15 @@ function render({ model, el: host }) {
     root.dataset.theme = (wanted === "auto" ? pageIsDark() : wanted === "dark") ? "dark" : "light";
     changed();
   }
+  const observer = new ResizeObserver(() => drawing.clientWidth && drawing.clientWidth !== room && changed());
+  observer.observe(root);
   TRAITS.forEach((name) => model.on(`change:${name}`, changed));
   model.on("change:theme", theme);
   const stop = watchPage(theme);
   theme();
   return () => {
     stop();
+    observer.disconnect();
     TRAITS.forEach((name) => model.off(`change:${name}`, changed));
     model.off("change:theme", theme);
   };

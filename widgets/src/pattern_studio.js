@@ -1,8 +1,10 @@
 // PatternStudio: who may see whom, composed, written or painted; and what follows from it.
 // Everything that is drawn follows from the model's traits and from what does not yet fit together.
 import base from "./attention_view.css";
+import barStyle from "./parts/bar.css";
 import style from "./pattern_studio.css";
 import { percent, receptiveFieldText } from "./lib/mask.js";
+import { bar } from "./parts/bar.js";
 import { el } from "./parts/dom.js";
 import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { mountPage } from "./parts/page.js";
@@ -14,6 +16,14 @@ import { tablesPanel } from "./parts/studio/tables.js";
 import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["expression", "n", "painted", "row", "layer", "residual", "block", "head_dim", "scores"];
+
+const HELP = `Each row of the mask is a query, each column a key; a filled cell may be seen. Compose the pattern from parts, write it, or paint cells: click or drag; arrow keys move, Space allows or forbids, Shift and arrows paint.
+
+Under the mask stand the weights of one row: the softmax of the example scores over the keys that it sees. Click the number of a row, or move the slider, to see another.
+
+Receptive field: filled where an input (across) can influence an output (down) after so many layers. Dark and full size is new with this layer, light and small was known before.
+
+Blocks: a block-sparse kernel computes the full and the mixed ones and skips the empty ones.`;
 
 function render({ model, el: host }) {
   const study = new Study(model);
@@ -41,11 +51,12 @@ function render({ model, el: host }) {
   const field = receptiveFieldPanel(study, view);
   const tables = tablesPanel(study);
   const parts = [compose, mask, cost, field, tables];
+  const controls = bar({ frequent: [...compose.controls, ...mask.controls], more: [...mask.more, ...cost.more], help: HELP, label: "The pattern" });
   const summary = el("p", { class: "av-summary", "data-testid": "summary" });
   root.append(
-    el("style", { text: base + style }),
-    el("header", { class: "av-top" }, summary),
-    el("div", { class: "av-panels ps-panels" }, compose.node, mask.node, el("div", { class: "ps-side" }, cost.node, field.node)),
+    el("style", { text: base + barStyle + style }),
+    el("header", { class: "av-top" }, controls.node, summary),
+    el("div", { class: "av-panels ps-panels" }, compose.node, mask.node, el("div", { class: "ps-side" }, field.node, cost.node)),
     tables.node,
     live,
   );
@@ -78,7 +89,7 @@ function render({ model, el: host }) {
   const observer = new ResizeObserver(() => {
     if (root.clientWidth === wide) return;
     wide = root.clientWidth;
-    root.dataset.studio = wide >= 1120 ? "three" : wide >= 780 ? "two" : "one";
+    root.dataset.studio = wide >= 1280 ? "four" : wide >= 860 ? "three" : wide >= 600 ? "two" : "one";
     view.later(drawAll);
   });
   observer.observe(root);

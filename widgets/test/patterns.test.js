@@ -115,6 +115,8 @@ test("what cannot be read is answered in plain words", () => {
   assert.match(said("local(2) |"), /ends where a pattern is expected/);
   assert.match(said("local(2) local(3)"), /the pattern ends before “local”/);
   assert.match(said("local"), /“local” needs its brackets: local\(…\)/);
+  assert.match(said("glob"), /there is no pattern “glob”; did you mean “global_”\?/);
+  assert.match(said("local(2) | stri"), /there is no pattern “stri”; did you mean “strided”\?/);
   assert.match(said("local()"), /local needs its radius: local\(radius\)/);
   assert.match(said("local(2, 3)"), /local takes 1 argument, got 2/);
   assert.match(said("local(width=2)"), /local has no argument “width”/);

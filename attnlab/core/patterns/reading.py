@@ -113,6 +113,9 @@ def _value(node: ast.expr) -> Any:
             return -number
         case ast.Constant(int() | str() as value):
             return value
+        case ast.Name(name):
+            _maker(name)
+            raise ValueError(f"{name!r} needs its brackets: {name}(…)")
     raise ValueError(f"a pattern cannot contain {_short(ast.unparse(node))}")
 
 

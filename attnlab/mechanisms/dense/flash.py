@@ -56,7 +56,10 @@ from attnlab.core.softmax import masked_softmax
 
 @dataclass(frozen=True, kw_only=True)
 class Tiling(Options):
-    """``tile`` queries are compared with ``tile`` keys at a time."""
+    """The size of the tiles.
+
+    ``tile``  how many queries are compared with as many keys at a time.
+    """
 
     tile: Size = 512
 

@@ -64,7 +64,12 @@ from attnlab.core.sparse.decoding import DecodingState
 
 @dataclass(frozen=True, kw_only=True)
 class Axes(PatternOptions):
-    """Lines of ``width`` cells (``axis=1``), columns (``axis=0``), or half of the heads each."""
+    """Which axis of the grid a layer attends along.
+
+    ``width``  how many cells a line of the grid has.
+    ``axis``   1 attends along lines, 0 along columns.
+    ``split``  gives half of the heads to each axis.
+    """
 
     width: Size = 32
     axis: Count = 1

@@ -39,11 +39,13 @@ own example.
 Other implementations differ: one adds residue 0 (c + 1 columns), one takes c + 1 columns that
 straddle blocks.
 
-Common mistakes. The formulas of section 4.3 leave out the intersection with the past, which section
-4.2 states. The second fixed factor alone has empty rows (before the first summary): their output is
-zero here; code that adds −10⁹ gives them the uniform mean of all positions, future included. The
-two fixed factors in successive layers do not reach the near past; merged heads, or the residual
-connections, do. A stride as long as the sequence is allowed, and gives dense causal attention.
+Common mistakes. Section 4.2 states that $S_i$ lies in the past. In section 4.3 the strided window
+ends at i, but the other three sets are printed without $j \le i$. The strided column as printed
+leaks in two layers: a later position of the column has the next token in its window. The second
+fixed factor alone has empty rows (before the first summary): their output is zero here; code that
+adds −10⁹ gives them the uniform mean of all positions, future included. The two fixed factors in
+successive layers do not reach the near past; merged heads, or the residual connections, do. A
+stride as long as the sequence is allowed, and gives dense causal attention.
 
 Departures. A query without allowed keys gives zeros. No dropout on the weights. The two-dimensional
 position embeddings, the initialisation and the recomputation of section 5 belong to a model.

@@ -60,7 +60,10 @@ IN_USE = FIRST + 256
 
 @dataclass(frozen=True, kw_only=True)
 class Bytes(Options):
-    """How many rows the table has: those in use, and spare ones."""
+    """The size of the table.
+
+    ``rows``  how many rows it has: those in use, and spare ones.
+    """
 
     rows: Size = 384
 

@@ -59,11 +59,17 @@ EPSILON = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Factors(Options):
-    """What the table holds, and how wide its rows are."""
+    """What the table holds, and how wide its rows are.
+
+    ``vocab``    how many rows the table has.
+    ``rank``     how wide its rows are, before they are projected to the width of the model.
+    ``max_len``  the longest sequence, if positions are added.
+    ``norm``     whether vectors are normalised before the projection.
+    """
 
     vocab: Size = 30000
     rank: Size = 128
-    max_len: Size | None = None  # the longest sequence, if positions are added
+    max_len: Size | None = None
     norm: bool = False
 
 

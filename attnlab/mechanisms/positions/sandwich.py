@@ -38,7 +38,10 @@ WIDEST = 2**16
 
 @dataclass(frozen=True, kw_only=True)
 class Sinusoids(Options):
-    """The sinusoids whose products are the biases."""
+    """The sinusoids whose products are the biases.
+
+    ``width``  how many they are, a sine and a cosine of each frequency; even.
+    """
 
     width: Size = 128
 

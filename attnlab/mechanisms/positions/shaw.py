@@ -58,7 +58,12 @@ ValueTable = Float[Tensor, "c e"] | None  # a^V
 
 @dataclass(frozen=True, kw_only=True)
 class Tables(Options):
-    """Distances beyond ``clip`` are one; ``keys`` and ``values`` say which have a table."""
+    """The tables of distances.
+
+    ``clip``    the largest distance that has a row of its own; those beyond share it.
+    ``keys``    whether keys have a table.
+    ``values``  whether values have one.
+    """
 
     clip: Count = 16
     keys: bool = True

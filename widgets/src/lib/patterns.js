@@ -260,12 +260,20 @@ export function algebra(primitives) {
     }
     if (Object.hasOwn(ELSEWHERE, tree.call)) throw new Unreadable(`${tree.call}(…) ${ELSEWHERE[tree.call]}`);
     const found = named.get(tree.call);
-    if (!found) throw new Unreadable(`there is no pattern “${tree.call}”${nearest(tree.call, [...named.keys()])}`);
+    if (!found) throw new Unreadable(unknown(tree.call));
     return called(tree.call, (...values) => found.make(values), bound(tree.call, found.parameters, tree));
   }
 
+  const unknown = (name) => `there is no pattern “${name}”${nearest(name, [...named.keys()])}`;
+
   function read(text) {
-    return built(parsed(text));
+    try {
+      return built(parsed(text));
+    } catch (error) {
+      // A name that is not yet written out is answered with the nearest, not with its brackets.
+      if (error.bare && !named.has(error.bare) && unknown(error.bare).endsWith("?")) error.message = unknown(error.bare);
+      throw error;
+    }
   }
 
   for (const one of primitives) named.set(one.name, primitive(one));
@@ -292,6 +300,8 @@ const ELSEWHERE = {
 };
 
 function nearest(name, known) {
+  const begun = known.filter((one) => one.startsWith(name));
+  if (begun.length && begun.length < 4) return `; did you mean ${begun.map((one) => `“${one}”`).join(" or ")}?`;
   const close = known.map((one) => [distance(name, one), one]).sort((a, b) => a[0] - b[0])[0];
   return close[0] <= 2 ? `; did you mean “${close[1]}”?` : `; there are ${[...known].sort().join(", ")}`;
 }

@@ -98,7 +98,7 @@ function parsedDeeply(text) {
     const { name } = all[at] ?? {};
     if (!name) throw new Unreadable(at < all.length ? `a pattern is expected where ${here()} stands` : "the expression ends where a pattern is expected");
     at += 1;
-    if (all[at]?.sign !== "(") throw new Unreadable(`“${name}” needs its brackets: ${name}(…)`);
+    if (all[at]?.sign !== "(") throw Object.assign(new Unreadable(`“${name}” needs its brackets: ${name}(…)`), { bare: name });
     return { call: name, ...argumentsOf(name) };
   }
 

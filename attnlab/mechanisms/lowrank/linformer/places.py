@@ -85,7 +85,7 @@ SHARING = {"none": (True, 2), "headwise": (False, 2), "key-value": (False, 1)}
 class Places(Options):
     """The k places, and the projections to them.
 
-    ``k``           their number.
+    ``k``           how many summaries there are: the rows of E and F.
     ``max_len``     the longest sequence.
     ``sharing``     "none", "headwise", "key-value" or "layerwise".
     ``projection``  a kind, "linear", "mean-pool" or "convolution"; or, with "layerwise", the one

@@ -26,10 +26,7 @@ export function maskPanel(study, view) {
   const legend = el("p", { class: "av-quiet av-hint", "data-testid": "legend" });
   const node = el(
     "section", { class: "av-panel ps-mask-panel", "aria-label": "The mask" },
-    el("div", { class: "av-row av-head-row" }, el("h3", { text: "Who may see whom" }), el("div", { class: "av-row av-zoom" }, undo, redo, wipe)),
     readout, stage, legend,
-    el("div", { class: "av-row" }, blocks.node),
-    el("h3", { text: "Softmax of one row" }),
     el("div", { class: "av-row" }, row.node, scores.node),
     said, el("div", { class: "ps-bars", "data-testid": "bars", role: "img" }, bars),
   );
@@ -42,7 +39,7 @@ export function maskPanel(study, view) {
 
   function draw() {
     const { n } = study;
-    const room = Math.max(160, Math.min(stage.clientWidth || 400, 520) - LEFT - 6);
+    const room = Math.max(160, Math.min(stage.clientWidth || 400, 380) - LEFT - 6);
     side = Math.max(1, room / n) >= 2 ? Math.floor(room / n) : room / n;
     side = Math.min(side, 40);
     if (cursor && document.activeElement !== stage) cursor = [study.row, cursor[1]];
@@ -63,7 +60,7 @@ export function maskPanel(study, view) {
     scores.select.value = study.get("scores");
     scores.select.options[3].hidden = scores.select.options[3].disabled = !study.get("_side");
     stage.setAttribute("aria-label", `The mask: ${n} queries down, ${n} keys across, ${study.pairs} pairs may be seen. Arrow keys move, space allows or forbids, shift and arrows paint, control Z takes back.`);
-    legend.textContent = `Filled: may be seen.${study.get("block") ? " Blocks: framed are full, hatched are empty." : ""}${study.byHand ? " A dot: painted by hand." : ""}${study.fullyMasked.length ? " ∅: this row sees nothing." : ""} Click or drag to paint.`;
+    legend.textContent = ["Filled: may be seen", ...(study.get("block") ? ["framed: full block", "hatched: empty block"] : []), ...(study.byHand ? ["dot: painted by hand"] : []), ...(study.fullyMasked.length ? ["∅: this row sees nothing"] : []), "click or drag to paint"].join(" · ");
     sayRow();
     hover();
   }
@@ -339,7 +336,7 @@ export function maskPanel(study, view) {
     view.later(hoverAgain);
   });
 
-  return { node, draw };
+  return { node, draw, controls: [undo, redo, wipe], more: [blocks.node] };
 }
 
 function stepped([i, j], key, n) {

@@ -8,6 +8,8 @@ const HINTS = { positions: "0, 5, −1 …", grid: "4 × 8" };
 
 export function composePanel(study, view) {
   const { choices, fresh, partsOf, partsText } = study.lists;
+  const presets = study.get("_presets");
+  const preset = choice("Pattern", "preset", [["", "of your own"], ...presets.map(([title, code]) => [code, title])], (text) => text && propose({ text }, "parts"));
   const length = slider("Positions n", "n", { min: 1, max: MOST, step: 1 }, (n) => propose({ n }, "n"));
   const causal = toggle("Causal", "causal", (value) => change((list) => (list.causal = value)));
   const rows = el("ol", { class: "ps-parts", "data-testid": "parts" });
@@ -23,10 +25,7 @@ export function composePanel(study, view) {
   const said = el("p", { class: "ps-words", "data-testid": "words" });
   const node = el(
     "section", { class: "av-panel ps-compose", "aria-label": "Compose" },
-    el("h3", { text: "Compose" }),
-    el("div", { class: "av-row" }, length.node, causal.node),
     rows, el("div", { class: "av-row" }, add), anew,
-    el("h3", { text: "Expression" }),
     el("div", { class: "ps-expression" }, field, copy),
     error, byHand, notes, said,
   );
@@ -66,6 +65,7 @@ export function composePanel(study, view) {
     length.input.max = study.get("scores") === "given" ? Math.min(MOST, study.get("_side")) : MOST;
     length.input.value = study.wanted;
     length.output.textContent = study.wanted;
+    preset.select.value = presets.some(([, code]) => code === study.written) ? study.written : "";
     const list = partsOf(study.written);
     anew.hidden = Boolean(list);
     rows.hidden = add.hidden = !list;
@@ -107,10 +107,12 @@ export function composePanel(study, view) {
     join.select.setAttribute("aria-label", `How part ${at + 1} is joined`);
     join.node.hidden = at === 0;
     const not = toggle("not", named("not"), (value) => change((list) => (list.parts[at].not = value)));
-    const names = [...choices.keys()].map((name) => [name, name]);
+    const words = study.get("_words");
+    const names = [...choices.keys()].map((name) => [name, words[name] ? `${name}: ${words[name]}` : name]);
     const kind = choice("", named("kind"), names, (name) => change((list) => {
       list.parts[at] = { ...fresh(name, study.wanted, list.parts[at].join), not: list.parts[at].not, blocks: list.parts[at].blocks };
     }));
+    kind.node.classList.add("ps-kind");
     kind.select.setAttribute("aria-label", `Part ${at + 1}: the primitive`);
     const inputs = choices.get(part.name).map((known, place) => argumentField(at, place, known));
     const blocks = numberField("blocks of", named("blocks"), 1, (value) => change((list) => (list.parts[at].blocks = value)));
@@ -161,7 +163,7 @@ export function composePanel(study, view) {
     }
   }
 
-  return { node, draw };
+  return { node, draw, controls: [preset.node, length.node, causal.node] };
 }
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;

@@ -2,7 +2,7 @@
 import { blocksOf, keysOf, pairsOf, percent, receptiveFieldText, runs } from "../../lib/mask.js";
 import { el, labelled, sized, slider, toggle } from "../dom.js";
 
-const SIDE = 208;
+const MOST = 300; // pixels of the receptive field's side
 const whole = (number) => number.toLocaleString("en");
 
 export function costPanel(study, view) {
@@ -13,7 +13,7 @@ export function costPanel(study, view) {
   } });
   const list = el("div", { class: "ps-costs", role: "list", "data-testid": "costs" });
   const node = el("section", { class: "av-panel", "aria-label": "What it costs" },
-    el("h3", { text: "What it costs" }), el("div", { class: "av-row" }, labelled("Head width d", width)), list);
+    el("h3", { text: "What it costs" }), list);
 
   function draw() {
     const { n, pairs } = study;
@@ -23,25 +23,25 @@ export function costPanel(study, view) {
     const facts = [
       ["Pairs", `${whole(pairs)} of ${whole(n ** 2)}`, "pairs", share],
       ["Density", percent(share), "density"],
-      ["FLOPs of a head, 4·d·pairs", `${whole(4 * d * pairs)} of ${whole(4 * d * n ** 2)}`, "flops"],
-      ["Saved against full", percent(1 - share), "saved"],
+      ["FLOPs, 4·d·pairs", `${whole(4 * d * pairs)} of ${whole(4 * d * n ** 2)}`, "flops"],
+      ["Saved", percent(1 - share), "saved"],
     ];
     const size = study.get("block");
     if (size) {
       const { counts, kinds } = blocksOf(study.mask, n, size);
       const touched = counts.full + counts.mixed;
       facts.push([`Blocks of ${size}`, `${counts.full} full, ${counts.mixed} mixed, ${counts.empty} empty`, "blocks"]);
-      facts.push(["A block-sparse kernel computes", `${touched} of ${kinds.length} blocks (${percent(touched / kinds.length)})`, "touched"]);
+      facts.push(["Blocks computed", `${touched} of ${kinds.length} (${percent(touched / kinds.length)})`, "touched"]);
     }
     facts.push(["Layers", receptiveFieldText(study.receptiveField, n), "layers"]);
     list.replaceChildren(...facts.map(([name, value, testid, bar]) =>
       el("div", { class: "ps-cost", role: "listitem" },
-        el("span", { class: "ps-cost-name", text: `${name}:` }),
+        el("span", { class: "ps-cost-name", text: name }),
         el("span", { class: "ps-cost-value", "data-testid": testid, text: value }),
         bar === undefined ? null : meter(bar))));
   }
 
-  return { node, draw };
+  return { node, draw, more: [labelled("Head width d", width)] };
 }
 
 function meter(share) {
@@ -56,9 +56,8 @@ export function receptiveFieldPanel(study, view) {
   const canvas = el("canvas", { "aria-hidden": "true" });
   const picture = el("div", { role: "img", class: "ps-receptive-field", "data-testid": "receptive-field" }, canvas);
   const said = el("p", { "data-testid": "receptive-field-text", role: "status" });
-  const hint = el("p", { class: "av-quiet av-hint", text: "Filled: input (across) can influence output (down). Dark and full size: new with this layer; light and small: known before." });
   const node = el("section", { class: "av-panel", "aria-label": "Receptive field" },
-    el("h3", { text: "Receptive field" }), el("div", { class: "av-row" }, layer.node, residual.node), said, picture, hint);
+    el("h3", { text: "Receptive field" }), el("div", { class: "av-row" }, layer.node, residual.node), picture, said);
 
   function draw() {
     const { n } = study;
@@ -81,7 +80,8 @@ export function receptiveFieldPanel(study, view) {
 
   function paint(now, before) {
     const { n } = study;
-    const side = n <= SIDE / 2 ? Math.floor(SIDE / n) : SIDE / n;
+    const room = Math.max(120, Math.min(MOST, (picture.clientWidth || 210) - 2));
+    const side = n <= room / 2 ? Math.floor(room / n) : room / n;
     const pen = sized(canvas, n * side + 2, n * side + 2);
     pen.fillStyle = view.colour("--av-panel");
     pen.fillRect(1, 1, n * side, n * side);

@@ -158,7 +158,7 @@ export function detailPanel(store, view) {
   function where(card) {
     const paper = card.url ? el("a", { href: card.url, target: "_blank", rel: "noopener", text: card.paper }) : el("span", { text: card.paper });
     const lessons = card.lessons.map(({ path, question }) => el("li", {}, "Lesson: ", el("a", { href: path, text: question })));
-    return el("ul", { class: "wl-links", "data-testid": "links" }, el("li", {}, "Paper: ", paper), ...lessons, el("li", {}, "Page: ", el("code", { text: card.page })));
+    return el("ul", { class: "wl-links", "data-testid": "links" }, el("li", {}, "Paper: ", paper), ...lessons, el("li", {}, "Page: ", card.address ? el("a", { href: card.address, text: card.title }) : el("code", { text: card.page })));
   }
 
   function table(card, map) {

@@ -1,0 +1,86 @@
+"""The first page: the wall of mechanisms, and where to go from there."""
+
+import json
+from copy import deepcopy
+from html import escape
+from pathlib import Path
+
+import attnlab
+from attnlab.core.card import Card
+from attnlab.readme import lessons
+from docs.maps import wall
+from docs.mechanisms import families, title_of
+from docs.places import HOME, ROOT, Sources, html_block
+from docs.widgets import frame, framed
+
+
+def write(sources: Sources) -> None:
+    sources.add("widgets/wall.html", framed(_wall()))
+    sources.write("index.md", _page())
+
+
+def _wall() -> str:
+    """The wall alive on a page of its own; its lessons and mechanisms are pages of this site."""
+    told = deepcopy(wall()._wall)
+    for tile in told["tiles"]:
+        tile["address"] = f"../mechanisms/{tile['name']}.html"
+        for lesson in tile["lessons"]:
+            lesson["path"] = f"../lessons/{Path(lesson['path']).stem}.html"
+    wall()._wall = told
+    return wall().page("The wall of mechanisms")
+
+
+def _link(card: Card) -> str:
+    return f'<a href="mechanisms/{card.name}.html">{escape(card.title)}</a>'
+
+
+def _page() -> str:
+    every = lessons(ROOT)
+    first = f"lessons/{Path(every[0].path).stem}.html"
+    count = len(attnlab.cards())
+    hero = f"""
+<div class="hero">
+<p class="claim">A laboratory for attention: {count} mechanisms, each on one readable page,
+proved against its own equation, and open to look inside.</p>
+<p class="ways"><a class="way first" href="{first}">Start with lesson 00</a>
+<a class="way" href="lessons/index.html">All {len(every)} lessons</a>
+<a class="way" href="mechanisms/index.html">All mechanisms</a>
+<a class="way" href="https://github.com/{HOME.slug}">Source</a></p>
+</div>
+{frame("widgets/wall.html", "The wall of mechanisms")}
+"""
+    shelf = "".join(
+        f'<li><a href="mechanisms/family_{family}.html">{escape(title_of(family))}</a> '
+        f"<span>{' '.join(map(_link, members))}</span></li>"
+        for family, members in families().items()
+    )
+    rows = "".join(
+        f'<li><a href="lessons/{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
+        f"<span>{escape(lesson.question)}</span><small>{lesson.minutes} min</small></a></li>"
+        for lesson in every
+    )
+    return f"""---
+description: {json.dumps("The wall of mechanisms, and the way to lessons and pages")}
+hide-toc: true
+---
+
+# attnlab
+
+{html_block(hero)}
+
+## Lessons
+
+{html_block(f'<ol class="lessons">{rows}</ol>')}
+
+## Mechanisms
+
+{html_block(f'<ul class="families">{shelf}</ul>')}
+
+```{{toctree}}
+:hidden:
+
+lessons/index
+mechanisms/index
+reference/index
+```
+"""

@@ -1,0 +1,141 @@
+"""A lesson → a page: its text, its code, and its outputs as they are stored."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from attnlab.catalog import pages
+from attnlab.readme import Lesson, lessons
+from docs.outputs import Outputs
+from docs.places import HOME, ROOT, Sources, fenced, html_block, on_the_web
+from docs.widgets import Widgets
+
+_BADGE = re.compile(r"\[!\[([^\]]+)\]\([^)]*\)\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
+_SHOWS = re.compile(r"\b(\w+),?\s*\)\s*$")
+
+
+def write(sources: Sources) -> None:
+    every = lessons(ROOT)
+    homes = {module_path(module): name for name, module in pages().items()}
+    for lesson in every:
+        sources.write(f"lessons/{Path(lesson.path).stem}.md", _Page(lesson, sources, homes).text())
+    sources.write("lessons/index.md", _index(every))
+
+
+def module_path(module: str) -> str:
+    """The file or the folder of a module, in the repository."""
+    path = module.replace(".", "/")
+    return path if (ROOT / path).is_dir() else f"{path}.py"
+
+
+def read(lesson: Lesson) -> Mapping[str, Any]:
+    return json.loads((ROOT / lesson.path).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+class _Page:
+    def __init__(self, lesson: Lesson, sources: Sources, homes: Mapping[str, str]) -> None:
+        self.lesson, self.sources, self.homes = lesson, sources, homes
+        self.name = Path(lesson.path).stem
+        self.book = read(lesson)
+        widgets = Widgets(self.book["metadata"], self.name, sources.add)
+        self.outputs = Outputs(self.name, widgets, sources.add)
+        self.waits: dict[str, str] = {}  # source of a cell → the question that it answers
+
+    def text(self) -> str:
+        about = f"Lesson {self.lesson.number:02}, {self.lesson.minutes} minutes"
+        head = f"---\ndescription: {json.dumps(about)}\n---"
+        return "\n\n".join((head, *self._cells())) + "\n"
+
+    def _cells(self) -> Iterator[str]:
+        for number, cell in enumerate(self.book["cells"]):
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "markdown":
+                yield self._markdown(source)
+            elif cell["cell_type"] == "code":
+                yield self._code(source, cell["metadata"])
+                yield from self._stored(number, source, cell["outputs"])
+
+    def _markdown(self, source: str) -> str:
+        source = _BADGE.sub(r"[\1](\2){.badge}", source)
+        return _LINK.sub(lambda link: f"]({self._address(link[1])})", source)
+
+    def _address(self, target: str) -> str:
+        """Of a page here for a lesson or a mechanism, else of the file in the repository."""
+        path, _, part = target.partition("#")
+        if path.endswith(".ipynb") and "/" not in path:
+            return f"{path.removesuffix('.ipynb')}.md{f'#{part}' if part else ''}"
+        full = (ROOT / "notebooks" / path).resolve().relative_to(ROOT).as_posix()
+        mechanism = self.homes.get(full) or self.homes.get(full.removesuffix("/__init__.py"))
+        return f"../mechanisms/{mechanism}.md" if mechanism else on_the_web(full)
+
+    def _code(self, source: str, metadata: Mapping[str, Any]) -> str:
+        code = fenced(source, "ipython3")
+        setup = "setup" in metadata.get("tags", ())
+        if not (setup or metadata.get("jupyter", {}).get("source_hidden")):
+            return code
+        said = "Setup: what this lesson imports" if setup else "The code of this cell"
+        return "\n\n".join(
+            (
+                html_block(f'<details class="source"><summary>{said}</summary>'),
+                code,
+                html_block("</details>"),
+            )
+        )
+
+    def _stored(self, number: int, source: str, outputs: list[Mapping[str, Any]]) -> Iterator[str]:
+        if not outputs:
+            return
+        for output in outputs:
+            text = output.get("data", {}).get("text/markdown")
+            if text is not None:
+                yield self._markdown("".join(text))
+        drawn = self.outputs.draw([o for o in outputs if "text/markdown" not in o.get("data", {})])
+        if not drawn:
+            return
+        question = self._question(number, source, drawn)
+        file = f"_outputs/{self.name}/{number}.html"
+        self.sources.write(file, f'<div class="output"{question}>\n{drawn}\n</div>\n')
+        yield f"```{{stored}} {file}\n```"
+
+    def _question(self, number: int, source: str, drawn: str) -> str:
+        """Ties the picture of a question to it: it is shown once the reader has answered."""
+        if 'class="predict"' in drawn:
+            if shows := _SHOWS.search(source):
+                self.waits[f"{shows[1]}()"] = f"question-{number}"
+            return f' id="question-{number}"'
+        asked = self.waits.pop(source.strip(), None)
+        return f' data-answers="{asked}"' if asked else ""
+
+
+def _index(every: list[Lesson]) -> str:
+    rows = "\n".join(
+        f'<li><a href="{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
+        f"<span>{escape(lesson.question)}</span><small>{lesson.minutes} min</small></a></li>"
+        for lesson in every
+    )
+    tree = "\n".join(
+        f"{lesson.number:02} · {lesson.question} <{Path(lesson.path).stem}>" for lesson in every
+    )
+    return f"""---
+description: All lessons, in their order
+hide-toc: true
+---
+
+# Lessons
+
+Each lesson asks one question, starts from the idea, and ends with exercises. The pages show it as
+it was run last. To change what it computes, clone the [repository](https://github.com/{HOME.slug})
+and call `make lab`, or open it on Colab or Binder from its head.
+
+{html_block(f'<ol class="lessons">{rows}</ol>')}
+
+```{{toctree}}
+:hidden:
+
+{tree}
+```
+"""
