@@ -145,6 +145,7 @@ class Wall(BaseWidget):
             for causal in (False, True):
                 for n in (k for k in self._wall["lengths"] if k <= len(self._read.tokens)):
                     self._compute(weights, causal, n)
+        self._about = _deflated(self._wall)
         return super()._saved_state()
 
     @traitlets.validate("length")
