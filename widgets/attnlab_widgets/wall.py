@@ -77,7 +77,7 @@ class Wall(BaseWidget):
         n = len(read.tokens)
         lengths = sorted({n, *(k for k in SHORTER if k < n), *_powers(n)})
         told = [described(each, lengths, dim, heads) for each in self._built("trained", False)]
-        self._wall = {
+        self._wall: dict[str, Any] = {
             "text": text,
             "tokens": read.tokens,
             "cut": read.cut,
