@@ -7,7 +7,7 @@ const MOST = 200;
 
 export function asTables(store) {
   const body = el("div", { class: "av-tables" });
-  const node = el("details", { class: "av-as-tables", "data-testid": "as-tables" }, el("summary", { text: "As tables" }), body);
+  const node = el("details", { class: "av-as-tables", testid: "as-tables" }, el("summary", { text: "As tables" }), body);
   node.addEventListener("toggle", draw);
 
   function draw() {
@@ -74,6 +74,6 @@ export function headed(title, columns, rows, testid, more = "") {
   return el(
     "div",
     { class: "av-table-frame", tabindex: "0", role: "region", "aria-label": title },
-    el("table", { "data-testid": testid }, el("caption", { text: `${title}. ${more}` }), el("thead", {}, head), el("tbody", {}, ...lines)),
+    el("table", { testid: testid }, el("caption", { text: `${title}. ${more}` }), el("thead", {}, head), el("tbody", {}, ...lines)),
   );
 }
