@@ -280,6 +280,7 @@ def _coded(
     parts: list[bytes] = []
     records: vectors.Records = []
     at = broken = 0
+    places_of: dict[bytes, int] = {}  # of masks, which most layers share
     complete = sum(cells(one) for pair in sources for one in pair) <= WHOLE
     heads = sum(shape[0] for pair in sources for one in pair for shape in shapes(one))
     tiles = int((MOST_TILES / max(1, heads)) ** 0.5)
@@ -296,6 +297,12 @@ def _coded(
                 headers.append(coded.header | {"at": at})
                 parts.append(coded.data)
                 at += len(coded.data)
+                if coded.bits:
+                    known = places_of.setdefault(coded.bits, at)
+                    coded.header["mask"]["at"] = known
+                    if known == at:
+                        parts.append(coded.bits)
+                        at += len(coded.bits)
                 broken += layer.broken
                 records[-1][-1].append((layer.record, layer.row))
                 numbers.append(layer.statistics())

@@ -10,10 +10,9 @@ c = 128 ± round(127·√(|w|/s)).
 Maps too large to send whole are kept in two parts: tiles, each the largest weight of its block, and
 for each row its largest weights beyond the first key, largest first.
 
-A mask is a rule where one fits (causal, some keys hidden from all queries), else bits, deflated.
+A mask is a rule where one fits (causal, some keys hidden from all queries), else bits.
 """
 
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +56,8 @@ class Block:
 
     data: bytes
     header: dict[str, Any]
+    bits: bytes = b""
+    """Of its mask; ``header["mask"]["at"]`` is to say where they are, None where there are none."""
 
 
 def block(
@@ -78,18 +79,17 @@ def block(
         coded += _whole(maps, signed)
     else:
         coded += _kept(maps, norms, signed, min(tiles, TILES), header)
+    bits = b""
     if mask is not None:
         header["mask"], bits = masked(mask, maps.shape)
-        coded.append(np.frombuffer(bits, np.uint8))
-    return Block(b"".join(_aligned(part.tobytes()) for part in coded), header)
+    return Block(b"".join(_aligned(part.tobytes()) for part in coded), header, bits)
 
 
 def masked(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[dict[str, Any], bytes]:
     """A mask as a rule and bits.
 
     ``causal`` is the largest j - i that is allowed, or None; ``heads`` is how many bitmaps (n, m)
-    follow: 0 where one row of m bits holds for all queries; ``bytes`` is their length, 0 where the
-    rule is all.
+    follow: 0 where one row of m bits holds for all queries, which is left out if all are 1.
     """
     n, m = shape[1:]
     found = mask.detach().cpu().expand(1, mask.shape[1], n, m)[0]
@@ -100,24 +100,24 @@ def masked(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[dict[str, Any], 
         rule = keys if causal is None else keys & torch.ones(n, m, dtype=torch.bool).tril(causal)
         if bool((found == rule).all()):
             bits = b"" if bool(keys.all()) else _bits(keys)
-            return {"causal": causal, "heads": 0, "bytes": len(bits)}, bits
-    bits = _bits(found)
-    return {"causal": None, "heads": found.shape[0], "bytes": len(bits)}, bits
+            return {"causal": causal, "heads": 0, "at": None}, bits
+    return {"causal": None, "heads": found.shape[0], "at": None}, _bits(found)
 
 
 def _bits(allowed: torch.Tensor) -> bytes:
-    return zlib.compress(np.packbits(allowed.numpy().reshape(-1)).tobytes(), 6)
+    return _aligned(np.packbits(allowed.numpy().reshape(-1)).tobytes())
 
 
-def allowed(header: dict[str, Any], bits: bytes, head: int, n: int, m: int) -> NDArray[np.bool_]:
-    """The mask (n, m) of one head, from what `masked` gave."""
+def allowed(header: dict[str, Any], data: bytes, head: int, n: int, m: int) -> NDArray[np.bool_]:
+    """The mask (n, m) of one head, from what `masked` gave; its bits are in ``data`` at "at"."""
     rule = np.ones((n, m), bool)
     if header["causal"] is not None:
         rule = np.tril(rule, header["causal"])
-    if not header["bytes"]:
+    if header["at"] is None:
         return rule
     count = header["heads"] * n * m or m
-    flat = np.unpackbits(np.frombuffer(zlib.decompress(bits), np.uint8), count=count).astype(bool)
+    packed = np.frombuffer(data, np.uint8, -(-count // 8), header["at"])
+    flat = np.unpackbits(packed, count=count).astype(bool)
     if not header["heads"]:
         return rule & flat
     return rule & flat.reshape(-1, n, m)[min(head, header["heads"] - 1)]

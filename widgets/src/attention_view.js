@@ -2,17 +2,26 @@
 // Everything that is drawn follows from the model's traits and from what is pointed at.
 import style from "./attention_view.css";
 import barStyle from "./parts/bar.css";
+import viewStyle from "./parts/view.css";
 import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
 import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { headsPanel } from "./parts/heads.js";
+import imageStyle from "./parts/image.css";
+import { imagePanel } from "./parts/image.js";
 import { linesPanel } from "./parts/lines.js";
 import { matrixPanel } from "./parts/matrix.js";
 import { mountPage } from "./parts/page.js";
 import { Store } from "./parts/store.js";
+import { stripPanel } from "./parts/strip.js";
 import { asTables } from "./parts/table.js";
 import { pageIsDark, watchPage } from "./parts/theme.js";
+import { whyPanel } from "./parts/why.js";
 
+const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
+const BESIDE = 170; // pixels of the controls of a widget whose part this view is
+const AROUND = 136; // of them for frames, titles and what stands below the panels
+const PADDING = 12;
 const TRAITS = [
   "layer", "head", "heads", "query", "key", "threshold", "top_k", "hide_first",
   "value_weighted", "step", "shown", "sort", "at_least", "panels", "bar",
@@ -20,8 +29,8 @@ const TRAITS = [
 
 function render({ model, el: host }) {
   const store = new Store(model);
-  const root = el("div", { class: "attnlab-view", role: "group", "data-testid": "attention-view" });
-  const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
+  const root = el("div", { class: "attnlab-view", role: "group", testid: "attention-view" });
+  const live = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
   const later = frames();
   const view = {
     root,
@@ -44,19 +53,28 @@ function render({ model, el: host }) {
     later,
   };
 
-  const summary = el("p", { class: "av-summary", "data-testid": "summary" });
-  const bar = controls(store, view, summary);
+  const why = whyPanel(store, view);
+  const strip = stripPanel(store, view, why.open);
+  const summary = el("p", { class: "av-summary", testid: "summary" });
+  const bar = controls(store, view, strip.search);
   const heads = headsPanel(store, view);
   const lines = linesPanel(store, view);
   const matrix = matrixPanel(store, view);
+  const image = imagePanel(store, view);
   const tables = asTables(store);
   const panels = { heads, lines, matrix };
-  const parts = () => [bar, ...store.get("panels").map((name) => panels[name]), tables];
+  // Of patches the lines say little: the image stands in their place.
+  const shown = () => store.get("panels").map((name) => (name === "lines" && image.shown() ? image : panels[name]));
+  const parts = () => [...(why.opened() ? [why] : shown()), tables];
+  const top = el("header", { class: "av-top" }, bar.node, bar.status);
+  const place = el("div", { class: "av-panels" }, heads.node, lines.node, image.node, matrix.node);
   root.append(
-    el("style", { text: style + barStyle }),
-    el("header", { class: "av-top" }, bar.node, bar.status),
-    el("div", { class: "av-panels" }, heads.node, lines.node, matrix.node),
-    tables.node,
+    el("style", { text: style + barStyle + viewStyle + imageStyle }),
+    top,
+    strip.node,
+    place,
+    why.node,
+    el("footer", { class: "av-foot" }, tables.node, summary),
     live,
   );
   host.replaceChildren(root);
@@ -75,13 +93,42 @@ function render({ model, el: host }) {
 
   const drawAll = whereThereIsRoom(root, later, () => {
     summary.textContent = summed(store);
-    for (const [name, { node }] of Object.entries(panels)) node.hidden = !store.get("panels").includes(name);
     bar.node.hidden = !store.get("bar");
+    place.hidden = why.opened();
+    bar.draw();
+    strip.draw();
+    layOut();
     parts().forEach((part) => part.draw());
     root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
   });
+  view.drawAll = () => later(drawAll);
 
-  const hoverAll = () => parts().forEach((part) => part.hover());
+  /** Columns of the panels: heads as wide as their maps need, the matrix as wide as it is high. */
+  function layOut() {
+    const names = store.get("panels");
+    for (const { node } of [...Object.values(panels), image]) node.hidden = true;
+    for (const { node } of shown()) node.hidden = false;
+    root.dataset.image = String(image.shown());
+    const wide = root.clientWidth - 2 * PADDING;
+    const three = names.length === 3 && wide >= 860;
+    const two = !three && names.length > 1 && wide >= (names.length === 3 ? 560 : 400);
+    root.dataset.wide = three ? "three" : two ? "two" : "one";
+    const [least, others] = store.get("bar") ? [380, 0] : [260, BESIDE];
+    const high = Math.max(least, Math.min(500, WHOLE - AROUND - others - top.offsetHeight - strip.node.offsetHeight));
+    view.high = high;
+    view.matrixHigh = high - 22;
+    view.headsHigh = high + (three ? 10 : -8);
+    const most = (share) => Math.min(Math.round(heads.wanted()), Math.round(share * wide));
+    const square = Math.round(Math.max(260, Math.min(0.41 * wide, matrix.wanted())));
+    const columns = {
+      three: () => `${most(Math.min(0.36, (wide < 1200 ? 0.29 : 0.34) + 0.02 * Math.max(0, heads.across() - 6)))}px minmax(0, 1fr) ${square}px`,
+      two: () => (names.includes("heads") ? `${most(0.44)}px minmax(0, 1fr)` : "minmax(0, 1fr) minmax(0, 1fr)"),
+      one: () => "minmax(0, 1fr)",
+    };
+    place.style.gridTemplateColumns = columns[root.dataset.wide]();
+  }
+
+  const hoverAll = () => [strip, ...parts()].forEach((part) => part.hover());
   const changed = () => later(drawAll);
   const loaded = () => {
     store.load();
@@ -95,7 +142,6 @@ function render({ model, el: host }) {
   const observer = new ResizeObserver(() => {
     if (root.clientWidth === wide) return;
     wide = root.clientWidth;
-    root.dataset.wide = wide >= 1420 ? "three" : wide >= 860 ? "two" : "one";
     later(drawAll);
   });
   observer.observe(root);
@@ -113,7 +159,8 @@ function render({ model, el: host }) {
 function summed({ layers, recording, shape }) {
   const heads = layers.reduce((sum, { h }) => sum + h, 0);
   const same = layers.every(({ h }) => h === layers[0].h);
-  const counted = same ? `${layers.length} layers × ${layers[0].h} heads` : `${layers.length} layers, ${heads} heads`;
+  const many = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+  const counted = `${many(layers.length, "layer")}${same ? ` × ${many(layers[0].h, "head")}` : `, ${many(heads, "head")}`}`;
   const long = shape.n === shape.m ? `${shape.n} tokens` : `${shape.n} queries × ${shape.m} keys`;
   const broken = recording.broken ? ` · ${recording.broken} rows held no numbers and are empty` : "";
   return `${counted} · ${long}${broken}`;

@@ -49,19 +49,21 @@ test("base 85 of Python is read, whatever its length", () => {
   assert.deepEqual([...fromText("|NsC000")], [255, 255, 255, 255, 0]);
 });
 
-// zlib.compress(numpy.packbits(…)) of the bits, as attnlab_widgets.quantization.masked writes them.
-const hex = (text) => Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
-const every = (allowed, n, m, head = 0) => Array.from({ length: n }, (_, i) => Array.from({ length: m }, (_, j) => Number(allowed(head, i, j))).join("")).join(" ");
+// numpy.packbits(…) of the mask, as attnlab_widgets.quantization.masked writes them.
+const every = ({ allowed }, n, m, head = 0) => Array.from({ length: n }, (_, i) => Array.from({ length: m }, (_, j) => Number(allowed(head, i, j))).join("")).join(" ");
 
 test("a mask is a rule, hidden keys, or bits for each head", () => {
-  assert.equal(every(openMask({ causal: 0, heads: 0, bytes: 0 }, hex("00"), 3, 3), 3, 3), "100 110 111");
-  assert.equal(every(openMask({ causal: 1, heads: 0, bytes: 0 }, hex("00"), 2, 3), 2, 3), "110 111");
-  const keys = hex("789cbb000000d100d1");
-  assert.equal(every(openMask({ causal: null, heads: 0, bytes: keys.length }, keys, 2, 5), 2, 5), "11010 11010");
-  const bits = hex("789c5b2f0000017000c0");
-  const two = openMask({ causal: null, heads: 2, bytes: bits.length }, bits, 2, 3);
+  assert.equal(every(openMask({ causal: 0, heads: 0, at: null }, null, 3, 3), 3, 3), "100 110 111");
+  assert.equal(every(openMask({ causal: 1, heads: 0, at: null }, null, 2, 3), 2, 3), "110 111");
+  const keys = Uint8Array.of(0b11010000);
+  assert.equal(every(openMask({ causal: null, heads: 0, at: 0 }, keys, 2, 5), 2, 5), "11010 11010");
+  const bits = Uint8Array.of(0b10101111, 0b00010000);
+  const two = openMask({ causal: null, heads: 2, at: 0 }, bits, 2, 3);
   assert.equal(every(two, 2, 3, 0), "101 011");
   assert.equal(every(two, 2, 3, 1), "110 001");
+  assert.deepEqual([two.any(0, 0, 1, 1, 2), two.any(0, 0, 2, 1, 2), two.shared], [false, true, false]);
+  const causal = openMask({ causal: 0, heads: 0, at: null }, null, 9, 9);
+  assert.deepEqual([causal.any(0, 0, 3, 3, 6), causal.any(0, 0, 4, 3, 6), causal.shared], [false, true, true]);
 });
 
 // The bytes that Python writes for one head of 1 × 300 with 2 kept columns, 299 and 5, and one tile.

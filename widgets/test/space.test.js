@@ -11,7 +11,7 @@ import { bare, convention, found, frequencies, kindOf, kindsOf } from "../src/li
 import { pageModel } from "../src/parts/page.js";
 
 const known = JSON.parse(readFileSync(new URL("./space.json", import.meta.url), "utf8"));
-const model = pageModel(known.state);
+const model = await pageModel(known.state);
 const space = model.get("_space");
 const data = bytesOf(model.get("_data"));
 const set = tokenSet(data, space.tokens[0]);

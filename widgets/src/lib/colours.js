@@ -42,11 +42,13 @@ export function level(w, largest, signed) {
   return Math.round(signed ? 127.5 + 127.5 * Math.sign(w) * share : 255 * share);
 }
 
-/** Weights to pixels. */
-export function painted(values, largest, signed, dark) {
+/** Weights to pixels. Those that are masked stay transparent: the hatching lies beneath. */
+export function painted(values, largest, signed, dark, masked = null) {
   const colours = lookup(signed, dark);
   const out = new Uint32Array(values.length);
-  for (let at = 0; at < values.length; at += 1) out[at] = colours[level(values[at], largest, signed)];
+  for (let at = 0; at < values.length; at += 1) {
+    if (!(masked?.[at] && values[at] === 0)) out[at] = colours[level(values[at], largest, signed)];
+  }
   return out;
 }
 

@@ -1,4 +1,5 @@
 // One head's map under the present settings, asked by row, by cell and by picture.
+// Its mask, where one is known, stands beside it: see `maskPicture`.
 // A map has: n, m, signed, largest, row(i) -> [{j, w}] of what is known, value(i, j) -> {w, error} or
 // {below}, and picture(i0, i1, j0, j1, rows, columns): the weight of largest size per pixel.
 import { errorBound, table } from "./quantization.js";
@@ -277,6 +278,21 @@ export function pool(values, m, i0, i1, j0, j1, wide, high) {
         }
       }
       out[y * wide + x] = found;
+    }
+  }
+  return out;
+}
+
+/** Of a window of a mask: 1 for each of wide × high pixels under which no pair is allowed. */
+export function maskPicture(mask, head, i0, i1, j0, j1, wide, high) {
+  const out = new Uint8Array(wide * high);
+  for (let y = 0; y < high; y += 1) {
+    const from = Math.floor(i0 + ((i1 - i0) * y) / high);
+    const to = Math.max(from + 1, Math.ceil(i0 + ((i1 - i0) * (y + 1)) / high));
+    for (let x = 0; x < wide; x += 1) {
+      const left = Math.floor(j0 + ((j1 - j0) * x) / wide);
+      const right = Math.max(left + 1, Math.ceil(j0 + ((j1 - j0) * (x + 1)) / wide));
+      out[y * wide + x] = Number(!mask.any(head, from, to, left, right));
     }
   }
   return out;

@@ -1,5 +1,4 @@
 // Bytes to weights: the mirror of attnlab_widgets/quantization.py.
-import { unzlibSync } from "fflate";
 
 const PLAIN = Float32Array.from({ length: 256 }, (_, code) => (code / 255) ** 2);
 const SIGNED = Float32Array.from({ length: 256 }, (_, code) => {
@@ -38,7 +37,7 @@ export function openLayer(buffer, header, { h, n, m }) {
   const opened = header.whole
     ? { ...base, first: next("f4", h * n), scales: next("f4", h * n), codes: next("u1", h * n * m) }
     : { ...base, ...openKept(next, header, { h, n, m }) };
-  opened.mask = header.mask ? openMask(header.mask, next("u1", header.mask.bytes), n, m) : null;
+  opened.mask = header.mask ? openMask(header.mask, new Uint8Array(buffer, header.mask.at ?? 0), n, m) : null;
   return opened;
 }
 
@@ -57,15 +56,26 @@ function openKept(next, { kept, side, planes, norms }, { h, n, m }) {
   return { kept, side, rows, columns, first, sums, weightedSums, scales, tileScales, places, codes, tiles: next("u1", h * rows * columns) };
 }
 
-/** Whether query i of a head may attend to key j, from the rule and the bits of a mask. */
-export function openMask({ causal, heads, bytes }, deflated, n, m) {
-  const packed = bytes ? unzlibSync(deflated) : null;
+/**
+ * A mask from its rule and bits: `allowed(head, i, j)`, and whether any pair of a block is allowed;
+ * `shared` where it is the same for all heads.
+ */
+export function openMask({ causal, heads, at }, packed, n, m) {
+  const all = at === null;
   const bit = (at) => (packed[at >> 3] >> (7 - (at & 7))) & 1;
-  return function allowed(head, i, j) {
-    if (causal !== null && j - i > causal) return false;
-    if (!packed) return true;
-    return Boolean(bit(heads ? (Math.min(head, heads - 1) * n + i) * m + j : j));
-  };
+  const before = (i) => (causal === null ? m - 1 : Math.min(m - 1, i + causal));
+  function allowed(head, i, j) {
+    if (j > before(i)) return false;
+    return all || Boolean(bit(heads ? (Math.min(head, heads - 1) * n + i) * m + j : j));
+  }
+  function any(head, i0, i1, j0, j1) {
+    // Without bits of its own, no query may attend to more than the last.
+    for (let i = heads ? i0 : i1 - 1; i < i1; i += 1) {
+      for (let j = j0; j < j1; j += 1) if (allowed(head, i, j)) return true;
+    }
+    return false;
+  }
+  return { shared: heads < 2, allowed, any };
 }
 
 /** The trait's bytes (a DataView, a typed array or an ArrayBuffer) as an aligned ArrayBuffer. */

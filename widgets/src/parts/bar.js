@@ -1,18 +1,17 @@
 // One slim row of the controls that are used often; the others behind "More", and behind "?" how the
 // picture is read. What opens lies over the widget, so that nothing moves.
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 
 /** `frequent` and `more` are nodes, `help` is a text; an empty line in it begins a paragraph. */
 export function bar({ frequent, more = [], help = "", label = "What is shown" }) {
   const doors = [];
   const door = (name, text, testid, content, role) => {
-    const panel = el("div", { class: "av-sheet", role, "aria-label": name, "data-testid": `${testid}-panel`, hidden: true }, ...content);
-    const button = el("button", {
-      type: "button", class: "av-button", text, title: name, "aria-label": name, "aria-expanded": "false", "data-testid": testid,
-      onclick: () => (panel.hidden ? open({ panel, button }) : close(true)),
+    const panel = el("div", { class: "av-sheet", role, "aria-label": name, testid: `${testid}-panel`, hidden: true }, ...content);
+    const opener = button({ text, title: name, "aria-label": name, "aria-expanded": "false", testid: testid,
+      onclick: () => (panel.hidden ? open({ panel, opener }) : close(true)),
     });
-    doors.push({ panel, button });
-    return el("span", { class: "av-door" }, button, panel);
+    doors.push({ panel, opener });
+    return el("span", { class: "av-door" }, opener, panel);
   };
   const ends = [
     ...(more.length ? [door("More controls", "More", "more", more, "group")] : []),
@@ -28,7 +27,7 @@ export function bar({ frequent, more = [], help = "", label = "What is shown" })
   function open(one) {
     close(false);
     one.panel.hidden = false;
-    one.button.setAttribute("aria-expanded", "true");
+    one.opener.setAttribute("aria-expanded", "true");
     inView(one);
     // Before the notebook sees them: its shortcuts and the widgets' own know Escape, too.
     document.addEventListener("keydown", escaped, true);
@@ -36,9 +35,9 @@ export function bar({ frequent, more = [], help = "", label = "What is shown" })
   }
 
   /** The panel hangs from its button to the left, or to the right where it would be cut off. */
-  function inView({ panel, button }) {
+  function inView({ panel, opener }) {
     const frame = node.closest("[data-theme]") ?? node;
-    const [left, right] = [frame.getBoundingClientRect().left, button.getBoundingClientRect().right];
+    const [left, right] = [frame.getBoundingClientRect().left, opener.getBoundingClientRect().right];
     panel.style.maxWidth = `${Math.max(220, frame.clientWidth - 24)}px`;
     panel.classList.toggle("av-sheet-right", right - panel.offsetWidth < left);
   }
@@ -46,11 +45,11 @@ export function bar({ frequent, more = [], help = "", label = "What is shown" })
   function close(refocus) {
     document.removeEventListener("keydown", escaped, true);
     document.removeEventListener("pointerdown", outside, true);
-    for (const { panel, button } of doors) {
+    for (const { panel, opener } of doors) {
       if (panel.hidden) continue;
       panel.hidden = true;
-      button.setAttribute("aria-expanded", "false");
-      if (refocus) button.focus();
+      opener.setAttribute("aria-expanded", "false");
+      if (refocus) opener.focus();
     }
   }
 
@@ -65,7 +64,7 @@ export function bar({ frequent, more = [], help = "", label = "What is shown" })
 
   function outside(event) {
     const path = event.composedPath();
-    if (!doors.some(({ panel, button }) => !panel.hidden && (path.includes(panel) || path.includes(button)))) close(false);
+    if (!doors.some(({ panel, opener }) => !panel.hidden && (path.includes(panel) || path.includes(opener)))) close(false);
   }
 
   return { node, close: () => close(false) };

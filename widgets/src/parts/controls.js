@@ -1,29 +1,32 @@
 // What applies to all panels.
+import { NONE } from "../lib/active.js";
 import { bar } from "./bar.js";
-import { choice, el, labelled, slider, toggle } from "./dom.js";
+import { choice, button, el, labelled, slider, toggle } from "./dom.js";
 import { savers } from "./picture.js";
 import { changes } from "../lib/words.js";
 
-const HELP = `Each row of a map is a query, each column a key: a bright cell says that the query takes much of that key's value. Yellow is the head's largest weight, dark blue is 0; hatched pairs are masked, the query may not attend to them.
+const HELP = `Each row of a map is a query, each column a key: the brighter the cell, the more of the key's value the query takes. Yellow is the head's largest weight, dark blue is 0; hatched pairs are masked.
 
 Click a head to choose it; Shift- or Ctrl-click adds others to the lines. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
 
-A number such as 0.412 ± 0.002 is a weight with the most that rounding it for this page can have changed: maps are stored with 8 bits per weight.`;
+In the text, the words light up that the word under the pointer attends to, or that attend to it. “Why?” follows the weights of one query step by step.
 
-export function controls(store, view, summary) {
+In 0.412 ± 0.002 the second number is the most that storing each weight in 8 bits can have changed it.`;
+
+export function controls(store, view, search) {
   const shown = choice("Show", "shown", [["first", ""], ["second", ""], ["difference", "difference"]], (value) => store.set({ shown: value }));
   const step = slider("Training step", "step", { min: 0, max: 1, step: 1 }, (value) => store.set({ step: value }));
   const threshold = slider("Threshold", "threshold", { min: 0, max: 1, step: 0.01 }, (value) => store.set({ threshold: value }));
-  const lines = el("input", { type: "number", min: 0, max: 999, step: 1, class: "av-number", "data-testid": "top-k", title: "0 draws every line" });
+  const lines = el("input", { type: "number", min: 0, max: 999, step: 1, class: "av-number", testid: "top-k", title: "0 draws every line" });
   lines.addEventListener("change", () => store.set({ top_k: Math.max(0, Math.round(Number(lines.value)) || 0) }));
   const topK = labelled("Lines per token (0 = all)", lines);
   const hideFirst = toggle("Hide the first token", "hide-first", (value) => store.set({ hide_first: value }));
   const weighted = toggle("Weight by value norms", "value-weighted", (value) => store.set({ value_weighted: value }));
-  const clear = el("button", { type: "button", class: "av-button", text: "Unpin", "data-testid": "unpin", onclick: () => store.set({ query: null, key: null, heads: [] }) });
+  const clear = button({ text: "Unpin", testid: "unpin", onclick: () => store.set({ ...NONE, heads: [] }) });
   const save = savers(view, "attention");
-  const status = el("p", { class: "av-status", "data-testid": "status", role: "status" });
+  const status = el("p", { class: "av-status", testid: "status", role: "status" });
   const { node } = bar({
-    frequent: [summary, shown.node, step.node, threshold.node, clear],
+    frequent: [search, shown.node, step.node, threshold.node, clear],
     more: [topK, hideFirst.node, weighted.node, save],
     help: HELP,
   });

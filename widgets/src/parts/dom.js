@@ -1,4 +1,5 @@
 // Small words for making elements. Text always goes in as text.
+import { hatched } from "../lib/hatch.js";
 
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -6,6 +7,7 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "class") node.className = value;
     else if (name === "text") node.textContent = value;
+    else if (name === "testid") node.dataset.testid = value;
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
@@ -13,24 +15,26 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+export const button = (attributes) => el("button", { type: "button", class: "av-button", ...attributes });
+
 /** A label around its control: no id is needed, so two widgets on one page cannot meet. */
 export function labelled(text, control, extra = null) {
   return el("label", { class: "av-field" }, el("span", { text }), control, extra);
 }
 
 export function choice(text, testid, options, onchange) {
-  const select = el("select", { "data-testid": testid, onchange: () => onchange(select.value) });
+  const select = el("select", { testid: testid, onchange: () => onchange(select.value) });
   for (const [value, said] of options) select.append(el("option", { value, text: said }));
   return { node: labelled(text, select), select };
 }
 
 export function toggle(text, testid, onchange) {
-  const box = el("input", { type: "checkbox", "data-testid": testid, onchange: () => onchange(box.checked) });
+  const box = el("input", { type: "checkbox", testid: testid, onchange: () => onchange(box.checked) });
   return { node: el("label", { class: "av-toggle" }, box, el("span", { text })), box };
 }
 
 export function slider(text, testid, range, oninput) {
-  const input = el("input", { type: "range", "data-testid": testid, ...range });
+  const input = el("input", { type: "range", testid: testid, ...range });
   const output = el("output", { class: "av-value" });
   input.addEventListener("input", () => oninput(Number(input.value)));
   return { node: labelled(text, input, output), input, output };
@@ -53,6 +57,13 @@ export function sized(canvas, wide, high) {
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, wide, high);
   return context;
+}
+
+/** A piece of hatching with what it means. */
+export function hatchKey(view, text) {
+  const canvas = el("canvas", { "aria-hidden": "true" });
+  hatched(sized(canvas, 22, 10), 0, 0, 22, 10, view.colour("--av-hatch"));
+  return el("span", { class: "av-masked-key av-quiet" }, canvas, el("span", { text }));
 }
 
 /** Pixels (256-colour words) as a canvas of their own. */

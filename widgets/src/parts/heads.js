@@ -1,15 +1,19 @@
 // All heads as small maps: choose one, add others as lines, sort and filter by a statistic.
 import { bitmap, choice, el, plain, sized, slider } from "./dom.js";
 import { painted } from "../lib/colours.js";
+import { hatched } from "../lib/hatch.js";
 import { arranged, listed, range, STATISTICS } from "../lib/heads.js";
 import { moved } from "../lib/keys.js";
-import { headName, weight } from "../lib/words.js";
+import { shortName, weight } from "../lib/words.js";
 
-const GAP = 6;
+const gapOf = (columns) => (columns > 7 ? 3 : 6);
+const LEAD = 24; // pixels for the names of layers, more where they say a side
+const SIDED = 52;
+const LARGEST = 170; // pixels of one map
 
 export function headsPanel(store, view) {
   const sort = choice(
-    "Sort by",
+    "by",
     "sort",
     Object.entries(STATISTICS).map(([name, { label }]) => [name, label]),
     (value) => store.set({ sort: value, at_least: null }),
@@ -17,13 +21,13 @@ export function headsPanel(store, view) {
   const filter = slider("at least", "at-least", { min: 0, max: 1, step: "any" }, (value) =>
     store.set({ at_least: value <= Number(filter.input.min) ? null : value }),
   );
-  const count = el("span", { class: "av-quiet", "data-testid": "head-count" });
+  const count = el("span", { class: "av-quiet", testid: "head-count" });
   const grid = el("div", {
     class: "av-heads",
     role: "listbox",
     "aria-multiselectable": "true",
     "aria-label": "Heads: arrow keys choose, space adds a head to the lines",
-    "data-testid": "heads",
+    testid: "heads",
   });
   // One canvas behind the list, for the heads in view: with one each, the browser would hand over
   // hundreds of layers whenever a line is drawn elsewhere.
@@ -31,9 +35,10 @@ export function headsPanel(store, view) {
   const node = el(
     "section",
     { class: "av-panel av-panel-heads", "aria-label": "All heads" },
-    el("h3", { text: "Heads" }),
-    el("div", { class: "av-row" }, sort.node, filter.node, count),
+    el("div", { class: "av-row av-head-row" }, el("h3", { text: "Heads" }), count, sort.node),
+    el("div", { class: "av-row av-filter" }, filter.node),
     el("div", { class: "av-heads-frame" }, sheet, grid),
+    el("p", { class: "av-quiet av-hint av-heads-hint", text: "Shift- or Ctrl-click adds a head to the lines." }),
   );
   const images = new Map();
   let cells = new Map();
@@ -75,34 +80,44 @@ export function headsPanel(store, view) {
   function tune(all, shown, order) {
     sort.select.value = order;
     const span = order === "layer" ? null : range(all);
-    filter.node.hidden = !span || span[0] === span[1];
+    filter.node.parentElement.hidden = !span || span[0] === span[1];
     if (span) {
       [filter.input.min, filter.input.max] = span;
       const value = store.get("at_least");
       filter.input.value = value ?? span[0];
       filter.output.textContent = value === null ? "all" : weight(value);
     }
-    count.textContent = shown.length === all.length ? `${all.length} heads` : `${shown.length} of ${all.length} heads`;
+    count.textContent = shown.length === all.length ? "" : `${shown.length} of ${all.length}`;
   }
 
+  /** As large as width and height allow; of many heads a part is in view. */
   function layout(shown, order) {
-    const wide = Math.max(240, (grid.clientWidth || 480) - 10);
-    const most = Math.max(...store.layers.map(({ h }) => h));
-    const size = (columns, room) => Math.floor((room - (columns - 1) * GAP) / columns);
+    const { clientWidth } = node;
+    const high = (view.headsHigh ?? 440) - (order === "layer" ? 0 : 40);
+    grid.style.maxHeight = `${high}px`;
+    const wide = Math.max(160, clientWidth - 12);
+    const most = across();
+    const GAP = gapOf(most);
+    grid.style.gap = `${GAP}px`;
+    const fit = (columns, room) => Math.floor((room - (columns - 1) * GAP) / columns);
     if (order === "layer") {
-      const side = Math.max(22, Math.min(most > 4 ? 56 : 84, size(most, wide - 44)));
-      return { columns: most, side, labelled: true };
+      const across = fit(most, wide - lead() - GAP);
+      const down = fit(store.layers.length, high - 34);
+      return { columns: most, side: Math.max(20, Math.min(LARGEST, across, Math.max(down, 32))), labelled: true };
     }
-    const columns = Math.max(2, Math.min(shown.length || 1, Math.floor((wide + GAP) / (58 + GAP))));
-    return { columns, side: Math.min(84, size(columns, wide)), labelled: false };
+    for (let columns = 1; ; columns += 1) {
+      const side = Math.min(LARGEST, fit(columns, wide));
+      const rows = Math.ceil(Math.max(1, shown.length) / columns);
+      if (side <= 46 || rows * (side + 32 + GAP) <= high) return { columns, side: Math.max(32, side), labelled: false };
+    }
   }
 
   function build(shown, order, { columns, side, labelled }) {
     cells = new Map();
     grid.replaceChildren();
     grid.classList.toggle("av-heads-labelled", labelled);
-    const lead = labelled ? "36px " : "";
-    grid.style.gridTemplateColumns = `${lead}repeat(${columns}, ${side}px)`;
+    const first = labelled ? `${lead()}px ` : "";
+    grid.style.gridTemplateColumns = `${first}repeat(${columns}, ${side}px)`;
     if (labelled) {
       grid.append(el("span", { "aria-hidden": "true" }));
       for (let head = 0; head < columns; head += 1) grid.append(label(head, "av-head-label"));
@@ -110,9 +125,9 @@ export function headsPanel(store, view) {
     let last = -1;
     for (const { layer, head, value } of shown) {
       if (labelled && layer !== last) {
-        const row = label(`L${layer}`, "av-layer-label");
+        const row = label(shortName(store.layers[layer].title, layer), "av-layer-label");
         row.style.gridColumn = "1";
-        row.title = store.layers[layer].name;
+        row.title = `${store.layers[layer].title ?? `layer ${layer}`} (${store.layers[layer].name})`;
         grid.append(row);
         last = layer;
       }
@@ -121,6 +136,7 @@ export function headsPanel(store, view) {
     if (!shown.length) grid.append(el("p", { class: "av-quiet", text: "No head is above this value." }));
   }
 
+  const lead = () => (store.layers.some(({ title }) => title) ? SIDED : LEAD);
   const label = (text, name) => el("span", { class: name, "aria-hidden": "true", text: String(text) });
 
   function cell(layer, head, value, order, side, plain) {
@@ -132,9 +148,9 @@ export function headsPanel(store, view) {
         class: "av-head",
         role: "option",
         tabindex: "-1",
-        title: `${headName(layer, head)} (${store.layers[layer].name})${said}`,
-        "aria-label": headName(layer, head) + said,
-        "data-testid": `head-${layer}-${head}`,
+        title: `${store.called(layer, head)} (${store.layers[layer].name})${said}`,
+        "aria-label": store.called(layer, head) + said,
+        testid: `head-${layer}-${head}`,
         onclick: (event) => pick(layer, head, event.shiftKey || event.ctrlKey || event.metaKey),
       },
       el("span", { class: "av-head-map", style: `width: ${side}px; height: ${side}px` }),
@@ -154,6 +170,12 @@ export function headsPanel(store, view) {
       const [x, y] = [option.offsetLeft, option.offsetTop - grid.scrollTop];
       if (y + side < 0 || y > grid.clientHeight) continue;
       if (!images.has(name)) images.set(name, image(layer, head, side));
+      if (store.masksOf(layer)) {
+        const at = [x - grid.scrollLeft, y, side, side];
+        context.fillStyle = view.colour("--av-hatch-ground");
+        context.fillRect(...at);
+        hatched(context, ...at, view.colour("--av-hatch"));
+      }
       context.drawImage(images.get(name), x - grid.scrollLeft, y, side, side);
     }
   }
@@ -163,7 +185,8 @@ export function headsPanel(store, view) {
     const pixels = Math.round(side * Math.min(2, window.devicePixelRatio || 1));
     const [wide, high] = [Math.min(m, pixels), Math.min(n, pixels)];
     const values = store.map(layer, head).picture(0, n, 0, m, wide, high);
-    return bitmap(painted(values, store.largest(layer, head), store.signed, view.dark), wide, high);
+    const masked = store.maskPicture(layer, head, 0, n, 0, m, wide, high);
+    return bitmap(painted(values, store.largest(layer, head), store.signed, view.dark, masked), wide, high);
   }
 
   function mark() {
@@ -188,7 +211,7 @@ export function headsPanel(store, view) {
       const [query, key] = [store.get("query"), store.get("key")];
       const kept = { query: query !== null && query >= n ? null : query, key: key !== null && key >= m ? null : key };
       store.set({ layer, head, ...kept });
-      view.announce(`${headName(layer, head)}, ${store.layers[layer].name}`);
+      view.announce(`${store.called(layer, head)}, ${store.layers[layer].name}`);
       return;
     }
     const others = store.get("heads");
@@ -196,7 +219,7 @@ export function headsPanel(store, view) {
     store.set({
       heads: known ? others.filter(([l, h]) => l !== layer || h !== head) : [...others, [layer, head]],
     });
-    view.announce(`${headName(layer, head)} ${known ? "is no longer" : "is"} shown with the chosen head`);
+    view.announce(`${store.called(layer, head)} ${known ? "is no longer" : "is"} shown with the chosen head`);
   }
 
   grid.addEventListener("scroll", () => view.later(paint));
@@ -218,5 +241,15 @@ export function headsPanel(store, view) {
     order[next].option.focus();
   });
 
-  return { node, draw, hover() {} };
+  /** Pixels that the maps would fill, were there room enough. */
+  function wanted() {
+    const most = across();
+    const GAP = gapOf(most);
+    const high = ((view.headsHigh ?? 440) - 34 - (store.layers.length - 1) * GAP) / store.layers.length;
+    return lead() + 16 + most * (Math.max(32, Math.min(LARGEST, high)) + GAP);
+  }
+
+  const across = () => Math.max(...store.layers.map(({ h }) => h));
+
+  return { node, draw, hover() {}, wanted, across };
 }

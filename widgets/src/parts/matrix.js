@@ -1,11 +1,16 @@
 // The chosen head as a matrix: queries down, keys across, a crosshair and the value under it.
-import { bitmap, el, plain, sized } from "./dom.js";
+import { NONE } from "../lib/active.js";
+import { bitmap, button, el, hatchKey, plain, sized } from "./dom.js";
 import { lookup, painted } from "../lib/colours.js";
-import { exactly, headName } from "../lib/words.js";
+import { hatched } from "../lib/hatch.js";
+import { exactly } from "../lib/words.js";
 import { holding, labelStep, shifted, whole, zoomed } from "../lib/window.js";
 
-const MOST = 112; // pixels for the longest label
-const HIGH = 440;
+const MOST = 104; // pixels for the longest label
+const HIGH = 420; // of labels and map together
+
+/** What "±" means, for everybody who meets one. */
+export const ROUNDING = "± is the most that storing each weight in 8 bits can have changed it.";
 
 export function matrixPanel(store, view) {
   const base = el("canvas", { class: "av-canvas", "aria-hidden": "true" });
@@ -17,21 +22,21 @@ export function matrixPanel(store, view) {
       role: "application",
       tabindex: "0",
       "aria-roledescription": "matrix",
-      "data-testid": "matrix",
+      testid: "matrix",
     },
     base,
     cross,
   );
-  const readout = el("p", { class: "av-readout", "data-testid": "readout" });
-  const button = (text, label, act) => el("button", { type: "button", class: "av-button", text, title: label, "aria-label": label, onclick: act });
+  const readout = el("p", { class: "av-readout", testid: "readout" });
+  const zoomer = (text, label, act) => button({ text, title: label, "aria-label": label, onclick: act });
   const zoomButtons = el(
     "div",
     { class: "av-row av-zoom", role: "group", "aria-label": "Zoom" },
-    button("−", "Zoom out", () => zoom(1.6)),
-    button("+", "Zoom in", () => zoom(1 / 1.6)),
-    button("Fit", "Show the whole matrix", () => fit()),
+    zoomer("−", "Zoom out", () => zoom(1.6)),
+    zoomer("+", "Zoom in", () => zoom(1 / 1.6)),
+    zoomer("Fit", "Show the whole matrix", () => fit()),
   );
-  const scale = el("div", { class: "av-scale", "data-testid": "scale" });
+  const scale = el("div", { class: "av-scale", testid: "scale" });
   const title = el("h3", { text: "Matrix" });
   const node = el(
     "section",
@@ -59,16 +64,17 @@ export function matrixPanel(store, view) {
       cell = null;
     }
     known = name;
-    const wide = Math.max(220, stage.clientWidth);
-    const across = wide - LEFT - 12;
+    const wide = Math.max(200, stage.clientWidth);
+    const most = (view.matrixHigh ?? HIGH) - TOP - 10;
+    const across = wide - LEFT - 6;
     const aspect = (window_.i1 - window_.i0) / (window_.j1 - window_.j0);
     let [plotWide, plotHigh] = [across, across * aspect];
-    if (plotHigh > HIGH) [plotWide, plotHigh] = [Math.max(across * 0.3, HIGH / aspect), HIGH];
+    if (plotHigh > most) [plotWide, plotHigh] = [Math.max(across * 0.3, most / aspect), most];
     plotWide = Math.min(plotWide, across, Math.max(40, (window_.j1 - window_.j0) * 48));
     plotHigh = Math.min(Math.max(plotHigh, 24), Math.max(24, (window_.i1 - window_.i0) * 48));
     place = { x: LEFT, y: TOP, wide: Math.round(plotWide), high: Math.round(plotHigh) };
     stage.style.height = `${TOP + place.high + 10}px`;
-    title.textContent = `Matrix of ${headName(store.layer, store.head)}`;
+    title.textContent = `Matrix of ${store.called(store.layer, store.head)}`;
     stage.setAttribute("aria-label", `${title.textContent}: ${n} queries by ${m} keys. Arrow keys move over cells, enter pins, plus and minus zoom.`);
     paint(wide);
     paintScale();
@@ -97,12 +103,17 @@ export function matrixPanel(store, view) {
     const columns = Math.min(j1 - j0, Math.round(place.wide * ratio));
     const rows = Math.min(i1 - i0, Math.round(place.high * ratio));
     const values = map.picture(i0, i1, j0, j1, columns, rows);
-    const image = bitmap(painted(values, largest, store.signed, view.dark), columns, rows);
+    const masked = store.maskPicture(store.layer, store.head, i0, i1, j0, j1, columns, rows);
+    const image = bitmap(painted(values, largest, store.signed, view.dark, masked), columns, rows);
     context.save();
     context.beginPath();
     context.rect(place.x, place.y, place.wide, place.high);
     context.clip();
     context.imageSmoothingEnabled = false;
+    if (masked) {
+      blank(context, place.x, place.y, place.wide, place.high, "--av-hatch-ground");
+      hatched(context, place.x, place.y, place.wide, place.high, view.colour("--av-hatch"));
+    }
     const [cw, ch] = pixels();
     context.drawImage(image, xOf(j0), yOf(i0), (j1 - j0) * cw, (i1 - i0) * ch);
     context.restore();
@@ -166,7 +177,7 @@ export function matrixPanel(store, view) {
   function hover() {
     if (!place) return;
     const { i, j } = active();
-    const context = sized(cross, Math.max(220, stage.clientWidth), TOP + place.high + 10);
+    const context = sized(cross, Math.max(200, stage.clientWidth), TOP + place.high + 10);
     const [cw, ch] = pixels();
     const { n, m } = store.shape;
     const row = i !== null && i < n && i >= window_.i0 - 1 && i < window_.i1;
@@ -211,8 +222,8 @@ export function matrixPanel(store, view) {
     return found;
   }
 
-  function blank(context, x, y, wide, high) {
-    context.fillStyle = view.colour("--av-paper");
+  function blank(context, x, y, wide, high, colour = "--av-paper") {
+    context.fillStyle = view.colour(colour);
     context.fillRect(x, y, wide, high);
   }
 
@@ -233,15 +244,20 @@ export function matrixPanel(store, view) {
     } else {
       readout.textContent = parts[0] ?? "Point at a cell, or walk with the arrow keys.";
     }
+    readout.title = readout.textContent.includes("±") ? `${readout.textContent}\n${ROUNDING}` : readout.textContent;
   }
 
-  const valueOf = (i, j) => exactly(store.map(store.layer, store.head).value(i, j), store.signed);
+  function valueOf(i, j) {
+    const found = store.map(store.layer, store.head).value(i, j);
+    const allowed = store.allowed(store.layer, store.head);
+    return allowed && !allowed(i, j) && !found.w ? "masked: it may not attend there" : exactly(found, store.signed);
+  }
 
   function paintScale() {
     const largest = store.largest(store.layer, store.head);
     const signed = store.signed;
     const bar = el("canvas", { "aria-hidden": "true" });
-    const long = signed ? 280 : 200;
+    const long = Math.min(signed ? 260 : 180, Math.max(120, stage.clientWidth - LEFT - 12));
     const context = sized(bar, long, 10);
     const colours = lookup(signed, view.dark);
     context.drawImage(bitmap(Uint32Array.from(colours), 256, 1), 0, 0, long, 10);
@@ -254,8 +270,9 @@ export function matrixPanel(store, view) {
     const ticks = el("div", { class: "av-ticks", style: `width: ${long}px` }, ...shares.map((share) => el("span", { text: said(share) })));
     const words = store.get("shown") === "difference"
       ? `difference: ${store.recording.names[1]} − ${store.recording.names[0]}`
-      : "weight (colour by its square root)";
-    scale.replaceChildren(el("div", { class: "av-scale-bar" }, bar, ticks), el("span", { class: "av-quiet", text: words }));
+      : "weight";
+    scale.title = "The colour goes by the square root of the weight, so that small weights show.";
+    scale.replaceChildren(el("div", { class: "av-scale-bar" }, bar, ticks), el("span", { class: "av-quiet", text: words }), ...(store.masksOf(store.layer) ? [hatchKey(view, "masked")] : []));
   }
 
   function at(event) {
@@ -306,12 +323,12 @@ export function matrixPanel(store, view) {
 
   function point(found) {
     cell = found;
-    view.hover(found ? { query: found.i, key: null } : { query: null, key: null });
+    view.hover(found ? { query: found.i, key: null } : NONE);
   }
 
   function pin({ i, j }) {
     const again = store.pinned("query") === i && store.pinned("key") === j;
-    store.set(again ? { query: null, key: null } : { query: i, key: j });
+    store.set(again ? NONE : { query: i, key: j });
     view.announce(again ? "nothing is pinned" : `pinned: ${readout.textContent}`);
   }
 
@@ -340,7 +357,7 @@ export function matrixPanel(store, view) {
     else if (event.key === "-") zoom(1.6);
     else if (event.key === "0") fit();
     else if (event.key === "Escape") {
-      store.set({ query: null, key: null });
+      store.set(NONE);
       point(null);
     }
   });
@@ -358,5 +375,8 @@ export function matrixPanel(store, view) {
     draw();
   }
 
-  return { node, draw, hover };
+  /** Pixels across that a map as high as there is room fills. */
+  const wanted = () => room("q", store.shape.n) + (view.matrixHigh - room("k", store.shape.m) - 10) * Math.min(1.4, store.shape.m / store.shape.n) + 8;
+
+  return { node, draw, hover, wanted };
 }

@@ -1,8 +1,7 @@
 // A model for a page without a kernel: the saved state, read from the page itself.
 
-/** `opened` reads each value: of a state that holds bytes, page.js has the one that unpacks them. */
-export function modelOf(state, opened = (value) => value) {
-  const values = new Map(Object.entries(state).map(([name, value]) => [name, opened(value)]));
+export function modelOf(state) {
+  const values = new Map(Object.entries(state));
   const listeners = new Map();
   const tell = (event) => [...(listeners.get(event) ?? [])].forEach((listener) => listener());
   return {
@@ -28,9 +27,9 @@ export function modelOf(state, opened = (value) => value) {
   };
 }
 
-/** Mount a widget on a page that save_html wrote. */
-export function mountOn(document, widget, opened) {
+/** Mount a widget on a page that save_html wrote; of a state with bytes, page.js has what unpacks it. */
+export async function mountOn(document, widget, unpacked = (state) => state) {
   const state = JSON.parse(document.querySelector("script[data-attnlab-state]").textContent);
   const el = document.querySelector("[data-attnlab-widget]");
-  widget.render({ model: modelOf(state, opened), el });
+  widget.render({ model: modelOf(await unpacked(state)), el });
 }

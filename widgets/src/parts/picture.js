@@ -1,7 +1,7 @@
 // The panels as they stand, as SVG or PNG: their canvases as images, their words as text.
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 
-const PANELS = ".av-panel-heads, .av-panel-lines, .av-panel-matrix, .av-summary, .av-status";
+const PANELS = ".av-panel-heads, .av-panel-lines, .av-panel-matrix, .av-summary, .av-status, .av-reading";
 const WORDS = "h3, .av-summary, .av-status, .av-head-label, .av-layer-label, .av-head-name, .av-head-value, .av-token-number, .av-token-text, .av-token-weight, .av-columns-title span, .av-legend span, .av-legend li, .av-ticks span, .av-readout, .av-scale .av-quiet, .av-hint";
 
 /** The lines in which a text stands on the page, each with its range. */
@@ -85,7 +85,7 @@ function asSvg(root, paper, look = LOOK) {
     const box = { x: part.x.toFixed(1), y: part.y.toFixed(1) };
     if (part.canvas) {
       const href = part.canvas.toDataURL("image/png");
-      add("image", { ...box, width: part.wide, height: part.high, opacity: part.opacity, href });
+      add("image", { ...box, width: part.wide, height: part.high, opacity: part.opacity, href, style: "image-rendering: pixelated" });
     } else if (part.frame) {
       add("rect", { ...box, width: part.wide, height: part.high, fill: "none", stroke: part.frame, "stroke-width": 3 });
     } else {
@@ -96,31 +96,15 @@ function asSvg(root, paper, look = LOOK) {
   return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
 }
 
-function asPng(root, paper, look = LOOK) {
-  const { parts, wide, high } = seen(root, look);
+/** The same as pixels, two per unit. */
+async function asPng(root, paper, look = LOOK) {
+  const image = new Image();
+  image.src = URL.createObjectURL(asSvg(root, paper, look));
+  await image.decode();
+  URL.revokeObjectURL(image.src);
   const canvas = document.createElement("canvas");
-  canvas.width = wide * 2;
-  canvas.height = high * 2;
-  const context = canvas.getContext("2d");
-  context.scale(2, 2);
-  context.fillStyle = paper;
-  context.fillRect(0, 0, wide, high);
-  context.textBaseline = "middle";
-  for (const part of parts) {
-    context.globalAlpha = part.canvas ? part.opacity : 1;
-    if (part.canvas) {
-      context.imageSmoothingEnabled = false;
-      context.drawImage(part.canvas, part.x, part.y, part.wide, part.high);
-    } else if (part.frame) {
-      context.strokeStyle = part.frame;
-      context.lineWidth = 3;
-      context.strokeRect(part.x, part.y, part.wide, part.high);
-    } else {
-      context.font = `${part.weight} ${part.size}px ${FONT}`;
-      context.fillStyle = part.color;
-      context.fillText(part.text, part.x, part.y + part.high / 2);
-    }
-  }
+  [canvas.width, canvas.height] = [image.width * 2, image.height * 2];
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
@@ -135,9 +119,8 @@ function download(blob, name) {
 /** Buttons that save what is seen as `name`.png and `name`.svg. */
 export function savers(view, name, look = LOOK) {
   const saver = (text, act) =>
-    el("button", {
-      type: "button", class: "av-button", text, title: `Save what is seen as ${text}`,
-      "aria-label": `Save as ${text}`, "data-testid": `save-${text.toLowerCase()}`,
+    button({ text, title: `Save what is seen as ${text}`,
+      "aria-label": `Save as ${text}`, testid: `save-${text.toLowerCase()}`,
       onclick: async () => {
         const file = `${name}.${text.toLowerCase()}`;
         view.fresh?.(); // all points, where they come one after another

@@ -1,7 +1,10 @@
 // What the panels share: the recording, what is chosen, and one head's map under it.
 import { asBuffer, openLayer } from "../lib/quantization.js";
-import { difference, mapOf } from "../lib/maps.js";
+import { difference, mapOf, maskPicture } from "../lib/maps.js";
+import { headName } from "../lib/words.js";
+import { openVectors } from "../lib/steps.js";
 
+const PATIENCE = 5000; // milliseconds until a kernel that does not answer is given up
 const REMEMBERED = 48_000_000; // weights of decoded maps kept for reuse
 
 export class Store {
@@ -17,6 +20,7 @@ export class Store {
     this.buffer = asBuffer(this.model.get("_data"));
     this.opened = new Map();
     this.maps = new Map();
+    this.masks = new Map();
   }
 
   get(name) {
@@ -48,6 +52,11 @@ export class Store {
   pinned(side) {
     const at = this.get(side);
     return at === null || at >= this.shape[side === "query" ? "n" : "m"] ? null : at;
+  }
+
+  /** What a head is called: by the side of its layer in a model that has several. */
+  called(layer, head) {
+    return headName(this.layers[layer].title ?? `layer ${layer}`, head);
   }
 
   get step() {
@@ -96,6 +105,76 @@ export class Store {
       this.opened.set(name, openLayer(this.buffer, header, this.layers[layer]));
     }
     return this.opened.get(name);
+  }
+
+  /** Whether a head's query i may attend to key j, as a function; null where no mask is known. */
+  allowed(layer, head) {
+    const masks = this.masksOf(layer);
+    return masks && ((i, j) => masks.some(({ allowed }) => allowed(head, i, j)));
+  }
+
+  /** The masks of what is shown: of a difference both; null where one of them is not known. */
+  masksOf(layer) {
+    const all = this.get("shown") === "difference" ? [0, 1] : [this.which];
+    const masks = all.map((which) => this.arrays(this.step, which, layer).mask);
+    return masks.every(Boolean) ? masks : null;
+  }
+
+  /** For each pixel whether all under it is masked; null without a mask. */
+  maskPicture(layer, head, ...window) {
+    const masks = this.masksOf(layer);
+    if (!masks) return null;
+    const own = masks.every(({ shared }) => shared) ? "" : head;
+    const name = [this.step, this.get("shown"), layer, own, ...window].join("/");
+    if (!this.masks.has(name)) {
+      if (this.masks.size > 400) this.masks.clear();
+      const pictures = masks.map((mask) => maskPicture(mask, head, ...window));
+      this.masks.set(name, pictures.reduce((a, b) => a.map((one, at) => one & b[at])));
+    }
+    return this.masks.get(name);
+  }
+
+  /** A head's recorded weights, whatever is done to those that are shown. */
+  recorded(layer, head) {
+    return this.remembered([this.step, this.which, layer, head, "recorded"].join("/"), () =>
+      mapOf(this.arrays(this.step, this.which, layer), head, {}),
+    );
+  }
+
+  /** Queries, keys and values of a head, from the page or from the kernel; or {said}: why not. */
+  async vectors(layer, head) {
+    const place = [this.step, this.which, layer, head];
+    const { n, m } = this.layers[layer];
+    const saved = this.model.get("_vector_blocks");
+    if (typeof saved === "string") return { said: saved };
+    if (saved) {
+      const found = place.reduce((part, at) => part[at] ?? part[0], saved);
+      return typeof found === "string" ? { said: found } : openVectors(asBuffer(this.model.get("_vectors")), found, n, m);
+    }
+    const { content, buffers } = await this.asked(place);
+    return content.said ? { said: content.said } : openVectors(asBuffer(buffers[0]), { ...content.header, at: 0 }, n, m);
+  }
+
+  asked(place) {
+    const { model } = this;
+    return new Promise((done) => {
+      const none = { content: { said: "No kernel answers. Run the notebook's cell again to follow the weights step by step." } };
+      const waiting = setTimeout(() => finish(none), PATIENCE);
+      const heard = (content, buffers) => {
+        if (String(content?.vectors) === String(place)) finish({ content, buffers });
+      };
+      const finish = (found) => {
+        clearTimeout(waiting);
+        model.off("msg:custom", heard);
+        done(found);
+      };
+      model.on("msg:custom", heard);
+      try {
+        model.send({ vectors: place });
+      } catch {
+        finish(none);
+      }
+    });
   }
 
   one(which, layer, head) {

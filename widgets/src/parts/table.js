@@ -1,13 +1,13 @@
 // The same numbers as tables of text. They are filled when they are opened.
 import { el } from "./dom.js";
 import { listed, STATISTICS } from "../lib/heads.js";
-import { exactly, headName, weight } from "../lib/words.js";
+import { exactly, weight } from "../lib/words.js";
 
 const MOST = 200;
 
 export function asTables(store) {
   const body = el("div", { class: "av-tables" });
-  const node = el("details", { class: "av-as-tables", "data-testid": "as-tables" }, el("summary", { text: "As tables" }), body);
+  const node = el("details", { class: "av-as-tables", testid: "as-tables" }, el("summary", { text: "As tables" }), body);
   node.addEventListener("toggle", draw);
 
   function draw() {
@@ -20,12 +20,12 @@ export function asTables(store) {
     const query = store.pinned("query");
     const { n } = store.shape;
     const title = query === null
-      ? `Where each query looks most, ${headName(...heads[0])}`
+      ? `Where each query looks most, ${store.called(...heads[0])}`
       : `Query ${query} “${store.token("q", query).short}”: its strongest keys`;
     const rows = query === null ? strongestOfEach(heads[0], n) : keysOf(query, heads);
     const columns = query === null
       ? ["query", "token", "strongest key", "token", "weight"]
-      : ["key", "token", ...heads.map((head) => headName(...head))];
+      : ["key", "token", ...heads.map((head) => store.called(...head))];
     const more = query === null && n > MOST ? `The first ${MOST} of ${n} queries.` : "";
     return headed(title, columns, rows, "weights-table", more);
   }
@@ -74,6 +74,6 @@ export function headed(title, columns, rows, testid, more = "") {
   return el(
     "div",
     { class: "av-table-frame", tabindex: "0", role: "region", "aria-label": title },
-    el("table", { "data-testid": testid }, el("caption", { text: `${title}. ${more}` }), el("thead", {}, head), el("tbody", {}, ...lines)),
+    el("table", { testid: testid }, el("caption", { text: `${title}. ${more}` }), el("thead", {}, head), el("tbody", {}, ...lines)),
   );
 }

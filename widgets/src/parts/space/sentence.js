@@ -5,14 +5,13 @@ import { linesPanel } from "../lines.js";
 import { keysOf } from "../../lib/space.js";
 import { aroundIt, partnersSaid } from "./words.js";
 
-const WIDTHS = { left: 118, right: 150 };
-const ROWS = 13;
+const SIZES = { left: 118, right: 150, high: 286 };
 
 export function sentencePanel(study, view) {
   const store = new SequenceStore(study);
-  const lines = linesPanel(store, { ...view, hover: (place) => Object.assign(store.hover, place) && view.hover(() => lines.hover()) }, WIDTHS, ROWS);
+  const lines = linesPanel(store, { ...view, hover: (place) => Object.assign(store.hover, place) && view.hover(() => lines.hover()) }, SIZES);
   const kept = el("p", { class: "qk-said av-quiet", text: `Lines: each query's strongest keys, at most ${study.space.kept}; width is weight.` });
-  const strongest = el("p", { class: "qk-said", "data-testid": "strongest" });
+  const strongest = el("p", { class: "qk-said", "aria-live": "polite", "data-testid": "strongest" });
   const said = el("p", { class: "qk-said", "data-testid": "near" });
   const node = el("div", { class: "qk-sentence", "data-testid": "sentence" }, lines.node, kept, strongest, said);
   return {
