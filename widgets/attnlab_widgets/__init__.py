@@ -10,6 +10,7 @@ _HOMES = {
     "AttentionExplorer": "attention_explorer",
     "AttentionView": "attention_view",
     "ComplexWordExplorer": "complex_words",
+    "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
@@ -24,6 +25,7 @@ __all__ = [
     "AttentionExplorer",
     "AttentionView",
     "ComplexWordExplorer",
+    "HeadSwitchboard",
     "KernelLab",
     "PatternStudio",
     "PositionExplorer",
@@ -39,6 +41,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.attention_view import AttentionView
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.complex_words import ComplexWordExplorer
+    from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer

@@ -14,7 +14,8 @@ from torch.nn.functional import max_pool2d
 
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.quantization import decode, unkept
+from attnlab_widgets.layer_names import short_name
+from attnlab_widgets.quantization import allowed, decode, unkept
 
 _MARGIN, _GAP, _TOP = 24, 48, 96
 _LABEL = 104  # pixels for a token
@@ -35,6 +36,16 @@ class Maps:
         if shown == "difference":
             return self._read(1, layer, head) - self._read(0, layer, head)
         return self._read(int(shown == "second"), layer, head)
+
+    def hidden(self, layer: int, head: int) -> np.ndarray:
+        """(n, m): which pairs the mask forbids; those are hatched."""
+        recording = self.view._recording
+        which = int(self.view.shown == "second")
+        mask = recording["blocks"][self.view.step][which][layer].get("mask")
+        n, m = recording["layers"][layer]["n"], recording["layers"][layer]["m"]
+        if mask is None:
+            return np.zeros((n, m), bool)
+        return ~allowed(mask, self.view._data, head, n, m)
 
     def _read(self, which: int, layer: int, head: int) -> np.ndarray:
         recording = self.view._recording
@@ -148,6 +159,7 @@ def _one_beside(drawing: Drawing, name: str, view: Any, x: float) -> None:
             small = _pooled(maps.one(at, head), 40)
             place = (x + head * step, 96 + at * step, step - 4, step - 4)
             drawing.map(_levels(small, float(np.abs(small).max()), signed), palette, *place)
+            _hatched(drawing, maps.hidden(at, head), place, 40)
             if (at, head) == (view.layer, _head(view)):
                 left, top, wide, high = place
                 drawing.frame(left - 1.5, top - 1.5, wide + 3, high + 3, _SERIES[1], 2)
@@ -156,6 +168,7 @@ def _one_beside(drawing: Drawing, name: str, view: Any, x: float) -> None:
     cell = _CHOSEN / max(n, m)
     place = (x + _GRID + 16, 96, max(8.0, m * cell), max(8.0, n * cell))
     drawing.map(_levels(chosen, float(np.abs(chosen).max()), signed), palette, *place)
+    _hatched(drawing, maps.hidden(view.layer, _head(view)), place, 1024)
 
 
 def _head(view: Any) -> int:
@@ -169,13 +182,28 @@ def _title(view: Any) -> str:
     compared = f" · {which[view.shown]}" if view._recording["compared"] else ""
     step = view._recording["steps"][view.step]
     steps = f" · training step {step}" if step else ""
-    return f"Layer {view.layer} · head {_head(view)}{compared}{steps}"
+    title = view._recording["layers"][view.layer]["title"] or f"layer {view.layer}"
+    return f"{title[0].upper()}{title[1:]} · head {_head(view)}{compared}{steps}"
 
 
 def _changes(view: Any) -> str:
     done = ["weighted by value norms"] * view.value_weighted
     done += ["first token hidden"] * view.hide_first
     return f"Not the raw weights: {', '.join(done)}; rows renormalised to sum to 1." if done else ""
+
+
+def _hatched(
+    drawing: Drawing, hidden: np.ndarray, place: tuple[float, float, float, float], most: int
+) -> None:
+    """Hatches what is masked; where the map is pooled, blocks of masked pairs only."""
+    if not hidden.any():
+        return
+    step = -(-max(hidden.shape) // most)
+    rows, columns = (-(-side // step) * step for side in hidden.shape)
+    whole = np.ones((rows, columns), bool)
+    whole[: hidden.shape[0], : hidden.shape[1]] = hidden
+    blocks = whole.reshape(rows // step, step, columns // step, step)
+    drawing.hatch(np.asarray(blocks.all((1, 3))), *place)
 
 
 def _levels(maps: np.ndarray, largest: float, signed: bool) -> np.ndarray:
@@ -201,12 +229,20 @@ def _heads(
 ) -> None:
     for at, layer in enumerate(view._recording["layers"]):
         y = _TOP + at * (side + 4)
-        drawing.text(f"L{at}", _MARGIN + 24, y + side / 2, anchor="end", quiet=True, size=11)
+        drawing.text(
+            short_name(layer["title"], at),
+            _MARGIN + 24,
+            y + side / 2,
+            anchor="end",
+            quiet=True,
+            size=11,
+        )
         for head in range(layer["h"]):
             x = _MARGIN + 32 + head * (side + 4)
             small = _pooled(maps.one(at, head), 96)
             levels = _levels(small, float(np.abs(small).max()), signed)
             drawing.map(levels, palette, x, y, side, side)
+            _hatched(drawing, maps.hidden(at, head), (x, y, side, side), 96)
             if (at, head) == (view.layer, _head(view)):
                 drawing.frame(x - 1.5, y - 1.5, side + 3, side + 3, _SERIES[1], 3)
             if at == 0:
@@ -274,6 +310,7 @@ def _matrix(
     left, top = x + _LABEL, _TOP + _LABEL - 24
     largest = float(np.abs(chosen).max())
     drawing.map(_levels(_pooled(chosen, 1024), largest, signed), palette, left, top, wide, high)
+    _hatched(drawing, Maps(view).hidden(view.layer, _head(view)), (left, top, wide, high), 1024)
     drawing.frame(left - 0.5, top - 0.5, wide + 1, high + 1, drawing.theme.grid)
     step = max(1, -(-max(n, m) // 28))
     for i in range(0, n, step):
