@@ -14,6 +14,7 @@ from torch.nn.functional import max_pool2d
 
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.layer_names import short_name
 from attnlab_widgets.quantization import allowed, decode, unkept
 
 _MARGIN, _GAP, _TOP = 24, 48, 96
@@ -181,7 +182,8 @@ def _title(view: Any) -> str:
     compared = f" · {which[view.shown]}" if view._recording["compared"] else ""
     step = view._recording["steps"][view.step]
     steps = f" · training step {step}" if step else ""
-    return f"Layer {view.layer} · head {_head(view)}{compared}{steps}"
+    title = view._recording["layers"][view.layer]["title"] or f"layer {view.layer}"
+    return f"{title[0].upper()}{title[1:]} · head {_head(view)}{compared}{steps}"
 
 
 def _changes(view: Any) -> str:
@@ -227,7 +229,14 @@ def _heads(
 ) -> None:
     for at, layer in enumerate(view._recording["layers"]):
         y = _TOP + at * (side + 4)
-        drawing.text(f"L{at}", _MARGIN + 24, y + side / 2, anchor="end", quiet=True, size=11)
+        drawing.text(
+            short_name(layer["title"], at),
+            _MARGIN + 24,
+            y + side / 2,
+            anchor="end",
+            quiet=True,
+            size=11,
+        )
         for head in range(layer["h"]):
             x = _MARGIN + 32 + head * (side + 4)
             small = _pooled(maps.one(at, head), 96)

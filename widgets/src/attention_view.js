@@ -7,6 +7,8 @@ import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
 import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { headsPanel } from "./parts/heads.js";
+import imageStyle from "./parts/image.css";
+import { imagePanel } from "./parts/image.js";
 import { linesPanel } from "./parts/lines.js";
 import { matrixPanel } from "./parts/matrix.js";
 import { mountPage } from "./parts/page.js";
@@ -58,14 +60,16 @@ function render({ model, el: host }) {
   const heads = headsPanel(store, view);
   const lines = linesPanel(store, view);
   const matrix = matrixPanel(store, view);
+  const image = imagePanel(store, view);
   const tables = asTables(store);
   const panels = { heads, lines, matrix };
-  const shown = () => store.get("panels").map((name) => panels[name]);
+  // Of patches the lines say little: the image stands in their place.
+  const shown = () => store.get("panels").map((name) => (name === "lines" && image.shown() ? image : panels[name]));
   const parts = () => [...(why.opened() ? [why] : shown()), tables];
   const top = el("header", { class: "av-top" }, bar.node, bar.status);
-  const place = el("div", { class: "av-panels" }, heads.node, lines.node, matrix.node);
+  const place = el("div", { class: "av-panels" }, heads.node, lines.node, image.node, matrix.node);
   root.append(
-    el("style", { text: style + barStyle + viewStyle }),
+    el("style", { text: style + barStyle + viewStyle + imageStyle }),
     top,
     strip.node,
     place,
@@ -102,7 +106,9 @@ function render({ model, el: host }) {
   /** Columns of the panels: heads as wide as their maps need, the matrix as wide as it is high. */
   function layOut() {
     const names = store.get("panels");
-    for (const [name, { node }] of Object.entries(panels)) node.hidden = !names.includes(name);
+    for (const { node } of [...Object.values(panels), image]) node.hidden = true;
+    for (const { node } of shown()) node.hidden = false;
+    root.dataset.image = String(image.shown());
     const wide = root.clientWidth - 2 * PADDING;
     const three = names.length === 3 && wide >= 860;
     const two = !three && names.length > 1 && wide >= (names.length === 3 ? 560 : 400);
