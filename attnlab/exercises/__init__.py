@@ -27,9 +27,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_generator               12  generator(x, height, width)
     check_visible_slots           13  visible(n, width, stride)
     check_block_means             13  block_means(x, block, real)
-    check_table_length            20  a length at which two counts are equal
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
     check_dense_layer             20  dense_layer(x, W1, b1, W2, b2, Wv, Wo)
@@ -39,6 +39,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_linformer_layer         21  layer(x, Wq, Wk, Wv, Wo, E, F, real)
     check_running_step            22  step(values, keys, q, k, v)
     check_causal_chunk            22  chunk(q, k, v, values, keys)
+    check_cache_length            22  a number of tokens
+    check_delta_layer             22  delta_layer(x, Wq, Wk, Wv, wb)
     check_feature_count           23  a number of features
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
@@ -102,7 +104,12 @@ from attnlab.exercises.own_model import check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
 from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
 from attnlab.exercises.query_key import check_moved_keys, check_top_share
-from attnlab.exercises.running import check_causal_chunk, check_running_step
+from attnlab.exercises.running import (
+    check_cache_length,
+    check_causal_chunk,
+    check_delta_layer,
+    check_running_step,
+)
 from attnlab.exercises.sparse import (
     check_fixed_blocks,
     check_strided,
@@ -136,12 +143,14 @@ __all__ = [
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
+    "check_cache_length",
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
     "check_clipped_rows",
     "check_complex_score",
+    "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
     "check_etc_pairs",

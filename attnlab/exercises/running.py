@@ -1,8 +1,12 @@
-"""Checks of lesson 22: the running sums, one token at a time and one chunk at a time."""
+"""Checks of lesson 22: running sums by tokens and by chunks, a length, and the delta rule."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -16,7 +20,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- one step
 
@@ -217,3 +221,108 @@ def _tokens(*, full: bool) -> Arguments:
     if not full:
         values, keys = torch.zeros_like(values), torch.zeros_like(keys)
     return {"q": q, "k": k, "v": v, "values": values, "keys": keys}
+
+
+# ---- when the cache is larger
+
+_TOKENS_MISTAKEN: dict[float, str] = {
+    32: "32 tokens hold 4,096 numbers: exactly S, but z is there as well.",
+    32.5: "That solves the equation. But tokens are whole: at how many is the cache larger?",
+    64: "Per token the cache holds a key and a value, 128 numbers.",
+    65: "Per token the cache holds a key and a value, 128 numbers.",
+    4160: "Those are the numbers in S and z. How many tokens fill as many?",
+}
+
+
+def check_cache_length(tokens: object) -> Verdict:
+    """Is it the first length at which a cache of width 64 holds more numbers than S and z?"""
+    mistakes = _TOKENS_MISTAKEN
+    return check_number(tokens, 33, tolerance=1e-3, unit="tokens", mistakes=mistakes)
+
+
+# ---- the delta rule
+
+Features = Callable[[Tensor], Tensor]
+
+
+def _elu_features(x: Tensor) -> Tensor:
+    return F.elu(x) + 1
+
+
+def _unit(x: Tensor) -> Tensor:
+    features = _elu_features(x)
+    return features / features.sum(-1, keepdim=True)
+
+
+def _delta(
+    x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wb: Tensor, *,
+    queries: Features = _unit, keys: Features = _unit, share: Features = torch.sigmoid,
+    remove: str = "share", by: str = "key", first: str = "write", divide: bool = False,
+) -> Tensor:  # fmt: skip
+    """The layer; a known mistake replaces one of the steps."""
+    q, k, v, beta = queries(x @ wq), keys(x @ wk), x @ wv, share(x @ wb)
+    state, total, rows = x.new_zeros(k.shape[1], v.shape[1]), x.new_zeros(k.shape[1]), []
+    for i in range(len(x)):
+        before, old = state, (k if by == "key" else q)[i] @ state
+        new = {"share": beta[i] * (v[i] - old), "all": beta[i] * v[i] - old, "": beta[i] * v[i]}
+        state, total = state + torch.outer(k[i], new[remove]), total + k[i]
+        row = q[i] @ (state if first == "write" else before)
+        rows.append(row / (q[i] @ total) if divide else row)
+    return torch.stack(rows)
+
+
+def _delta_with(**changes: object) -> Callable[..., Tensor]:
+    return lambda *given: _delta(*given, **changes)  # type: ignore[arg-type]
+
+
+_DELTA_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The old value is not removed: write β (v - old), where old = φ(k) · S is what the key "
+        "finds.",
+        _delta_with(remove=""),
+    ),
+    (
+        "The old value is removed whole: β belongs to the difference v - old.",
+        _delta_with(remove="all"),
+    ),
+    ("The old value is read with the query; read it with the key.", _delta_with(by="query")),
+    ("The query reads before the write: write first.", _delta_with(first="read")),
+    (
+        "β is missing: each token writes a share of the difference.",
+        _delta_with(share=torch.ones_like),
+    ),
+    ("β is not between 0 and 1: the sigmoid is missing.", _delta_with(share=lambda b: b)),
+    (
+        "The features are not divided by their sum.",
+        _delta_with(queries=_elu_features, keys=_elu_features),
+    ),
+    (
+        "The features of the queries are not divided by their sum.",
+        _delta_with(queries=_elu_features),
+    ),
+    ("The features of the keys are not divided by their sum.", _delta_with(keys=_elu_features)),
+    (
+        "There are no features: φ(x) is elu(x) + 1, divided by its sum.",
+        _delta_with(queries=lambda x: x, keys=lambda x: x),
+    ),
+    (
+        "It is divided by q · z: with the delta rule there is no denominator, the features are "
+        "divided before.",
+        _delta_with(divide=True),
+    ),
+)
+
+
+@returns_verdict
+def check_delta_layer(function: Function) -> str:
+    """Is it a layer with the delta rule? `delta_layer(x, Wq, Wk, Wv, wb) -> (n, e)`.
+
+    `x` is (n, dim); `Wq` and `Wk` are (dim, r), `Wv` (dim, e) and `wb` (dim,). Features are
+    elu + 1, divided by their sum over r; β is the sigmoid of x · wb. Called with n = 7, dim = 11,
+    r = 5, e = 3.
+    """
+    shapes = {"x": (7, 11), "Wq": (11, 5), "Wk": (11, 5), "Wv": (11, 3), "wb": (11,)}
+    given = dict(zip(shapes, random_tensors(*shapes.values(), seed=6), strict=True))
+    require(function, given, _delta, shape="n e", known_mistakes=_DELTA_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "A key that comes again replaces a share of its old value, where a sum would keep both."

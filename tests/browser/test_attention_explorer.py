@@ -23,9 +23,9 @@ def test_typing_reaches_both_views(book, expect):
     field.press("Tab")
     count = f"{len(reference_model()[1].encode(text))} tokens"
     views = book.output(0).locator(".attnlab-view")
-    views.first.get_by_text(count).first.wait_for()
     expect(views).to_have_count(2)
-    views.last.get_by_text(count).first.wait_for()
+    for at in range(2):
+        expect(views.nth(at).get_by_test_id("summary")).to_contain_text(count)
     assert book.output(0).locator(".attnlab-view b").count() == 0
 
 
@@ -35,7 +35,7 @@ def test_training_is_started_paused_and_stopped_from_the_keyboard(book, expect):
     book.tab_into(shown.get_by_role("button", name="Train"))
     keys.press("Enter")
     shown.get_by_text("untrained, then", exact=False).wait_for()
-    shown.get_by_label("Training step").last.wait_for()
+    shown.get_by_text("Training step", exact=True).locator("visible=true").first.wait_for()
     focused = book.page.locator("button:focus")
     expect(focused).to_have_text("Pause")
     keys.press("Enter")
@@ -46,3 +46,16 @@ def test_training_is_started_paused_and_stopped_from_the_keyboard(book, expect):
     keys.press("Enter")
     shown.get_by_text("what was learned is kept", exact=False).wait_for()
     expect(shown.get_by_role("button", name="Train")).to_have_count(1)
+
+
+@pytest.mark.parametrize("wide", [700, 993, 1408])
+def test_it_fits_a_cell(book, wide):
+    """With the maps of a training; at 700 pixels both sides are still side by side."""
+    book.output(0).get_by_label("Text", exact=True).fill("The for statement is used to iterate.")
+    book.output(0).locator(".attnlab-view").last.get_by_text("iter").first.wait_for()
+    box = book.shown_at(0, wide)
+    assert box["width"] <= wide
+    assert box["height"] <= (760 if wide >= 993 else 1300)
+    columns = [book.output(0).locator(".attnlab-view").nth(at).bounding_box() for at in (0, 1)]
+    assert columns[0]["y"] == columns[1]["y"]
+    assert book.overlapping(0) == []

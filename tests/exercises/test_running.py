@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.exercises import check_causal_chunk, check_running_step
+from attnlab.exercises import (
+    check_cache_length,
+    check_causal_chunk,
+    check_delta_layer,
+    check_running_step,
+)
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -201,3 +206,88 @@ def test_sums_after_the_chunk_are_the_future_too(refuses: Callable) -> None:
         return q @ (s + k.T @ v) / (q @ (z + k.sum(0)))[:, None]
 
     refuses(check_causal_chunk(reads_all), "the sums only afterwards")
+
+
+# ---- when the cache is larger
+
+LENGTHS = {
+    32: "z is there as well",
+    32.5: "tokens are whole",
+    64: "a key and a value",
+    65: "a key and a value",
+    4160: "how many tokens fill as many",
+}
+
+
+def test_length_is_the_first_whole_one() -> None:
+    assert check_cache_length(64 * 65 // 128 + 1).right
+
+
+@pytest.mark.parametrize(("given", "words"), LENGTHS.items())
+def test_wrong_lengths_are_named(given: float, words: str, refuses: Callable) -> None:
+    refuses(check_cache_length(given), words)
+
+
+# ---- the delta rule
+
+
+def unit(x: Tensor) -> Tensor:
+    positive = torch.where(x > 0, x + 1, x.exp())
+    return positive / positive.sum(-1, keepdim=True)
+
+
+def plain(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x + 1, x.exp())
+
+
+def delta(x, wq, wk, wv, wb, *, phi=(unit, unit), write=None, share=torch.sigmoid, after=True):
+    """By the state transition S ← (1 - β k kᵀ) S + β k vᵀ, unless told how to write."""
+    q, k, v, beta = phi[0](x @ wq), phi[1](x @ wk), x @ wv, share(x @ wb)
+    s, rows = torch.zeros(wk.shape[1], wv.shape[1], dtype=x.dtype), []
+    for i in range(len(x)):
+        rows.append(q[i] @ s)
+        if write is None:
+            s = s - beta[i] * torch.outer(k[i], k[i]) @ s + beta[i] * torch.outer(k[i], v[i])
+        else:
+            s = s + torch.outer(k[i], write(beta[i], v[i], k[i] @ s, q[i] @ s))
+        rows[-1] = q[i] @ s if after else rows[-1]
+    return torch.stack(rows)
+
+
+def with_denominator(x, wq, wk, wv, wb):
+    sums = (unit(x @ wq) * unit(x @ wk).cumsum(0)).sum(-1, keepdim=True)
+    return delta(x, wq, wk, wv, wb) / sums
+
+
+def wrong(**changes: object) -> Callable[..., Tensor]:
+    return lambda *given: delta(*given, **changes)
+
+
+DELTA_WRONG = {
+    "kept": ("old value is not removed", wrong(write=lambda b, v, old, _: b * v)),
+    "whole": ("removed whole", wrong(write=lambda b, v, old, _: b * v - old)),
+    "query": ("read with the query", wrong(write=lambda b, v, _, old: b * (v - old))),
+    "reads first": ("write first", wrong(after=False)),
+    "no β": ("β is missing", wrong(share=torch.ones_like)),
+    "no sigmoid": ("sigmoid is missing", wrong(share=lambda b: b)),
+    "no sums": ("The features are not divided", wrong(phi=(plain, plain))),
+    "no sums of queries": ("features of the queries", wrong(phi=(plain, unit))),
+    "no sums of keys": ("features of the keys", wrong(phi=(unit, plain))),
+    "no features": ("there are no features", wrong(phi=(lambda x: x, lambda x: x))),
+    "denominator": ("no denominator", with_denominator),
+    "None": ("`return`", lambda *given: None),
+}
+
+
+def test_delta_layer_by_the_transition_is_right() -> None:
+    verdict = check_delta_layer(delta)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), DELTA_WRONG.values(), ids=DELTA_WRONG)
+def test_delta_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_delta_layer(solution), words)
+
+
+def test_delta_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_delta_layer, DELTA_WRONG)

@@ -28,6 +28,16 @@ def test_the_graph_is_that_of_the_headers() -> None:
     assert drawn == wanted
 
 
+def test_every_lesson_has_questions_and_as_many_answers() -> None:
+    for facts in LESSONS.values():
+        counts = [
+            len(re.findall(r"^\d+\. ", text.read_text(encoding="utf-8"), re.MULTILINE))
+            for kind in ("questions", "answers")
+            for text in [ROOT / f"notebooks/course/{kind}/{facts['number']:02}.md"]
+        ]
+        assert counts[0] == counts[1] >= 8, facts["question"]
+
+
 def test_paths_name_lessons_that_exist() -> None:
     known = {f"{facts['number']:02}" for facts in LESSONS.values()}
     rows = re.findall(r"^\| \*\*.*?\| (\d+) \| ([\d, ]+) \|$", PAGE, re.MULTILINE)

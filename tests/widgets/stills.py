@@ -8,6 +8,7 @@ import torch
 from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.complex_words import ComplexWordExplorer
+from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.pattern_studio import PatternStudio
 from attnlab_widgets.position_explorer import PositionExplorer
@@ -15,8 +16,10 @@ from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
+from attnlab_widgets.wall import Wall
 
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
+from attnlab.models.tiny import TinyTransformer
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 TINY = {"dim": 8, "layers": 1, "heads": 2}
@@ -32,6 +35,12 @@ def words() -> ComplexWordExplorer:
     return ComplexWordExplorer(ComplexEmbedding(7, 5), {2: "the", 3: "of"})
 
 
+def switchboard() -> HeadSwitchboard:
+    torch.manual_seed(0)
+    model = TinyTransformer(29, dim=8, layers=2, heads=2, max_len=32)
+    return HeadSwitchboard(model, "attention" * 2, silent=[(0, 1)])
+
+
 EXAMPLES: dict[type, Callable[[], Any]] = {
     AttentionView: view,
     PatternStudio: PatternStudio,
@@ -40,7 +49,9 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     ComplexWordExplorer: words,
     QueryKeySpace: lambda: QueryKeySpace(maps_of(points_of(tokens_of()))),
     QueryOnAPlane: QueryOnAPlane,
+    HeadSwitchboard: switchboard,
     KernelLab: KernelLab,
+    Wall: lambda: Wall("a for loop"),
     SynthesizerLab: SynthesizerLab,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

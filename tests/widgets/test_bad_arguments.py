@@ -9,6 +9,7 @@ import traitlets
 from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.bertviz import to_bertviz
+from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.kernel_maps import Choice
 from attnlab_widgets.predict import predict
@@ -16,9 +17,29 @@ from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 
+from attnlab.models.tiny import TinyTransformer
+
 MAPS = torch.full((2, 3, 5, 5), 0.2)
 META, SPARSE = torch.ones(2, 3, 5, 5, device="meta"), torch.ones(5).to_sparse()
 TOKENS = [*"abcde"]
+
+
+class Alone(torch.nn.Module):
+    """No attention: each position stays by itself."""
+
+    def forward(self, x, padding=None):
+        return x
+
+
+SMALL = {"dim": 8, "layers": 2, "heads": 2, "max_len": 16}
+CLASSIFIER = TinyTransformer(5, kind="classifier", classes=2, **SMALL)
+MIXER = TinyTransformer(5, attention=[Alone(), Alone()], **SMALL)
+NINE = TinyTransformer(5, **(SMALL | {"dim": 9, "layers": 3, "heads": 3}))
+LANGUAGE = TinyTransformer(5, **SMALL)
+
+
+def switchboard(text="ab", model=LANGUAGE, **options):
+    return HeadSwitchboard(model, text, **options)
 
 
 def ask(choices):
@@ -55,6 +76,29 @@ REFUSED = [
     (lambda: AttentionExplorer(mechanisms=[["full"]]), "`mechanisms` must hold texts"),
     (lambda: AttentionExplorer(trained=[1, 0]), "`trained` must say True or False"),
     (lambda: AttentionExplorer(untrained=[3]), "`untrained` must map names to values"),
+    (lambda: HeadSwitchboard(torch.nn.Linear(2, 2), "ab"), "`model` should be a TinyTransformer"),
+    (lambda: switchboard(model=CLASSIFIER), "a language model, got one of kind='classifier'"),
+    (lambda: switchboard(model=MIXER), "`model` has no attention heads that could be silenced"),
+    (lambda: switchboard("Ab"), "should consist of the letters a … z, got 'A'"),
+    (lambda: switchboard("a"), "`text` should have 2 to 16 tokens, got 1"),
+    (lambda: switchboard("ab" * 9), "`text` should have 2 to 16 tokens, got 18"),
+    (lambda: switchboard("az"), "the tokens of this model are 0 … 4; got 25"),
+    (lambda: switchboard(3), "`text` must have 1 axes"),
+    (lambda: switchboard([0.5, 1]), "or tokens as whole numbers; got float64"),
+    (lambda: switchboard([1, 2], tokens=["a"]), "`tokens` has 1 labels for 2 tokens"),
+    (lambda: switchboard("ab", tokens=["a", "b"]), "`tokens` names given tokens"),
+    (lambda: switchboard("ab", task=3), "`task` has no text of its own to encode, being int"),
+    (lambda: switchboard([1, 2], task=3, tokens=["a", "b"]), "give one of the two"),
+    (lambda: switchboard([1, 2], task=3), "`task` cannot name tokens, being int"),
+    (lambda: switchboard(model=NINE), "this model has 9 heads, and at most 8 can be switches"),
+    (lambda: switchboard(heads=[]), "`heads` should be 1 to 8 different heads, got 0"),
+    (lambda: switchboard(heads=3), "`heads` must be a list, got 3"),
+    (lambda: switchboard(heads=[3]), "`a head of heads` must be a list, got 3"),
+    (lambda: switchboard(heads=[(0, 1, 2)]), r"pairs \(layer, head\), got \(0, 1, 2\)"),
+    (lambda: switchboard(heads=[(0, 0.5)]), "a number in `heads` should be a whole number"),
+    (lambda: switchboard(heads=[(2, 0)]), "no head 2.0: its layers 0 … 1 have 2, 2 heads"),
+    (lambda: switchboard(silent=[(2, 0)]), "head 2.0 is no switch here; those are 0.0, 0.1"),
+    (lambda: switchboard(silent=3), "`silent` must be a list, got 3"),
     (lambda: QueryOnAPlane(3), "`keys` must have 2 axes"),
     (lambda: QueryOnAPlane([["a", "b"]]), "`keys` must hold numbers"),
     (lambda: QueryOnAPlane(torch.ones(3, 4)), r"1 to 8 points of the plane, .* got \(3, 4\)"),

@@ -138,6 +138,7 @@ def test_a_saved_file_is_alone(tmp_path: Path) -> None:
 SET = [
     ("key_vectors", KEYS[:2], "`key_vectors` should hold 3 points"),
     ("value_vectors", [[1, 2, 3]] * 3, "points of the plane"),
+    ("query", None, "an array of numbers, got NoneType"),
     ("query", [1], "`query` should be two coordinates"),
     ("query", [1, float("nan")], "NaN or infinite"),
     ("query", [1, 101], "beyond ±100"),

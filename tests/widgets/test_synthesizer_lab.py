@@ -67,7 +67,7 @@ def test_training_moves_the_maps_of_random_and_leaves_those_of_fixed_random(make
     assert not torch.equal(learned.maps[0], learned.maps[3])
     assert torch.equal(fixed.maps[0], fixed.maps[3])
     assert [step for step, _ in learned.losses] == [1, 2, 3]
-    assert "right, loss" in learned.status.value
+    assert "right, loss" in learned.title.value
     assert "Done after 3 steps" in lab._status.value
     assert "Loss: random" in lab._numbers.value
     assert "<svg" in lab._numbers.value

@@ -10,6 +10,7 @@ _HOMES = {
     "AttentionExplorer": "attention_explorer",
     "AttentionView": "attention_view",
     "ComplexWordExplorer": "complex_words",
+    "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
@@ -17,6 +18,7 @@ _HOMES = {
     "QueryOnAPlane": "query_on_a_plane",
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
+    "Wall": "wall",
     "to_bertviz": "bertviz",
 }
 
@@ -24,6 +26,7 @@ __all__ = [
     "AttentionExplorer",
     "AttentionView",
     "ComplexWordExplorer",
+    "HeadSwitchboard",
     "KernelLab",
     "PatternStudio",
     "PositionExplorer",
@@ -31,6 +34,7 @@ __all__ = [
     "QueryOnAPlane",
     "SynthesizerLab",
     "TreeExplorer",
+    "Wall",
     "to_bertviz",
 ]
 
@@ -39,6 +43,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.attention_view import AttentionView
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.complex_words import ComplexWordExplorer
+    from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer
@@ -46,6 +51,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer
+    from attnlab_widgets.wall import Wall
 
 
 def __getattr__(name: str) -> _typing.Any:

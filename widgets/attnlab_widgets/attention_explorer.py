@@ -31,22 +31,20 @@ from attnlab.figures.arguments import (
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import Pictured
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.explorer_side import LABEL, Side
+from attnlab_widgets.explorer_side import Side
 from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news, printable
 from attnlab_widgets.picture import beside
 from attnlab_widgets.recorded_model import causal_cards, reference_model, shipped
+from attnlab_widgets.slim_row import row_layout, slim
+from attnlab_widgets.two_sides import HELP, Steps, two_columns
 
-TEXT = (
-    "The for statement is used to iterate over the elements of a sequence. "
-    "The while statement is used for repeated execution."
-)
+TEXT = "The for statement is used to iterate over the elements of a sequence."
 MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 BATCH, RATE = 8, 2e-3
-_INDENT = f"0 0 0 {LABEL + 6}px"  # indentation of the fields, in pixels
 _TIGHT = {"description_width": "initial"}
 _OFFERS = {
     "idle": ("Train", "play", "Train the ticked models in the background"),
@@ -55,8 +53,8 @@ _OFFERS = {
 }
 # Colours follow the page: JupyterLab's own where it is there, plain inheritance elsewhere.
 _STYLE = """<style>
-.attnlab-explorer { gap: 8px; }
-.attnlab-explorer h3 { margin: 8px 0 2px; font-size: 1.1em; line-height: 1.35; }
+.attnlab-explorer { gap: 6px; }
+.attnlab-explorer h3 { margin: 0; font-size: 1.05em; line-height: 1.35; }
 .attnlab-explorer h3 small { font-weight: normal; opacity: 0.75; font-size: 0.85em; }
 .attnlab-explorer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
 .attnlab-explorer .attnlab-alert {
@@ -67,8 +65,8 @@ _STYLE = """<style>
   display: flex; flex-wrap: wrap; gap: 2px 14px; align-items: center;
 }
 .attnlab-explorer .attnlab-curve { display: block; }
-.attnlab-explorer textarea { line-height: 1.45; }
-.attnlab-with-slider .av-top { min-height: 126px; }
+.attnlab-explorer .av-heads-hint { display: none; }
+.attnlab-explorer textarea { line-height: 1.4; }
 </style>"""
 
 
@@ -151,7 +149,7 @@ class AttentionExplorer(Pictured, widgets.VBox):
             return
         self._learning = [side for side in self.sides if side.recorded and side.learns.value]
         if not self._learning:
-            self._tell("Nothing to train: tick “Train the first” or “Train the second”.")
+            self._tell("Nothing to train: tick “train” beside a model.")
             return
         for side in self._learning:
             side.begin()
@@ -174,7 +172,7 @@ class AttentionExplorer(Pictured, widgets.VBox):
             self._tell("Nothing is training.")
             return
         self._training.pause()
-        self._tell("Paused; nothing is lost. The slider in each view goes back in time.")
+        self._tell("Paused; nothing is lost. The slider goes back in time.")
 
     def resume(self) -> None:
         """Go on where `pause` has interrupted."""
@@ -232,9 +230,9 @@ class AttentionExplorer(Pictured, widgets.VBox):
             value=printable(text),
             description="Text",
             placeholder="Type a text, in any language",
-            rows=3,
+            rows=2,
             layout=widgets.Layout(width="auto", height="auto"),
-            style={"description_width": f"{LABEL}px"},
+            style=_TIGHT,
         )
         self.steps = widgets.BoundedIntText(
             value=steps,
@@ -244,16 +242,16 @@ class AttentionExplorer(Pictured, widgets.VBox):
             layout=_width("130px"),
             style=_TIGHT,
         )
-        self.button = widgets.Button(icon="play", button_style="primary", layout=_width("110px"))
+        self.button = widgets.Button(icon="play", button_style="primary", layout=_width("96px"))
         self.stopper = widgets.Button(description="Stop", icon="stop", layout=_width("90px"))
         self.restorer = widgets.Button(
             description="Start over", icon="undo", layout=_width("120px")
         )
         self.progress = widgets.IntProgress(
-            value=0, max=steps, description="Progress", layout=_width("260px"), style=_TIGHT
+            value=0, max=steps, description="Progress", layout=_width("190px"), style=_TIGHT
         )
-        self._note, self._status, self._alert = (Line(margin=_INDENT) for _ in range(3))
-        self._numbers = Line()
+        self.step = Steps(self._to_step)
+        self._note, self._status, self._alert, self._numbers = (Line() for _ in range(4))
         self._tell("")
         self.typed.observe(self._retyped, "value")
         self.button.on_click(self._pressed)
@@ -261,26 +259,24 @@ class AttentionExplorer(Pictured, widgets.VBox):
         self.restorer.on_click(lambda _button: self.start_over())
 
     def _parts(self) -> list[widgets.Widget]:
-        row = widgets.Layout(
-            flex_flow="row wrap", align_items="center", grid_gap="4px 14px", margin=_INDENT
-        )
-        buttons = [self.button, self.stopper, self.restorer, self.steps, self.progress]
-        columns = widgets.Layout(
-            grid_template_columns="repeat(auto-fit, minmax(min(100%, 420px), 1fr))",
-            grid_gap="12px 20px",
-            width="100%",
-        )
+        self.typed.layout.flex, self.typed.layout.margin = "1 1 360px", "0"
+        menus, columns = two_columns(), two_columns()
+        menus.children = [side.row for side in self.sides]
+        columns.children = [side.column for side in self.sides]
+        told = [self.step, self.progress, self._numbers, self._note, self._status]
         return [
             widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
-            self.typed,
-            self._note,
-            self.first.row,
-            self.second.row,
-            widgets.HBox([*buttons, self._numbers], layout=row),
-            self._status,
+            *slim([self.typed, self.button, self.stopper], [self.steps, self.restorer], HELP),
+            widgets.HBox(told, layout=row_layout()),
             self._alert,
-            widgets.GridBox([side.column for side in self.sides], layout=columns),
+            menus,
+            columns,
         ]
+
+    def _to_step(self, step: int) -> None:
+        """Show in both views the maps of that step of the training."""
+        for side in self.sides:
+            side.go_to(step)
 
     def _pressed(self, _button: Any) -> None:
         # One button, never disabled: the keyboard's focus stays where it is.
@@ -332,8 +328,7 @@ class AttentionExplorer(Pictured, widgets.VBox):
     def _drawn(self, reading: Reading) -> bool:
         training = self.state == "training"
         done = [side.draw(reading.ids, reading.tokens, training) for side in self.sides]
-        has_slider = any(len(side.steps) > 1 for side in self.sides)
-        (self.add_class if has_slider else self.remove_class)("attnlab-with-slider")
+        self.step.offer({step for side in self.sides if side.chosen for step in side.steps})
         return all(done)
 
     def _finish(self) -> None:
@@ -434,7 +429,7 @@ def _ending(training: Training) -> str:
         return "Training ended with an error; the models keep what they had learned."
     if training.stopped:
         return f"Stopped after step {training.done}; what was learned is kept."
-    return f"Trained for {training.steps} steps. The slider in the view goes through them."
+    return f"Trained for {training.steps} steps. The slider goes through them."
 
 
 def _width(width: str) -> widgets.Layout:

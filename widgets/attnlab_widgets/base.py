@@ -40,6 +40,12 @@ class Choice(traitlets.Enum[str]):
         return super().validate(obj, value)
 
 
+class Checked(traitlets.Any):
+    """Any value but None: what it may be, a validator of the widget says."""
+
+    allow_none = False
+
+
 class Pictured:
     """What gives a widget a still picture, for paper and for pages that run no widgets.
 

@@ -18,8 +18,8 @@ from attnlab_widgets.recorded_model import (
     recorded_model,
     shipped,
 )
+from attnlab_widgets.two_sides import PANELS
 
-LABEL = 52  # pixels for the label before a field
 NOTHING = "nothing"
 TRAINED, UNTRAINED = "trained", "untrained"
 LIVE_BYTES = 2_000_000
@@ -65,24 +65,24 @@ class Side:
             options=[*none, *((card.title, card.name) for card in causal_cards())],
             value=mechanism or NOTHING,
             description=self.name,
-            layout=widgets.Layout(flex="1 1 300px", width="auto", max_width="460px"),
-            style={"description_width": f"{LABEL}px"},
+            layout=widgets.Layout(flex="1 1 130px", width="auto", min_width="0"),
+            style={"description_width": "initial"},
         )
         self.weights = widgets.Dropdown(
             options=[UNTRAINED],
             description="Weights",
-            layout=widgets.Layout(width="190px"),
+            layout=widgets.Layout(width="150px"),
             style={"description_width": "initial"},
         )
         self.learns = widgets.Checkbox(
-            description=f"Train the {self.name.lower()}",
+            description="train",
             indent=False,
             layout=widgets.Layout(width="max-content"),
         )
         self._offer(trained)
         self.row = widgets.HBox(
             [self.mechanism, self.weights, self.learns],
-            layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px"),
+            layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 8px"),
         )
         self._title, self._remark, self._alert = Line(), Line(), Line()
         self._place = widgets.VBox([], layout=widgets.Layout(width="100%"))
@@ -219,6 +219,7 @@ class Side:
         try:
             if self.view is None:
                 self.view = AttentionView(source, tokens)
+                self.view.panels, self.view.bar = list(PANELS), False
                 self.view.observe(self._moved, [*LINKED, "step"])
             else:
                 self.view.show(source, tokens)
@@ -235,6 +236,11 @@ class Side:
     def said(self) -> str:
         """Mechanism and training in a few words."""
         return self.called + ("" if self.recorded is None else f", {_state(self.recorded)}")
+
+    def go_to(self, step: int) -> None:
+        """Show the recorded step that is the last until then."""
+        if self.view is not None and self.steps:
+            self.view.step = self._place_of(step)
 
     def _place_of(self, step: int) -> int:
         return max((at for at, known in enumerate(self.steps) if known <= step), default=0)

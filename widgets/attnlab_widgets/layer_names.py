@@ -66,6 +66,13 @@ def titles(names: Sequence[str]) -> list[str | None]:
     return titled
 
 
+def short_name(title: str | None, at: int) -> str:
+    """The same in few letters: L3, or the side it is on, "enc 0"."""
+    side, _, number = (title or "").partition(" ")
+    short = {"encoder": "enc", "decoder": "dec"}.get(side, side[:6])
+    return f"{short} {number}" if title else f"L{at}"
+
+
 def pattern_of(fitting: Iterable[str], others: Iterable[str]) -> str | None:
     """What to give as ``only=`` so that the ``fitting`` layers are recorded and no other."""
     names = [_plain(name).split(".") for name in fitting]

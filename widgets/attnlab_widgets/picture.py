@@ -14,6 +14,7 @@ from torch.nn.functional import max_pool2d
 
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.layer_names import short_name
 from attnlab_widgets.quantization import allowed, decode, unkept
 
 _WIDE, _HIGH = 992, 440  # of the picture, which a notebook shows as it is; of its panels
@@ -167,7 +168,8 @@ def _title(view: Any) -> str:
     compared = f" · {which[view.shown]}" if view._recording["compared"] else ""
     step = view._recording["steps"][view.step]
     steps = f" · training step {step}" if step else ""
-    return f"Layer {view.layer} · head {_head(view)}{compared}{steps}"
+    title = view._recording["layers"][view.layer]["title"] or f"layer {view.layer}"
+    return f"{title[0].upper()}{title[1:]} · head {_head(view)}{compared}{steps}"
 
 
 def _changes(view: Any) -> str:
@@ -258,13 +260,15 @@ class _Still:
     def heads(self, x: float, wide: float) -> float:
         """In a row for each layer; gives where they end."""
         most = max(layer["h"] for layer in self.layers)
-        side = int(min(130, (wide - 28) / most - 4, (_HIGH - 4) / len(self.layers) - 4))
+        lead = 56 if any(layer["title"] for layer in self.layers) else 28
+        side = int(min(130, (wide - lead) / most - 4, (_HIGH - 4) / len(self.layers) - 4))
         side = max(10, side)
         for at, layer in enumerate(self.layers):
             y = _TOP + at * (side + 4)
-            self.drawing.text(f"L{at}", x + 22, y + side / 2, anchor="end", quiet=True, size=11)
+            name = short_name(layer["title"], at)
+            self.drawing.text(name, x + lead - 6, y + side / 2, anchor="end", quiet=True, size=11)
             for head in range(layer["h"]):
-                left = x + 28 + head * (side + 4)
+                left = x + lead + head * (side + 4)
                 self.map(at, head, 96, (left, y, side, side))
                 if (at, head) == (self.view.layer, _head(self.view)):
                     self.drawing.frame(left - 1.5, y - 1.5, side + 3, side + 3, _SERIES[1], 3)
@@ -273,7 +277,7 @@ class _Still:
                     self.drawing.text(
                         str(head), middle, _TOP - 12, anchor="middle", quiet=True, size=11
                     )
-        return x + 28 + most * (side + 4)
+        return x + lead + most * (side + 4)
 
     def lines(self, x: float, end: float) -> None:
         """Queries and keys over the whole height, labelled where there is room."""

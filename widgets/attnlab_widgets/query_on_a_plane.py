@@ -22,7 +22,7 @@ from attnlab.core.suggest import check_choice, choose
 from attnlab.figures.arguments import check_list, check_names, check_number
 from attnlab.figures.arrays import numbers
 from attnlab.figures.labels import visible
-from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_picture import picture
 from attnlab_widgets.plane_words import said_aloud
@@ -93,12 +93,12 @@ class QueryOnAPlane(BaseWidget):
 
     _esm = STATIC / "query_on_a_plane.js"
 
-    key_vectors: Any = traitlets.Any().tag(sync=True)
-    value_vectors: Any = traitlets.Any().tag(sync=True)
-    query: Any = traitlets.Any().tag(sync=True)
+    key_vectors: Any = Checked().tag(sync=True)
+    value_vectors: Any = Checked().tag(sync=True)
+    query: Any = Checked().tag(sync=True)
     scale = traitlets.Float(SCALE).tag(sync=True)
-    masked: Any = traitlets.Any().tag(sync=True)
-    names: Any = traitlets.Any().tag(sync=True)
+    masked: Any = Checked().tag(sync=True)
+    names: Any = Checked().tag(sync=True)
     shows = Choice(SHOWN, "scores").tag(sync=True)
     _presets: Any = traitlets.List().tag(sync=True)
 

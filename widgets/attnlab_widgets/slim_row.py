@@ -8,13 +8,17 @@ import ipywidgets as widgets
 from attnlab_widgets.messages import aside
 
 
+def row_layout() -> widgets.Layout:
+    """Of controls in a row that wraps where there is no room."""
+    return widgets.Layout(
+        flex_flow="row wrap", align_items="center", grid_gap="4px 14px", width="100%"
+    )
+
+
 def slim(
     frequent: Sequence[widgets.Widget], more: Sequence[widgets.Widget], help: str
 ) -> list[widgets.Widget]:
     """The row, and below it what "More" opens: the other controls and how the picture is read."""
-    row = widgets.Layout(
-        flex_flow="row wrap", align_items="center", grid_gap="4px 14px", width="100%"
-    )
     button = widgets.ToggleButton(
         description="More",
         tooltip="More controls, and how to read this",
@@ -29,4 +33,4 @@ def slim(
         opened.layout.display = "flex" if change["new"] else "none"
 
     button.observe(open_or_close, "value")
-    return [widgets.HBox([*frequent, button], layout=row), opened]
+    return [widgets.HBox([*frequent, button], layout=row_layout()), opened]

@@ -13,6 +13,7 @@ with a ``torch.Generator`` of your own meanwhile.
 import copy
 import threading
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 import ipywidgets as widgets
@@ -24,6 +25,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
 from attnlab.figures.arguments import check_list, check_size
+from attnlab.lens.record import Seen
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
@@ -37,6 +39,8 @@ from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news
 from attnlab_widgets.picture import beside
 from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
+from attnlab_widgets.slim_row import row_layout, slim
+from attnlab_widgets.two_sides import HELP, PANELS, Steps, link, two_columns
 
 MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
@@ -57,11 +61,14 @@ _OFFERS = {
 _TIGHT = {"description_width": "initial"}
 _STYLE = """<style>
 .attnlab-synthesizer { gap: 8px; }
-.attnlab-synthesizer h3 { margin: 8px 0 2px; font-size: 1.1em; line-height: 1.35; }
+.attnlab-synthesizer h3 { margin: 0; font-size: 1.05em; line-height: 1.35; }
+.attnlab-synthesizer h3 small { font-weight: normal; opacity: 0.8; }
 .attnlab-synthesizer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
 .attnlab-synthesizer .attnlab-alert {
   border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
 }
+.attnlab-synthesizer .attnlab-numbers { display: flex; gap: 2px 14px; align-items: center; }
+.attnlab-synthesizer .av-heads-hint { display: none; }
 .attnlab-synthesizer .attnlab-curve { display: block; }
 </style>"""
 
@@ -77,8 +84,9 @@ class Student:
         row = task.batch("validation", 1, seed=0)
         self._shown, self.tokens = row.inputs, task.example(0).tokens
         self.maps: dict[int, Tensor] = {}
+        self._seen: dict[int, Seen] = {}
         self.losses: list[tuple[int, float]] = []
-        self.title, self.status, self.alert = Line(), Line(), Line()
+        self.title, self.alert, self.found = Line(), Line(), ""
         self.view: AttentionView | None = None
         self.column = widgets.VBox([], layout=widgets.Layout(min_width="0", width="100%"))
 
@@ -105,31 +113,44 @@ class Student:
 
     def look(self) -> None:
         """The maps of all recorded steps, and the view brought up to date."""
-        known, snapshots = self.maps, self.snapshots
-        self.maps = {
-            step: known[step] if step in known else self._maps(snapshots[step])
+        known, snapshots, seen = self.maps, self.snapshots, self._seen
+        self._seen = {
+            step: seen[step] if step in seen else self._looked(snapshots[step])
             for step in sorted(snapshots)
         }
+        self.maps = {step: torch.stack([one.weights[0] for one in found])
+                     for step, found in self._seen.items()}  # fmt: skip
         if self.view is None or list(self.maps) != list(known):
             self._show(list(known))
-        self.title.value = f"<h3>{self.variant}, after {max(self.maps)} steps</h3>"
+        self.title.value = self._headline()
+
+    def _headline(self) -> str:
+        said = f"{self.variant}, after {max(self.maps)} steps"
+        found = f" <small>{escape(self.found)}</small>" if self.found else ""
+        return f"<h3>{said}{found}</h3>"
+
+    def tell(self, found: str) -> None:
+        """What an evaluation has found, beside the name."""
+        self.found = found
+        self.title.value = self._headline()
 
     @torch.no_grad()
-    def _maps(self, weights: dict[str, Tensor]) -> Tensor:
-        """(layers, heads, n, n) of one validation row."""
+    def _looked(self, weights: dict[str, Tensor]) -> Seen:
+        """The attention of one validation row."""
         self.model.load_state_dict(weights)
         with watch(self.model) as seen:
             self.model(self._shown)
-        return torch.stack([record.weights[0] for record in seen])
+        return seen
 
     def _show(self, known: list[int]) -> None:
         """``known`` are the steps that the view has now."""
-        source: Any = {f"step {step}": maps for step, maps in self.maps.items()}
-        if len(self.maps) == 1:
-            source = self.maps[self.newest]
+        source: Any = {f"step {step}": seen for step, seen in self._seen.items()}
+        if len(self._seen) == 1:
+            source = self._seen[self.newest]
         if self.view is None:
             self.view = AttentionView(source, self.tokens)
-            self.column.children = (self.title, self.status, self.alert, self.view)
+            self.view.panels, self.view.bar = list(PANELS), False
+            self.column.children = (self.title, self.alert, self.view)
             return
         chosen = known[self.view.step] if self.view.step < len(known) - 1 else max(self.maps)
         self.view.show(source, self.tokens)
@@ -140,7 +161,7 @@ class Student:
         """Loss and accuracy of the newest weights, as a sentence."""
         self.model.load_state_dict(self.snapshots[self.newest])
         found = evaluate(self.model, self._task, batches=4)
-        return f"{found.accuracy:.0%} right, loss {found.loss:.2f}, on sequences it has not seen."
+        return f"{found.accuracy:.0%} right, loss {found.loss:.2f} on new sequences"
 
 
 class SynthesizerLab(Pictured, widgets.VBox):
@@ -175,14 +196,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
         self._drawing = threading.RLock()
         self._looker = Latest(self._draw, EVERY)
         self._controls(chosen, task, steps)
-        self._columns = widgets.GridBox(
-            [],
-            layout=widgets.Layout(
-                grid_template_columns="repeat(auto-fit, minmax(min(100%, 420px), 1fr))",
-                grid_gap="12px 20px",
-                width="100%",
-            ),
-        )
+        self._columns = two_columns()
         self._begin()
         super().__init__(self._parts())
         self.add_class("attnlab-synthesizer")
@@ -212,7 +226,8 @@ class SynthesizerLab(Pictured, widgets.VBox):
         models: list[Any] = list(self.students)
         self._training = Training(models, self._task, self.steps.value, self._ask, **options)
         for student in self.students:
-            student.status.value = student.alert.value = ""
+            student.alert.value = ""
+            student.tell("")
         self._training.begin()
         self._tell("Training. The maps follow.")
 
@@ -262,7 +277,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
     # The page
 
     def _controls(self, chosen: tuple[str, ...], task: str, steps: int) -> None:
-        named = {"layout": widgets.Layout(width="230px"), "style": _TIGHT}
+        named = {"layout": widgets.Layout(flex="1 1 150px", width="auto"), "style": _TIGHT}
         self.task = widgets.Dropdown(options=list(TASKS), value=task, description="Task", **named)
         self.first = widgets.Dropdown(
             options=list(NAMES), value=chosen[0], description="First", **named
@@ -279,7 +294,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
             style=_TIGHT,
         )
         self.button = widgets.Button(
-            icon="play", button_style="primary", layout=widgets.Layout(width="110px")
+            icon="play", button_style="primary", layout=widgets.Layout(width="96px")
         )
         self.stopper = widgets.Button(
             description="Stop", icon="stop", layout=widgets.Layout(width="90px")
@@ -291,9 +306,10 @@ class SynthesizerLab(Pictured, widgets.VBox):
             value=0,
             max=steps,
             description="Progress",
-            layout=widgets.Layout(width="260px"),
+            layout=widgets.Layout(width="210px"),
             style=_TIGHT,
         )
+        self.step = Steps(self._to_step)
         self._hint, self._status, self._numbers, self._alert = (Line() for _ in range(4))
         for menu in (self.task, self.first, self.second):
             menu.observe(self._chosen, "value")
@@ -302,17 +318,22 @@ class SynthesizerLab(Pictured, widgets.VBox):
         self.restorer.on_click(lambda _button: self.start_over())
 
     def _parts(self) -> list[widgets.Widget]:
-        row = widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="4px 14px")
-        buttons = [self.button, self.stopper, self.restorer, self.steps, self.progress]
+        frequent = [self.task, self.first, self.second, self.button, self.stopper]
+        more = [self.steps, self.restorer, self._hint]
+        told = [self.step, self.progress, self._numbers, self._status]
         return [
             widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
-            widgets.HBox([self.task, self.first, self.second], layout=row),
-            self._hint,
-            widgets.HBox([*buttons, self._numbers], layout=row),
-            self._status,
+            *slim(frequent, more, HELP),
+            widgets.HBox(told, layout=row_layout()),
             self._alert,
             self._columns,
         ]
+
+    def _to_step(self, step: int) -> None:
+        """Show in every view the maps of that step of the training."""
+        for student in self.students:
+            if student.view is not None:
+                student.view.step = sum(known <= step for known in student.maps) - 1
 
     def _pressed(self, _button: Any) -> None:
         # One button, never disabled: the keyboard's focus stays where it is.
@@ -337,6 +358,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
             self._tell("")
             self._draw()
             self._columns.children = tuple(student.column for student in self.students)
+            link([one.view for one in self.students if one.view is not None])
 
     def _tell(self, text: str) -> None:
         """Show a status message and enable the buttons that apply now."""
@@ -358,6 +380,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
                 training = self._training
                 for student in self.students:
                     student.look()
+                self.step.offer({step for one in self.students for step in one.maps})
                 if training is not None:
                     self._count(training)
                     if training.over:
@@ -374,7 +397,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
             if learner.error is not None:
                 student.alert.value = alert("This model stopped learning.", learner.error)
             else:
-                student.status.value = aside(student.score())
+                student.tell(student.score())
         done = "Stopped" if training.stopped and training.done < training.steps else "Done"
         self._tell(f"{done} after {training.done} steps; what was learned is kept.")
 
@@ -387,7 +410,8 @@ class SynthesizerLab(Pictured, widgets.VBox):
             )
         ]
         curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
-        self._numbers.value = f"<div>{aside(_progress_text(named))}{curve}</div>"
+        said = aside(_progress_text(named))
+        self._numbers.value = f'<div class="attnlab-numbers">{said}{curve}</div>'
 
     def still(self) -> Drawing | None:
         """The heads of both models, and of each the chosen one."""

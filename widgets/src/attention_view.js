@@ -7,6 +7,8 @@ import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
 import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { headsPanel } from "./parts/heads.js";
+import imageStyle from "./parts/image.css";
+import { imagePanel } from "./parts/image.js";
 import { linesPanel } from "./parts/lines.js";
 import { matrixPanel } from "./parts/matrix.js";
 import { mountPage } from "./parts/page.js";
@@ -17,6 +19,7 @@ import { pageIsDark, watchPage } from "./parts/theme.js";
 import { whyPanel } from "./parts/why.js";
 
 const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
+const BESIDE = 170; // pixels of the controls of a widget whose part this view is
 const AROUND = 136; // of them for frames, titles and what stands below the panels
 const PADDING = 12;
 const TRAITS = [
@@ -57,14 +60,16 @@ function render({ model, el: host }) {
   const heads = headsPanel(store, view);
   const lines = linesPanel(store, view);
   const matrix = matrixPanel(store, view);
+  const image = imagePanel(store, view);
   const tables = asTables(store);
   const panels = { heads, lines, matrix };
-  const shown = () => store.get("panels").map((name) => panels[name]);
+  // Of patches the lines say little: the image stands in their place.
+  const shown = () => store.get("panels").map((name) => (name === "lines" && image.shown() ? image : panels[name]));
   const parts = () => [...(why.opened() ? [why] : shown()), tables];
   const top = el("header", { class: "av-top" }, bar.node, bar.status);
-  const place = el("div", { class: "av-panels" }, heads.node, lines.node, matrix.node);
+  const place = el("div", { class: "av-panels" }, heads.node, lines.node, image.node, matrix.node);
   root.append(
-    el("style", { text: style + barStyle + viewStyle }),
+    el("style", { text: style + barStyle + viewStyle + imageStyle }),
     top,
     strip.node,
     place,
@@ -101,12 +106,15 @@ function render({ model, el: host }) {
   /** Columns of the panels: heads as wide as their maps need, the matrix as wide as it is high. */
   function layOut() {
     const names = store.get("panels");
-    for (const [name, { node }] of Object.entries(panels)) node.hidden = !names.includes(name);
+    for (const { node } of [...Object.values(panels), image]) node.hidden = true;
+    for (const { node } of shown()) node.hidden = false;
+    root.dataset.image = String(image.shown());
     const wide = root.clientWidth - 2 * PADDING;
     const three = names.length === 3 && wide >= 860;
     const two = !three && names.length > 1 && wide >= (names.length === 3 ? 560 : 400);
     root.dataset.wide = three ? "three" : two ? "two" : "one";
-    const high = Math.max(380, Math.min(500, WHOLE - AROUND - top.offsetHeight - strip.node.offsetHeight));
+    const [least, others] = store.get("bar") ? [380, 0] : [260, BESIDE];
+    const high = Math.max(least, Math.min(500, WHOLE - AROUND - others - top.offsetHeight - strip.node.offsetHeight));
     view.high = high;
     view.matrixHigh = high - 22;
     view.headsHigh = high + (three ? 10 : -8);

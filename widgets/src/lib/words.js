@@ -17,7 +17,14 @@ export function exactly({ w, error, below }, signed = false) {
   return error > 0 ? `${said} ± ${error.toPrecision(1)}` : said;
 }
 
-export const headName = (layer, head) => `layer ${layer} · head ${head}`;
+export const headName = (layer, head) => `${layer} · head ${head}`;
+
+/** A layer in few letters: L3, or the side it is on, "enc 0", "cross 1". */
+export function shortName(title, layer) {
+  const [side, number = ""] = (title ?? "").split(" ");
+  const short = { encoder: "enc", decoder: "dec" }[side] ?? side;
+  return short ? `${short.slice(0, 6)} ${number}` : `L${layer}`;
+}
 
 /** What is done to the weights before they are shown; empty where nothing is. */
 export function changes({ hideFirst, weighted }) {

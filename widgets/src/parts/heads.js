@@ -4,10 +4,11 @@ import { painted } from "../lib/colours.js";
 import { hatched } from "../lib/hatch.js";
 import { arranged, listed, range, STATISTICS } from "../lib/heads.js";
 import { moved } from "../lib/keys.js";
-import { headName, weight } from "../lib/words.js";
+import { shortName, weight } from "../lib/words.js";
 
 const gapOf = (columns) => (columns > 7 ? 3 : 6);
-const LEAD = 24; // pixels for the names of layers
+const LEAD = 24; // pixels for the names of layers, more where they say a side
+const SIDED = 52;
 const LARGEST = 170; // pixels of one map
 
 export function headsPanel(store, view) {
@@ -100,7 +101,7 @@ export function headsPanel(store, view) {
     grid.style.gap = `${GAP}px`;
     const fit = (columns, room) => Math.floor((room - (columns - 1) * GAP) / columns);
     if (order === "layer") {
-      const across = fit(most, wide - LEAD - GAP);
+      const across = fit(most, wide - lead() - GAP);
       const down = fit(store.layers.length, high - 34);
       return { columns: most, side: Math.max(20, Math.min(LARGEST, across, Math.max(down, 32))), labelled: true };
     }
@@ -115,8 +116,8 @@ export function headsPanel(store, view) {
     cells = new Map();
     grid.replaceChildren();
     grid.classList.toggle("av-heads-labelled", labelled);
-    const lead = labelled ? `${LEAD}px ` : "";
-    grid.style.gridTemplateColumns = `${lead}repeat(${columns}, ${side}px)`;
+    const first = labelled ? `${lead()}px ` : "";
+    grid.style.gridTemplateColumns = `${first}repeat(${columns}, ${side}px)`;
     if (labelled) {
       grid.append(el("span", { "aria-hidden": "true" }));
       for (let head = 0; head < columns; head += 1) grid.append(label(head, "av-head-label"));
@@ -124,9 +125,9 @@ export function headsPanel(store, view) {
     let last = -1;
     for (const { layer, head, value } of shown) {
       if (labelled && layer !== last) {
-        const row = label(`L${layer}`, "av-layer-label");
+        const row = label(shortName(store.layers[layer].title, layer), "av-layer-label");
         row.style.gridColumn = "1";
-        row.title = store.layers[layer].name;
+        row.title = `${store.layers[layer].title ?? `layer ${layer}`} (${store.layers[layer].name})`;
         grid.append(row);
         last = layer;
       }
@@ -135,6 +136,7 @@ export function headsPanel(store, view) {
     if (!shown.length) grid.append(el("p", { class: "av-quiet", text: "No head is above this value." }));
   }
 
+  const lead = () => (store.layers.some(({ title }) => title) ? SIDED : LEAD);
   const label = (text, name) => el("span", { class: name, "aria-hidden": "true", text: String(text) });
 
   function cell(layer, head, value, order, side, plain) {
@@ -146,8 +148,8 @@ export function headsPanel(store, view) {
         class: "av-head",
         role: "option",
         tabindex: "-1",
-        title: `${headName(layer, head)} (${store.layers[layer].name})${said}`,
-        "aria-label": headName(layer, head) + said,
+        title: `${store.called(layer, head)} (${store.layers[layer].name})${said}`,
+        "aria-label": store.called(layer, head) + said,
         testid: `head-${layer}-${head}`,
         onclick: (event) => pick(layer, head, event.shiftKey || event.ctrlKey || event.metaKey),
       },
@@ -209,7 +211,7 @@ export function headsPanel(store, view) {
       const [query, key] = [store.get("query"), store.get("key")];
       const kept = { query: query !== null && query >= n ? null : query, key: key !== null && key >= m ? null : key };
       store.set({ layer, head, ...kept });
-      view.announce(`${headName(layer, head)}, ${store.layers[layer].name}`);
+      view.announce(`${store.called(layer, head)}, ${store.layers[layer].name}`);
       return;
     }
     const others = store.get("heads");
@@ -217,7 +219,7 @@ export function headsPanel(store, view) {
     store.set({
       heads: known ? others.filter(([l, h]) => l !== layer || h !== head) : [...others, [layer, head]],
     });
-    view.announce(`${headName(layer, head)} ${known ? "is no longer" : "is"} shown with the chosen head`);
+    view.announce(`${store.called(layer, head)} ${known ? "is no longer" : "is"} shown with the chosen head`);
   }
 
   grid.addEventListener("scroll", () => view.later(paint));
@@ -244,7 +246,7 @@ export function headsPanel(store, view) {
     const most = across();
     const GAP = gapOf(most);
     const high = ((view.headsHigh ?? 440) - 34 - (store.layers.length - 1) * GAP) / store.layers.length;
-    return LEAD + 16 + most * (Math.max(32, Math.min(LARGEST, high)) + GAP);
+    return lead() + 16 + most * (Math.max(32, Math.min(LARGEST, high)) + GAP);
   }
 
   const across = () => Math.max(...store.layers.map(({ h }) => h));

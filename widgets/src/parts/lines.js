@@ -9,7 +9,7 @@ import { strongest } from "../lib/maps.js";
 import { moved } from "../lib/keys.js";
 import { spread } from "../lib/spread.js";
 import { labelStep } from "../lib/window.js";
-import { headName, signedWeight, weight } from "../lib/words.js";
+import { signedWeight, weight } from "../lib/words.js";
 
 const ROW = 22; // pixels of a token where there is room
 const LABEL = 14; // pixels that a label needs
@@ -418,11 +418,11 @@ export function linesPanel(store, view, { left: mostLeft = 170, right: mostRight
         context.moveTo(0, 5);
         context.lineTo(34, 5);
         context.stroke();
-        return el("li", {}, mark, el("span", { text: headName(layer, head) }));
+        return el("li", {}, mark, el("span", { text: store.called(layer, head) }));
       }),
     );
     if (store.signed && heads.length === 1) {
-      legend.replaceChildren(el("li", { text: `${headName(...heads[0])}: orange solid = positive, blue dashed = negative` }));
+      legend.replaceChildren(el("li", { text: `${store.called(...heads[0])}: orange solid = positive, blue dashed = negative` }));
     }
     const k = store.get("top_k");
     const map = store.map(...heads[0]);

@@ -3,7 +3,7 @@ import { NONE } from "../lib/active.js";
 import { bitmap, button, el, hatchKey, plain, sized } from "./dom.js";
 import { lookup, painted } from "../lib/colours.js";
 import { hatched } from "../lib/hatch.js";
-import { exactly, headName } from "../lib/words.js";
+import { exactly } from "../lib/words.js";
 import { holding, labelStep, shifted, whole, zoomed } from "../lib/window.js";
 
 const MOST = 104; // pixels for the longest label
@@ -74,7 +74,7 @@ export function matrixPanel(store, view) {
     plotHigh = Math.min(Math.max(plotHigh, 24), Math.max(24, (window_.i1 - window_.i0) * 48));
     place = { x: LEFT, y: TOP, wide: Math.round(plotWide), high: Math.round(plotHigh) };
     stage.style.height = `${TOP + place.high + 10}px`;
-    title.textContent = `Matrix of ${headName(store.layer, store.head)}`;
+    title.textContent = `Matrix of ${store.called(store.layer, store.head)}`;
     stage.setAttribute("aria-label", `${title.textContent}: ${n} queries by ${m} keys. Arrow keys move over cells, enter pins, plus and minus zoom.`);
     paint(wide);
     paintScale();

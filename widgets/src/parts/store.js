@@ -1,6 +1,7 @@
 // What the panels share: the recording, what is chosen, and one head's map under it.
 import { asBuffer, openLayer } from "../lib/quantization.js";
 import { difference, mapOf, maskPicture } from "../lib/maps.js";
+import { headName } from "../lib/words.js";
 import { openVectors } from "../lib/steps.js";
 
 const PATIENCE = 5000; // milliseconds until a kernel that does not answer is given up
@@ -51,6 +52,11 @@ export class Store {
   pinned(side) {
     const at = this.get(side);
     return at === null || at >= this.shape[side === "query" ? "n" : "m"] ? null : at;
+  }
+
+  /** What a head is called: by the side of its layer in a model that has several. */
+  called(layer, head) {
+    return headName(this.layers[layer].title ?? `layer ${layer}`, head);
   }
 
   get step() {

@@ -194,7 +194,7 @@ export function stripPanel(store, view, why) {
   /** "layer 2, head 1: *iterate* attends to *used* 0.41, *statement* 0.22". */
   function read(now) {
     const [layer, head] = store.lineHeads[0];
-    const name = el("span", { class: "av-quiet", text: `layer ${layer}, head ${head}: ` });
+    const name = el("span", { class: "av-quiet", text: `${store.layers[layer].title ?? `layer ${layer}`}, head ${head}: ` });
     if (!now) {
       sentence.replaceChildren(name, way === "to" || !together ? "point at a word to see what it attends to" : "point at a word to see what attends to it");
       return;

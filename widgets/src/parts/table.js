@@ -1,7 +1,7 @@
 // The same numbers as tables of text. They are filled when they are opened.
 import { el } from "./dom.js";
 import { listed, STATISTICS } from "../lib/heads.js";
-import { exactly, headName, weight } from "../lib/words.js";
+import { exactly, weight } from "../lib/words.js";
 
 const MOST = 200;
 
@@ -20,12 +20,12 @@ export function asTables(store) {
     const query = store.pinned("query");
     const { n } = store.shape;
     const title = query === null
-      ? `Where each query looks most, ${headName(...heads[0])}`
+      ? `Where each query looks most, ${store.called(...heads[0])}`
       : `Query ${query} “${store.token("q", query).short}”: its strongest keys`;
     const rows = query === null ? strongestOfEach(heads[0], n) : keysOf(query, heads);
     const columns = query === null
       ? ["query", "token", "strongest key", "token", "weight"]
-      : ["key", "token", ...heads.map((head) => headName(...head))];
+      : ["key", "token", ...heads.map((head) => store.called(...head))];
     const more = query === null && n > MOST ? `The first ${MOST} of ${n} queries.` : "";
     return headed(title, columns, rows, "weights-table", more);
   }

@@ -75,7 +75,7 @@ export function whyPanel(store, view) {
         draw();
       });
     }
-    title.replaceChildren(`Why does query ${query} `, word("q", query), ` look there? Layer ${layer}, head ${head}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
+    title.replaceChildren(`Why does query ${query} `, word("q", query), ` look there? ${store.called(layer, head)}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
     pills.forEach((pill, at) => pill.setAttribute("aria-current", at === step ? "step" : "false"));
     [back.disabled, next.disabled] = [step === 0, step === STEPS.length - 1];
     const missing = !vectors || vectors.said;

@@ -1,0 +1,144 @@
+"""The image panel of AttentionView: patches are chosen in the picture, in a file on the disk."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from attnlab_widgets.attention_view import AttentionView
+
+pytestmark = pytest.mark.browser
+
+LAYERS, HEADS, ROWS, COLUMNS = 2, 3, 3, 4
+N = 1 + ROWS * COLUMNS
+WORDS = 5
+FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def weights(seed: int, *shape: int) -> torch.Tensor:
+    return (2 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))).softmax(-1)
+
+
+@pytest.fixture(scope="module")
+def maps() -> list[torch.Tensor]:
+    return [weights(1, HEADS, N, N), weights(2, HEADS, N, N), weights(3, HEADS, WORDS, WORDS)]
+
+
+@pytest.fixture
+def view(maps: list[torch.Tensor], tmp_path: Path, page: Any) -> Any:
+    """Two layers on an image, then one on a text; the image is wider than high."""
+    image = np.zeros((30, 40, 3), np.uint8)
+    image[10:20, 20:30] = (255, 120, 0)
+    made = AttentionView(maps, [*"abcde"], image=image, grid=(ROWS, COLUMNS))
+    page.goto(made.save_html(tmp_path / "image.html").as_uri())
+    page.set_viewport_size({"width": 1025, "height": 800})
+    view = page.get_by_test_id("attention-view")
+    view.get_by_test_id("image").wait_for()
+    view.evaluate(FRAME)
+    return view
+
+
+def point(view: Any, row: int, column: int) -> None:
+    box = view.get_by_test_id("image").bounding_box()
+    x = box["x"] + (column + 0.5) * box["width"] / COLUMNS
+    view.page.mouse.move(x, box["y"] + (row + 0.5) * box["height"] / ROWS)
+    view.evaluate(FRAME)
+
+
+def strongest(maps: torch.Tensor, query: int) -> str:
+    best = int(maps[0, query].argmax())
+    if best == 0:
+        return "[CLS]"
+    return f"row {(best - 1) // COLUMNS}, column {(best - 1) % COLUMNS}"
+
+
+def test_the_picture_is_there_in_its_form(view: Any) -> None:
+    picture = view.get_by_test_id("image").locator("img")
+    assert picture.evaluate("img => [img.naturalWidth, img.naturalHeight]") == [40, 30]
+    box = picture.bounding_box()
+    assert box["width"] / box["height"] == pytest.approx(4 / 3, rel=0.02)
+    assert not view.get_by_test_id("strip").is_visible()
+    assert view.bounding_box()["height"] <= 760
+
+
+def test_pointing_at_a_patch_makes_it_the_query(view: Any, maps: list[torch.Tensor]) -> None:
+    for row, column in ((0, 0), (1, 2), (2, 3)):
+        query = 1 + row * COLUMNS + column
+        point(view, row, column)
+        assert f"query {query} “{row}, {column}”" in view.get_by_test_id("readout").inner_text()
+        said = view.get_by_test_id("image-readout").inner_text()
+        assert said.startswith(f"row {row}, column {column} → {strongest(maps[0], query)}: ")
+        weight = float(said.rpartition(": ")[2].split(" ")[0])
+        assert weight == pytest.approx(float(maps[0][0, query].max()), abs=0.002)
+
+
+SEEN = """([x, y]) => {
+  const sheet = document.querySelector('[data-testid="image"] canvas');
+  const at = [x * sheet.width, y * sheet.height, 1, 1];
+  return [...sheet.getContext('2d').getImageData(...at).data];
+}"""
+
+
+def test_what_a_patch_attends_to_lights_up(view: Any, maps: list[torch.Tensor]) -> None:
+    point(view, 1, 1)
+    own = maps[0][0, 1 + COLUMNS + 1, 1:]
+    alpha = {}
+    for patch in (int(own.argmax()), int(own.argmin())):
+        red, _, blue, veil = view.page.evaluate(
+            SEEN, [(patch % COLUMNS + 0.5) / COLUMNS, (patch // COLUMNS + 0.5) / ROWS]
+        )
+        alpha[patch] = (red > blue, veil)
+    assert alpha[int(own.argmax())][0], "the strongest is yellow"
+    assert not alpha[int(own.argmin())][0], "the weakest is dark"
+    assert alpha[int(own.argmin())][1] > 80
+
+
+def test_a_click_pins_and_the_keyboard_walks(view: Any) -> None:
+    stage, readout = view.get_by_test_id("image"), view.get_by_test_id("image-readout")
+    point(view, 2, 0)
+    view.page.mouse.down()
+    view.page.mouse.up()
+    view.page.mouse.move(1, 1)
+    view.evaluate(FRAME)
+    assert readout.inner_text().startswith("row 2, column 0 →")
+    assert view.get_by_test_id("unpin").is_enabled()
+    stage.focus()
+    view.page.keyboard.press("ArrowRight")
+    view.evaluate(FRAME)
+    assert readout.inner_text().startswith("row 2, column 1 →")
+    view.page.keyboard.press("ArrowUp")
+    view.page.keyboard.press("Enter")
+    view.page.keyboard.press("Tab")
+    view.evaluate(FRAME)
+    assert readout.inner_text().startswith("row 1, column 1 →")
+
+
+def test_the_class_token_is_a_button(view: Any, maps: list[torch.Tensor]) -> None:
+    button = view.get_by_test_id("image-token-0")
+    assert button.inner_text() == "[CLS]"
+    button.hover()
+    view.evaluate(FRAME)
+    assert button.get_attribute("aria-pressed") == "true"
+    said = view.get_by_test_id("image-readout").inner_text()
+    assert said.startswith(f"[CLS] → {strongest(maps[0], 0)}: ")
+
+
+def test_a_layer_of_text_has_its_lines(view: Any) -> None:
+    view.get_by_test_id("head-2-0").click()
+    view.evaluate(FRAME)
+    assert not view.get_by_test_id("image").is_visible()
+    assert view.get_by_test_id("strip").is_visible()
+    assert view.get_by_role("heading", name="Lines").is_visible()
+    view.get_by_test_id("head-1-0").click()
+    view.evaluate(FRAME)
+    assert view.get_by_test_id("image").is_visible()
+    assert not view.get_by_role("heading", name="Lines").is_visible()
+
+
+@pytest.mark.parametrize("wide", [732, 1440])
+def test_it_fits(view: Any, wide: int) -> None:
+    view.page.set_viewport_size({"width": wide, "height": 800})
+    view.evaluate(FRAME)
+    assert view.bounding_box()["height"] <= 760
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= wide

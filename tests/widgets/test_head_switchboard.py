@@ -1,0 +1,181 @@
+"""HeadSwitchboard: each choice predicts what the model predicts whose heads are cut by hand."""
+
+import copy
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets.head_states import MASKED, MOST_BYTES, run
+from attnlab_widgets.head_switchboard import HeadSwitchboard
+
+import attnlab
+from attnlab.core.heads import Heads
+from attnlab.models.tiny import TinyTransformer
+from attnlab.pretrained import load
+
+FIXTURES = Path(__file__).parents[2] / "widgets/test/switches.json"
+WORD = "uncopyrightables"
+
+
+def small(layers: int = 3, heads: int = 2, **options: Any) -> TinyTransformer:
+    torch.manual_seed(5)
+    model = TinyTransformer(
+        29, dim=4 * heads, layers=layers, heads=heads, **({"max_len": 24} | options)
+    )
+    for parameter in model.parameters():  # so that every head matters
+        parameter.data.mul_(2.5)
+    return model
+
+
+def cut(model: TinyTransformer, silent: Any) -> TinyTransformer:
+    """The same model with the columns of its silent heads in the output matrices set to zero."""
+    model = copy.deepcopy(model)
+    layers = [module for module in model.modules() if isinstance(module, Heads)]
+    for layer, head in silent:
+        width = layers[layer].value_dim
+        layers[layer].output.weight.data[:, width * head : width * (head + 1)] = 0
+    return model.eval()
+
+
+@pytest.mark.parametrize("heads", [None, [(1, 1), (0, 0), (2, 1)]])
+def test_every_choice_is_the_model_without_those_heads(heads: Any) -> None:
+    model = small(dropout=0.5).train()
+    board = HeadSwitchboard(model, "attention", heads=heads)
+    ids = torch.tensor([[ord(letter) - ord("a") for letter in "attention"]])
+    switches = sorted(heads or itertools.product(range(3), range(2)))
+    different = set()
+    for count in range(len(switches) + 1):
+        for silent in itertools.combinations(switches, count):
+            board.silent = silent
+            with torch.no_grad():
+                guesses = cut(model, silent)(ids).argmax(-1)[0]
+            right = guesses[:-1] == ids[0, 1:]
+            assert board.right().equal(right)
+            wanted = [chr(97 + g) if g < 26 else f"#{g}" for g in guesses[:-1].tolist()]
+            assert board.guesses() == wanted
+            different.add(tuple(wanted))
+    assert len(different) > 2 ** len(switches) / 2, "the choices can be told apart"
+    assert model.training, "the model is as it was"
+    assert model.decoder.blocks[0].training
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_maps_are_those_that_the_switches_below_leave() -> None:
+    model, ids = small(), torch.tensor([[0, 19, 19, 4, 13, 19, 8]])
+    board = HeadSwitchboard(model, ids[0])
+    for silent in ([], [(0, 0)], [(0, 1), (1, 0)], [(2, 0), (2, 1), (1, 1)]):
+        board.silent = silent
+        watched = cut(model, silent)
+        with attnlab.watch(watched) as seen, torch.no_grad():
+            watched(ids)
+        for layer, head in itertools.product(range(3), range(2)):
+            levels = board.map_of((layer, head))
+            allowed = levels != MASKED
+            assert allowed.tolist() == seen[layer].mask[0, 0].tolist()
+            wanted = 254 * seen[layer].weights[0, head].sqrt().numpy()
+            assert np.abs(levels - wanted)[allowed].max() <= 0.51
+
+
+def test_the_copier_says_the_word_again_unless_a_needed_head_is_silent() -> None:
+    copier, _ = load("induction")
+    board = HeadSwitchboard(copier, WORD * 2)
+    assert board.right().tolist() == [False] * 16 + [True] * 15
+    assert board.description() == "With all 4 heads, 15 of 31 letters are right."
+    board.silent = [(1, 0)]
+    assert board.description() == (
+        "Without head 1.0 the same 15 of 31 letters are right as with all heads."
+    )
+    board.silent = [(1, 1), (1, 0)]
+    assert board.silent == [[1, 0], [1, 1]]
+    assert board.right().sum() <= 2
+    start = f"Without heads 1.0 and 1.1, {int(board.right().sum())} of 31 letters are right"
+    assert board.description() == f"{start}; with all, 15."
+
+
+def test_a_task_encodes_and_names() -> None:
+    writer, documentation = load("documentation")
+    heads = [(0, 1), (3, 2)]
+    text = "If the object is a class"
+    board = HeadSwitchboard(writer, text, task=documentation, heads=heads)
+    assert board._board["tokens"] == documentation.tokens(documentation.encode(text))
+    assert board.description().startswith("With all 16 heads, ")
+    assert "tokens are right" in board.description()
+    given = HeadSwitchboard(writer, documentation.encode(text), task=documentation, heads=heads)
+    assert given._board == board._board
+
+
+def test_tokens_get_the_names_that_are_given() -> None:
+    board = HeadSwitchboard(small(), [3, 1, 3], tokens=["x", "<b>", "x"])
+    assert board._board["tokens"] == ["x", "<b>", "x"]
+    assert {"x", "<b>"} <= set(board._board["names"])
+    assert [board._board["names"][at] for at in board._board["coming"]] == ["<b>", "x"]
+
+
+def test_too_many_maps_are_refused() -> None:
+    model = small(layers=8, heads=1)
+    HeadSwitchboard(model, "abcdefgh" * 3)
+    model = small(layers=8, heads=1, max_len=48)
+    with pytest.raises(ValueError, match=f"more than the {MOST_BYTES:,}"):
+        HeadSwitchboard(model, "abcdefgh" * 6)
+
+
+def test_layers_without_weights_are_refused() -> None:
+    model = small(layers=1, attention="linear_transformer")
+    with pytest.raises(ValueError, match="no attention weights to show"):
+        HeadSwitchboard(model, "abc")
+
+
+def test_one_pass_for_all_choices() -> None:
+    model, passes = small(), []
+    model.register_forward_hook(lambda _m, given, _o: passes.append(given[0].shape))
+    states = run(model, torch.tensor([1, 2, 3]), [(0, 0), (1, 1)])
+    assert passes == [(4, 3)]
+    assert {layer: one.shape for layer, one in states.maps.items()} == {
+        0: (1, 1, 3, 3),
+        1: (2, 1, 3, 3),
+    }
+
+
+@pytest.mark.parametrize("wrong", [[(0, 7)], [0], [(0, 1, 2)], [(0, 0.5)], "0.1", None])
+def test_what_is_no_switch_is_refused(wrong: Any) -> None:
+    board = HeadSwitchboard(small(), "abc", silent=[(0, 1)])
+    with pytest.raises(traitlets.TraitError, match=r"no switch here|pairs|list|whole number"):
+        board.silent = wrong
+    assert board.silent == [[0, 1]]
+
+
+def test_a_saved_file_is_alone(tmp_path: Path) -> None:
+    board = HeadSwitchboard(small(), [3, 1, 3], tokens=["x", "<b>", "x"])
+    page = board.save_html(tmp_path / "board.html").read_text()
+    assert "https://" not in page
+    assert "<b>" not in page
+
+
+def cases() -> list[dict[str, Any]]:
+    found = []
+    for heads, text in ((None, "abcabc"), ([(0, 1), (2, 0), (2, 1)], "banana")):
+        board = HeadSwitchboard(small(), text, heads=heads)
+        said = []
+        for bits in range(2 ** len(board._states.heads)):
+            board.silent = [h for bit, h in enumerate(board._states.heads) if bits >> bit & 1]
+            maps = [int(board.map_of(head).sum()) for head in board._states.heads]
+            said.append({"silent": board.silent, "said": board.description(), "maps": maps,
+                         "right": int(board.right().sum())})  # fmt: skip
+        found.append({"board": board._board, "maps": list(board._maps), "states": said})
+    return found
+
+
+def test_the_page_s_reading_is_tested_against_this() -> None:
+    stored = json.loads(FIXTURES.read_text())
+    for one, other in zip(stored, cases(), strict=True):
+        assert one["board"]["heads"] == other["board"]["heads"]
+        assert one["states"] == other["states"]
+
+
+if __name__ == "__main__":
+    FIXTURES.write_text(json.dumps(cases()) + "\n")

@@ -1,0 +1,131 @@
+"""What a small language model predicts with each choice of its heads silenced, in one pass.
+
+A head is silent where its output is replaced by zeros before the output projection: it attends as
+before, and nothing of it reaches the residual stream. The batch is the list of all choices: row s
+runs with those heads silent whose bit is set in s.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attnlab.core.heads import Heads
+from attnlab.lens.watch import watch
+from attnlab.models.tiny import TinyTransformer
+
+MOST_HEADS, MOST_TOKENS, MOST_BYTES = 8, 64, 200_000
+MASKED = 255  # the level of a pair that may not be attended to
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class States:
+    """All choices of ``heads`` (k of them) on one text of n tokens.
+
+    ``guesses``  (2^k, n) the token that the model predicts after each token
+    ``maps``     for each layer (variants, heads of that layer, n, n) levels of the weights: the
+                 square root of a weight × 254, or MASKED. A layer depends on the switches of
+                 the layers below it only: state s has variant s mod 2^(heads below)
+    """
+
+    heads: list[Head]
+    guesses: NDArray[np.int64]
+    maps: dict[int, NDArray[np.uint8]]
+
+
+def layers_of(model: Any) -> dict[str, Heads]:
+    """The attention layers of a language model, by name; an error for any other model."""
+    if not isinstance(model, TinyTransformer):
+        raise TypeError(f"`model` should be a TinyTransformer, got {type(model).__name__}")
+    if model.kind != "language_model":
+        raise ValueError(f"`model` should be a language model, got one of kind={model.kind!r}")
+    found = {
+        name.removesuffix(".heads"): module
+        for name, module in model.named_modules()
+        if isinstance(module, Heads)
+    }
+    if not found:
+        raise ValueError("`model` has no attention heads that could be silenced")
+    return found
+
+
+def run(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> States:
+    """Every choice of ``heads`` on ``ids`` (n,); ``heads`` are in order of layers."""
+    layers = layers_of(model)
+    bits = torch.arange(2 ** len(heads))[:, None] >> torch.arange(len(heads)) & 1
+    gains = {}
+    for layer, (name, module) in enumerate(layers.items()):
+        gain = torch.ones(len(bits), 1, module.heads, 1)
+        for bit, (its_layer, head) in enumerate(heads):
+            if its_layer == layer:
+                gain[:, 0, head, 0] = 1 - bits[:, bit]
+        gains[name] = gain
+    parameter = next(model.parameters())
+    batch = ids.to(parameter.device).expand(len(bits), -1)
+    with _silenced(layers, gains), _resting(model), watch(model) as seen, torch.no_grad():
+        guesses = model(batch).argmax(-1)
+    calls = {call.name: call for call in seen}
+    maps = {
+        layer: _levels(calls, name, [h for at, h in heads if at == layer],
+                       2 ** sum(at < layer for at, _ in heads))
+        for layer, name in enumerate(layers) if any(at == layer for at, _ in heads)
+    }  # fmt: skip
+    return States(list(heads), guesses.cpu().numpy(), maps)
+
+
+def _levels(calls: dict[str, Any], name: str, heads: list[int], variants: int) -> NDArray[np.uint8]:
+    try:
+        weights = calls[name].weights[:variants, heads].float().cpu()
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"the layer {name!r} has heads but no attention weights to show, so its heads cannot "
+            "stand on the switchboard; choose a model with softmax attention"
+        ) from None
+    levels = (254 * weights.clamp(0, 1).sqrt()).round().to(torch.uint8)
+    mask = calls[name].mask
+    if mask is not None:
+        heads = heads if mask.shape[1] > 1 else [0] * len(heads)
+        allowed = mask[:variants, heads].cpu().expand_as(levels)
+        levels = levels.masked_fill(~allowed, MASKED)
+    found: NDArray[np.uint8] = levels.numpy()
+    return found
+
+
+@contextmanager
+def _silenced(layers: dict[str, Heads], gains: dict[str, Tensor]) -> Iterator[None]:
+    """What each head gives to the output projection, times its gain (b, 1, heads, 1)."""
+
+    def scaled(gain: Tensor) -> Any:
+        def hook(_module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            x = given[0].unflatten(-1, (gain.shape[2], -1))
+            return ((x * gain.to(x)).flatten(-2), *given[1:])
+
+        return hook
+
+    handles = [
+        layer.output.register_forward_pre_hook(scaled(gains[name]))
+        for name, layer in layers.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _resting(model: nn.Module) -> Iterator[None]:
+    """In eval mode, and then as before."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
