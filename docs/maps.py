@@ -49,8 +49,10 @@ def _on_the_wall(card: Card) -> Implied | None:
         return None
     tile = next(tile for tile in wall()._wall["tiles"] if tile["name"] == card.name)
     under = f", with {tile['options']}" if tile["options"] else ""
+    weights, masked = found
     return Implied(
-        *found,
+        weights,
+        masked,
         [token.strip() or "␣" for token in wall()._wall["tokens"]],
         "Rows are queries, columns keys; the mean of the heads of a layer with the projections of "
         f"a small trained model{under}.",

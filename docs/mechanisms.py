@@ -28,17 +28,6 @@ from docs.reference import markdown
 SEVERAL = 3  # pages
 _LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:]) ")
 NAMED_BY = ("attention", "positions", "embedding")
-TITLES = {
-    "dense": "Dense attention",
-    "fixed": "Fixed patterns",
-    "learned": "Learned patterns",
-    "lowrank": "Low rank and synthetic",
-    "kernelized": "Kernels",
-    "memory": "Recurrence and memory",
-    "spectral": "Fourier, convolution, state space",
-    "structure": "Trees and other structures",
-    "positions": "Positions and words",
-}
 
 
 def write(sources: Sources) -> None:
@@ -66,8 +55,21 @@ def thumbnail(card: Card) -> str:
     return f"maps/{card.name}.png"
 
 
+@functools.cache
+def story_of(family: str) -> tuple[str, str]:
+    """Title and story of a family: its folder's docstring, before and after the first colon."""
+    said = inspect.getdoc(importlib.import_module(f"attnlab.mechanisms.{family}")) or family
+    title, _, story = said.partition(":")
+    return title.strip(), _sentence(story)
+
+
 def title_of(family: str) -> str:
-    return TITLES.get(family, family.capitalize())
+    return story_of(family)[0]
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:]
 
 
 # ---- a page
@@ -121,8 +123,7 @@ def _labels() -> set[str]:
 
 
 def _lead(first: str) -> str:
-    text = " ".join(first.split(": ", 1)[-1].split())
-    return text[:1].upper() + text[1:]
+    return _sentence(" ".join(first.split(": ", 1)[-1].split()))
 
 
 def _paper(card: Card) -> str:
@@ -176,7 +177,11 @@ def _card(card: Card) -> str:
     if inside:
         rows.append(("seen inside", ", ".join(f"`{name}`" for name in inside)))
     rows += [("departs from the paper", departure) for departure in card.departures]
-    body = "\n".join(f"| {label} | {_cell(text)} |" for label, text in rows)
+    above = ["", *(label for label, _ in rows)]  # a label stands once for all of its rows
+    body = "\n".join(
+        f"| {'' if label == last else label} | {_cell(text)} |"
+        for last, (label, text) in zip(above, rows, strict=False)
+    )
     return f"|  |  |\n| --- | --- |\n{body}"
 
 
@@ -198,7 +203,8 @@ def _costs(card: Card) -> Iterator[tuple[str, str]]:
 def _options(card: Card) -> Iterator[tuple[str, str]]:
     letters = {option: letter for letter, option in card.letters.items()}
     for field in fields(card.options):
-        letter = f" (${letters[field.name]}$ in the costs)" if field.name in letters else ""
+        known = letters.get(field.name, field.name)
+        letter = f" (${known}$ in the costs)" if known != field.name else ""
         yield "option", f"`{field.name} = {field.default!r}`{letter}"
 
 
@@ -276,6 +282,8 @@ description: A family of mechanisms
 
 # {title_of(family)}
 
+{story_of(family)[1]}
+
 {html_block(tiles(members, "../"))}
 
 ```{{toctree}}
@@ -288,7 +296,8 @@ description: A family of mechanisms
 
 def _index(sources: Sources) -> str:
     parts = "\n\n".join(
-        f"## [{title_of(family)}](family_{family}.md)\n\n{html_block(tiles(members, '../'))}"
+        f"## [{title_of(family)}](family_{family}.md)\n\n{story_of(family)[1]}\n\n"
+        f"{html_block(tiles(members, '../'))}"
         for family, members in families().items()
     )
     tree = "\n".join(f"family_{family}" for family in families())

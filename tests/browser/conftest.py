@@ -541,22 +541,33 @@ class Notebook:
 
     def overlapping(self, number: int) -> list[tuple[str, str]]:
         """Pairs of controls of a code cell's output that stand on each other."""
-        found = self.output(number).evaluate(CONTROLS)
-        return [
-            (one[0], other[0])
-            for at, one in enumerate(found)
-            for other in found[at + 1 :]
-            if one[1] < other[3] - 1 and other[1] < one[3] - 1
-            if one[2] < other[4] - 1 and other[2] < one[4] - 1
-        ]
+        return on_each_other(self.output(number))
 
     def screenshot(self, name: str) -> None:
         self.page.screenshot(path=self.shots / f"{name}.png")
 
 
+def on_each_other(area: Any) -> list[tuple[str, str]]:
+    found = area.evaluate(CONTROLS)
+    return [
+        (one[0], other[0])
+        for at, one in enumerate(found)
+        for other in found[at + 1 :]
+        if one[1] < other[3] - 1 and other[1] < one[3] - 1
+        if one[2] < other[4] - 1 and other[2] < one[4] - 1
+    ]
+
+
+@pytest.fixture(scope="session")
+def overlapping() -> Callable[[Any], list[tuple[str, str]]]:
+    """Pairs of controls in a part of a page that stand on each other."""
+    return on_each_other
+
+
 CONTROLS = """area => [...area.querySelectorAll(
     'select, input, button, textarea, label, [role=slider]')]
-  .filter(node => node.checkVisibility() && !node.querySelector('input, select'))
+  .filter(node => node.checkVisibility() && !node.closest('svg'))
+  .filter(node => !node.querySelector('input, select'))
   .filter(node => !node.closest('[role=slider], .noUi-base') || node.matches('[role=slider]'))
   .map(node => {
     const {left, top, right, bottom} = node.getBoundingClientRect();

@@ -59,3 +59,19 @@ def test_it_fits_a_cell(book, wide):
     columns = [book.output(0).locator(".attnlab-view").nth(at).bounding_box() for at in (0, 1)]
     assert columns[0]["y"] == columns[1]["y"]
     assert book.overlapping(0) == []
+
+
+DEFAULT = """from attnlab_widgets.attention_explorer import AttentionExplorer
+explorer = AttentionExplorer(steps=3)
+explorer"""
+
+
+def test_the_default_fits_after_its_training(opened, expect):
+    book = opened("default.ipynb", [DEFAULT, "explorer.train(); print(explorer.wait(100))"])
+    book.run_all()
+    views = book.output(0).locator(".attnlab-view")
+    expect(views).to_have_count(2)
+    book.output(0).get_by_text("Trained for 3 steps.", exact=False).wait_for()
+    for wide in (1408, 993):
+        assert book.shown_at(0, wide)["height"] <= 760
+        assert book.overlapping(0) == []

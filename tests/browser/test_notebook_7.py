@@ -85,9 +85,9 @@ def test_the_explorer_reads_and_trains(book, expect):
     field.press("Tab")
     views = shown.locator(".attnlab-view")
     count = f"{len(reference_model()[1].encode('while True: pass'))} tokens"
-    views.first.get_by_text(count).first.wait_for()
-    views.last.get_by_text(count).first.wait_for()
+    for view in (views.first, views.last):
+        expect(view.get_by_test_id("summary")).to_contain_text(count)
     shown.get_by_role("button", name="Train").click()
     shown.get_by_text("Trained for 3 steps.", exact=False).wait_for()
-    expect(views.last.get_by_label("Training step")).to_be_visible()
+    shown.get_by_text("Training step", exact=True).locator("visible=true").first.wait_for()
     book.screenshot("notebook-7-explorer")

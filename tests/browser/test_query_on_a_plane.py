@@ -174,6 +174,8 @@ def test_it_fits(page: Any, lab: Any, notebook: Any, wide: int, high: int, name:
         for part in ("arrows", "weights", "values", "sum")
     ]
     right = root.bounding_box()["x"] + wide
+    spilt = "all => all.filter(x => x.scrollWidth > x.clientWidth + 1).map(x => x.textContent)"
+    assert root.locator(".av-panel, .av-panel h3").evaluate_all(spilt) == []
     for part in parts:
         assert part["x"] + part["width"] <= right - 15
     for at, one in enumerate(parts):

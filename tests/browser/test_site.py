@@ -86,6 +86,17 @@ def test_every_link_leads_somewhere_and_pages_need_nothing_from_elsewhere(site):
     assert broken == []
 
 
+def test_every_formula_is_drawn_whole(site):
+    """What the converter does not know it leaves as LaTeX, with its backslash."""
+    formulas = [
+        re.sub("<[^>]*>", "", formula)
+        for page in pages(site)
+        for formula in re.findall("<math.*?</math>", page.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+    assert len(formulas) > 1000
+    assert [formula for formula in formulas if "\\" in formula or "5C;" in formula] == []
+
+
 def test_every_page_opens_without_a_complaint(site, page):
     """That of the console and of requests is asserted after each test."""
     for name in pages(site):
@@ -98,6 +109,11 @@ def test_the_front_page_is_alive(go, expect):
     expect(page.locator("h1")).to_have_text(re.compile("attnlab"))
     wall = page.frame_locator("iframe.widget").locator("[data-attnlab-widget]")
     expect(wall.locator("canvas, svg").first).to_be_visible()
+    page.frame_locator("iframe.widget").get_by_text("Longformer", exact=True).first.click()
+    opened = page.frame_locator("iframe.widget").get_by_test_id("links")
+    opened.get_by_role("link", name="Longformer", exact=True).click()
+    expect(page.locator("h1")).to_have_text(re.compile("Longformer"))
+    page.go_back()
     page.locator("ul.families a", has_text="Longformer").click()
     expect(page.locator("h1")).to_have_text(re.compile("Longformer"))
 
@@ -110,15 +126,15 @@ def test_figures_and_widgets_of_a_lesson_are_alive(go, expect, soon):
     widget = page.locator("iframe.widget").first
     widget.scroll_into_view_if_needed()
     inside = page.frame_locator("iframe.widget").first.locator("[data-attnlab-widget]")
-    expect(inside.locator("canvas").first).to_be_visible()
+    expect(inside.locator("canvas, svg").first).to_be_visible()
     needed = inside.evaluate("() => document.documentElement.getBoundingClientRect().height")
     soon(lambda: widget.bounding_box()["height"] >= needed > 200, True)
 
 
 def test_a_question_is_answered_before_its_picture_is_shown(go, expect):
     page = go(LESSON)
-    question = page.locator(".predict").first
-    picture = page.locator("[data-answers] .figure").first
+    question = page.locator(".output", has_text="At the second p, where does this head look?")
+    picture = page.locator(f"[data-answers='{question.get_attribute('id')}'] .figure")
     expect(picture).to_be_hidden()
     question.get_by_label("at the first y").check()
     question.get_by_role("button", name="Commit, then look").click()

@@ -19,7 +19,7 @@ from attnlab_widgets import (
     live_training,
     recorded_model,
 )
-from attnlab_widgets.attention_explorer import AttentionExplorer
+from attnlab_widgets.attention_explorer import TRAINING, AttentionExplorer
 from attnlab_widgets.loss_curve import loss_curve
 from ipywidgets import HTML
 
@@ -35,7 +35,8 @@ PACE = attention_explorer.EVERY  # as it is outside of these tests
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     monkeypatch.setattr(attention_explorer, "EVERY", 0.01)
-    monkeypatch.setattr(attention_explorer, "BATCH", 2)
+    small = {name: {**given, "batch_size": 2} for name, given in TRAINING.items()}
+    monkeypatch.setattr(attention_explorer, "TRAINING", small)
 
 
 @pytest.fixture
@@ -119,8 +120,64 @@ def equal(one, other):
 # ---- before anyone touches it
 
 
-def test_it_opens_on_the_trained_model_and_an_untrained_one():
+def test_it_opens_on_models_that_learn_to_copy():
+    explorer = AttentionExplorer(steps=2)
+    assert explorer.task.value == "copying"
+    assert "".join(explorer._reading.tokens) == "aforloop|aforloo"
+    assert [side.mechanism.value for side in explorer.sides] == ["full", "synthesizer"]
+    assert [side.weights.value for side in explorer.sides] == ["untrained"] * 2
+    explorer.typed.value = "Cat 3!"
+    assert "".join(explorer._reading.tokens) == "catcatca|catcatc"
+    explorer.typed.value = "3!"
+    assert "no letter from a to z" in explorer._note.value
+    explorer.train()
+    assert explorer.task.disabled
+    assert explorer.wait(WAIT)
+    assert [max(side.recorded.snapshots) for side in explorer.sides] == [2, 2]
+    explorer.close()
+
+
+def test_the_task_can_be_changed():
     explorer = AttentionExplorer()
+    explorer.task.value = "documentation"
+    assert explorer.wait(WAIT)
+    assert explorer.typed.value.startswith("The for statement")
+    assert explorer.first.recorded.model.config["vocab"] == 512
+    assert len(explorer._reading.ids) == explorer.first.view._recording["layers"][0]["n"]
+    explorer.typed.value = "mine"
+    explorer.task.value = "copying"
+    assert explorer.wait(WAIT)
+    assert explorer.typed.value == "mine"
+    assert "".join(explorer._reading.tokens) == "minemine|minemin"
+    assert explorer.second.view._recording["layers"][0]["n"] == 16
+    explorer.close()
+
+
+def test_the_task_follows_from_what_is_given():
+    assert AttentionExplorer("a for loop").task.value == "documentation"
+    assert AttentionExplorer(trained=[True, False]).task.value == "documentation"
+    with pytest.raises(ValueError, match=r"for task=.documentation. only"):
+        AttentionExplorer(task="copying", trained=[True, False])
+    with pytest.raises(ValueError, match="copying"):
+        AttentionExplorer(task="copy")
+
+
+@pytest.mark.slow
+def test_the_heads_of_the_default_training_form(monkeypatch):
+    """In one of them each letter attends to the one that comes next in the list."""
+    monkeypatch.setattr(attention_explorer, "TRAINING", TRAINING)
+    explorer = AttentionExplorer(mechanisms=["full"])
+    explorer.train()
+    assert explorer.wait(WAIT)
+    maps = [layer.weights[0] for layer in explorer.first._maps[200].source]
+    back = explorer._reading.tokens.index("|")
+    found = max(head.diagonal(-back).mean().item() for layer in maps for head in layer)
+    assert found > 0.8
+    explorer.close()
+
+
+def test_it_opens_on_the_trained_model_and_an_untrained_one():
+    explorer = AttentionExplorer(task="documentation")
     model, task = attnlab.pretrained.load("documentation")
     ids = task.encode(explorer.typed.value)
     with attnlab.watch(model) as seen, torch.no_grad():

@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.base import STATIC, packed
-from attnlab_widgets.query_key_space import QueryKeySpace
+from attnlab_widgets.query_key_space import COLOURS, QueryKeySpace
 from attnlab_widgets.space_bytes import KEPT, box_of
-from attnlab_widgets.space_picture import unpacked
+from attnlab_widgets.space_colours import FEW, OTHERS, RAMPS, colouring, kinds
+from attnlab_widgets.space_picture import _counts, unpacked
 
 from attnlab.lens.find_heads import find_heads
 from attnlab.lens.query_key.collect import collect
@@ -287,6 +289,47 @@ def test_the_still_picture_names_head_and_faithfulness(view: str, tmp_path: Path
     assert widget.save_svg(tmp_path / "a.svg").read_text("utf-8").startswith("<svg")
     with pytest.raises(ValueError, match=r"must end in \.svg"):
         widget.save_svg(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_still_picture_follows_the_chosen_colour(theme: str) -> None:
+    """As the page colours them: by a few names, or by shades of a scale."""
+    points = points_of(tokens_of(labels=np.arange(12 * 18) % 3))
+    widget = QueryKeySpace(maps_of(points), theme=theme)
+    maps = widget._space["maps"][0]
+    head, drawn = maps["heads"][0], {}
+    tokens = points.layers[0].query_tokens
+    for colour in COLOURS:
+        widget.colour = colour
+        found = colouring(widget, maps, head, theme)
+        assert [len(one) for one in found.places] == list(_counts(widget, maps, head))
+        assert max(one.max() for one in found.places) < len(found.palette)
+        drawn[colour] = widget.still().png(64)
+        assert len(drawn[colour]) < 60_000
+        names = " ".join(name for name, _ in found.legend)
+        words = {"position": "low position", "frequency": "rare to frequent", "kind": "word",
+                 "norm": "queries: low norm", "value_norm": "keys: low norm of the value",
+                 "modulo": "4", "class": "2", "side": "query key"}  # fmt: skip
+        assert words.get(colour, "others") in names
+    assert len(set(drawn.values())) == len(COLOURS)
+    widget.colour = "modulo"
+    assert (colouring(widget, maps, head, theme).places[0] == tokens.position % 5).all()
+    widget.colour = "class"
+    assert (colouring(widget, maps, head, theme).places[0] == np.asarray(tokens.labels)).all()
+    widget.colour = "position"
+    shades = colouring(widget, maps, head, theme).places[0]
+    assert np.corrcoef(shades, tokens.position)[0, 1] > 0.99
+
+
+def test_the_still_has_the_colours_and_kinds_of_the_page() -> None:
+    text = (STATIC.parents[1] / "src/lib/colouring.js").read_text("utf-8")
+    for name in ("light", "dark"):
+        for colour in (*FEW[name], OTHERS[name], *RAMPS[name][0], *RAMPS[name][1]):
+            assert colour in text
+    words = [" the", "ing", " 3.5", ",", "\n", "<pad>", " a", "2"]
+    texts = ["".join(word).replace(" ", "␣") for word in words]
+    one = SimpleNamespace(text=np.arange(8), sequence=np.array([0, 0, 0, 0, 0, 0, 1, 1]))
+    assert kinds(texts, one).tolist() == [0, 1, 2, 3, 4, 5, 0, 2]
 
 
 def test_its_text_says_what_is_seen() -> None:

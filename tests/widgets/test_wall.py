@@ -1,9 +1,11 @@
 """The wall in Python: a tile for every mechanism, maps that are the model's, refusals."""
 
+import base64
 import dataclasses
 import io
 import json
-import re
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from attnlab_widgets.wall_bytes import decode, encode
 import attnlab
 from attnlab import pretrained
 from attnlab.lens import side_by_side
+from attnlab.measure.count import count
 
 TEXT = "If the object is a string, the method returns the string."
 MIXING = [card.name for card in attnlab.cards() if card.mixes]
@@ -143,6 +146,31 @@ def test_costs_are_those_of_the_card(shown: Wall) -> None:
     assert tiles["full"]["time_order"] == "n²"
 
 
+ALL_PAIRS = ("full", "multi_query", "flash", "linear", "performer", "linformer", "shaw", "relative")
+
+
+@pytest.mark.parametrize("name", ALL_PAIRS)
+def test_costs_are_what_is_counted_where_no_form_computes_masked_pairs(
+    shown: Wall, name: str
+) -> None:
+    """The FLOPs of the layer without its projections, at 64 tokens."""
+    layer = next(each for each in side_by_side.layers(128, 4) if each.card.name == name)
+    linear: list[int] = []
+
+    def book(part: torch.nn.Linear, args: tuple[torch.Tensor], _: torch.Tensor) -> None:
+        linear.append(2 * args[0].numel() * part.out_features)
+
+    parts = [part for part in layer.module.modules() if isinstance(part, torch.nn.Linear)]
+    x = torch.randn(1, 64, 128)
+    layer.module(x)
+    for part in parts:
+        part.register_forward_hook(book)  # type: ignore[arg-type]
+    counted = count(layer.module, x).flops - sum(linear)
+    tile = next(tile for tile in shown._wall["tiles"] if tile["name"] == name)
+    at = shown._wall["lengths"].index(64)
+    assert counted == pytest.approx(tile["time"][at], rel=0.03)
+
+
 def test_what_an_opened_tile_shows(shown: Wall) -> None:
     tiles = {tile["name"]: tile for tile in shown._wall["tiles"]}
     for name, tile in tiles.items():
@@ -152,6 +180,18 @@ def test_what_an_opened_tile_shows(shown: Wall) -> None:
     paths = [lesson["path"] for lesson in tiles["sparse_transformer"]["lessons"]]
     assert paths[0] == "10_sparse_transformer.ipynb"
     assert tiles["linformer"]["url"] == "https://arxiv.org/abs/2006.04768"
+
+
+def test_the_lessons_that_name_a_mechanism_most_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "from attnlab.mechanisms.fixed import axial, bigbird\n"
+    found = [
+        (Path(f"{number}.ipynb"), {"question": f"lesson {number}"}, line * number + "build('x')")
+        for number in range(5)
+    ]
+    monkeypatch.setattr(wall_cards, "_lessons", lambda: found)
+    best = wall_cards.lessons(attnlab.card("axial"))
+    assert [one["path"] for one in best] == ["4.ipynb", "3.ipynb", "2.ipynb"]
+    assert wall_cards.lessons(attnlab.card("full")) == []
 
 
 def test_a_mechanism_without_a_map_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,12 +210,11 @@ def test_a_mechanism_without_a_map_says_why(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_saved_page_holds_all_that_can_be_chosen(fresh: Wall) -> None:
-    page = fresh.page("wall")
-    found = re.search(r"<script type=\"application/json\" data-attnlab-state>(.*?)</script>", page)
-    assert found is not None
-    state = json.loads(found[1])
+    before = len(fresh._data)
+    fresh.page("wall")
     n = len(fresh._wall["tokens"])
-    assert set(state["_sets"]) == {
+    assert len(fresh._data) > before
+    assert set(json.loads(zlib.decompress(fresh._headers))) == {
         f"{weights} {seen} {n}" for weights in ("trained", "random") for seen in ("both", "causal")
     }
 
@@ -188,9 +227,10 @@ def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
     assert len(maps) == len(MIXING)
     assert any((part["levels"] == 256).any() for part in maps), "masked cells are hatched"
     words = [part["content"] for kind, part in drawing.parts if kind == "text"]
-    assert "FLOPs n²" in words
-    picture = drawing.png(colours=32)
-    assert Image.open(io.BytesIO(picture)).width == 2 * drawing.wide
+    assert {card.title for card in attnlab.cards() if card.name == "full"} <= set(words)
+    bundle, _ = shown._repr_mimebundle_()
+    picture = base64.b64decode(bundle["image/png"])
+    assert Image.open(io.BytesIO(picture)).width == 2 * drawing.wide, "sharp within its bytes"
     shown.seeing = "causal"
     try:
         fewer = [part for kind, part in shown.still().parts if kind == "map"]
@@ -217,7 +257,7 @@ def test_order_and_filter(shown: Wall) -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    made = wall("The keys of the dictionary are strings. " * 9)
+    made = wall("The keys of the dictionary are strings. " * 20)
     assert len(made._wall["tokens"]) == 64
     assert made._wall["cut"] > 0
 

@@ -18,6 +18,7 @@ _HOMES = {
     "QueryOnAPlane": "query_on_a_plane",
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
+    "Wall": "wall",
     "to_bertviz": "bertviz",
 }
 
@@ -33,6 +34,7 @@ __all__ = [
     "QueryOnAPlane",
     "SynthesizerLab",
     "TreeExplorer",
+    "Wall",
     "to_bertviz",
 ]
 
@@ -49,6 +51,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer
+    from attnlab_widgets.wall import Wall
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -2,9 +2,10 @@
 
     AttentionExplorer()
 
-Type a text, choose one or two mechanisms, with trained or random weights, and see every head of
-both. "Train" lets the chosen ones learn in the background on the Python documentation, one step
-each in turn, while their maps follow; afterwards a slider goes through the recorded steps.
+Choose one or two mechanisms and see every head of both. "Train" lets them learn in the background,
+one step each in turn, while their maps follow; afterwards a slider goes through the recorded steps.
+They learn to copy letters, whose heads form within seconds, or the language of the Python
+documentation, for which there are trained weights too. Type a text, and see how they read it.
 
 During a training it uses torch's global random generator and restores its state afterwards; draw
 with a ``torch.Generator`` of your own meanwhile. One training holds some 150 MB at most.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets as widgets
+import torch
 from torch import Tensor
 
 from attnlab.catalog import cards
@@ -28,6 +30,7 @@ from attnlab.figures.arguments import (
     check_size,
     check_texts,
 )
+from attnlab.tasks import Task
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import Pictured
 from attnlab_widgets.drawing import Drawing
@@ -36,15 +39,29 @@ from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news, printable
 from attnlab_widgets.picture import beside
-from attnlab_widgets.recorded_model import causal_cards, reference_model, shipped
+from attnlab_widgets.recorded_model import (
+    COPYING,
+    LANGUAGE,
+    causal_cards,
+    copying,
+    reference_model,
+    shipped,
+)
 from attnlab_widgets.slim_row import row_layout, slim
 from attnlab_widgets.two_sides import HELP, Steps, two_columns
 
-TEXT = "The for statement is used to iterate over the elements of a sequence."
+TEXTS = {
+    COPYING: "a for loop",
+    LANGUAGE: "The for statement is used to iterate over the elements of a sequence.",
+}
 MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
-BATCH, RATE = 8, 2e-3
+TRAINING = {
+    COPYING: {"batch_size": 32, "learning_rate": 5e-3},
+    LANGUAGE: {"batch_size": 8, "learning_rate": 2e-3},
+}
+_TASKS = [("copy letters", COPYING), ("Python documentation", LANGUAGE)]
 _TIGHT = {"description_width": "initial"}
 _OFFERS = {
     "idle": ("Train", "play", "Train the ticked models in the background"),
@@ -80,9 +97,12 @@ class Reading:
 
 
 class AttentionExplorer(Pictured, widgets.VBox):
-    """Two small language models on one text, side by side, and their training.
+    """Two small models on one text, side by side, and their training.
 
     ``text``        what is typed to begin with
+    ``task``        what they learn: "copying" (the first letters of the text, and those again) or
+                    "documentation"; without it, "documentation" where a text or ``trained`` is
+                    given, else "copying"
     ``mechanisms``  one or two names of ``attnlab.cards()``, those that can be causal
     ``trained``     for each, whether it starts with the weights that come with attnlab (of
                     mechanisms that have them); without it, the first does and the second does not
@@ -103,27 +123,36 @@ class AttentionExplorer(Pictured, widgets.VBox):
 
     def __init__(
         self,
-        text: str = TEXT,
-        mechanisms: Sequence[str] = ("full", "full"),
+        text: str | None = None,
+        mechanisms: Sequence[str] | None = None,
         *,
+        task: str | None = None,
         trained: Sequence[bool] | None = None,
         untrained: Mapping[str, Any] | None = None,
         steps: int = 200,
     ) -> None:
+        task = _task(task, text, trained)
+        text = TEXTS[task] if text is None else text
+        if mechanisms is None:
+            mechanisms = ("full", "full") if task == LANGUAGE else ("full", "synthesizer")
         check_texts(text=text)
         steps = check_size("steps", steps, MOST_STEPS, "steps")
         names, options = _names(mechanisms), _options(untrained)
-        starts = _starts(trained, names)
+        starts = _starts(trained, names, task)
         self._learning: list[Side] = []
         self._trainings = 0
         self._reading: Reading | None = None
         self._looker = Latest(self._draw, EVERY)
         self._drawing = threading.RLock()
-        self.first = Side("First", names[0], starts[0], options, self._chosen, optional=False)
-        self.second = Side("Second", names[1], starts[1], options, self._chosen, optional=True)
+        self.first = Side(
+            "First", names[0], starts[0], options, self._chosen, optional=False, task=task
+        )
+        self.second = Side(
+            "Second", names[1], starts[1], options, self._chosen, optional=True, task=task
+        )
         self.first.other, self.second.other = self.second, self.first
         self.sides = (self.first, self.second)
-        self._controls(text, steps)
+        self._controls(text, steps, task)
         self._read()
         self._draw()
         super().__init__(self._parts())
@@ -156,12 +185,11 @@ class AttentionExplorer(Pictured, widgets.VBox):
         self._trainings += 1
         self._training = Training(
             [side.recorded for side in self._learning if side.recorded is not None],
-            reference_model()[1],
+            _problem(self.task.value),
             self.steps.value,
             self._ask,
-            batch_size=BATCH,
-            learning_rate=RATE,
             seed=self._trainings,
+            **TRAINING[self.task.value],
         )
         self._training.begin()
         self._tell("Training. The maps follow; you can type another text meanwhile.")
@@ -225,7 +253,10 @@ class AttentionExplorer(Pictured, widgets.VBox):
 
     # The page
 
-    def _controls(self, text: str, steps: int) -> None:
+    def _controls(self, text: str, steps: int, task: str) -> None:
+        self.task = widgets.Dropdown(
+            options=_TASKS, value=task, description="Task", layout=_width("200px"), style=_TIGHT
+        )
         self.typed = widgets.Textarea(
             value=printable(text),
             description="Text",
@@ -254,6 +285,7 @@ class AttentionExplorer(Pictured, widgets.VBox):
         self._note, self._status, self._alert, self._numbers = (Line() for _ in range(4))
         self._tell("")
         self.typed.observe(self._retyped, "value")
+        self.task.observe(self._turned, "value")
         self.button.on_click(self._pressed)
         self.stopper.on_click(lambda _button: self.stop())
         self.restorer.on_click(lambda _button: self.start_over())
@@ -266,7 +298,11 @@ class AttentionExplorer(Pictured, widgets.VBox):
         told = [self.step, self.progress, self._numbers, self._note, self._status]
         return [
             widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
-            *slim([self.typed, self.button, self.stopper], [self.steps, self.restorer], HELP),
+            *slim(
+                [self.task, self.typed, self.button, self.stopper],
+                [self.steps, self.restorer],
+                HELP,
+            ),
             widgets.HBox(told, layout=row_layout()),
             self._alert,
             menus,
@@ -287,8 +323,19 @@ class AttentionExplorer(Pictured, widgets.VBox):
         self._status.value = news(text)
         label, icon, hint = _OFFERS[self.state]
         self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
+        self.task.disabled = self.state != "idle"
         for side in self.sides:
             side.lock(self.state != "idle")
+
+    def _turned(self, change: Any) -> None:
+        """Another task: new models, and its own text where that of the other stands unchanged."""
+        with self._drawing:
+            for side in self.sides:
+                side.turn_to(change["new"])
+            if self.typed.value == TEXTS[change["old"]]:
+                self.typed.value = TEXTS[change["new"]]
+            self._read()
+        self._chosen()
 
     def _retyped(self, _change: Any) -> None:
         self._read()
@@ -303,7 +350,8 @@ class AttentionExplorer(Pictured, widgets.VBox):
     def _read(self) -> None:
         """Encode the text; where it cannot be used, show why and keep the last maps."""
         try:
-            self._reading = _reading(self.typed.value)
+            read = _reading if self.task.value == LANGUAGE else _letters
+            self._reading = read(self.typed.value)
             self._note.value = aside(self._reading.remark)
         except ValueError as error:
             self._note.value = alert("", error)
@@ -381,6 +429,30 @@ def _reading(text: str) -> Reading:
     return Reading(ids, task.tokens(ids), remark)
 
 
+def _letters(text: str) -> Reading:
+    """The first letters, the separator, and what is to be written; repeated where they are few."""
+    task = copying()[1]
+    given = [ord(letter) - ord("a") for letter in text.lower() if "a" <= letter <= "z"]
+    if not given:
+        raise ValueError(
+            "There is no letter from a to z to copy. Type a word; the maps still show the last one."
+        )
+    read = [given[at % len(given)] for at in range(task.items)]
+    ids = torch.tensor([*read, task.symbols, *read[:-1]])
+    return Reading(ids, task.tokens(ids), f"{len(ids)} tokens: {task.items} letters, copied.")
+
+
+def _task(task: str | None, text: str | None, trained: Any) -> str:
+    if task is None:
+        return COPYING if text is None and trained is None else LANGUAGE
+    choose("task of the AttentionExplorer", task, TRAINING)
+    return task
+
+
+def _problem(task: str) -> Task:
+    return reference_model()[1] if task == LANGUAGE else copying()[1]
+
+
 def _names(mechanisms: Sequence[str]) -> list[str | None]:
     if isinstance(mechanisms, str) or not 1 <= len(check_names("mechanisms", mechanisms)) <= 2:
         raise ValueError(f"`mechanisms` must be one or two names in a list, got {mechanisms!r}")
@@ -392,13 +464,15 @@ def _names(mechanisms: Sequence[str]) -> list[str | None]:
     return [*mechanisms, None][:2]
 
 
-def _starts(trained: Sequence[bool] | None, names: Sequence[str | None]) -> list[bool]:
+def _starts(trained: Sequence[bool] | None, names: Sequence[str | None], task: str) -> list[bool]:
     given = len([name for name in names if name])
     if trained is None:
-        return [names[0] in shipped(), False]
+        return [task == LANGUAGE and names[0] in shipped(), False]
     trained = check_list("trained", trained)
     if len(trained) != given or not all(isinstance(start, bool) for start in trained):
         raise ValueError(f"`trained` must say True or False for each mechanism, got {trained!r}")
+    if task != LANGUAGE and any(trained):
+        raise ValueError('trained weights come with attnlab for task="documentation" only')
     for name, start in zip(names, trained, strict=False):
         if start and name not in shipped():
             raise ValueError(

@@ -12,6 +12,7 @@ from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.live_training import Learner
 from attnlab_widgets.messages import Line, alert, aside
 from attnlab_widgets.recorded_model import (
+    LANGUAGE,
     Maps,
     RecordedModel,
     causal_cards,
@@ -44,7 +45,9 @@ class Side:
         changed: Callable[[], None],
         *,
         optional: bool,
+        task: str,
     ) -> None:
+        self.task = task
         self.name, self._options, self._changed = name, dict(options), changed
         self.recorded: RecordedModel | None = None
         self.losses: list[tuple[int, float]] = []
@@ -103,7 +106,7 @@ class Side:
             control.disabled = locked
 
     def _offer(self, trained: bool) -> None:
-        possible = self.mechanism.value in shipped()
+        possible = self.task == LANGUAGE and self.mechanism.value in shipped()
         wanted = TRAINED if possible and trained else UNTRAINED
         self.weights.options = [TRAINED, UNTRAINED] if possible else [UNTRAINED]
         self.weights.value = wanted
@@ -129,9 +132,18 @@ class Side:
             return
         try:
             trained = self.weights.value == TRAINED
-            self.recorded = recorded_model(self.mechanism.value, trained, self._options)
+            name, options = self.mechanism.value, self._options
+            self.recorded = recorded_model(name, trained, options, task=self.task)
         except Exception as error:  # a mechanism may fail in any way; the message is shown
             self._alert.value = alert(f"{self.called} cannot be built here.", error)
+
+    def turn_to(self, task: str) -> None:
+        """Models for another task, from the start."""
+        self.task = task
+        self.weights.unobserve(self._rebuilt, "value")
+        self._offer(trained=False)
+        self.weights.observe(self._rebuilt, "value")
+        self._build()
 
     def start_over(self) -> None:
         """Back to the weights before any training."""

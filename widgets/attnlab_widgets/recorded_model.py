@@ -18,6 +18,7 @@ from attnlab.lens.mixing import Mixing, mixing_matrix
 from attnlab.lens.record import Seen
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.copying import Copying
 from attnlab.tasks.documentation import Documentation
 
 Weights = Mapping[str, Tensor]
@@ -26,6 +27,9 @@ MOST_SNAPSHOTS = 32  # 3.5 MB each for a model of the default size
 REFERENCE = (
     "documentation"  # the shipped model whose vocabulary, size and text every other one takes
 )
+
+
+LANGUAGE, COPYING = "documentation", "copying"
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,17 @@ def reference_model() -> tuple[TinyTransformer, Documentation]:
     return _shipped_text()[REFERENCE]
 
 
+@functools.cache
+def copying() -> tuple[Mapping[str, Any], Copying]:
+    """Options of a model that learns to copy letters in a few seconds, and that task."""
+    problem = Copying(items=8, symbols=26)
+    sizes = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
+    model = TinyTransformer(vocab=problem.vocab, max_len=problem.length, **sizes)
+    return model.config, problem
+
+
 def recorded_model(
-    name: str, trained: bool, options: Mapping[str, Any], seed: int = 0
+    name: str, trained: bool, options: Mapping[str, Any], seed: int = 0, task: str = LANGUAGE
 ) -> RecordedModel:
     """The shipped weights, or a new model: as large as the shipped one, but for `options`."""
     if trained:
@@ -113,9 +126,8 @@ def recorded_model(
         copy = new_model(name, model.config)
         copy.load_state_dict(model.state_dict())
         return RecordedModel(name, True, copy)
-    return RecordedModel(
-        name, False, new_model(name, {**reference_model()[0].config, **options}, seed)
-    )
+    config = reference_model()[0].config if task == LANGUAGE else copying()[0]
+    return RecordedModel(name, False, new_model(name, {**config, **options}, seed))
 
 
 def new_model(name: str, config: Mapping[str, Any], seed: int = 0) -> TinyTransformer:

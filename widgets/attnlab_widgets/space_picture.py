@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.figures.theme import SERIES, THEMES
+from attnlab.figures.theme import DARK, SERIES, THEMES
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.space_bytes import STEPS
+from attnlab_widgets.space_colours import Colouring, colouring
 
 _WIDE, _TOP, _MARGIN = 760, 64, 24
 _FINE = 1.5  # pixels of the points' image per unit
@@ -26,13 +27,13 @@ def draw(widget: Any) -> Drawing:
 
 
 def _one(widget: Any, maps: dict[str, Any], theme: Any) -> Drawing:
-    head = next(one for one in maps["heads"] if one["is"] == [widget.layer, widget.head])
+    head = _shown(widget, maps)
     side = 480
     drawing = Drawing(_WIDE, _TOP + side + 64, theme)
     drawing.text(
         f"Layer {widget.layer} · head {widget.head} · {widget.which}", _MARGIN, 24, size=15
     )
-    _legend(drawing, theme, 46)
+    _legend(drawing, widget, maps, 46)
     left = (_WIDE - side) / 2
     _cloud(drawing, widget, maps, head, (left, _TOP, side, side), 3)
     _said(drawing, head["said"], _TOP + side + 20)
@@ -47,7 +48,7 @@ def _all(widget: Any, maps: dict[str, Any], theme: Any) -> Drawing:
     high = _TOP + 20 + len(rows) * side + 56
     drawing = Drawing(_WIDE, round(high), theme)
     drawing.text(f"Queries and keys of every head · {widget.which}", _MARGIN, 24, size=15)
-    _legend(drawing, theme, 46)
+    _legend(drawing, widget, maps, 46)
     for at, head in enumerate(columns):
         x = _MARGIN + 32 + (at + 0.5) * side
         drawing.text(
@@ -65,7 +66,7 @@ def _all(widget: Any, maps: dict[str, Any], theme: Any) -> Drawing:
         x = _MARGIN + 32 + columns.index(one["is"][1]) * side
         y = _TOP + 20 + rows.index(one["is"][0]) * side
         _cloud(drawing, widget, maps, one, (x + 2, y + 2, side - 4, side - 4), 1)
-    shown = next(one for one in heads if one["is"] == [widget.layer, widget.head])
+    shown = _shown(widget, maps)
     _said(drawing, f"Layer {widget.layer}, head {widget.head}: {shown['said']}", high - 36)
     return drawing
 
@@ -81,13 +82,35 @@ def _said(drawing: Drawing, sentence: str, y: float) -> None:
         drawing.text(line, _MARGIN, y + 18 * at, quiet=True)
 
 
-def _legend(drawing: Drawing, theme: Any, y: float) -> None:
-    for x, name, colour, mark in (
-        (_MARGIN, "query", SERIES[0], disc(9)),
-        (_MARGIN + 80, "key", SERIES[1], triangle(9)),
+def _legend(drawing: Drawing, widget: Any, maps: dict[str, Any], y: float) -> None:
+    """Shapes for both sides, then what the colours stand for."""
+    theme, found = drawing.theme, _coloured(drawing, widget, maps, _shown(widget, maps))
+    sided = widget.colour == "side"
+    x = float(_MARGIN)
+    for name, colour, mark in (
+        ("query", found.palette[0] if sided else theme.quiet, disc(9)),
+        ("key", found.palette[1] if sided else theme.quiet, triangle(9)),
     ):
         drawing.map(mark.astype(int), [theme.paper, colour], x, y - 5, 9, 9)
         drawing.text(name, x + 16, y)
+        x += 80
+    for name, colour in () if sided else found.legend:
+        wide = 34 + 7 * len(name)
+        if x + wide > _WIDE:
+            break
+        drawing.box(x, y - 5, 10, 10, colour)
+        drawing.text(name, x + 16, y)
+        x += wide
+
+
+def _shown(widget: Any, maps: dict[str, Any]) -> dict[str, Any]:
+    return next(one for one in maps["heads"] if one["is"] == [widget.layer, widget.head])
+
+
+def _coloured(
+    drawing: Drawing, widget: Any, maps: dict[str, Any], head: dict[str, Any]
+) -> Colouring:
+    return colouring(widget, maps, head, "dark" if drawing.theme == DARK else "light")
 
 
 def _cloud(
@@ -106,17 +129,18 @@ def _cloud(
     margin = 4 * size
     scale = min(across, down) / 2 - margin
     levels = np.zeros((down, across), np.uint8)
+    found = _coloured(drawing, widget, maps, head)
+    colours = 1 + np.concatenate(found.places)
     order = np.random.default_rng(0).permutation(sum(counts))
     marks = (disc(2 * size + 1), triangle(2 * size + 3))
     for row in order:
-        level = 1 + int(row >= counts[0])
-        mark = marks[level - 1]
+        mark = marks[int(row >= counts[0])]
         half = len(mark) // 2
         column = round(across / 2 + places[row, 0] * scale) - half
         line = round(down / 2 - places[row, 1] * scale) - half
         window = levels[line : line + len(mark), column : column + len(mark)]
-        window[mark] = level
-    palette = [drawing.theme.panel, SERIES[0], SERIES[1]]
+        window[mark] = colours[row]
+    palette = [drawing.theme.panel, *found.palette]
     drawing.map(levels, palette, x, y, wide, high)
     chosen = head["is"] == [widget.layer, widget.head] and size == 1
     drawing.frame(x, y, wide, high, SERIES[0] if chosen else drawing.theme.grid, 2 if chosen else 1)

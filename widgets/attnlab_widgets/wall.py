@@ -7,6 +7,8 @@ its layers reads, and the projections of that layer, go into a layer of every me
 maps differ by the mechanism alone.
 """
 
+import json
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -52,8 +54,9 @@ class Wall(BaseWidget):
 
     _esm = STATIC / "wall.js"
 
-    _wall = traitlets.Dict().tag(sync=True)
-    _sets = traitlets.Dict().tag(sync=True)
+    # What is large travels deflated: a notebook stores it.
+    _about = traitlets.Bytes().tag(sync=True)
+    _headers = traitlets.Bytes().tag(sync=True)
     _data = traitlets.Bytes().tag(sync=True)
     weights = Choice(("trained", "random"), "trained").tag(sync=True)
     causal = traitlets.Bool(False).tag(sync=True)
@@ -68,11 +71,13 @@ class Wall(BaseWidget):
         read = _read(text, layer)
         self._read = read
         self._layers: dict[tuple[str, bool], list[Layer]] = {}
+        self._bytes = bytearray()
+        self._sets: dict[str, dict[str, Any]] = {}
         dim, heads = read.source.dim, read.source.heads
         n = len(read.tokens)
         lengths = sorted({n, *(k for k in SHORTER if k < n), *_powers(n)})
         told = [described(each, lengths, dim, heads) for each in self._built("trained", False)]
-        wall = {
+        self._wall: dict[str, Any] = {
             "text": text,
             "tokens": read.tokens,
             "cut": read.cut,
@@ -83,7 +88,7 @@ class Wall(BaseWidget):
             "model": MODEL,
             "tiles": told,
         }
-        super().__init__(_wall=wall, length=n, theme=theme)
+        super().__init__(_about=_deflated(self._wall), length=n, theme=theme)
         self._fill()
         self.observe(lambda _: self._fill(), ["weights", "causal", "length"])
 
@@ -112,17 +117,18 @@ class Wall(BaseWidget):
         key = _set_name(weights, causal, n)
         if key in self._sets:
             return
-        found, data = {}, bytearray(self._data)
+        found = {}
         with _one_thread():
             for layer in self._built(weights, causal):
                 block, header = _map(layer, self._read.x[:, :n])
-                header["at"] = len(data) if block else 0
+                header["at"] = len(self._bytes) if block else 0
                 found[layer.card.name] = header
-                data += block
+                self._bytes += block
                 self.send({"kind": "tile", "set": key, "name": layer.card.name, **header}, [block])
+        self._sets[key] = found
         with self.hold_sync():
-            self._data = bytes(data)
-            self._sets = {**self._sets, key: found}
+            self._data = zlib.compress(self._bytes, 9)
+            self._headers = _deflated(self._sets)
 
     def map(self, name: str) -> tuple[np.ndarray, np.ndarray] | None:
         """The map (n, m) of a mechanism as it is shown, and which of its cells are masked; None if
@@ -139,6 +145,7 @@ class Wall(BaseWidget):
             for causal in (False, True):
                 for n in (k for k in self._wall["lengths"] if k <= len(self._read.tokens)):
                     self._compute(weights, causal, n)
+        self._about = _deflated(self._wall)
         return super()._saved_state()
 
     @traitlets.validate("length")
@@ -224,6 +231,10 @@ def _read(text: str, layer: int) -> _Read:
 @cache
 def _model() -> tuple[Any, Any]:
     return pretrained.load(MODEL)
+
+
+def _deflated(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value, ensure_ascii=False).encode(), 9)
 
 
 def _set_name(weights: str, causal: bool, n: int) -> str:

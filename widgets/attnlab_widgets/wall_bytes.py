@@ -31,7 +31,7 @@ def encode(found: Map) -> tuple[bytes, dict[str, Any]]:
     return data + bytes(-len(data) % 4), header
 
 
-def decode(data: bytes, header: dict[str, Any]) -> tuple[Floats, NDArray[np.bool_]]:
+def decode(data: bytes | bytearray, header: dict[str, Any]) -> tuple[Floats, NDArray[np.bool_]]:
     """Weights (h, n, m) as the front end reads them, and which cells are masked."""
     h, n, m = (header[name] for name in "hnm")
     at = header["at"]

@@ -16,6 +16,7 @@ from attnlab.catalog import pages
 from attnlab.core.card import Card, in_plain_text, letters
 from attnlab.core.options import annotations_of
 from attnlab.lens.side_by_side import Layer
+from attnlab_widgets.mathml import tree
 
 MOST = 3  # lessons of one mechanism, those that name it most
 LARGE = 1 << 40  # a length at which the term that grows fastest is the largest
@@ -36,6 +37,8 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         "options": ", ".join(f"{name}={value!r}" for name, value in layer.options.items()),
         "form": list(card.forms)[-1],
         "drawn": list(layer.drawn),
+        "all_drawn": len(layer.drawn) == sum(1 for _ in layer.module.parameters()),
+        "structure": example(card),
         "paper": str(card.paper),
         "short": card.paper.short,
         "url": card.paper.url,
@@ -80,11 +83,19 @@ def growth(card: Card, what: str, options: Mapping[str, Any]) -> str:
     return in_plain_text(max(orders, key=lambda order: float(order.subs(n, LARGE))))
 
 
-def equation(card: Card) -> str:
-    """The first displayed equation of the mechanism's page, as LaTeX."""
+def equation(card: Card) -> list[Any] | str:
+    """The first displayed equation of the mechanism's page, as MathML; as LaTeX where it has a
+    command that ``mathml`` does not know, and "" where there is none."""
     story = importlib.import_module(pages()[card.name]).__doc__ or ""
     found = re.search(r"\$\$(.+?)\$\$", story, re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    latex = " ".join(found[1].split()) if found else ""
+    return tree(latex) or latex
+
+
+def example(card: Card) -> str:
+    """What a mechanism is told beside the sequence, as its structure describes an example."""
+    said = inspect.getdoc(getattr(card.structure, "example", None)) or ""
+    return " ".join(said.partition("\n\n")[0].split()).replace("`", "")
 
 
 def lessons(card: Card) -> list[dict[str, str]]:

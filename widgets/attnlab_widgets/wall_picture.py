@@ -4,6 +4,7 @@ It reads the same bytes as the front end and follows its scale of colours (``lib
 weight is compared with an even share of what its row may see.
 """
 
+import re
 import textwrap
 from typing import Any
 
@@ -15,9 +16,8 @@ from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_bytes import decode
 
 _WIDE, _COLUMNS, _MARGIN, _GAP = 984, 6, 12, 8
-_TOP, _HIGH, _MAP, _FINER = 64, 150, 76, 2
+_TOP, _HIGH, _MAP, _FINER = 64, 106, 78, 2
 _TILE = (_WIDE - 2 * _MARGIN - (_COLUMNS - 1) * _GAP) / _COLUMNS
-_CLOSE, _LINES = 29, 3  # letters in a line of a tile, and lines
 _BACK, _LINE = 255, 256  # of the palette, after its colours: the hatching of masked cells
 _PITCH = 8
 
@@ -64,7 +64,7 @@ def _draw_tile(
     drawing: Drawing, wall: Any, tile: dict[str, Any], x: float, y: float, theme: str
 ) -> None:
     drawing.frame(x, y, _TILE, _HIGH, drawing.theme.grid)
-    title = textwrap.shorten(tile["title"], 24, placeholder=" …")
+    title = textwrap.shorten(re.sub(r"(: | \().*$", "", tile["title"]), 24, placeholder=" …")
     drawing.text(title, x + 6, y + 12)
     found = wall.map(tile["name"])
     if found is not None:
@@ -73,18 +73,8 @@ def _draw_tile(
         palette = [blend(scale, i / 254) for i in range(255)] + list(HATCHING[theme])
         drawing.map(levels, palette, round(x + 6), round(y + 22), _MAP, _MAP)
     at = wall._wall["lengths"].index(wall.length)
-    facts = [
-        (str(tile["year"]), True),
-        (short(tile["time"][at]), False),
-        (f"FLOPs {tile['time_order']}", True),
-        (f"{short(4 * tile['memory'][at])}B", False),
-        (f"memory {tile['memory_order']}", True),
-    ]
-    for line, (text, quiet) in enumerate(facts):
-        drawing.text(text, x + _MAP + 12, y + 30 + 15 * line, size=9, quiet=quiet)
-    lines = textwrap.wrap(tile["gives_up"], _CLOSE, max_lines=_LINES, placeholder=" …")
-    for line, text in enumerate(lines):
-        drawing.text(text, x + 6, y + _MAP + 34 + 13 * line, size=9, quiet=True)
+    drawing.text(str(tile["year"]), x + _MAP + 12, y + 30, size=9, quiet=True)
+    drawing.text(f"{short(tile['time'][at])} FLOPs", x + _MAP + 12, y + 46, size=9)
 
 
 def pictured(weights: np.ndarray, masked: np.ndarray) -> tuple[Levels, bool]:
@@ -127,7 +117,7 @@ def one_map(wall: Any, name: str) -> tuple[np.ndarray, np.ndarray] | None:
     header = wall._sets[wall._key()][name]
     if "why" in header:
         return None
-    weights, masked = decode(wall._data, header)
+    weights, masked = decode(wall._bytes, header)
     if wall.head is None or len(weights) == 1:
         return weights.mean(axis=0), np.asarray(masked.all(axis=0))
     return weights[wall.head], masked[wall.head]

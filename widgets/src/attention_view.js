@@ -19,7 +19,7 @@ import { pageIsDark, watchPage } from "./parts/theme.js";
 import { whyPanel } from "./parts/why.js";
 
 const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
-const BESIDE = 170; // pixels of the controls of a widget whose part this view is
+const BESIDE = 195; // pixels of the controls of a widget whose part this view is
 const AROUND = 136; // of them for frames, titles and what stands below the panels
 const PADDING = 12;
 const TRAITS = [

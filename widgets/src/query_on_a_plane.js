@@ -79,7 +79,7 @@ function render({ model, el: host }) {
     const wide = root.clientWidth - 32;
     const layout = root.dataset.plane;
     if (layout === "three") return [Math.min(530, wide * 0.37), Math.min(380, wide * 0.25)];
-    if (layout === "one") return [Math.min(460, wide), Math.min(320, wide)];
+    if (layout === "one") return [Math.min(460, wide - 2), Math.min(320, wide - 2)];
     if (layout === "small") return [wide / 2 - 10, wide / 2 - 10];
     const side = Math.min(474, wide / 2 - 14);
     return [side, Math.min(side * 0.54, Math.max(170, side - 84 - 28 * study.state.keys.length))];

@@ -84,6 +84,7 @@ function render({ model, el: host }) {
     }
     const short = cut ? ` (the first ${tokens.length} tokens; ${cut} more are left out)` : "";
     const { n, shownLength } = store;
+    if (!store.has(store.get("weights"), store.get("causal"), shownLength)) return "These maps are being computed. In a notebook that was opened and not run, run the cell first.";
     if (store.get("length") > n) return `The maps stay those of the ${n} tokens; FLOPs and memory are those of ${grouped(store.get("length"))}, by the formulas of the cards.`;
     if (shownLength < n) return `The first ${shownLength} of ${n} tokens in ${all.length} mechanisms. Point at a map or a word; click a tile to open it.`;
     return `${store.shown.length} of ${all.length} mechanisms on the same ${tokens.length} tokens${short}. Point at a map or a word; click a tile to open it.`;
@@ -100,7 +101,7 @@ function render({ model, el: host }) {
     later(drawAll);
   };
   TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:_sets", loaded);
+  model.on("change:_headers", loaded);
   model.on("change:theme", theme);
   model.on("msg:custom", received);
   const stop = watchPage(theme);
@@ -118,7 +119,7 @@ function render({ model, el: host }) {
     stop();
     observer.disconnect();
     TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:_sets", loaded);
+    model.off("change:_headers", loaded);
     model.off("change:theme", theme);
     model.off("msg:custom", received);
   };

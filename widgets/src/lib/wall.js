@@ -113,6 +113,12 @@ export const flops = (number) => `${short(number)}${number < 999.5 ? " " : ""}FL
 /** Elements of four bytes each. */
 export const bytes = (elements) => `${short(4 * elements)}${4 * elements < 999.5 ? " " : ""}B`;
 
+/** A share in two digits: 0.014 %, 38 %, 900 %. */
+export const percent = (share) => `${Number((100 * share).toPrecision(2))} %`;
+
+/** A title without what stands in brackets or after a colon. */
+export const shortTitle = (title) => title.replace(/(: | \().*$/, "");
+
 export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** What the slider stands for: a prefix, the sentence, or a length beyond it. */

@@ -90,7 +90,7 @@ export function arrowsPanel(study, view) {
   }
 
   function arm(one, key, j) {
-    const { state: { keys: all, masked, names }, found: { weights } } = study;
+    const { state: { masked, names }, found: { weights } } = study;
     const [line, dot, hatch, name, reach] = one.children;
     const off = masked.includes(j);
     const r = off ? 9 : 8 + 7 * Math.sqrt(weights[j]);
@@ -99,9 +99,8 @@ export function arrowsPanel(study, view) {
     hatch.setAttribute("d", off ? hatchOf.diamond(r) : "");
     one.classList.toggle("qp-masked", off);
     one.classList.toggle("qp-at", study.at === j);
-    const twins = all.slice(0, j).filter((other) => Math.hypot(other[0] - key[0], other[1] - key[1]) < it.half / 60).length;
     const share = off ? "masked" : two(weights[j]);
-    it.label(name, key, r, `${names[j]} ${share}`, 18 * twins);
+    it.label(name, key, r, `${names[j]} ${share}`);
     name.children[0].textContent = names[j];
     name.children[1].textContent = ` ${share}`;
     tell(one, it, key, off ? ", masked" : `, weight ${two(weights[j])}`);

@@ -9,11 +9,11 @@ export function board(testid, label) {
   const under = drawn("g", {});
   const over = drawn("g", {});
   const node = drawn("svg", { class: "qp-board", role: "group", "aria-label": label, "data-testid": testid }, under, over);
-  const it = { node, under, over, side: 0, half: 1 };
+  const it = { node, under, over, side: 0, half: 1, taken: [] };
   it.x = (point) => (it.side / 2) * (1 + point[0] / it.half);
   it.y = (point) => (it.side / 2) * (1 - point[1] / it.half);
   it.size = (side, half) => {
-    Object.assign(it, { side, half });
+    Object.assign(it, { side, half, taken: [] });
     node.setAttribute("viewBox", `0 0 ${side} ${side}`);
     node.setAttribute("width", side);
     node.setAttribute("height", side);
@@ -27,7 +27,7 @@ export function board(testid, label) {
     const [before, after] = { start: [0, wide], middle: [wide / 2, wide / 2], end: [wide, 0] }[anchor];
     return { x: Math.min(Math.max(x, before + 3), it.side - after), y: Math.min(Math.max(y, 14), it.side - 6) };
   };
-  /** Beside a point, on the side away from the origin; above or below it where there is no room. */
+  /** Beside a point, on the side away from the origin; above or below it where there is no room; below other names. */
   it.label = (node, point, r, text, lower = 0) => {
     const [x, y] = [it.x(point), it.y(point)];
     const wide = 7.6 * text.length + r + 8;
@@ -38,7 +38,12 @@ export function board(testid, label) {
     const up = y > it.side / 2 === y < it.side - 36 ? 1 : -1;
     const dx = side === "start" ? r + 5 : -r - 5;
     const spot = beside ? it.inside(x + dx, y - 8 * slant + 5 + lower, text, side) : it.inside(x, y + up * (r + 14) + 4 + lower, text, "middle");
-    for (const [name, value] of Object.entries({ ...spot, "text-anchor": beside ? side : "middle" })) node.setAttribute(name, value);
+    const anchor = beside ? side : "middle";
+    const left = spot.x - { start: 0, middle: wide / 2, end: wide }[anchor];
+    const hit = () => it.taken.some((box) => left < box.right && box.left < left + wide && Math.abs(box.y - spot.y) < 16);
+    for (let tries = 0; tries < 8 && hit(); tries += 1) spot.y += spot.y > it.side - 24 ? -34 : 17;
+    it.taken.push({ left, right: left + wide, y: spot.y });
+    for (const [name, value] of Object.entries({ ...spot, "text-anchor": anchor })) node.setAttribute(name, value);
   };
   it.axes = () => [
     it.line([-it.half, 0], [it.half, 0], "qp-axis"),

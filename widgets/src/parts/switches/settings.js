@@ -32,7 +32,7 @@ export function settingsPanel(study) {
       const bar = drawn("g", { class: `hs-setting${state === study.state ? " hs-now" : ""}`, "data-testid": `setting-${state}`, onclick: () => study.choose(state) },
         drawn("title", { text: `${name(state)}: ${rights[at]} of ${total}` }),
         drawn("rect", { class: "hs-hit", x, y: 0, width: step, height: high + 20 + rows }),
-        drawn("rect", { class: "hs-bar", x: x + step * 0.14, y: y(rights[at]), width: step * 0.72, height: Math.max(1.5, y(0) - y(rights[at])) }));
+        drawn("rect", { class: "hs-bar", x: x + step * 0.14, y: Math.min(y(rights[at]), y(0) - 1.5), width: step * 0.72, height: Math.max(1.5, y(0) - y(rights[at])) }));
       if (step > 18) bar.append(drawn("text", { class: "hs-small", x: x + step / 2, y: y(rights[at]) - 4, "text-anchor": "middle", text: rights[at] }));
       if (dots) {
         board.heads.forEach((_, bit) => bar.append(drawn("circle", { class: (state >> bit) & 1 ? "hs-off" : "hs-on", cx: x + step / 2, cy: high + 26 + 13 * bit, r: 4 })));

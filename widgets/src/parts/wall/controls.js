@@ -3,9 +3,9 @@ import { bar } from "../bar.js";
 import { choice, el, slider } from "../dom.js";
 import { lengthSaid } from "../../lib/wall.js";
 
-const HELP = `Each tile is one attention mechanism on the same sentence. Row i of its map shows how much position i takes from every other one: bright is much, dark is little, hatched means that the mechanism does not let the pair meet. Blue and orange maps have weights of both signs.
+const HELP = `Each tile is one attention mechanism on the same sentence. Row i of its map shows how much position i takes from every other one: dark is less than an even share, bright is much more, hatched means that the mechanism does not let the pair meet. Blue and orange maps have weights of both signs.
 
-With trained weights, the vectors and the projections (queries, keys, values, output) of one layer of a small language model go into every mechanism, so that the maps differ by the mechanism alone. What only one mechanism has is random; an opened tile names it.
+With trained weights, the vectors and the projections (queries, keys, values, output) of one layer of a small language model go into every mechanism, so that the maps differ by the mechanism alone. What only one mechanism has is random: its tile says so, and names it when it is opened.
 
 Point at a map to follow one pair through all of them, or at a word; click a tile, or press Enter, to open it. The slider goes beyond the sentence: the maps stay, FLOPs and memory follow.`;
 

@@ -1,11 +1,12 @@
 // An opened tile: the map with its tokens, the equation, what it costs, the code and where to read on.
 import { el, sized } from "../dom.js";
+import { equation } from "../mathml.js";
 import { headed } from "../table.js";
-import { bytes, flops, grouped, lengthSaid, pairsOf, readAloud, short, strongestKeys, three } from "../../lib/wall.js";
+import { bytes, flops, grouped, lengthSaid, pairsOf, percent, strongestKeys, three } from "../../lib/wall.js";
 import { costChart } from "./chart.js";
 import { paintMap } from "./paint.js";
 
-const LABELS = 78; // pixels for the tokens beside the map
+const MOST = 78; // pixels for the tokens beside the map
 
 export function detailPanel(store, view) {
   const canvas = el("canvas", { class: "wl-large", "data-testid": "large" });
@@ -51,6 +52,7 @@ export function detailPanel(store, view) {
     const card = cardOf(store.get("opened"));
     const was = node.hidden;
     node.hidden = !card;
+    stage.hidden = !card;
     if (!card) {
       told = "";
       return;
@@ -68,26 +70,28 @@ export function detailPanel(store, view) {
   function paint(card) {
     const map = store.map(card.name);
     const wide = Math.max(200, Math.min(stage.parentElement.clientWidth, stage.parentElement.clientHeight));
-    place = { x: LABELS, y: LABELS, wide: wide - LABELS - 2, high: wide - LABELS - 2 };
     const context = sized(canvas, wide, wide);
     sized(over, wide, wide);
     if (!map) return;
-    paintMap(context, map, place.x, place.y, place.wide, place.high, view);
     const { names } = store;
+    const rows = wide - MOST;
+    const every = Math.ceil(10 / (rows / map.n));
+    context.font = `${Math.max(9, Math.min(12, (rows / map.n) * every))}px system-ui, "DejaVu Sans", sans-serif`;
+    const room = Math.min(MOST, 8 + Math.max(...names.slice(0, map.n).map((name) => context.measureText(name).width)));
+    place = { x: room, y: room, wide: wide - room - 2, high: wide - room - 2 };
+    paintMap(context, map, place.x, place.y, place.wide, place.high, view);
     const cell = place.high / map.n;
-    const every = Math.ceil(11 / cell);
-    context.font = `${Math.max(9, Math.min(12, cell * every))}px system-ui, "DejaVu Sans", sans-serif`;
     context.fillStyle = view.colour("--av-quiet");
     context.textBaseline = "middle";
     context.textAlign = "right";
-    for (let i = 0; i < map.n; i += every) context.fillText(names[i], place.x - 5, place.y + (i + 0.5) * cell, LABELS - 8);
+    for (let i = 0; i < map.n; i += every) context.fillText(names[i], place.x - 5, place.y + (i + 0.5) * cell, room - 8);
     const across = place.wide / map.m;
     context.textAlign = "left";
     for (let j = 0; j < map.n; j += every) {
       context.save();
       context.translate(place.x + (j + 0.5) * across, place.y - 5);
       context.rotate(-Math.PI / 2);
-      context.fillText(names[j], 0, 0, LABELS - 8);
+      context.fillText(names[j], 0, 0, room - 8);
       context.restore();
     }
     canvas.setAttribute("role", "img");
@@ -122,7 +126,7 @@ export function detailPanel(store, view) {
     text.replaceChildren(
       el("p", { class: "wl-lead", text: card.gives_up }),
       facts(card, tile, map, at),
-      ...(card.equation ? [el("div", { class: "wl-equation", "data-testid": "equation", text: card.equation })] : []),
+      ...(card.equation ? [el("div", { class: "wl-equation", tabindex: 0, role: "region", "aria-label": "Equation", "data-testid": "equation" }, Array.isArray(card.equation) ? equation(card.equation) : card.equation)] : []),
       el("div", { class: "wl-charts" }, figure("FLOPs", costChart(lengths, lines("time"), at, "FLOPs")), figure("Largest tensor, bytes", costChart(lengths, memory, at, "Bytes"))),
       el("p", { class: "av-quiet", text: `FLOPs of the mixing and elements of the largest tensor (in float32) as the mechanism's card states them for its form ${card.form}, one sequence, ${store.wall.heads} heads, width ${store.wall.dim}; projections are not counted.` }),
       el("h4", { text: "The code of naive" }),
@@ -135,13 +139,16 @@ export function detailPanel(store, view) {
   const figure = (name, chart) => el("figure", {}, el("figcaption", { text: name }), chart);
 
   function facts(card, tile, map, at) {
-    const drawn = store.get("weights") === "random" ? "all" : card.drawn.map((name) => name.replace(/\.weight$/, "")).join(", ") || "none";
+    const drawn = store.get("weights") === "random" || card.all_drawn ? "all parameters" : card.drawn.map((name) => name.replace(/\.weight$/, "")).join(", ") || "none";
+    const full = store.wall.tiles.find(({ name }) => name === "full");
+    const share = full && full !== card ? `, ${percent(card.time[at] / full.time[at])} of full attention's FLOPs` : "";
     const rows = [
       ["family", card.family],
       ["sees", { never: `both sides only: ${card.because}`, optional: "both sides, or the past alone", always: `the past alone: ${card.because}` }[card.causal]],
       ["drawn with", card.options || "its usual options"],
       ["random", drawn],
-      [`at ${lengthSaid(store.get("length"), store.n)}`, `${flops(card.time[at])} (time ${card.time_order}), ${bytes(card.memory[at])} (memory ${card.memory_order})`],
+      [`at ${lengthSaid(store.get("length"), store.n)}`, `${flops(card.time[at])} (time ${card.time_order}), ${bytes(card.memory[at])} (memory ${card.memory_order})${share}`],
+      ...(card.structure ? [["is told", card.structure]] : []),
       ["the map", tile?.why ?? tile?.how ?? "is being computed"],
       ...(map ? [["pairs that meet", `${grouped(pairsOf(map))} of ${grouped(map.n * map.m)} (${store.headSaid(card.name)})`]] : []),
     ];

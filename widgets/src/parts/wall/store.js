@@ -1,6 +1,10 @@
 // The wall's state: tiles as they came, by their set (weights, direction, length).
+import { unzlibSync } from "fflate";
 import { asBuffer } from "../../lib/quantization.js";
 import { arranged, mapOf, openTile, setName, word } from "../../lib/wall.js";
+
+const inflated = (data) => unzlibSync(new Uint8Array(asBuffer(data)));
+const text = (data) => new TextDecoder().decode(inflated(data));
 
 export class Wall {
   constructor(model) {
@@ -18,13 +22,12 @@ export class Wall {
   }
 
   load() {
-    this.wall = this.get("_wall");
+    this.wall = JSON.parse(text(this.get("_about")));
     this.names = this.wall.tokens.map(word);
     this.maps = new Map();
-    const [data, sets] = [this.get("_data"), this.get("_sets")];
-    if (!data) return;
-    const buffer = asBuffer(data);
-    for (const [key, tiles] of Object.entries(sets)) {
+    if (!this.get("_data")?.byteLength) return;
+    const buffer = asBuffer(inflated(this.get("_data")));
+    for (const [key, tiles] of Object.entries(JSON.parse(text(this.get("_headers"))))) {
       const opened = Object.entries(tiles).map(([name, header]) => [name, openTile(buffer, header)]);
       this.came.set(key, new Map(opened));
     }

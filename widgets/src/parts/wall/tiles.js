@@ -1,7 +1,7 @@
 // The tiles: a map, what it is and what it costs; one pair is marked in all of them.
 import { el, plain } from "../dom.js";
 import { moved } from "../../lib/keys.js";
-import { bytes, flops } from "../../lib/wall.js";
+import { bytes, flops, shortTitle } from "../../lib/wall.js";
 import { paintTile } from "./paint.js";
 
 export function tilesPanel(store, view) {
@@ -21,7 +21,7 @@ export function tilesPanel(store, view) {
     const button = el(
       "button",
       { type: "button", class: "wl-tile", tabindex: -1, "data-name": card.name, "data-testid": "tile", onclick: () => view.open(card.name) },
-      el("span", { class: "wl-title", text: card.title, title: card.title }),
+      el("span", { class: "wl-title", text: shortTitle(card.title), title: card.title }),
       el("span", { class: "wl-body" }, map, facts),
       el("span", { class: "wl-gives", text: card.gives_up }),
     );
@@ -80,8 +80,10 @@ export function tilesPanel(store, view) {
     }
     const [time, memory] = [flops(card.time[store.at]), bytes(card.memory[store.at])];
     const lines = [card.year, time.replace("FLOPs", ""), `FLOPs ${card.time_order}`, memory, `memory ${card.memory_order}`];
-    facts.replaceChildren(...lines.map((text, at) => el("span", { class: at % 2 ? "wl-number" : "wl-order", text })));
-    const said = `${card.title}, ${card.year}, ${card.family}. ${time}, largest tensor ${memory}. ${card.gives_up}`;
+    const random = store.get("weights") === "random" || card.all_drawn;
+    if (random || card.drawn.length) lines.push(random ? "all random" : "part random");
+    facts.replaceChildren(...lines.map((text, at) => el("span", { class: at % 2 && at < 5 ? "wl-number" : at === 5 ? "wl-random" : "wl-order", text })));
+    const said = `${card.title}, ${card.year}, ${card.family}. ${time}, largest tensor ${memory}. ${card.gives_up} Parameters: ${random ? "random" : card.drawn.length ? "trained, in part random" : "trained"}.`;
     button.setAttribute("aria-label", said);
   }
 
