@@ -47,10 +47,14 @@ html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#0b5c8f",
         "color-brand-content": "#0b5c8f",
+        "color-api-name": "#0b5c8f",
+        "color-api-pre-name": "#57606b",
     },
     "dark_css_variables": {
         "color-brand-primary": "#8cc4ea",
         "color-brand-content": "#8cc4ea",
+        "color-api-name": "#8cc4ea",
+        "color-api-pre-name": "#a3adb8",
     },
 }
 

@@ -177,7 +177,11 @@ def _card(card: Card) -> str:
     if inside:
         rows.append(("seen inside", ", ".join(f"`{name}`" for name in inside)))
     rows += [("departs from the paper", departure) for departure in card.departures]
-    body = "\n".join(f"| {label} | {_cell(text)} |" for label, text in rows)
+    above = ["", *(label for label, _ in rows)]  # a label stands once for all of its rows
+    body = "\n".join(
+        f"| {'' if label == last else label} | {_cell(text)} |"
+        for last, (label, text) in zip(above, rows, strict=False)
+    )
     return f"|  |  |\n| --- | --- |\n{body}"
 
 
@@ -199,7 +203,8 @@ def _costs(card: Card) -> Iterator[tuple[str, str]]:
 def _options(card: Card) -> Iterator[tuple[str, str]]:
     letters = {option: letter for letter, option in card.letters.items()}
     for field in fields(card.options):
-        letter = f" (${letters[field.name]}$ in the costs)" if field.name in letters else ""
+        known = letters.get(field.name, field.name)
+        letter = f" (${known}$ in the costs)" if known != field.name else ""
         yield "option", f"`{field.name} = {field.default!r}`{letter}"
 
 

@@ -100,7 +100,7 @@ def _entry(module: str, node: Definition) -> str:
     inside = [markdown(ast.get_docstring(node) or "")]
     if isinstance(node, ast.ClassDef):
         inside += [
-            _directive("method", f"{method.name}{_signature(method, bound=True)}", method, 4)
+            _directive(f"{method.name}{_signature(method, bound=True)}", method)
             for method in node.body
             if isinstance(method, ast.FunctionDef)
             and not method.name.startswith("_")
@@ -111,9 +111,13 @@ def _entry(module: str, node: Definition) -> str:
     return f":::::{{py:{kind}}} {head}\n\n{body}\n:::::"
 
 
-def _directive(kind: str, head: str, node: ast.FunctionDef, colons: int) -> str:
-    mark = ":" * colons
-    return f"{mark}{{py:{kind}}} {head}\n\n{markdown(ast.get_docstring(node) or '')}\n{mark}"
+def _directive(head: str, method: ast.FunctionDef) -> str:
+    kind = "property" if _is_property(method) else "method"
+    return f"::::{{py:{kind}}} {head}\n\n{markdown(ast.get_docstring(method) or '')}\n::::"
+
+
+def _is_property(method: ast.FunctionDef) -> bool:
+    return any(ast.unparse(mark).endswith("property") for mark in method.decorator_list)
 
 
 def _signature(node: Definition, *, bound: bool = False) -> str:
@@ -132,7 +136,7 @@ def _signature(node: Definition, *, bound: bool = False) -> str:
     static = any(ast.unparse(mark) == "staticmethod" for mark in node.decorator_list)
     if bound and arguments.args and not static:
         arguments.args = arguments.args[1:]
-    if any(ast.unparse(mark).endswith("property") for mark in node.decorator_list):
+    if _is_property(node):
         return ""
     return f"({ast.unparse(arguments)})"
 

@@ -152,23 +152,29 @@ def test_options_for_a_short_sentence_are_options(card: Card) -> None:
     attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small)
 
 
-def test_tab_offers_public_names_only() -> None:
-    public = sorted([*attnlab.__all__, *attnlab._ROOMS], key=str.lower)
-    assert [name for name in dir(attnlab) if not name.startswith("_")] == sorted(public)
+@pytest.mark.parametrize("room", ["", "tasks.", "train."])
+def test_tab_offers_public_names_only(room: str) -> None:
+    place = getattr(attnlab, room[:-1]) if room else attnlab
+    public = sorted([*place.__all__, *([] if room else attnlab._ROOMS)])
+    assert sorted(name for name in dir(place) if not name.startswith("_")) == public
     completed = subprocess.run(
-        [sys.executable, "-c", COMPLETE], capture_output=True, text=True, check=False
+        [sys.executable, "-c", COMPLETE, f"attnlab.{room}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "No module named 'IPython'" in completed.stderr:
         pytest.skip("what Tab offers in a notebook is asked of IPython: pip install 'attnlab[lab]'")
     offered = completed.stdout.split()
-    assert sorted(offered, key=str.lower) == public, completed.stderr
+    assert sorted(offered) == public, completed.stderr
 
 
 COMPLETE = """
+import sys
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
-shell.run_cell("import attnlab")
+shell.run_cell("import attnlab, attnlab.tasks, attnlab.train")
 with provisionalcompleter():
-    print(*(found.text for found in shell.Completer.completions("attnlab.", 8)))
+    print(*(found.text for found in shell.Completer.completions(sys.argv[1], len(sys.argv[1]))))
 """

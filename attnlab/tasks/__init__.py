@@ -23,6 +23,8 @@ from torch import Tensor
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice, choose, suggestion
 
+__all__ = ["SPLITS", "UNSCORED", "Batch", "Example", "Task", "task", "tasks"]
+
 SPLITS = ("train", "validation")
 LARGEST_SIZE = 2**20
 MOST_POSITIONS = 2**25  # of one batch: a quarter of a gigabyte
@@ -225,3 +227,8 @@ def _whole_slice(rows: slice) -> bool:
 
 def _is_task(thing: object) -> bool:
     return inspect.isclass(thing) and issubclass(thing, Task) and not inspect.isabstract(thing)
+
+
+def __dir__() -> list[str]:
+    """What Tab offers: the public names."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

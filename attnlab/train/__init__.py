@@ -195,3 +195,8 @@ def _checkpointing(model: nn.Module, wanted: bool) -> Iterator[None]:
             "attribute `checkpoint` that is True or False, or `gradient_checkpointing_enable`). "
             "Give the model one, or leave gradient_checkpointing out."
         )
+
+
+def __dir__() -> list[str]:
+    """What Tab offers: the public names."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

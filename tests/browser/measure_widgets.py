@@ -39,6 +39,8 @@ from attnlab.measure.report import grid, machine, machine_line
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024), (1, 2, 4096))
+ALONE = (12, 12, 512)
+"""Too large for the others, which would write hundreds of megabytes."""
 DRAWN = {
     "AttentionView": "document.querySelector('[data-drawn]')",
     "bertviz head view": "document.querySelector('#attention line')",
@@ -174,6 +176,20 @@ def compared(browser: Any, folder: Path, options: argparse.Namespace) -> Iterato
         subjects = [subject for subject in subjects if not middle(runs[subject]).get("failed")]
 
 
+def alone(browser: Any, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    weights = weights_of(*ALONE)
+    path = folder / "alone.html"
+    start = time.perf_counter()
+    save("AttentionView", weights, path)
+    row = {
+        "subject": "AttentionView, file",
+        "case": " × ".join(map(str, ALONE)),
+        "python": time.perf_counter() - start,
+        "file": path.stat().st_size / 1e6,
+    }
+    return row | measured(browser, "AttentionView", path, options.limit)
+
+
 def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
     failed = [run["failed"] for run in runs if "failed" in run]
     if failed:
@@ -284,6 +300,7 @@ def measured_rows(
     yield from spaces(browser, folder, options.repeats)
     if not options.spaces:
         yield in_jupyterlab(browser, folder, options.repeats)
+        yield alone(browser, folder, options)
         yield from compared(browser, folder, options)
 
 

@@ -109,6 +109,11 @@ def test_the_front_page_is_alive(go, expect):
     expect(page.locator("h1")).to_have_text(re.compile("attnlab"))
     wall = page.frame_locator("iframe.widget").locator("[data-attnlab-widget]")
     expect(wall.locator("canvas, svg").first).to_be_visible()
+    page.frame_locator("iframe.widget").get_by_text("Longformer", exact=True).first.click()
+    opened = page.frame_locator("iframe.widget").get_by_test_id("links")
+    opened.get_by_role("link", name="Longformer", exact=True).click()
+    expect(page.locator("h1")).to_have_text(re.compile("Longformer"))
+    page.go_back()
     page.locator("ul.families a", has_text="Longformer").click()
     expect(page.locator("h1")).to_have_text(re.compile("Longformer"))
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import attnlab
+from attnlab.core.heads import Heads
+from attnlab.lens.side_by_side import layers
 
 pytestmark = pytest.mark.browser
 
@@ -23,6 +25,7 @@ import json
 print(json.dumps({name: getattr(wall, name) for name in (
     "weights", "causal", "length", "head", "order", "family", "seeing", "opened")}))
 """
+LAYERS = list(layers(128, 4, source=Heads(128, 4)))
 MIXING = {card.name: card for card in attnlab.cards() if card.mixes}
 FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
@@ -87,9 +90,14 @@ def test_a_tile_with_a_drawn_map_for_every_mechanism(wall: Any) -> None:
     assert set(states) == {"drawn"}
     for tile in wall.get_by_test_id("tile").all():
         card = MIXING[tile.get_attribute("data-name")]
-        for words in (card.title, str(card.paper.year), "FLOPs", card.gives_up):
+        assert card.title.startswith(tile.locator(".wl-title").inner_text())
+        assert card.title in tile.get_attribute("aria-label")
+        for words in (str(card.paper.year), "FLOPs", card.gives_up):
             assert words in tile.inner_text()
             assert words in tile.get_attribute("aria-label")
+        own = tile.locator(".wl-random")
+        drawn = next(t for t in LAYERS if t.card.name == card.name).drawn
+        assert own.count() == bool(drawn)
 
 
 def test_masked_cells_are_hatched_and_others_are_not(wall: Any) -> None:
@@ -188,8 +196,8 @@ def test_the_slider_moves_costs_beyond_the_sentence_and_maps_within(wall: Any, s
     assert "The maps stay those of the" in wall.get_by_test_id("readout").inner_text()
     slide(wall, "0")
     soon(lambda: tile.locator("canvas").evaluate("c => c.toDataURL()") != before, True)
-    assert "The first 8 of" in wall.get_by_test_id("readout").inner_text()
     soon(lambda: wall.locator("[data-state=waiting]").count(), 0)
+    soon(lambda: "The first 8 of" in wall.get_by_test_id("readout").inner_text(), True)
     slide(wall, "1")
     soon(lambda: tile.locator("canvas").evaluate("c => c.toDataURL()"), before)
 
@@ -228,6 +236,7 @@ def test_a_tile_opens_from_the_keyboard_and_closes(wall: Any, soon: Any) -> None
     assert page.evaluate("document.activeElement.dataset.testid") == "opened-title"
     assert "def naive(" in detail.get_by_test_id("code").inner_text()
     assert detail.locator("svg").count() >= 2
+    assert detail.get_by_test_id("equation").locator("math mfrac").count() >= 1
     assert card.paper.title in detail.get_by_test_id("links").inner_text()
     detail.get_by_label("The next one").click()
     soon(lambda: MIXING[third].title in detail.get_by_test_id("opened-title").inner_text(), True)

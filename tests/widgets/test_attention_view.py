@@ -407,6 +407,12 @@ def test_twelve_by_twelve_by_128_fits_in_three_megabytes(tmp_path) -> None:
     assert AttentionView(maps).save_html(tmp_path / "view.html").stat().st_size < 3_000_000
 
 
+def test_twelve_by_twelve_by_512_fits_in_eight_megabytes(tmp_path) -> None:
+    maps = weights(12, 12, 512, 512).tril().numpy()
+    path = AttentionView(maps).save_html(tmp_path / "view.html")
+    assert path.stat().st_size < 8e6
+
+
 def test_the_bundle_must_end_with_its_face() -> None:
     from attnlab_widgets.base import standalone
 

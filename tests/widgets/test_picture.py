@@ -81,6 +81,39 @@ def test_svg_says_what_is_not_raw(seen: object, tmp_path) -> None:
     assert text.count("<image") == LAYERS * HEADS + 2  # heads, matrix, scale
 
 
+def test_masked_pairs_are_hatched(seen: object) -> None:
+    """In every head, in the matrix, beside the pinned query's keys, and in the legend."""
+    view = AttentionView(seen)
+    view.query = 4
+    hatched = [part["masked"] for kind, part in view.still().parts if kind == "hatch"]
+    above = np.triu(np.ones((N, N), bool), 1)
+    assert len(hatched) == LAYERS * HEADS + 3
+    assert sum(np.array_equal(one, above) for one in hatched) == LAYERS * HEADS + 1
+    assert any(np.array_equal(one[:, 0], above[4]) for one in hatched if one.shape == (N, 1))
+    words = [part["content"] for kind, part in view.still().parts if kind == "text"]
+    assert any(re.match(r"4 attends to \d 0\.\d\d, ", word) for word in words)
+    unmasked = AttentionView(np.full((1, 1, 3, 3), 1 / 3))
+    assert not [kind for kind, _ in unmasked.still().parts if kind == "hatch"]
+
+
+@pytest.mark.parametrize(("layers", "heads", "n"), [(4, 4, 33), (12, 12, 64), (1, 2, 300)])
+def test_what_a_notebook_stores_is_small(layers: int, heads: int, n: int) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    drawing = AttentionView((2 * torch.randn(layers, heads, n, n)).softmax(-1)).still()
+    assert drawing.wide <= 993
+    assert len(drawing.png(colours=32, most=60_000)) <= 60_000
+
+
+def test_all_tokens_have_a_place_beside_the_lines() -> None:
+    for count, least in ((33, 33), (197, 30)):
+        view = AttentionView((2 * torch.randn(1, 1, count, count)).softmax(-1))
+        view.query = count - 2
+        words = [part["content"] for kind, part in view.still().parts if kind == "text"]
+        assert len({word for word in words if word.isdecimal()}) >= least
+        strongest = _strongest(Maps(view).one(0, 0)[view.query], view)
+        assert {str(j) for j in strongest} <= set(words)
+
+
 def test_png_has_two_pixels_per_unit(seen: object, tmp_path) -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed")
     view = AttentionView(seen, theme="dark")

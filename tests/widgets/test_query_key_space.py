@@ -326,10 +326,10 @@ def test_the_still_has_the_colours_and_kinds_of_the_page() -> None:
     for name in ("light", "dark"):
         for colour in (*FEW[name], OTHERS[name], *RAMPS[name][0], *RAMPS[name][1]):
             assert colour in text
-    words = [" the", "ing", " 3.5", ",", "\n", "<pad>", " a", "2"]
+    words = [" the", "ing", " 3.5", ",", "\n", "<pad>", " a", "2", "dog"]
     texts = ["".join(word).replace(" ", "␣") for word in words]
-    one = SimpleNamespace(text=np.arange(8), sequence=np.array([0, 0, 0, 0, 0, 0, 1, 1]))
-    assert kinds(texts, one).tolist() == [0, 1, 2, 3, 4, 5, 0, 2]
+    one = SimpleNamespace(text=np.arange(9), sequence=np.array([0, 0, 0, 0, 0, 0, 1, 1, 2]))
+    assert kinds(texts, one).tolist() == [0, 1, 2, 3, 4, 5, 0, 2, 0]
 
 
 def test_its_text_says_what_is_seen() -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,6 +182,18 @@ def test_what_an_opened_tile_shows(shown: Wall) -> None:
     assert tiles["linformer"]["url"] == "https://arxiv.org/abs/2006.04768"
 
 
+def test_the_lessons_that_name_a_mechanism_most_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "from attnlab.mechanisms.fixed import axial, bigbird\n"
+    found = [
+        (Path(f"{number}.ipynb"), {"question": f"lesson {number}"}, line * number + "build('x')")
+        for number in range(5)
+    ]
+    monkeypatch.setattr(wall_cards, "_lessons", lambda: found)
+    best = wall_cards.lessons(attnlab.card("axial"))
+    assert [one["path"] for one in best] == ["4.ipynb", "3.ipynb", "2.ipynb"]
+    assert wall_cards.lessons(attnlab.card("full")) == []
+
+
 def test_a_mechanism_without_a_map_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(layer: side_by_side.Layer, x: torch.Tensor) -> side_by_side.Map:
         if layer.card.name == "axial":
@@ -244,7 +257,7 @@ def test_order_and_filter(shown: Wall) -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    made = wall("The keys of the dictionary are strings. " * 9)
+    made = wall("The keys of the dictionary are strings. " * 20)
     assert len(made._wall["tokens"]) == 64
     assert made._wall["cut"] > 0
 

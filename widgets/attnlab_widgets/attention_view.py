@@ -136,7 +136,8 @@ class AttentionView(BaseWidget):
         if not isinstance(content, dict) or "vectors" not in content:
             return
         step, which, layer, head = content["vectors"]
-        found = vectors.answer(*self._records[step][which][layer], head)
+        record, row = self._records[step][which][layer]
+        found = vectors.answer(record, row, head)
         if isinstance(found, str):
             self.send({**content, "said": found})
         else:

@@ -17,12 +17,14 @@ from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.layer_names import short_name
 from attnlab_widgets.quantization import allowed, decode, unkept
 
-_MARGIN, _GAP, _TOP = 24, 48, 96
-_LABEL = 104  # pixels for a token
+_WIDE, _HIGH = 992, 440  # of the picture, which a notebook shows as it is; of its panels
+_MARGIN, _TOP = 14, 92
+_MATRIX = 400
 _ROW = 20
-_MOST_ROWS = 24  # tokens drawn with lines
-_MAP = 420
+_LABEL = 0.36  # of the width of the lines, for the tokens of a side
 _SERIES = ("#0072b2", "#d55e00")
+_SERIES_DARK = ("#56b4e9", "#f08a3c")
+_SIGNED_DARK = ("#8cc8ff", "#2f7fc1", "#22262d", "#c8661a", "#ffbe85")  # as in src/lib/colours.js
 
 
 @dataclass
@@ -37,15 +39,18 @@ class Maps:
             return self._read(1, layer, head) - self._read(0, layer, head)
         return self._read(int(shown == "second"), layer, head)
 
-    def hidden(self, layer: int, head: int) -> np.ndarray:
-        """(n, m): which pairs the mask forbids; those are hatched."""
-        recording = self.view._recording
-        which = int(self.view.shown == "second")
-        mask = recording["blocks"][self.view.step][which][layer].get("mask")
-        n, m = recording["layers"][layer]["n"], recording["layers"][layer]["m"]
-        if mask is None:
-            return np.zeros((n, m), bool)
-        return ~allowed(mask, self.view._data, head, n, m)
+    def hidden(self, layer: int, head: int) -> np.ndarray | None:
+        """The pairs (n, m) that the mask does not allow; None where no mask is known."""
+        which = {"first": [0], "second": [1], "difference": [0, 1]}[self.view.shown]
+        shape = self.view._recording["layers"][layer]
+        found = []
+        for one in which:
+            header = self.view._recording["blocks"][self.view.step][one][layer]
+            if "mask" not in header:
+                return None
+            size = shape["n"], shape["m"]
+            found.append(~allowed(header["mask"], self.view._data, head, *size))
+        return np.logical_and.reduce(found)
 
     def _read(self, which: int, layer: int, head: int) -> np.ndarray:
         recording = self.view._recording
@@ -107,26 +112,13 @@ def _kept(
 def draw(view: Any) -> Drawing:
     """All heads, the chosen one as lines and as a matrix, and what was done to the weights."""
     theme = THEMES["dark" if view.theme == "dark" else "light"]
-    layers = view._recording["layers"]
-    shape = layers[view.layer]
-    signed = view._recording["signed"] or view.shown == "difference"
-    palette = [blend(SIGNED if signed else CIVIDIS, i / 254) for i in range(255)]
-    maps = Maps(view)
-    most = max(layer["h"] for layer in layers)
-    side = max(14, min(56, 420 // most))
-    heads_wide = most * (side + 4) + 32
-    high = max(len(layers) * (side + 4), _MAP + _LABEL, _MOST_ROWS * _ROW) + _TOP + 64
-    lines_at = _MARGIN + heads_wide + _GAP
-    matrix_at = lines_at + 420 + _GAP
-    drawing = Drawing(matrix_at + _LABEL + _MAP + _MARGIN, high, theme)
-    drawing.text(_title(view), _MARGIN, 28, size=15)
-    done = _changes(view)
-    if done:
-        drawing.text(done, _MARGIN, 50)
-    _heads(drawing, view, maps, palette, signed, side)
-    chosen = maps.one(view.layer, _head(view))
-    _lines(drawing, view, chosen, shape, lines_at, signed)
-    _matrix(drawing, view, chosen, shape, matrix_at, palette, signed)
+    drawing = Drawing(_WIDE, _TOP + _HIGH + 58, theme)
+    drawing.text(_title(view), _MARGIN, 24, size=15, bold=True)
+    still = _Still(drawing, view)
+    drawing.text(_changes(view) or still.sentence(), _MARGIN, 48, size=13)
+    at = still.heads(_MARGIN, 290)
+    still.lines(at + 24, _WIDE - _MARGIN - _MATRIX - 20)
+    still.matrix(_WIDE - _MARGIN - _MATRIX)
     return drawing
 
 
@@ -147,28 +139,22 @@ def beside(title: str, views: Sequence[tuple[str, Any]]) -> Drawing | None:
 
 
 def _one_beside(drawing: Drawing, name: str, view: Any, x: float) -> None:
-    maps, layers = Maps(view), view._recording["layers"]
-    signed = view._recording["signed"] or view.shown == "difference"
-    palette = [blend(SIGNED if signed else CIVIDIS, i / 254) for i in range(255)]
+    still, layers = _Still(drawing, view), view._recording["layers"]
     drawing.text(name, x, 58, size=13)
     drawing.text(_title(view), x + _GRID + 16, 82, quiet=True, size=11)
     drawing.text("all heads", x, 82, quiet=True, size=11)
     step = min(44, _GRID / max(layer["h"] for layer in layers), _CHOSEN / len(layers))
     for at, layer in enumerate(layers):
         for head in range(layer["h"]):
-            small = _pooled(maps.one(at, head), 40)
             place = (x + head * step, 96 + at * step, step - 4, step - 4)
-            drawing.map(_levels(small, float(np.abs(small).max()), signed), palette, *place)
-            _hatched(drawing, maps.hidden(at, head), place, 40)
+            still.map(at, head, 40, place)
             if (at, head) == (view.layer, _head(view)):
                 left, top, wide, high = place
                 drawing.frame(left - 1.5, top - 1.5, wide + 3, high + 3, _SERIES[1], 2)
-    chosen = maps.one(view.layer, _head(view))
-    n, m = chosen.shape
+    n, m = still.chosen.shape
     cell = _CHOSEN / max(n, m)
     place = (x + _GRID + 16, 96, max(8.0, m * cell), max(8.0, n * cell))
-    drawing.map(_levels(chosen, float(np.abs(chosen).max()), signed), palette, *place)
-    _hatched(drawing, maps.hidden(view.layer, _head(view)), place, 1024)
+    still.map(view.layer, _head(view), 1024, place)
 
 
 def _head(view: Any) -> int:
@@ -192,20 +178,6 @@ def _changes(view: Any) -> str:
     return f"Not the raw weights: {', '.join(done)}; rows renormalised to sum to 1." if done else ""
 
 
-def _hatched(
-    drawing: Drawing, hidden: np.ndarray, place: tuple[float, float, float, float], most: int
-) -> None:
-    """Hatches what is masked; where the map is pooled, blocks of masked pairs only."""
-    if not hidden.any():
-        return
-    step = -(-max(hidden.shape) // most)
-    rows, columns = (-(-side // step) * step for side in hidden.shape)
-    whole = np.ones((rows, columns), bool)
-    whole[: hidden.shape[0], : hidden.shape[1]] = hidden
-    blocks = whole.reshape(rows // step, step, columns // step, step)
-    drawing.hatch(np.asarray(blocks.all((1, 3))), *place)
-
-
 def _levels(maps: np.ndarray, largest: float, signed: bool) -> np.ndarray:
     share = np.sqrt(np.clip(np.abs(maps) / (largest or 1), 0, 1))
     place = 127 + 127 * np.sign(maps) * share if signed else 254 * share
@@ -224,69 +196,6 @@ def _pooled(maps: np.ndarray, most: int) -> np.ndarray:
     return np.where(both[0] >= both[1], both[0], -both[1])
 
 
-def _heads(
-    drawing: Drawing, view: Any, maps: Maps, palette: list[str], signed: bool, side: int
-) -> None:
-    for at, layer in enumerate(view._recording["layers"]):
-        y = _TOP + at * (side + 4)
-        drawing.text(
-            short_name(layer["title"], at),
-            _MARGIN + 24,
-            y + side / 2,
-            anchor="end",
-            quiet=True,
-            size=11,
-        )
-        for head in range(layer["h"]):
-            x = _MARGIN + 32 + head * (side + 4)
-            small = _pooled(maps.one(at, head), 96)
-            levels = _levels(small, float(np.abs(small).max()), signed)
-            drawing.map(levels, palette, x, y, side, side)
-            _hatched(drawing, maps.hidden(at, head), (x, y, side, side), 96)
-            if (at, head) == (view.layer, _head(view)):
-                drawing.frame(x - 1.5, y - 1.5, side + 3, side + 3, _SERIES[1], 3)
-            if at == 0:
-                drawing.text(
-                    str(head), x + side / 2, _TOP - 12, anchor="middle", quiet=True, size=11
-                )
-
-
-def _label(view: Any, place: dict[str, int], at: int) -> str:
-    return str(view._recording["tokens"][place["set"]][place["start"] + at][0])
-
-
-def _lines(
-    drawing: Drawing, view: Any, chosen: np.ndarray, shape: dict[str, Any], x: int, signed: bool
-) -> None:
-    n, m = chosen.shape
-    pinned = view.query if view.query is not None and view.query < n else None
-    start = 0 if pinned is None else max(0, pinned - _MOST_ROWS // 2)
-    start = max(0, min(start, max(n, m) - _MOST_ROWS))
-    stop = start + _MOST_ROWS
-    left, right = x + _LABEL, x + 420 - _LABEL
-    for i in range(start, min(stop, max(n, m))):
-        y = _TOP + (i - start + 0.5) * _ROW
-        if i < n:
-            drawing.text(_label(view, shape["q"], i), left - 6, y, anchor="end", quiet=i != pinned)
-        if i < m:
-            drawing.text(_label(view, shape["k"], i), right + 6, y, quiet=True)
-    queries = range(start, min(stop, n)) if pinned is None else [pinned]
-    largest = float(np.abs(chosen).max()) or 1
-    for i in queries:
-        for j in _strongest(chosen[i], view):
-            if not start <= j < stop or not start <= i < stop:
-                continue
-            y0, y1 = (_TOP + (at - start + 0.5) * _ROW for at in (i, j))
-            bend = (right - left) * 0.4
-            points = ((left, y0), (left + bend, y0), (right - bend, y1), (right, y1))
-            colour = _SERIES[int(chosen[i, j] > 0)] if signed else _SERIES[0]
-            drawing.curve(points, colour, 0.6 + 6 * abs(float(chosen[i, j])) / largest)
-    shown = min(stop, max(n, m))
-    if (start, shown) != (0, max(n, m)):
-        more = f"tokens {start} to {shown - 1} of {max(n, m)}"
-        drawing.text(more, left, _TOP + (_MOST_ROWS + 0.8) * _ROW, quiet=True, size=11)
-
-
 def _strongest(row: np.ndarray, view: Any) -> list[int]:
     size = np.abs(row)
     order = np.argsort(-size, kind="stable")
@@ -295,31 +204,140 @@ def _strongest(row: np.ndarray, view: Any) -> list[int]:
     return [int(j) for j in order if size[j] >= least and size[j] > 0]
 
 
-def _matrix(
-    drawing: Drawing,
-    view: Any,
-    chosen: np.ndarray,
-    shape: dict[str, Any],
-    x: int,
-    palette: list[str],
-    signed: bool,
-) -> None:
-    n, m = chosen.shape
-    cell = _MAP / max(n, m)
-    wide, high = max(8.0, m * cell), max(8.0, n * cell)
-    left, top = x + _LABEL, _TOP + _LABEL - 24
-    largest = float(np.abs(chosen).max())
-    drawing.map(_levels(_pooled(chosen, 1024), largest, signed), palette, left, top, wide, high)
-    _hatched(drawing, Maps(view).hidden(view.layer, _head(view)), (left, top, wide, high), 1024)
-    drawing.frame(left - 0.5, top - 0.5, wide + 1, high + 1, drawing.theme.grid)
-    step = max(1, -(-max(n, m) // 28))
-    for i in range(0, n, step):
-        y = top + (i + 0.5) * high / n
-        drawing.text(_label(view, shape["q"], i), left - 6, y, anchor="end", quiet=True, size=11)
-    for j in range(0, m, step):
-        across = left + (j + 0.5) * wide / m
-        drawing.text(_label(view, shape["k"], j), across, top - 6, quiet=True, turned=True, size=11)
-    _scale(drawing, palette, left, top + high + 20, largest, signed)
+def _word(text: str, most: int = 16) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@dataclass
+class _Still:
+    """The parts of the picture, each drawn where it is told."""
+
+    drawing: Drawing
+    view: Any
+
+    def __post_init__(self) -> None:
+        view = self.view
+        self.layers = view._recording["layers"]
+        self.shape = self.layers[view.layer]
+        self.signed = view._recording["signed"] or view.shown == "difference"
+        dark = self.drawing.theme is THEMES["dark"]
+        scale = (_SIGNED_DARK if dark else SIGNED) if self.signed else CIVIDIS
+        self.palette = [blend(scale, i / 254) for i in range(255)]
+        self.series = _SERIES_DARK if dark else _SERIES
+        self.maps = Maps(view)
+        self.chosen = self.maps.one(view.layer, _head(view))
+        self.hidden = self.maps.hidden(view.layer, _head(view))
+        n = self.chosen.shape[0]
+        self.query = view.query if view.query is not None and view.query < n else None
+
+    def token(self, side: str, at: int) -> str:
+        place = self.shape[side]
+        return str(self.view._recording["tokens"][place["set"]][place["start"] + at][0])
+
+    def sentence(self) -> str:
+        """What the pinned query attends to."""
+        if self.query is None:
+            return ""
+        row = self.chosen[self.query]
+        found = [
+            f"{self.token('k', j).lstrip('␣')} {row[j]:.2f}".replace("-", "−")
+            for j in np.argsort(-np.abs(row), kind="stable")[:3]
+            if abs(row[j]) >= 0.02 * np.abs(row).max() > 0
+        ]
+        return f"{self.token('q', self.query).lstrip('␣')} attends to {', '.join(found)}"
+
+    def map(self, layer: int, head: int, most: int, box: tuple[float, ...]) -> None:
+        """A head's map; where nothing that a cell shows may be attended to, it is hatched."""
+        x, y, w, h = box
+        small = _pooled(self.maps.one(layer, head), most)
+        largest = float(np.abs(small).max())
+        self.drawing.map(_levels(small, largest, self.signed), self.palette, x, y, w, h)
+        hidden = self.maps.hidden(layer, head)
+        if hidden is not None:
+            masked = _pooled((~hidden).astype(np.float32), most) == 0
+            self.drawing.hatch(masked & (small == 0), x, y, w, h)
+
+    def heads(self, x: float, wide: float) -> float:
+        """In a row for each layer; gives where they end."""
+        most = max(layer["h"] for layer in self.layers)
+        lead = 56 if any(layer["title"] for layer in self.layers) else 28
+        side = int(min(130, (wide - lead) / most - 4, (_HIGH - 4) / len(self.layers) - 4))
+        side = max(10, side)
+        for at, layer in enumerate(self.layers):
+            y = _TOP + at * (side + 4)
+            name = short_name(layer["title"], at)
+            self.drawing.text(name, x + lead - 6, y + side / 2, anchor="end", quiet=True, size=11)
+            for head in range(layer["h"]):
+                left = x + lead + head * (side + 4)
+                self.map(at, head, 96, (left, y, side, side))
+                if (at, head) == (self.view.layer, _head(self.view)):
+                    self.drawing.frame(left - 1.5, y - 1.5, side + 3, side + 3, _SERIES[1], 3)
+                if at == 0:
+                    middle = left + side / 2
+                    self.drawing.text(
+                        str(head), middle, _TOP - 12, anchor="middle", quiet=True, size=11
+                    )
+        return x + lead + most * (side + 4)
+
+    def lines(self, x: float, end: float) -> None:
+        """Queries and keys over the whole height, labelled where there is room."""
+        n, m = self.chosen.shape
+        pitch = min(_ROW, _HIGH / max(n, m))
+        left, right = (x + _LABEL * (end - x), end - _LABEL * (end - x))
+        queries = range(n) if self.query is None else [self.query]
+        hits = {i: _strongest(self.chosen[i], self.view) for i in queries}
+        pinned = {} if self.query is None else {"q": [self.query], "k": hits[self.query]}
+        if self.query is not None and self.hidden is not None:
+            column = self.hidden[self.query][:, None]
+            self.drawing.hatch(column, right, _TOP, end - right, m * pitch)
+        for side, count, at, anchor in (("q", n, left - 6, "end"), ("k", m, right + 6, "start")):
+            first = pinned.get(side, [])
+            for i in _labelled(count, pitch, first):
+                y = _TOP + (i + 0.5) * pitch
+                text = _word(self.token(side, i), 13)
+                self.drawing.text(text, at, y, anchor=anchor, quiet=i not in first, size=11)
+        largest = float(np.abs(self.chosen).max()) or 1
+        for i, keys in hits.items():
+            for j in keys:
+                y0, y1 = (_TOP + (at + 0.5) * pitch for at in (i, j))
+                bend = (right - left) * 0.4
+                points = ((left, y0), (left + bend, y0), (right - bend, y1), (right, y1))
+                colour = self.series[int(self.chosen[i, j] > 0) if self.signed else 0]
+                width = 0.6 + min(6, pitch / 2) * abs(float(self.chosen[i, j])) / largest
+                self.drawing.curve(points, colour, width)
+
+    def matrix(self, x: float) -> None:
+        n, m = self.chosen.shape
+        words = [self.token("q", i) for i in range(min(n, 400))]
+        label = 6.4 * min(13, max(map(len, words)))
+        cell = min((_MATRIX - label - 8) / m, (_HIGH - label) / n)
+        wide, high = max(8.0, m * cell), max(8.0, n * cell)
+        left, top = x + label + 8, _TOP + label
+        self.map(self.view.layer, _head(self.view), 1024, (left, top, wide, high))
+        self.drawing.frame(left - 0.5, top - 0.5, wide + 1, high + 1, self.drawing.theme.grid)
+        for i in _labelled(n, high / n, [] if self.query is None else [self.query]):
+            look = {"anchor": "end", "quiet": i != self.query, "size": 11}
+            self.drawing.text(_word(words[i], 13), left - 6, top + (i + 0.5) * high / n, **look)
+        for j in _labelled(m, wide / m, []):
+            across = left + (j + 0.5) * wide / m
+            word = _word(self.token("k", j), 13)
+            self.drawing.text(word, across, top - 6, quiet=True, turned=True, size=11)
+        largest = float(np.abs(self.chosen).max())
+        low = top + high + 16
+        _scale(self.drawing, self.palette, left, low, largest, self.signed)
+        if self.hidden is not None:
+            self.drawing.hatch(np.ones((1, 1)), left + 222, low, 22, 10)
+            self.drawing.text("masked", left + 250, low + 5, quiet=True, size=11)
+
+
+def _labelled(count: int, pitch: float, first: list[int]) -> list[int]:
+    """The places that are labelled: those that must be, then at equal steps as room allows."""
+    step = max(1, -(-12 // pitch)) if pitch < 12 else 1
+    found = list(first)
+    for i in range(0, count, int(step)):
+        if i not in found and all(abs(i - other) * pitch >= 12 for other in found):
+            found.append(i)
+    return [i for i in found if i < count]
 
 
 def _scale(

@@ -59,7 +59,7 @@ def of_head(record: Attention, row: int, head: int) -> Block:
     parts = [queries, keys, values]
     if bias is not None:
         parts.append(bias.detach().expand(record.shape)[row, head])
-    header = {
+    header: dict[str, Any] = {
         "d": queries.shape[-1],
         "e": values.shape[-1],
         "scale": _scale(record, row, head),

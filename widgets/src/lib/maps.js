@@ -39,12 +39,8 @@ function wholeMap(layer, head, settings) {
   const { values, divisor } = decodeWhole(layer, head, settings);
   const share = table(signed);
   return {
-    n,
-    m,
+    ...all(values, n, m),
     signed,
-    whole: true,
-    values,
-    largest: largestOf(values),
     value(i, j) {
       const w = values[i * m + j];
       if (j === 0) return { w, error: 0 };
@@ -53,20 +49,25 @@ function wholeMap(layer, head, settings) {
       const factor = (settings.weighted ? norms[head * m + j] : 1) / divisor[i];
       return { w, error: errorBound(raw, scales[at], signed) * factor };
     },
+  };
+}
+
+/** What follows from all weights (n, m) of a map. */
+function all(values, n, m) {
+  return {
+    n,
+    m,
+    whole: true,
+    values,
+    largest: largestOf(values),
     row(i) {
       const found = [];
-      for (let j = 0; j < m; j += 1) {
-        const w = values[i * m + j];
-        if (w !== 0) found.push({ j, w });
-      }
+      for (let j = 0; j < m; j += 1) if (values[i * m + j] !== 0) found.push({ j, w: values[i * m + j] });
       return found;
     },
     column(j) {
       const found = [];
-      for (let i = 0; i < n; i += 1) {
-        const w = values[i * m + j];
-        if (w !== 0) found.push({ i, w });
-      }
+      for (let i = 0; i < n; i += 1) if (values[i * m + j] !== 0) found.push({ i, w: values[i * m + j] });
       return found;
     },
     picture: (...window) => pool(values, m, ...window),
@@ -202,22 +203,11 @@ export function difference(first, second) {
     for (let at = 0; at < values.length; at += 1) values[at] = second.values[at] - first.values[at];
     return {
       ...base,
-      whole: true,
-      values,
-      largest: largestOf(values),
+      ...all(values, n, m),
       value(i, j) {
         const error = first.value(i, j).error + second.value(i, j).error;
         return { w: values[i * m + j], error };
       },
-      row: (i) => nonzero(values.subarray(i * m, (i + 1) * m)),
-      column(j) {
-        const found = [];
-        for (let i = 0; i < n; i += 1) {
-          if (values[i * m + j] !== 0) found.push({ i, w: values[i * m + j] });
-        }
-        return found;
-      },
-      picture: (...window) => pool(values, m, ...window),
     };
   }
   const merged = (a, b, name) => {
@@ -244,12 +234,6 @@ export function difference(first, second) {
       return b.map((w, at) => w - a[at]);
     },
   };
-}
-
-function nonzero(values) {
-  const found = [];
-  for (let j = 0; j < values.length; j += 1) if (values[j] !== 0) found.push({ j, w: values[j] });
-  return found;
 }
 
 export function largestOf(values) {

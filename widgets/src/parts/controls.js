@@ -9,7 +9,7 @@ const HELP = `Each row of a map is a query, each column a key: the brighter the 
 
 Click a head to choose it; Shift- or Ctrl-click adds others to the lines. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
 
-In the text, the words light up that the word under the pointer attends to, or that attend to it. “Why?” follows the weights of one query step by step.
+“Why?” follows the weights of one query step by step.
 
 In 0.412 ± 0.002 the second number is the most that storing each weight in 8 bits can have changed it.`;
 

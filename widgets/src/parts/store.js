@@ -155,25 +155,18 @@ export class Store {
     return content.said ? { said: content.said } : openVectors(asBuffer(buffers[0]), { ...content.header, at: 0 }, n, m);
   }
 
+  /** What the kernel answers, or after a while that none does. */
   asked(place) {
     const { model } = this;
     return new Promise((done) => {
-      const none = { content: { said: "No kernel answers. Run the notebook's cell again to follow the weights step by step." } };
-      const waiting = setTimeout(() => finish(none), PATIENCE);
-      const heard = (content, buffers) => {
-        if (String(content?.vectors) === String(place)) finish({ content, buffers });
-      };
-      const finish = (found) => {
-        clearTimeout(waiting);
+      const finish = (content, buffers) => {
         model.off("msg:custom", heard);
-        done(found);
+        done({ content, buffers });
       };
+      const heard = (content, buffers) => String(content?.vectors) === String(place) && finish(content, buffers);
       model.on("msg:custom", heard);
-      try {
-        model.send({ vectors: place });
-      } catch {
-        finish(none);
-      }
+      model.send({ vectors: place });
+      setTimeout(finish, PATIENCE, { said: "No kernel answers. Run the notebook's cell again to follow the weights step by step." });
     });
   }
 
@@ -210,12 +203,11 @@ export class Store {
     }
     const made = make();
     this.maps.set(name, made);
-    let held = 0;
-    for (const map of this.maps.values()) held += map.values ? map.values.length : map.n * 8;
-    for (const old of this.maps.keys()) {
+    const size = ({ values, n }) => values?.length ?? n * 8;
+    let held = [...this.maps.values()].reduce((sum, map) => sum + size(map), 0);
+    for (const [old, map] of this.maps) {
       if (held <= REMEMBERED || old === name) break;
-      const map = this.maps.get(old);
-      held -= map.values ? map.values.length : map.n * 8;
+      held -= size(map);
       this.maps.delete(old);
     }
     return made;

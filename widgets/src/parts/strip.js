@@ -14,12 +14,12 @@ export function stripPanel(store, view, why) {
   const texts = { query: text("query"), key: text("key") };
   const words = el("div", { class: "av-strip", testid: "strip" }, texts.query.row, texts.key.row);
   const sentence = el("p", { class: "av-reading", "aria-live": "polite", testid: "reading" });
-  const ways = [["to", "attends to", "Words light up that the word under the pointer attends to"], ["by", "attended by", "Words light up that attend to the word under the pointer"]].map(([way, said, title]) =>
+  const ways = [["to", "attends to", "Light up what the word attends to"], ["by", "attended by", "Light up what attends to the word"]].map(([way, said, title]) =>
     button({ class: "av-button av-way", text: said, title, "aria-pressed": "false", testid: `way-${way}`, onclick: () => turn(way) }));
   const direction = el("span", { class: "av-ways", role: "group", "aria-label": "Which weights light up" }, ...ways);
-  const ask = button({ text: "Why?", title: "Follow these weights step by step, from queries and keys", testid: "why", onclick: () => why(chosenQuery()) });
+  const ask = button({ text: "Why?", title: "Follow these weights step by step", testid: "why", onclick: () => why(chosenQuery()) });
   const node = el("section", { class: "av-text", "aria-label": "The tokens as text" }, words, el("div", { class: "av-reading-row" }, sentence, el("span", { class: "av-reading-ends" }, direction, ask)));
-  const search = el("input", { type: "search", class: "av-number av-search", placeholder: "Find a token", "aria-label": "Find a token or a position", title: "A token, th* for all that begin so, or a position; Enter pins the next one", testid: "search" });
+  const search = el("input", { type: "search", class: "av-number av-search", placeholder: "Find a token", "aria-label": "Find a token or a position", title: "A token, th* or a position; Enter pins the next", testid: "search" });
   const matches = el("output", { class: "av-value av-matches", testid: "matches" });
 
   let way = "to";
@@ -53,18 +53,13 @@ export function stripPanel(store, view, why) {
     return place >= 0 && place < countOf(side) ? place : null;
   }
 
+  /** The other way round: the word that was read last is pinned on its other side. */
   function turn(to) {
-    if (to === way) return;
     way = to;
     const side = way === "to" ? "query" : "key";
-    const now = last;
+    const place = last ? placeOn(side, last[1] + startOf(last[0])) : null;
     last = null;
-    if (now && together) {
-      const word = now[1] + startOf(now[0]);
-      const place = placeOn(side, word);
-      if (store.pinned("query") !== null || store.pinned("key") !== null) store.set({ ...NONE, [side]: place });
-      else last = place === null ? null : [side, place];
-    }
+    store.set({ ...NONE, [side]: place });
     draw();
   }
 
@@ -135,7 +130,7 @@ export function stripPanel(store, view, why) {
         word.style.removeProperty("--av-lit");
         word.style.removeProperty("--av-glow");
         word.removeAttribute("title");
-        word.className = word.className.replace(/ av-(own-word|lit|masked)\b/g, "");
+        word.classList.remove("av-own-word", "av-lit", "av-masked");
         word.setAttribute("aria-selected", "false");
       }
       one.lit.clear();

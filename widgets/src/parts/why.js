@@ -75,13 +75,13 @@ export function whyPanel(store, view) {
         draw();
       });
     }
-    title.replaceChildren(`Why does query ${query} `, word("q", query), ` look there? Layer ${layer}, head ${head}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
+    title.replaceChildren(`Why does query ${query} `, word("q", query), ` look there? ${store.called(layer, head)}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
     pills.forEach((pill, at) => pill.setAttribute("aria-current", at === step ? "step" : "false"));
     [back.disabled, next.disabled] = [step === 0, step === STEPS.length - 1];
     const missing = !vectors || vectors.said;
     for (const part of [back, next, ...pills]) part.hidden = Boolean(missing);
     if (missing) {
-      said.textContent = vectors?.said ?? "Asking the kernel for queries, keys and values …";
+      said.textContent = vectors?.said ?? "Asking the kernel …";
       body.replaceChildren();
       verdict.textContent = "";
       return;
@@ -144,14 +144,14 @@ export function whyPanel(store, view) {
       ["weight", (j) => meter(now.weights[j], now.weights[rows[0]]), 3],
       ["recorded", (j) => recordedOf(recorded.value(query, j)), 3],
     ].filter(([, , from = 0]) => step >= from || from === 0);
-    const line = (name, numbers, last) => el("tr", { class: "av-why-own" }, el("td", { text: name }), el("td", {}, strip(numbers, last, wide, (one) => `dimension ${one}: ${number(numbers[one])}`)), ...columns.slice(2).map(() => el("td")));
+    const line = (name, numbers, last) => el("tr", {}, el("td", { text: name }), el("td", {}, strip(numbers, last, wide, (one) => `dimension ${one}: ${number(numbers[one])}`)), ...columns.slice(2).map(() => el("td")));
     const own = queries.slice(query * d, (query + 1) * d);
     const other = keys.slice(key * d, (key + 1) * d);
     const above = step === 0 ? [line("query", own, largest([own, other])), line("key", other, largest([own, other]))] : [];
     const below = step === 4 ? [line("output", out, top)] : [];
     return el("table", { class: "av-why-table", testid: "why-table" },
       el("thead", {}, el("tr", {}, ...columns.map(([name]) => el("th", { scope: "col", text: name })))),
-      el("tbody", {}, ...above, ...rows.map((j, at) => el("tr", { class: j === key ? "av-why-key" : "", testid: `why-key-${j}`, title: `key ${j}: click to follow this one`, onclick: () => follow(j) }, ...columns.map(([, cell]) => el("td", {}, cell(j, at))))), ...below));
+      el("tbody", {}, ...above, ...rows.map((j, at) => el("tr", { class: j === key ? "av-why-key" : "", testid: `why-key-${j}`, title: `key ${j}: follow this one`, onclick: () => follow(j) }, ...columns.map(([, cell]) => el("td", {}, cell(j, at))))), ...below));
   }
 
   function follow(j) {
