@@ -1,6 +1,5 @@
 """Checks of lesson 23: the variance of random features, the linear order, and a causal layer."""
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
@@ -133,7 +132,6 @@ def check_variance(function: Function) -> str:
 def _in_tensors(function: Function) -> Function:
     """Numbers become tensors, so that `math.exp` is as good as `torch.exp`."""
 
-    @functools.wraps(function)
     def call(*given: Any) -> object:
         found = function(*given)
         if not isinstance(found, tuple | list):
@@ -143,6 +141,10 @@ def _in_tensors(function: Function) -> Function:
             for part in found
         )
 
+    # A callable object has no name, or one that is no text.
+    call.__name__ = str(getattr(function, "__name__", type(function).__name__))
+    if hasattr(function, "__code__"):
+        call.__wrapped__ = function  # type: ignore[attr-defined]
     return call
 
 
