@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.catalog import cards
+
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +102,7 @@ def test_every_file_that_is_named_exists(changed):
 @pytest.fixture
 def claims(pytester):
     """Runs one claim of all cards, and a test of another file, under the given options."""
+    cards()  # pytester takes back what is imported inside: the pages must be there before
     pytester.makeconftest((ROOT / "tests/conftest.py").read_text(encoding="utf-8"))
     claim = """
         import pytest
