@@ -99,10 +99,15 @@ def test_every_file_that_is_named_exists(changed):
     assert all((ROOT / each).exists() for pair in changed.TESTED_BY.items() for each in pair)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _pages_of_the_shelf():
+    """Imported before pytester looks: it forgets again what is imported after that."""
+    cards()
+
+
 @pytest.fixture
 def claims(pytester):
     """Runs one claim of all cards, and a test of another file, under the given options."""
-    cards()  # pytester takes back what is imported inside: the pages must be there before
     pytester.makeconftest((ROOT / "tests/conftest.py").read_text(encoding="utf-8"))
     claim = """
         import pytest
