@@ -144,7 +144,7 @@ class Student:
 
     def _show(self, known: list[int]) -> None:
         """``known`` are the steps that the view has now."""
-        source: Any = {f"step {step}": seen for step, seen in self._seen.items()}
+        source: Any = dict(self._seen)
         if len(self._seen) == 1:
             source = self._seen[self.newest]
         if self.view is None:
