@@ -3,6 +3,7 @@
 import { el } from "../dom.js";
 import { linesPanel } from "../lines.js";
 import { keysOf } from "../../lib/space.js";
+import { headName } from "../../lib/words.js";
 import { aroundIt, partnersSaid } from "./words.js";
 
 const SIZES = { left: 118, right: 150, high: 286 };
@@ -53,6 +54,11 @@ class SequenceStore {
     const attention = study.attention();
     this.rows = this.sides.query.map((row) => keysOf(attention, row).map((one) => [k.rank[one.row], one.w]));
     this.loads = `${study.shown} ${study.chosen} ${sequence}`;
+  }
+
+  /** What a head is called. */
+  called(layer, head) {
+    return headName(`layer ${layer}`, head);
   }
 
   get shape() {
