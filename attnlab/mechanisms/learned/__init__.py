@@ -1,0 +1,1 @@
+"""Learned patterns: which keys a query attends to depends on the content."""
