@@ -2,11 +2,12 @@
 // Everything that is drawn follows from the model's traits and from what is pointed at.
 import style from "./attention_view.css";
 import barStyle from "./parts/bar.css";
-import viewStyle from "./parts/view.css";
+import base from "./parts/base.css";
 import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
 import { headsPanel } from "./parts/heads.js";
 import imageStyle from "./parts/image.css";
+import linesStyle from "./parts/lines.css";
 import { imagePanel } from "./parts/image.js";
 import { live, viewOf } from "./parts/lifecycle.js";
 import { linesPanel } from "./parts/lines.js";
@@ -56,7 +57,7 @@ function render({ model, el: host }) {
   const top = el("header", { class: "av-top" }, bar.node, bar.status);
   const place = el("div", { class: "av-panels" }, heads.node, lines.node, image.node, matrix.node);
   root.append(
-    el("style", { text: style + barStyle + viewStyle + imageStyle }),
+    el("style", { text: base + linesStyle + barStyle + style + imageStyle }),
     top,
     strip.node,
     place,

@@ -1,5 +1,5 @@
 // ComplexWordExplorer: words as arrows that turn along the sentence, and what two of them add up to.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import style from "./complex_words.css";
 import { at, largest, period, together, wave } from "./lib/waves.js";
 import { choice, el, slider } from "./parts/dom.js";

@@ -1,5 +1,5 @@
 // HeadSwitchboard: heads as switches; what the model then predicts, lamp by lamp.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import style from "./head_switchboard.css";
 import { bar } from "./parts/bar.js";

@@ -1,6 +1,6 @@
 // PatternStudio: who may see whom, composed, written or painted; and what follows from it.
 // Everything that is drawn follows from the model's traits and from what does not yet fit together.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import style from "./pattern_studio.css";
 import { percent, receptiveFieldText } from "./lib/mask.js";

@@ -1,5 +1,5 @@
 // PositionExplorer: the score against the distance, the map of all pairs, and RoPE turned by hand.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import style from "./position_explorer.css";
 import { el } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";

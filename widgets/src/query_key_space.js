@@ -1,5 +1,6 @@
 // QueryKeySpace: where the queries and keys of every head lie, one head large, its sentence beside it.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
+import linesStyle from "./parts/lines.css";
 import style from "./query_key_space.css";
 import { el, plain, sized } from "./parts/dom.js";
 import { mountPage } from "./parts/page.js";
@@ -81,7 +82,7 @@ function render({ model, el: host }) {
   const hint = el("p", { class: "av-quiet qk-hint" });
   const side = el("section", { class: "qk-side", "aria-label": "The chosen head and sequence" }, title, about.node, sentence.node, image.node, cluster.node);
   root.append(
-    el("style", { text: base + style }),
+    el("style", { text: base + linesStyle + style }),
     bar.node,
     el("div", { class: "qk-main" }, el("section", { class: "qk-map", "aria-label": "Map" }, stage.node, el("div", { class: "qk-foot" }, legend.node, bar.tools), hint), side),
     faith.node, el("div", { class: "qk-last" }, film.node, typed.node), tables.node,

@@ -1,5 +1,5 @@
 // QueryOnAPlane: a query is dragged among keys; scores, weights and the output follow.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import style from "./query_on_a_plane.css";
 import { two } from "./lib/plane.js";

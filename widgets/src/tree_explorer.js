@@ -1,5 +1,5 @@
 // TreeExplorer: a tree to edit, and how each phrase gathers the values of its words.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import style from "./tree_explorer.css";
 import { el } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";

@@ -1,7 +1,7 @@
 // The wall: every mechanism on one sentence, side by side; one pair is marked in all tiles.
-import style from "./attention_view.css";
 import barStyle from "./parts/bar.css";
-import wallStyle from "./wall.css";
+import base from "./parts/base.css";
+import style from "./wall.css";
 import { el } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
@@ -37,7 +37,7 @@ function render({ model, el: host }) {
   const detail = detailPanel(store, view);
   const parts = [bar, sentence, tiles, detail];
   root.append(
-    el("style", { text: style + barStyle + wallStyle }),
+    el("style", { text: base + barStyle + style }),
     bar.node,
     sentence.node,
     readout,
