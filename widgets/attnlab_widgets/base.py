@@ -203,7 +203,7 @@ def inflated(module: str) -> str:
 
 
 def standalone(bundle: str) -> str:
-    """The bundle, deflated or not, as a script that mounts its default export on the saved state."""
+    """The bundle (or what `deflated` made of it) as a script that mounts its default export."""
     bundle = inflated(bundle)
     face = _FACE.search(bundle)
     if face is None:
