@@ -1,6 +1,7 @@
 // WhoIsChosen: which keys hashing, clustering and sorting choose, beside the heaviest ones.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
+import boardStyle from "./parts/plane/board.css";
 import style from "./who_is_chosen.css";
 import { bar } from "./parts/bar.js";
 import { chartPanel } from "./parts/chosen/chart.js";
@@ -9,9 +10,8 @@ import { planePanel } from "./parts/chosen/plane.js";
 import { stripPanel } from "./parts/chosen/strip.js";
 import { Study } from "./parts/chosen/study.js";
 import { choice, el, hatchKey, slider, toggle } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["causal", "top", "buckets", "rounds", "turn", "clusters", "block", "query", "moved", "order"];
 const HELP = `The four maps show the weights of full attention on the same queries (rows) and keys (columns). Pairs that a mechanism chose have the colours of the scale, from dark (little weight) to yellow. A weight that it missed is orange; hatched pairs may not attend.
@@ -24,21 +24,12 @@ The curves show the same mechanism with 1 to 8 rounds, with other numbers of clu
 
 function render({ model, el: host }) {
   const study = new Study(model);
-  const root = el("div", { class: "attnlab-view attnlab-chosen", role: "group", "aria-label": "Who is chosen", "data-lm-suppress-shortcuts": "true", "data-testid": "who-is-chosen" });
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
-  root.addEventListener("keydown", (event) => event.stopPropagation());
-  const colours = new Map();
-  const later = frames();
-  const view = {
-    colour(name) {
-      if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
-      return colours.get(name);
-    },
-    point(pair) {
-      if (String(pair) === String(study.pointed)) return;
-      study.pointed = pair;
-      later(drawMaps);
-    },
+  const view = viewOf("attnlab-chosen", "Who is chosen", "who-is-chosen");
+  const { root } = view;
+  view.point = (pair) => {
+    if (String(pair) === String(study.pointed)) return;
+    study.pointed = pair;
+    view.later(drawMaps);
   };
   const sliders = {
     rounds: slider("rounds", "rounds", { min: 1, max: study.matrices.length, step: 1 }, (rounds) => study.set({ rounds })),
@@ -62,7 +53,7 @@ function render({ model, el: host }) {
   const legend = el("div", { class: "wc-legends" }, el("span", { class: "wc-legend" }, el("i", { class: "wc-found" }), "chosen, by weight"), el("span", { class: "wc-legend" }, el("i", { class: "wc-lost" }), "missed, by weight"), masked);
   const parts = { strip: stripPanel(study), plane: planePanel(study, legend), chart: chartPanel(study), maps: mapsPanel(study, view) };
   root.append(
-    el("style", { text: base + barStyle + style }),
+    el("style", { text: base + barStyle + boardStyle + style }),
     el("header", { class: "av-top" }, controls.node, parts.strip.node, summary),
     el("div", { class: "wc-panels" }, parts.plane.node, parts.chart.node, parts.maps.node),
   );
@@ -72,14 +63,14 @@ function render({ model, el: host }) {
   function sizes() {
     const wide = root.clientWidth - 26;
     const width = root.dataset.width;
-    if (width === "narrow") return { map: Math.floor((wide - 42) / 4), columns: 4, plane: 220, chart: [wide - 398, 150] };
+    if (width === "narrow") return { map: Math.floor((wide - 42) / 4), columns: 4, plane: 220, chart: [wide - 372, 150] };
     if (width === "tiny") return { map: Math.floor((wide - 14) / 2), columns: 2, plane: Math.min(300, wide - 2), chart: [wide, 170] };
     if (width === "wide") return { map: 264, columns: 2, plane: 300, chart: [wide - 470 - 542 - 50, 300] };
     return { map: 252, columns: 2, plane: 252, chart: [wide - 518 - 26, 150] };
   }
 
   const drawMaps = () => parts.maps.draw(sizes().map);
-  const drawAll = whereThereIsRoom(root, later, () => {
+  function draw() {
     study.read();
     const { state } = study;
     for (const [name, { input, output }] of Object.entries(sliders)) {
@@ -98,33 +89,8 @@ function render({ model, el: host }) {
     parts.plane.draw(plane);
     parts.chart.draw(...chart);
     parts.maps.draw(map);
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  });
-  const changed = () => later(drawAll);
-  function theme() {
-    const wanted = model.get("theme");
-    root.dataset.theme = (wanted === "auto" ? pageIsDark() : wanted === "dark") ? "dark" : "light";
-    colours.clear();
-    changed();
   }
-  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:theme", theme);
-  const stop = watchPage(theme);
-  let wide = 0;
-  const observer = new ResizeObserver(() => {
-    if (root.clientWidth === wide) return;
-    wide = root.clientWidth;
-    root.dataset.width = wide >= 1280 ? "wide" : wide >= 860 ? "usual" : wide >= 600 ? "narrow" : "tiny";
-    changed();
-  });
-  observer.observe(root);
-  theme();
-  return () => {
-    stop();
-    observer.disconnect();
-    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:theme", theme);
-  };
+  return live({ model, view, traits: TRAITS, draw, sizes: ["width", { wide: 1280, usual: 860, narrow: 600, tiny: 0 }] });
 }
 
 const range = (from, to, step) => Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, at) => [from + at * step, from + at * step]);
