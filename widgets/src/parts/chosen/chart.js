@@ -9,7 +9,7 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [40, 14, 10, 34];
 export function chartPanel(study) {
   const stage = el("div", {});
   const body = el("tbody", {});
-  const head = el("tr", {}, ...["", "found", "pairs", "of this query"].map((text) => el("th", { scope: "col", text })));
+  const head = el("tr", {}, ...["", "found", "pairs", ""].map((text) => el("th", { scope: "col", text })));
   const table = el("table", { class: "wc-table", "data-testid": "table" }, el("thead", {}, head), body);
   const node = el("section", { class: "av-panel wc-chart" }, el("h3", { text: "Weight found against pairs computed" }), stage, table);
 
@@ -35,6 +35,7 @@ export function chartPanel(study) {
     }
     stage.replaceChildren(chart);
     const { query } = study.state;
+    head.lastChild.textContent = `query ${query}`;
     body.replaceChildren(...series.map(({ title, colour, now }) => el("tr", {},
       el("th", { scope: "row" }, el("span", { class: "wc-spot", style: `background:var(${colour})` }), title),
       el("td", { text: percent(now.recall) }), el("td", { text: grouped(now.pairs) }), el("td", { text: percent(now.each[query]) }))));
