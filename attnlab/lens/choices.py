@@ -160,10 +160,9 @@ def by_sorting(
         queries, keys, block=block, causal=causal, temperature=temperature, steps=steps
     )
     of = torch.arange(n) // block
-    best = matched.argmax(dim=1)
-    has = matched.amax(dim=1) > 0
+    best = matched.argmax(dim=1)  # of the first block, causally, itself
     own = of[:, None] == of[None, :]
-    other = (best[of][:, None] == of[None, :]) & has[of][:, None]
+    other = best[of][:, None] == of[None, :]
     chosen = (own | other) & allowed
     return Choice(chosen, int(chosen.sum()), of, of)
 

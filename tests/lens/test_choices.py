@@ -115,6 +115,10 @@ def test_queries_and_keys_have_clusters_of_their_own() -> None:
     allowed = choices.allowed_pairs(2)
     found = choices.by_clustering(q, k, allowed, torch.tensor([0, 1]), width=1)
     assert found.chosen.tolist() == [[False, True], [True, False]]
+    assert found.query_groups is not None
+    assert found.key_groups is not None
+    assert found.query_groups.tolist() == [0, 1]
+    assert found.key_groups.tolist() == [1, 0]
 
 
 def test_one_cluster_is_full_attention() -> None:
@@ -136,7 +140,7 @@ def test_a_block_attends_to_itself_and_its_match(causal: bool) -> None:
     found, matched = sorted_pairs(3, causal)
     for i in range(N):
         row = matched[i // 3]
-        partner = int(row.argmax()) if float(row.max()) > 0 else None
+        partner = int(row.argmax()) if float(row.max()) > 0 else i // 3
         for j in range(N):
             wanted = j // 3 in (i // 3, partner) and (j <= i or not causal)
             assert bool(found.chosen[i, j]) == wanted

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { borders, inGroups, turned } from "../src/lib/choices.js";
+import { borders, heaviest, inGroups, turned } from "../src/lib/choices.js";
 import { Study, WAYS } from "../src/parts/chosen/study.js";
 import { modelOf } from "../src/parts/page_model.js";
 
@@ -56,6 +56,10 @@ test("turning by a right angle swaps neighbouring directions; a last one alone s
   found[0].forEach((value, at) => near(value, [-3, -4][at]));
   found[1].forEach((value, at) => near(value, [1, 2][at]));
   assert.deepEqual(found[2], [5, 6]);
+});
+
+test("of equal weights the first are the heaviest", () => {
+  assert.deepEqual([...heaviest(new Float64Array(9), 3, 2)], [1, 1, 0, 1, 1, 0, 1, 1, 0]);
 });
 
 test("groups in order, those of none last, with their borders", () => {

@@ -204,7 +204,7 @@ export function matching(queries, keys, { block, causal, temperature, steps }) {
 export function bySorting(queries, keys, allowed, options) {
   const n = queries.length;
   const matched = matching(queries, keys, options);
-  const partner = matched.map((values) => (Math.max(...values) > 0 ? best(values) : -1));
+  const partner = matched.map(best); // of the first block, causally, itself
   const of = queries.map((_, i) => Math.floor(i / options.block));
   const chosen = allowed.map((one, at) => {
     const [i, j] = [Math.floor(at / n), at % n];
