@@ -85,13 +85,14 @@ def test_the_equation_by_loops(form, options) -> None:
         torch.testing.assert_close(notes.last("weights"), weights)
 
 
-def test_what_is_fetched_is_noted() -> None:
+@pytest.mark.parametrize("options", [SMALL, Memory(segment=4, cache=11, memory=9, neighbours=2)])
+def test_what_is_fetched_is_noted(options: Memory) -> None:
     """By both forms alike: positions, best first, their weights, and the gate."""
     inputs, (q, k, *_) = made(), made()
     with record() as dense:
-        naive(*inputs, options=SMALL)
+        naive(*inputs, options=options)
     with record() as fast:
-        chunked(*inputs, options=SMALL)
+        chunked(*inputs, options=options)
     for name in ("neighbours", "neighbour_weights", "gate"):
         torch.testing.assert_close(fast.last(name), dense.last(name))
     found = fast.last("neighbours")

@@ -268,7 +268,7 @@ CARD = Card(
             "segment": 4,
             "cache": 5,
             "memory": 7,
-            "neighbours": 9,
+            "neighbours": 3,
             "stored": "leaving",
             "gated": False,
             "normalise": False,

@@ -134,11 +134,11 @@ def attend(
         begin, start = end, options.start(first + end)
         end = min(m, start + options.segment - first)
         low = max(0, start - options.reach - first)
+        keys, values = (_detached(x[:, :, low:end], start - first - low) for x in (k, v))
         pieces.append(
             _piece(
-                q[:, :, begin - m + q.shape[2] : end - m + q.shape[2]],
-                *(_detached(x[:, :, low:end], start - first - low) for x in (k, v)),
-                gate, scale, first=first + low, start=start, at=at[:, low:end],
+                q[:, :, begin - m + q.shape[2] : end - m + q.shape[2]], keys, values, gate, scale,
+                first=first + low, start=start, at=at[:, low:end],
                 seen=None if seen is None else seen[:, low:end],
                 local_bias=local_bias, options=options,
             )
