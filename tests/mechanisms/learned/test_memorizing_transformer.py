@@ -1,4 +1,4 @@
-"""The Memorizing Transformer: its equation by loops, its limits (U1, U2), memory, cuts, training."""
+"""The Memorizing Transformer: the equation by loops, its limits, gradients, cuts, documents."""
 
 import math
 

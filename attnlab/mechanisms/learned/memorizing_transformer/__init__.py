@@ -274,7 +274,7 @@ CARD = Card(
             "normalise": False,
         },
         {"segment": 5, "cache": 3, "memory": 0, "neighbours": 1},
-    ),  # fmt: skip
+    ),
     build=MemorizingAttention,
     aliases=("memorizing", "knn_memory"),
     gives_up="Of the far past each query sees only the few keys that it finds.",
