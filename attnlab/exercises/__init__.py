@@ -7,6 +7,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_attention               01  attention(q, k, v)
     check_causal                  01  causal_attention(q, k, v)
     check_masked_softmax          01  masked_softmax(scores, mask)
+    check_backward                01  backward(q, k, v, grad)
     check_split_heads             02  split_heads(x, heads)
     check_merge_heads             02  merge_heads(out)
     check_repeat_heads            02  repeat_heads(k, h)
@@ -75,6 +76,7 @@ from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.distances import check_clipped_rows, check_shift
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
+from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
@@ -139,6 +141,7 @@ __all__ = [
     "check_attention",
     "check_axial_pairs",
     "check_axis",
+    "check_backward",
     "check_bigbird",
     "check_block_means",
     "check_buckets",
