@@ -22,7 +22,9 @@ def by_jacobian(q: Tensor, k: Tensor, v: Tensor, grad: Tensor) -> Parts:
     d = q.shape[-1]
     w = (q @ k.T / d**0.5).softmax(-1)
     dw = grad @ v.T
-    ds = torch.stack([(row.diag() - torch.outer(row, row)) @ g for row, g in zip(w, dw)])
+    ds = torch.stack(
+        [(row.diag() - torch.outer(row, row)) @ g for row, g in zip(w, dw, strict=True)]
+    )
     return w @ v, ds @ k / d**0.5, ds.T @ q / d**0.5, w.T @ grad
 
 
