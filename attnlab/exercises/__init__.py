@@ -12,6 +12,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_merge_heads             02  merge_heads(out)
     check_repeat_heads            02  repeat_heads(k, h)
     check_step                    02  decode(q_last, keys, values)
+    check_cache_bytes             02  a number of bytes
+    check_grouped_layer           02  layer(x, Wq, Wk, Wv, Wo, h, g, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
     check_strided                 10  strided(i, j, s)
@@ -74,6 +76,7 @@ from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
+from attnlab.exercises.decoding import check_cache_bytes, check_grouped_layer
 from attnlab.exercises.distances import check_clipped_rows, check_shift
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
@@ -146,6 +149,7 @@ __all__ = [
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
+    "check_cache_bytes",
     "check_cache_length",
     "check_calibrate",
     "check_causal",
@@ -162,6 +166,7 @@ __all__ = [
     "check_fixed_blocks",
     "check_generator",
     "check_given_back",
+    "check_grouped_layer",
     "check_induction_head",
     "check_induction_keys",
     "check_layers_until_connected",

@@ -1,6 +1,7 @@
 """Check of lesson 01: attention and its gradients without autograd."""
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
@@ -66,7 +67,7 @@ _STEPS: tuple[tuple[str, Step], ...] = (
 )
 
 
-def _part(place: int, **changes: object) -> Callable[..., Tensor]:
+def _part(place: int, **changes: Any) -> Callable[..., Tensor]:
     return lambda *given: _gradients(*given, **changes)[place]
 
 
@@ -129,5 +130,5 @@ def check_backward(function: Function) -> str:
         faults = part_faults(parts, truth, given, names, _MISTAKEN)
         if faults:
             raise Mistake(faults[0])
-    check_arguments_and_dtype(lambda *args: function(*args)[1], given)
+    check_arguments_and_dtype(lambda *args: function(*args)[1], given)  # type: ignore[index]
     return "The gradients are those of autograd: each row of the softmax moves as a whole."
