@@ -74,8 +74,8 @@ def _layer(
     order = -1 if newest_first else 1
     k, v = (torch.cat(pair[::order], 1) for pair in zip((keys, values), new, strict=True))
     scores = q @ share(k, h).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
-    t = keys.shape[1] if diagonal is None else diagonal
-    allowed = torch.ones(scores.shape[1:], dtype=torch.bool).tril(t)
+    past = keys.shape[1] if diagonal is None else diagonal
+    allowed = torch.ones(scores.shape[1:], dtype=torch.bool).tril(past)
     allowed[:, :first] = False
     out = scores.masked_fill(~allowed, -torch.inf).softmax(axis).nan_to_num() @ share(v, h)
     return join(out) @ wo, k, v
@@ -102,7 +102,7 @@ _OUT_MISTAKEN: tuple[KnownMistake, ...] = (
     ),
     (
         "The mask is aligned at the top left, as if the new tokens came first. They come after the "
-        "cached ones and may attend to all of these: `tril(t)`.",
+        "cached ones and may attend to all of these: `tril(m)`.",
         _changed(0, diagonal=0),
     ),
     (
@@ -154,7 +154,7 @@ def _cached_mistaken(place: int, name: str) -> tuple[KnownMistake, ...]:
 _LAYER_MISTAKEN = (_OUT_MISTAKEN, _cached_mistaken(1, "keys"), _cached_mistaken(2, "values"))
 
 
-def _inputs(n: int, t: int) -> Arguments:
+def _inputs(n: int, m: int) -> Arguments:
     dim, h, g, d = 11, 6, 2, 5
     shapes: dict[str, tuple[int, ...]] = {
         "x": (n, dim),
@@ -162,7 +162,7 @@ def _inputs(n: int, t: int) -> Arguments:
         "Wk": (dim, g * d),
         "Wv": (dim, g * d),
     }
-    shapes |= {"Wo": (h * d, dim), "keys": (g, t, d), "values": (g, t, d)}
+    shapes |= {"Wo": (h * d, dim), "keys": (g, m, d), "values": (g, m, d)}
     given = dict(zip(shapes, random_tensors(*shapes.values(), seed=n), strict=True))
     names = ("x", "Wq", "Wk", "Wv", "Wo", "h", "g", "keys", "values")
     return {name: {**given, "h": h, "g": g}[name] for name in names}
@@ -174,12 +174,12 @@ def check_grouped_layer(function: Function) -> str:
 
     `layer(x, Wq, Wk, Wv, Wo, h, g, keys, values) -> (y, keys, values)`: `x` (n, dim) are new
     tokens, `Wq` (dim, h · d), `Wk` and `Wv` (dim, g · d), `Wo` (h · d, dim); `keys` and `values`
-    (g, t, d) are the cache, which comes back with t + n positions. Called with n = 3, t = 4, then
-    with n = 1, t = 7 and with n = 5 and an empty cache; h = 6, g = 2, d = 5, dim = 11.
+    (g, m, d) are the cache, which comes back with m + n positions. Called with n = 3, m = 4, then
+    with n = 1, m = 7 and with n = 5 and an empty cache; h = 6, g = 2, d = 5, dim = 11.
     """
-    names, shapes = ("y", "keys", "values"), ("n dim", "g t+n d", "g t+n d")
-    for n, t in ((3, 4), (1, 7), (5, 0)):
-        given = _inputs(n, t)
+    names, shapes = ("y", "keys", "values"), ("n dim", "g m+n d", "g m+n d")
+    for n, m in ((3, 4), (1, 7), (5, 0)):
+        given = _inputs(n, m)
         truth = _layer(*given.values())
         parts = expect_tensors(run(function, given), names, shapes, truth)
         faults = part_faults(parts, truth, given, names, _LAYER_MISTAKEN)
