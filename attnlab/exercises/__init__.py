@@ -4,6 +4,10 @@ A check takes the learner's function (or number), calls it on small numbers that
 time, and gives a `Verdict`: right, or not yet with the misconception by its name. It never raises
 for a wrong solution; an exception in the learner's code becomes a sentence.
 
+    check_attended_position       00  a position
+    check_previous_share          00  previous_share(weights)
+    check_attention_parameters    00  a number of parameters
+    check_writer                  00  write(logits_of, ids, steps, temperature, top_k, draw)
     check_attention               01  attention(q, k, v)
     check_causal                  01  causal_attention(q, k, v)
     check_masked_softmax          01  masked_softmax(scores, mask)
@@ -78,6 +82,12 @@ from attnlab.exercises.branches import check_upward_average
 from attnlab.exercises.complex_words import check_complex_score, check_wave
 from attnlab.exercises.decoding import check_cache_bytes, check_grouped_layer
 from attnlab.exercises.distances import check_clipped_rows, check_shift
+from attnlab.exercises.first_steps import (
+    check_attended_position,
+    check_attention_parameters,
+    check_previous_share,
+    check_writer,
+)
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
@@ -141,7 +151,9 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share
 
 __all__ = [
     "Verdict",
+    "check_attended_position",
     "check_attention",
+    "check_attention_parameters",
     "check_axial_pairs",
     "check_axis",
     "check_backward",
@@ -181,6 +193,7 @@ __all__ = [
     "check_neighbourhood",
     "check_number",
     "check_online_softmax",
+    "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
@@ -207,4 +220,5 @@ __all__ = [
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
+    "check_writer",
 ]
