@@ -66,7 +66,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
     check_table_width             43  a width
-    check_offset_subwords         43  subwords(x, w, sizes)
+    check_offset_subwords         43  mixed(x, w, sizes)
     check_upward_average          50  upward_average(s, covers)
     check_root_value              50  a value
     check_chain_pairs             50  a number of pairs
