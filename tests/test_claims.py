@@ -365,8 +365,9 @@ def test_nothing_in_padded_tokens_reaches_the_others(
         clean = layer(x, padding)[padding]
         out = layer(x.masked_fill(~padding[..., None], value), padding)[padding]
         torch.testing.assert_close(out, clean, rtol=1e-9, atol=1e-9)
-        for grad in torch.autograd.grad(out.square().sum(), list(layer.parameters())):
-            assert torch.isfinite(grad).all()
+        if parameters := list(layer.parameters()):
+            for grad in torch.autograd.grad(out.square().sum(), parameters):
+                assert torch.isfinite(grad).all()
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
@@ -454,6 +455,8 @@ def test_states_of_other_layers_are_refused(card: Card, variant: int) -> None:
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_module_trains(card: Card, variant: int) -> None:
     layer = module(card, variant)
+    if not list(layer.parameters()):
+        pytest.skip(f"{card.name} has nothing to learn")
     x, target = torch.randn(2, 3, 37, DIM, dtype=torch.float64)  # longer than default blocks
     optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
     before = (layer(x) - target).square().mean()
@@ -568,7 +571,8 @@ def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
         nonlocal linear
         linear += 2 * args[0].numel() * part.out_features  # type: ignore[operator]
 
-    x = torch.randn(1, n, DIM, device=next(layer.parameters()).device)
+    device = next((each.device for each in layer.parameters()), torch.device("cpu"))
+    x = torch.randn(1, n, DIM, device=device)
     layer(x)  # a layout is made once for each length and pattern, and kept
     hooks = [
         part.register_forward_hook(book) for part in layer.modules() if isinstance(part, nn.Linear)
@@ -642,8 +646,9 @@ def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None
         layer(x, torch.ones(2, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match="mask == 0"):
         layer(x, torch.zeros(2, 7))
-    with pytest.raises(ValueError, match="dtype"):
-        layer(x.float())
+    if list(layer.parameters()):
+        with pytest.raises(ValueError, match="dtype"):
+            layer(x.float())
     with pytest.raises(TypeError, match=f"{card.name} has no option 'colour'"):
         attnlab.build(card.name, dim=DIM, heads=HEADS, colour="red")
     if "heads" not in parameters_of(card.build):

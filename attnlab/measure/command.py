@@ -9,11 +9,12 @@ import importlib
 import json
 import pkgutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 from attnlab.core.suggest import suggestion
-from attnlab.measure.report import cells, machine, machine_line, plain, table
+from attnlab.measure.report import Row, cells, machine, machine_line, plain, table
 
 
 def names(folder: ModuleType) -> list[str]:
@@ -24,6 +25,12 @@ def names(folder: ModuleType) -> list[str]:
 
 def module(folder: ModuleType, name: str) -> ModuleType:
     return importlib.import_module(f"{folder.__name__}.{name}")
+
+
+def rows_of(folder: ModuleType, *, quick: bool, threads: int) -> Iterator[Row]:
+    """The rows of every module of the folder, in alphabetical order."""
+    for name in names(folder):
+        yield from module(folder, name).rows(quick=quick, threads=threads)
 
 
 def title(of: ModuleType) -> str:

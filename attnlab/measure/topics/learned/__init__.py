@@ -8,6 +8,5 @@ from attnlab.measure.topics import learned
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """The rows of every module of this folder, in alphabetical order."""
-    for name in command.names(learned):
-        yield from command.module(learned, name).rows(quick=quick, threads=threads)
+    """Those of every module of this folder."""
+    yield from command.rows_of(learned, quick=quick, threads=threads)

@@ -1,0 +1,27 @@
+"""The topic of mixing without attention: every row comes."""
+
+import math
+import sys
+
+import pytest
+
+from attnlab.measure.topics import spectral
+from attnlab.measure.topics.spectral import fnet
+
+
+def test_quick_rows() -> None:
+    found = {row.figure: row for row in spectral.rows(quick=True, threads=1)}
+    for name in ("forward", "forward and backward"):
+        assert found[f"Hugging Face / FNet, n = 256, {name}"].at_least == 1
+        assert f"full attention (SDPA) / FNet, n = 256, {name}" in found
+    assert found["FNet: exponent of largest tensor, n = 256 … 512"].met
+    assert found["FNet: exponent of counted FLOPs, n = 256 … 512"].met
+    assert all(math.isfinite(row.measured) for row in found.values() if row.measured is not None)
+
+
+def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fnet, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    (row,) = fnet._beside_peer(64, 1, 1)
+    assert row.measured is None
+    assert "pip install" in row.note
