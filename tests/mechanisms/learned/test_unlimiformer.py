@@ -74,13 +74,13 @@ def test_with_every_state_it_is_cross_attention(form) -> None:
     full = FullAttention(12, 3).double()
     name = next(n for n, f in FORMS.items() if f is form)
     layer = Unlimiformer(12, 3, form=name, options=Retrieval(neighbours=M)).double()
-    layer.load_state_dict(full.state_dict())
+    layer.projections.load_state_dict(full.heads.state_dict())
     x, context = (torch.randn(2, n, 12, dtype=torch.float64) for n in (N, M))
     real = torch.rand(2, M) > 0.4
     given = {"context": context, "context_padding": real}
     torch.testing.assert_close(layer(x, **given), full(x, **given))
     few = Unlimiformer(12, 3, form=name, options=Retrieval(neighbours=3)).double()
-    few.load_state_dict(full.state_dict())
+    few.projections.load_state_dict(full.heads.state_dict())
     assert not torch.allclose(few(x, **given), full(x, **given))
 
 

@@ -178,8 +178,8 @@ FORMS = {"naive": naive, "retrieved": retrieved}
 class Unlimiformer(nn.Module):
     """Cross-attention by search: (b, n, dim) and a context (b, m, dim) of any m → (b, n, dim).
 
-    Without a context the sequence searches itself, past and future. Its parameters are those of
-    full attention without biases, so ``load_state_dict`` takes a trained layer's.
+    Without a context the sequence searches itself, past and future. ``projections`` are those of a
+    layer of full attention; values are projected after they are summed.
     """
 
     @checked
@@ -188,7 +188,7 @@ class Unlimiformer(nn.Module):
         form: Literal["naive", "retrieved"] = "retrieved", options: Retrieval = Retrieval(),
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = Heads(dim, heads)
+        self.projections = Heads(dim, heads)
         self.form, self.options = form, options
 
     @checked
@@ -197,13 +197,13 @@ class Unlimiformer(nn.Module):
         context: Context = None, context_padding: KeyPadding = None,
     ) -> Tokens:  # fmt: skip
         """``padding`` (b, n) is that of x itself, ``context_padding`` (b, m) that of a context."""
-        self.heads.fits(x, "x")
+        self.projections.fits(x, "x")
         states, real = (x, padding) if context is None else (context, context_padding)
         if context is None and context_padding is not None:
             raise ValueError("context_padding needs the context that it belongs to")
-        self.heads.fits(states, "context")
+        self.projections.fits(states, "context")
         states = finite(states, real)
-        own = self.heads
+        own = self.projections
         q = own.split(own.query(finite(x, padding)), own.head_dim)
         key_map, value_map = (y.weight.unflatten(0, (own.heads, -1)) for y in (own.key, own.value))
         attend = FORMS[self.form]
