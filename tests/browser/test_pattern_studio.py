@@ -469,7 +469,7 @@ def test_it_fits_a_cell(notebook: Any, lab: Any, page: Any, wide: int) -> None:
     set_slider(studio.get_by_test_id("n"), 32)
     says(studio, "pairs", count("local(2) | global_([0])", 32))
     assert studio.bounding_box()["width"] == wide
-    assert studio.bounding_box()["height"] <= (760 if wide >= 993 else 1300)
+    assert studio.bounding_box()["height"] <= (760 if wide >= 993 else 900)
     found = boxes(studio)
     for at, (name, left, top, right, bottom) in enumerate(found):
         assert 16 <= left < right <= wide + 16, name

@@ -428,7 +428,7 @@ export function linesPanel(store, view, { left: mostLeft = 170, right: mostRight
     const map = store.map(...heads[0]);
     const limits = k ? `the ${k} strongest per token` : "every line";
     const kept = map.whole ? "" : ` Of this long input, each row's ${map.kept} largest weights are held.`;
-    hint.title = hint.textContent = `Width is weight: ${limits}, from ${Math.round(store.get("threshold") * 100)} % of the row's largest on.${kept}`;
+    hint.textContent = `Width is weight: ${limits}, from ${Math.round(store.get("threshold") * 100)} % of the row's largest on.${kept}`;
   }
 
   let waiting = false;
