@@ -20,7 +20,7 @@ import { whyPanel } from "./parts/why.js";
 
 const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
 const BESIDE = 195; // pixels of the controls of a widget whose part this view is
-const AROUND = 136; // of them for frames, titles and what stands below the panels
+const AROUND = 154; // of them for frames, titles and what stands below the panels
 const STACKED = 682; // pixels in height of two rows of panels, where there is no room for three columns
 const ASIDE = 480; // and of two rows in half a cell, beside another view
 const PADDING = 12;
