@@ -135,10 +135,10 @@ def naive(
 def _counted(places: Places, options: Hashing) -> tuple[Tensor, Tensor]:
     """For each pair: the rounds in which it attends, and N_ij, by which they are divided."""
     rounds = range(places.rank.shape[2])
-    times = sum(places.attended(r).int() for r in rounds)
+    times = torch.stack([places.attended(r) for r in rounds]).sum(dim=0)
     if options.count == "attended":
         return times, times.clamp(min=1)
-    return times, sum(places.same_bucket(r).int() for r in rounds).clamp(min=1)
+    return times, torch.stack([places.same_bucket(r) for r in rounds]).sum(dim=0).clamp(min=1)
 
 
 def _alone(total: Tensor, padding: Tensor | None) -> Tensor:
