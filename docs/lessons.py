@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.catalog import pages
+from attnlab.course.lesson import prediction
 from attnlab.readme import Lesson, lessons
 from docs.outputs import Outputs
 from docs.places import HOME, ROOT, Sources, fenced, html_block, on_the_web
@@ -15,6 +16,7 @@ from docs.widgets import Widgets
 
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\([^)]*\)\]\(([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
+NOTATION = "notation.md"  # the page that every lesson links, beside the lessons here as there
 _SHOWS = re.compile(r"\b(\w+),?\s*\)\s*$")
 
 
@@ -23,6 +25,7 @@ def write(sources: Sources) -> None:
     homes = {module_path(module): name for name, module in pages().items()}
     for lesson in every:
         sources.write(f"lessons/{Path(lesson.path).stem}.md", _Page(lesson, sources, homes).text())
+    sources.write(f"lessons/{NOTATION}", _notation())
     sources.write("lessons/index.md", _index(every))
 
 
@@ -57,7 +60,7 @@ class _Page:
                 yield self._markdown(source)
             elif cell["cell_type"] == "code":
                 yield self._code(source, cell["metadata"])
-                yield from self._stored(number, source, cell["outputs"])
+                yield from self._stored(number, source, cell)
 
     def _markdown(self, source: str) -> str:
         source = _BADGE.sub(r"[\1](\2){.badge}", source)
@@ -66,6 +69,8 @@ class _Page:
     def _address(self, target: str) -> str:
         """Of a page here for a lesson or a mechanism, else of the file in the repository."""
         path, _, part = target.partition("#")
+        if path == NOTATION:
+            return target
         if path.endswith(".ipynb") and "/" not in path:
             return f"{path.removesuffix('.ipynb')}.md{f'#{part}' if part else ''}"
         full = (ROOT / "notebooks" / path).resolve().relative_to(ROOT).as_posix()
@@ -86,14 +91,16 @@ class _Page:
             )
         )
 
-    def _stored(self, number: int, source: str, outputs: list[Mapping[str, Any]]) -> Iterator[str]:
+    def _stored(self, number: int, source: str, cell: Mapping[str, Any]) -> Iterator[str]:
+        outputs = cell["outputs"]
         if not outputs:
             return
         for output in outputs:
             text = output.get("data", {}).get("text/markdown")
             if text is not None:
                 yield self._markdown("".join(text))
-        drawn = self.outputs.draw([o for o in outputs if "text/markdown" not in o.get("data", {})])
+        rest = [o for o in outputs if "text/markdown" not in o.get("data", {})]
+        drawn = self.outputs.draw(rest, prediction(cell))
         if not drawn:
             return
         question = self._question(number, source, drawn)
@@ -109,6 +116,13 @@ class _Page:
             return f' id="question-{number}"'
         asked = self.waits.pop(source.strip(), None)
         return f' data-answers="{asked}"' if asked else ""
+
+
+def _notation() -> str:
+    text = (ROOT / "notebooks" / NOTATION).read_text(encoding="utf-8")
+    about = "What the letters, the shapes and the terms of all lessons mean"
+    linked = re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
+    return f"---\ndescription: {json.dumps(about)}\n---\n\n{linked}"
 
 
 def _index(every: list[Lesson]) -> str:
@@ -129,7 +143,8 @@ hide-toc: true
 
 Each lesson asks one question, starts from the idea, and ends with exercises. The pages show it as
 it was run last. To change what it computes, clone the [repository](https://github.com/{HOME.slug})
-and call `make lab`, or open it on Colab or Binder from its head.
+and call `make lab`, or open it on Colab or Binder from its head. Letters and terms are explained
+on one page, [Notation and glossary]({NOTATION}).
 
 {html_block(f'<ol class="lessons">{rows}</ol>')}
 
@@ -137,5 +152,6 @@ and call `make lab`, or open it on Colab or Binder from its head.
 :hidden:
 
 {tree}
+notation
 ```
 """
