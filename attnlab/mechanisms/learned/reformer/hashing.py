@@ -23,21 +23,25 @@ NOT_HASHED = -1
 class Hashing(Options):
     """The options of LSH attention.
 
-    buckets: how many buckets a round has, an even number. A bucket should hold about half a chunk:
-        2 n / chunk of them (the paper), never more than 4 n / chunk.
-    chunk: m, how many tokens that follow each other in the sorted order form a chunk. A query
-        attends at most to 2 m keys in a round.
-    rounds: how many independent hashes; a query attends to what any of them finds.
-    count: how a pair that several rounds find is kept from being counted several times.
-        "attended" divides it by the number of rounds in which the query attends to the key, which
-        is exact: one softmax over the union. "buckets" divides it by the number of rounds in which
-        the two share a bucket, as printed: too small a weight where a bucket is larger than its
-        chunks.
-    causal_window: which earlier tokens of its bucket a causal query attends to. "nearest": the last
-        m. "chunks": those of its own chunk and the one before, as printed; where chunks begin
-        depends on the buckets of *later* tokens, so that these change earlier outputs.
-    scale: what dot products are multiplied by; 1/√d if not given.
-    seed: of the rotations that a layer draws.
+    ``buckets``        buckets in a round, an even number; the paper takes 2 n / chunk
+
+    ``chunk``          tokens in a chunk of the sorted order, m in the equations. A query attends to
+    at most 2 m keys in a round, so a bucket should hold fewer.
+
+    ``rounds``         independent hashes; a query attends to what any of them finds
+
+    ``count``          how a pair that several rounds find is kept from counting several times.
+    "attended" divides it by the number of rounds in which the query attends to the key, which is
+    exact: one softmax over the union. "buckets" divides it by the number of rounds in which the two
+    share a bucket, as printed: too small a weight where a bucket is larger than its chunks.
+
+    ``causal_window``  which earlier tokens of its bucket a causal query attends to. "nearest": the
+    last m. "chunks": those of its own chunk and the one before, as printed; where chunks begin
+    depends on the buckets of *later* tokens, so that these change earlier outputs.
+
+    ``scale``          what dot products are multiplied by; 1/√d if not given
+
+    ``seed``           of the rotations that a layer draws
     """
 
     buckets: Size = 64
