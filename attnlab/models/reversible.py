@@ -161,7 +161,7 @@ class ReversibleStack(Stack):
         for block, state in zip(self.blocks, states, strict=True):
             read = block.attention_residual.read(second)  # type: ignore[operator, union-attr]
             out, state = block.attention.step(read, state)  # type: ignore[operator, union-attr]
-            _, feed_forward = _sublayers(block, None, structure)  # type: ignore[arg-type]
+            _, feed_forward = _sublayers(block, None, structure)
             first = first + out
             second = second + feed_forward.run(first)
             after.append(state)
