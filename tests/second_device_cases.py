@@ -116,7 +116,6 @@ def run_form(card: Card, form: str, index: int, device: torch.device) -> Iterato
         with record() as notes:
             out = call(card, form, index, leaves, mask)
         yield out
-        # A hash has no gradient: what it multiplies by reaches the output in no other way.
         yield from gradients(out, leaves, materialize_grads=True)
         yield from (value for _, value in notes if isinstance(value, Tensor))
 
