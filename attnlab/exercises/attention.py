@@ -192,9 +192,8 @@ def _causal_scores(q: Tensor, k: Tensor) -> Tensor:
 
 _CAUSAL_CONFUSED: tuple[KnownMistake, ...] = (
     (
-        "Position 0 attends to the future: the scores are multiplied by the mask, and "
-        "a score of 0 is "
-        "not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞.",
+        "Position 0 attends to the future: the scores are multiplied by the mask, and a score of 0 "
+        "is not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞.",
         lambda q, k, v: (_scores(q, k) * _tril(len(q))).softmax(-1) @ v,
     ),
     (
@@ -272,9 +271,8 @@ def _explain_visibility(weights: Tensor, blank: Tensor) -> str | None:
     nan = f" (Row {int(blank.nonzero()[0])} has no allowed key: NaN.)" if blank.any() else ""
     if torch.equal(seen[1:], _tril(n, -1)[1:]):
         return (
-            "No position attends to itself: the mask forbids the diagonal, too. "
-            "Position i may attend to "
-            f"0 … i, itself included.{nan}"
+            "No position attends to itself: the mask forbids the diagonal, too. Position i may "
+            f"attend to 0 … i, itself included.{nan}"
         )
     if torch.equal(seen[:-1], ~_tril(n)[:-1]):
         return (
@@ -284,8 +282,7 @@ def _explain_visibility(weights: Tensor, blank: Tensor) -> str | None:
     if torch.equal(seen, _tril(n).mT):
         return (
             "Each position attends to itself and the future, not the past: the mask is "
-            "transposed. Row i "
-            "is the query; it may attend to the columns j ≤ i."
+            "transposed. Row i is the query; it may attend to the columns j ≤ i."
         )
     if blank.any():
         return (

@@ -211,9 +211,8 @@ def _weighted(q: Tensor, keys: Tensor) -> Tensor:
 
 _STEP_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "The last query attends to only the first key: a causal mask for one query is "
-        "aligned at the top "
-        "left, as if the query were at position 0. It is at the end, and attends to every key.",
+        "The last query attends to only the first key: a causal mask for one query is aligned at "
+        "the top left, as if the query were at position 0. It is at the end, and attends to every key.",
         lambda q, k, v: v[..., :1, :],
     ),
     (
@@ -280,7 +279,7 @@ def _explain_step(function: Function, given: Arguments) -> str | None:
         seen = ", ".join(map(str, (~hidden).nonzero().flatten().tolist()))
         return (
             f"The last query attends to positions {seen} of {len(hidden)}; it may attend to "
-            f"all of them."
+            "all of them."
         )
     m = k.shape[-2]
     sizes = {"d": 5, "b": 2, "h": 3, "m": m, "(h·d)": 15, "e": m + EXTRA_COLUMNS}

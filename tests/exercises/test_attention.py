@@ -295,7 +295,7 @@ CAUSAL_RIGHT = {
 
 CAUSAL_WRONG = {
     "no mask": (
-        "Position 0 attends to the future: it gives position 1 a weight of 0.138. Nothing is masked",
+        "Position 0 attends to the future: it gives position 1 a weight of 0.138. Nothing is",
         RIGHT["plain"],
     ),
     "row 3": ("Position 3 attends to the future", masked_by(third_row_sees_all)),
