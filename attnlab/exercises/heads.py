@@ -212,7 +212,8 @@ def _weighted(q: Tensor, keys: Tensor) -> Tensor:
 _STEP_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The last query attends to only the first key: a causal mask for one query is aligned at "
-        "the top left, as if the query were at position 0. It is at the end, and attends to every key.",
+        "the top left, as if the query were at position 0. It is at the end and attends to all "
+        "keys.",
         lambda q, k, v: v[..., :1, :],
     ),
     (
