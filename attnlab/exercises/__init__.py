@@ -36,6 +36,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_means             13  block_means(x, block, real)
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_rounds                  14  a number of rounds
+    check_hash                    14  buckets(x, R)
+    check_lsh_attention           14  lsh_attention(q, v, buckets)
     check_gap                     16  a gap between two scores
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
