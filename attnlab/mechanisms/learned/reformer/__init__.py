@@ -192,7 +192,6 @@ class Reformer(nn.Module):
         self.heads = Heads(dim, heads, queries=False)
         self.query = nn.Linear(dim, dim, bias=False)
         self.causal, self.form, self.options = causal, form, options
-        self.rotations: Tensor
         drawn = self._drawn(options, torch.Generator().manual_seed(options.seed))
         self.register_buffer("rotations", drawn.to(torch.get_default_dtype()))
 
