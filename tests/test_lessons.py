@@ -18,6 +18,7 @@ PARTS = (
     *("exercise", "cost", "paper", "recap"),
 )
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
+BUILT_IN_VIEW = {"05_a_transformer_from_scratch"}  # its modules are the lesson
 
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -147,7 +148,8 @@ def test_cells_are_short_and_define_no_classes(path: Path) -> None:
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "code":
             assert len(source(cell).splitlines()) <= 32, source(cell)[:80]
-            assert not re.search(r"^class ", source(cell), re.MULTILINE)
+            defines = re.search(r"^class ", source(cell), re.MULTILINE)
+            assert not defines or path.stem in BUILT_IN_VIEW
 
 
 def exercises() -> list[Any]:

@@ -13,6 +13,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_step                    02  decode(q_last, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
+    check_decoder_rows            05  rows(words, start, end)
+    check_layer_norm              05  layer_norm(x, gain, bias, eps)
+    check_decoder_parameters      05  a count of parameters
+    check_decoder_layer           05  layer(x, memory, real, own, cross, W1, W2)
     check_strided                 10  strided(i, j, s)
     check_summaries               10  summaries(j, s, c)
     check_strided_keys            10  a number of keys
@@ -130,6 +134,12 @@ from attnlab.exercises.synthesizer import (
     check_table_length,
 )
 from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.transformer import (
+    check_decoder_layer,
+    check_decoder_parameters,
+    check_decoder_rows,
+    check_layer_norm,
+)
 from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
 from attnlab.exercises.verdict import Verdict
 from attnlab.exercises.vision import check_mean_by_offset, check_row_share
@@ -150,6 +160,9 @@ __all__ = [
     "check_causal_performer",
     "check_clipped_rows",
     "check_complex_score",
+    "check_decoder_layer",
+    "check_decoder_parameters",
+    "check_decoder_rows",
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
@@ -161,6 +174,7 @@ __all__ = [
     "check_given_back",
     "check_induction_head",
     "check_induction_keys",
+    "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
