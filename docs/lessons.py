@@ -15,6 +15,7 @@ from docs.widgets import Widgets
 
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\([^)]*\)\]\(([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
+NOTATION = "notation.md"  # the page that every lesson links, beside the lessons here as there
 _SHOWS = re.compile(r"\b(\w+),?\s*\)\s*$")
 
 
@@ -23,6 +24,7 @@ def write(sources: Sources) -> None:
     homes = {module_path(module): name for name, module in pages().items()}
     for lesson in every:
         sources.write(f"lessons/{Path(lesson.path).stem}.md", _Page(lesson, sources, homes).text())
+    sources.write(f"lessons/{NOTATION}", _notation())
     sources.write("lessons/index.md", _index(every))
 
 
@@ -66,6 +68,8 @@ class _Page:
     def _address(self, target: str) -> str:
         """Of a page here for a lesson or a mechanism, else of the file in the repository."""
         path, _, part = target.partition("#")
+        if path == NOTATION:
+            return target
         if path.endswith(".ipynb") and "/" not in path:
             return f"{path.removesuffix('.ipynb')}.md{f'#{part}' if part else ''}"
         full = (ROOT / "notebooks" / path).resolve().relative_to(ROOT).as_posix()
@@ -111,6 +115,13 @@ class _Page:
         return f' data-answers="{asked}"' if asked else ""
 
 
+def _notation() -> str:
+    text = (ROOT / "notebooks" / NOTATION).read_text(encoding="utf-8")
+    about = "What the letters, the shapes and the terms of all lessons mean"
+    linked = re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
+    return f"---\ndescription: {json.dumps(about)}\n---\n\n{linked}"
+
+
 def _index(every: list[Lesson]) -> str:
     rows = "\n".join(
         f'<li><a href="{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
@@ -129,7 +140,8 @@ hide-toc: true
 
 Each lesson asks one question, starts from the idea, and ends with exercises. The pages show it as
 it was run last. To change what it computes, clone the [repository](https://github.com/{HOME.slug})
-and call `make lab`, or open it on Colab or Binder from its head.
+and call `make lab`, or open it on Colab or Binder from its head. Letters and terms are explained
+on one page, [Notation and glossary]({NOTATION}).
 
 {html_block(f'<ol class="lessons">{rows}</ol>')}
 
@@ -137,5 +149,6 @@ and call `make lab`, or open it on Colab or Binder from its head.
 :hidden:
 
 {tree}
+notation
 ```
 """

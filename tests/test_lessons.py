@@ -17,6 +17,8 @@ PARTS = (
     *("header", "setup", "surprise", "idea", "equation", "code", "predict", "train", "break"),
     *("exercise", "cost", "paper", "recap"),
 )
+NOTATION = "[Notation and glossary](notation.md)"
+WITHOUT_NOTATION = {"00", "01", "02", "03", "04", "05", "14", "15", "16", "17"}  # being reworked
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
 BUILT_IN_VIEW = {"05_a_transformer_from_scratch"}  # its modules are the lesson
 
@@ -83,6 +85,14 @@ def test_header_says_what_a_reader_asks_first(path: Path) -> None:
     for prerequisite in metadata["prerequisites"]:
         assert f"]({prerequisite}.ipynb)" in header
         assert (path.parent / f"{prerequisite}.ipynb").exists()
+
+
+@lesson
+def test_header_leads_to_notation_and_glossary(path: Path) -> None:
+    header = source(tagged(path, "header")[0])
+    if NOTATION in header or path.stem[:2] not in WITHOUT_NOTATION:
+        assert header.count(NOTATION) == 1, f"the header needs one {NOTATION}"
+        assert f"\n\n{NOTATION}\n\n" in header, f"{NOTATION} is a paragraph of its own"
 
 
 @lesson

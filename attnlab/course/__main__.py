@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for lesson in known:
         if lesson.number in wanted:
             write(ROOT / lesson.path, options.folder)
+    for edition in ("student", "teacher"):  # the page that every lesson links
+        shutil.copy(ROOT / "notebooks/notation.md", options.folder / edition)
     return 0
 
 

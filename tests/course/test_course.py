@@ -167,8 +167,10 @@ def test_the_command_writes_all_of_a_lesson(tmp_path: Path, capsys: pytest.Captu
         f"nbgrader/source/{name}/{name}.ipynb",
         f"otter/{name}.ipynb",
         f"student/{name}.ipynb",
+        "student/notation.md",
         f"summaries/{name}.md",
         f"teacher/{name}.ipynb",
+        "teacher/notation.md",
     ]
     told = (tmp_path / "teacher" / f"{name}.ipynb").read_text(encoding="utf-8")
     assert "Rows and columns are exchanged" in told

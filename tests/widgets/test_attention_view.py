@@ -423,6 +423,17 @@ def test_the_bundle_must_end_with_its_face() -> None:
         standalone('var a="</script>";export{a as default};')
 
 
+def test_a_notebook_stores_the_bundle_deflated_and_a_page_as_it_is(tmp_path) -> None:
+    from attnlab_widgets.base import STATIC, inflated
+
+    bundle = (STATIC / "attention_view.js").read_text()
+    view = AttentionView(weights(1, HEADS, N, N))
+    module = str(view._esm)
+    assert len(module) < 0.55 * len(bundle)
+    assert inflated(module) == bundle == inflated(bundle)
+    assert bundle[:5000] in view.save_html(tmp_path / "view.html").read_text()
+
+
 # Arrays say nothing about what they read: the tokens do
 
 QUERIES, KEYS = [f"q{i}" for i in range(N)], [f"k{i}" for i in range(M)]

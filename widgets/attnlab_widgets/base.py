@@ -6,9 +6,10 @@ Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not 
 """
 
 import json
+import os
 import re
 import zlib
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -28,6 +29,17 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 _ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
 _QUICK = 1_000_000  # bytes
 _LETTERS = np.frombuffer(_ALPHABET, np.uint8)
+_DEFLATED = """\
+const deflated = atob("{text}");
+const bytes = Uint8Array.from(deflated, (letter) => letter.charCodeAt(0));
+const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+const bundle = await new Response(stream).arrayBuffer();
+const address = URL.createObjectURL(new Blob([bundle], {{ type: "text/javascript" }}));
+const widget = await import(address);
+URL.revokeObjectURL(address);
+export default widget.default;
+"""
+_TEXT = re.compile(r'^const deflated = atob\("([\w+/=]+)"\);$', re.MULTILINE)
 _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 
 
@@ -112,6 +124,13 @@ class BaseWidget(Pictured, anywidget.AnyWidget):
     _esm: Any  # the bundle: every widget names its own
     theme = Choice(("auto", "light", "dark"), "auto").tag(sync=True)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Notebooks store the bundle with each widget: deflated it is less than half as long."""
+        path = cls.__dict__.get("_esm")
+        if isinstance(path, Path) and os.environ.get("ANYWIDGET_HMR") != "1":  # which follows files
+            cls._esm = deflated(path.read_text(encoding="utf-8"))
+        super().__init_subclass__(**options)
+
     def save_html(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the widget in its present state as one standalone HTML file."""
         target = Path(path)
@@ -172,8 +191,20 @@ def _as_text(data: bytes) -> str:
     return letters[: len(letters) - -len(data) % 4]
 
 
+def deflated(bundle: str) -> str:
+    """The bundle as a module that inflates it and has the same default export."""
+    return _DEFLATED.format(text=b64encode(zlib.compress(bundle.encode(), 9)).decode())
+
+
+def inflated(module: str) -> str:
+    """The bundle that ``deflated`` was given; any other module is returned as it is."""
+    found = _TEXT.search(module)
+    return zlib.decompress(b64decode(found[1])).decode() if found else module
+
+
 def standalone(bundle: str) -> str:
-    """The bundle as a script that mounts its default export on the saved state."""
+    """The bundle (or what `deflated` made of it) as a script that mounts its default export."""
+    bundle = inflated(bundle)
     face = _FACE.search(bundle)
     if face is None:
         raise ValueError("the bundle has no default export at its end; run: npm run build")

@@ -2,20 +2,20 @@
 // Everything that is drawn follows from the model's traits and from what is pointed at.
 import style from "./attention_view.css";
 import barStyle from "./parts/bar.css";
-import viewStyle from "./parts/view.css";
+import base from "./parts/base.css";
 import { controls } from "./parts/controls.js";
 import { el } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { headsPanel } from "./parts/heads.js";
 import imageStyle from "./parts/image.css";
+import linesStyle from "./parts/lines.css";
 import { imagePanel } from "./parts/image.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { linesPanel } from "./parts/lines.js";
 import { matrixPanel } from "./parts/matrix.js";
 import { mountPage } from "./parts/page.js";
 import { Store } from "./parts/store.js";
 import { stripPanel } from "./parts/strip.js";
 import { asTables } from "./parts/table.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 import { whyPanel } from "./parts/why.js";
 
 const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
@@ -29,29 +29,17 @@ const TRAITS = [
 
 function render({ model, el: host }) {
   const store = new Store(model);
-  const root = el("div", { class: "attnlab-view", role: "group", testid: "attention-view" });
-  const live = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
-  const later = frames();
-  const view = {
-    root,
-    dark: false,
+  const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
+  const view = viewOf("attnlab-attention", "Attention view", "attention-view");
+  const { root } = view;
+  Object.assign(view, {
     font: "12px system-ui, sans-serif",
-    announce: (text) => (live.textContent = text),
-    // Asking for a style while drawing would make the browser lay out the page again.
-    colours: new Map(),
-    colour(name) {
-      if (!view.colours.has(name)) {
-        view.colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
-      }
-      return view.colours.get(name);
-    },
-    series: (at) => view.colour(`--av-series-${at}`),
+    announce: (text) => (spoken.textContent = text),
     hover(place) {
       Object.assign(store.hover, place);
       view.later(hoverAll);
     },
-    later,
-  };
+  });
 
   const why = whyPanel(store, view);
   const strip = stripPanel(store, view, why.open);
@@ -69,29 +57,17 @@ function render({ model, el: host }) {
   const top = el("header", { class: "av-top" }, bar.node, bar.status);
   const place = el("div", { class: "av-panels" }, heads.node, lines.node, image.node, matrix.node);
   root.append(
-    el("style", { text: style + barStyle + viewStyle + imageStyle }),
+    el("style", { text: base + linesStyle + barStyle + style + imageStyle }),
     top,
     strip.node,
     place,
     why.node,
     el("footer", { class: "av-foot" }, tables.node, summary),
-    live,
+    spoken,
   );
   host.replaceChildren(root);
-  // JupyterLab listens on the way up. Notebook 7 listens on the way down, and its shortcuts match
-  // whatever has the focus: the mark that forbids them must be on that very element.
-  root.addEventListener("keydown", (event) => event.stopPropagation());
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
 
-  function theme() {
-    const wanted = store.get("theme");
-    view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
-    root.dataset.theme = view.dark ? "dark" : "light";
-    view.colours.clear();
-    later(drawAll);
-  }
-
-  const drawAll = whereThereIsRoom(root, later, () => {
+  function draw() {
     summary.textContent = summed(store);
     bar.node.hidden = !store.get("bar");
     place.hidden = why.opened();
@@ -99,9 +75,7 @@ function render({ model, el: host }) {
     strip.draw();
     layOut();
     parts().forEach((part) => part.draw());
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  });
-  view.drawAll = () => later(drawAll);
+  }
 
   /** Columns of the panels: heads as wide as their maps need, the matrix as wide as it is high. */
   function layOut() {
@@ -129,31 +103,11 @@ function render({ model, el: host }) {
   }
 
   const hoverAll = () => [strip, ...parts()].forEach((part) => part.hover());
-  const changed = () => later(drawAll);
   const loaded = () => {
     store.load();
-    later(drawAll);
+    view.changed();
   };
-  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:_recording", loaded);
-  model.on("change:theme", theme);
-  const stop = watchPage(theme);
-  let wide = 0;
-  const observer = new ResizeObserver(() => {
-    if (root.clientWidth === wide) return;
-    wide = root.clientWidth;
-    later(drawAll);
-  });
-  observer.observe(root);
-  theme();
-
-  return () => {
-    stop();
-    observer.disconnect();
-    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:_recording", loaded);
-    model.off("change:theme", theme);
-  };
+  return live({ model, view, traits: TRAITS, draw, on: { "change:_recording": loaded } });
 }
 
 function summed({ layers, recording, shape }) {

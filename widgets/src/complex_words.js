@@ -1,11 +1,10 @@
 // ComplexWordExplorer: words as arrows that turn along the sentence, and what two of them add up to.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import style from "./complex_words.css";
 import { at, largest, period, together, wave } from "./lib/waves.js";
 import { choice, el, slider } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["first", "second", "dimension", "stage", "positions"];
 const [LEFT, RIGHT, HIGH] = [64, 16, 520];
@@ -19,9 +18,8 @@ function svg(tag, attributes, text) {
 }
 
 function render({ model, el: host }) {
-  const root = el("div", { class: "attnlab-view attnlab-waves", role: "group", "aria-label": "Complex word explorer", "data-lm-suppress-shortcuts": "true", "data-testid": "complex-words" });
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
-  root.addEventListener("keydown", (event) => event.stopPropagation());
+  const view = viewOf("attnlab-waves", "Complex word explorer", "complex-words");
+  const { root } = view;
   const words = model.get("words");
   const waves = model.get("_waves");
   const set = (name, value) => {
@@ -45,7 +43,6 @@ function render({ model, el: host }) {
     said,
   );
   host.replaceChildren(root);
-  const later = frames();
   let room = 920; // pixels across: the drawing gets wider with its place, but no higher
 
   function draw() {
@@ -69,7 +66,6 @@ function render({ model, el: host }) {
     said.textContent = k < 0
       ? "Choose a second word to see what two words at one position add up to. Click a point to choose its dimension."
       : `Where the arrows agree the sum is long, where they oppose each other it is short. ${beat(pair)}`;
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
   }
 
   function arrows(tables, chosen, pair, d, n) {
@@ -163,25 +159,7 @@ function render({ model, el: host }) {
     return `The pattern repeats after ${positions > 999 ? "more than 999" : positions.toFixed(1)} positions.`;
   }
 
-  const drawAll = whereThereIsRoom(root, later, draw);
-  const changed = () => later(drawAll);
-  function theme() {
-    const wanted = model.get("theme");
-    root.dataset.theme = (wanted === "auto" ? pageIsDark() : wanted === "dark") ? "dark" : "light";
-    changed();
-  }
-  const observer = new ResizeObserver(() => drawing.clientWidth && drawing.clientWidth !== room && changed());
-  observer.observe(root);
-  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:theme", theme);
-  const stop = watchPage(theme);
-  theme();
-  return () => {
-    stop();
-    observer.disconnect();
-    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:theme", theme);
-  };
+  return live({ model, view, traits: TRAITS, draw });
 }
 
 export default { render, page: (document) => mountPage({ render }, document) };

@@ -1,16 +1,15 @@
 // HeadSwitchboard: heads as switches; what the model then predicts, lamp by lamp.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import style from "./head_switchboard.css";
 import { bar } from "./parts/bar.js";
 import { el, toggle } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
 import { cardsPanel } from "./parts/switches/cards.js";
 import { settingsPanel } from "./parts/switches/settings.js";
 import { stripPanel } from "./parts/switches/strip.js";
 import { Study } from "./parts/switches/study.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["silent", "settings"];
 const HELP = `Each head of each layer is a switch under its attention map (rows are queries, columns keys; hatched pairs may not be attended to). A silent head attends as before, but its output is replaced by zeros. Maps of higher layers change with the switches below them.
@@ -20,21 +19,11 @@ The model reads the text from left to right and predicts each next one. A lit la
 function render({ model, el: host }) {
   const study = new Study(model);
   const { board } = study;
-  const root = el("div", { class: "attnlab-view attnlab-switches", role: "group", "aria-label": "Head switchboard", "data-lm-suppress-shortcuts": "true", "data-testid": "head-switchboard" });
-  // JupyterLab listens on the way up; Notebook 7's shortcuts match whatever has the focus.
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
-  root.addEventListener("keydown", (event) => event.stopPropagation());
-  const colours = new Map();
-  const later = frames();
-  const view = {
-    colour(name) {
-      if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
-      return colours.get(name);
-    },
-    point(at) {
-      study.at = at;
-      later(drawAll);
-    },
+  const view = viewOf("attnlab-switches", "Head switchboard", "head-switchboard");
+  const { root } = view;
+  view.point = (at) => {
+    study.at = at;
+    view.changed();
   };
   const button = (text, testid, state) => el("button", { type: "button", class: "av-button", text, "data-testid": testid, onclick: () => study.choose(state) });
   const all = toggle("show all settings", "settings", (value) => study.set({ settings: value }));
@@ -64,7 +53,7 @@ function render({ model, el: host }) {
     return Math.floor(Math.max(count > 4 ? 112 : 84, Math.min(most, row)));
   }
 
-  const drawAll = whereThereIsRoom(root, later, () => {
+  function draw() {
     all.box.checked = model.get("settings");
     settings.node.hidden = !model.get("settings");
     if (summary.textContent !== study.sentence) summary.textContent = study.sentence;
@@ -75,32 +64,8 @@ function render({ model, el: host }) {
     cards.draw(side());
     strip.draw(wide);
     if (model.get("settings")) settings.draw(beside() ? wide - cards.node.offsetWidth - 40 : wide, beside() ? 130 : 84);
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  });
-  const changed = () => later(drawAll);
-  function theme() {
-    const wanted = model.get("theme");
-    root.dataset.theme = (wanted === "auto" ? pageIsDark() : wanted === "dark") ? "dark" : "light";
-    colours.clear();
-    changed();
   }
-  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:theme", theme);
-  const stop = watchPage(theme);
-  let wide = 0;
-  const observer = new ResizeObserver(() => {
-    if (root.clientWidth === wide) return;
-    wide = root.clientWidth;
-    changed();
-  });
-  observer.observe(root);
-  theme();
-  return () => {
-    stop();
-    observer.disconnect();
-    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:theme", theme);
-  };
+  return live({ model, view, traits: TRAITS, draw });
 }
 
 export default { render, page: (document) => mountPage({ render }, document) };

@@ -1,8 +1,8 @@
 // QueryKeySpace: where the queries and keys of every head lie, one head large, its sentence beside it.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
+import linesStyle from "./parts/lines.css";
 import style from "./query_key_space.css";
 import { el, plain, sized } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
 import { mountPage } from "./parts/page.js";
 import { aboutPanel } from "./parts/space/about.js";
 import { barPanel } from "./parts/space/bar.js";
@@ -11,6 +11,7 @@ import { filmPanel, motions } from "./parts/space/film.js";
 import { imagePanel } from "./parts/space/image.js";
 import { lassoPanel } from "./parts/space/lasso.js";
 import { legendPanel } from "./parts/space/legend.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { matrixView } from "./parts/space/matrix.js";
 import { sentencePanel } from "./parts/space/sentence.js";
 import { singleView } from "./parts/space/single.js";
@@ -18,7 +19,6 @@ import { stage as makeStage } from "./parts/space/stage.js";
 import { Study } from "./parts/space/study.js";
 import { tablesPanel } from "./parts/space/tables.js";
 import { typedPanel } from "./parts/space/typed.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["layer", "head", "view", "shown", "colour", "modulo", "order", "search", "selected", "labels", "_placed"];
 const MARKING = ["search", "selected", "layer", "head", "shown", "_placed"];
@@ -29,37 +29,26 @@ const AWAY = 4000; // milliseconds out of sight after which the context is given
 
 function render({ model, el: host }) {
   const study = new Study(model);
-  // JupyterLab takes no key from under this attribute.
-  const root = el("div", { class: "attnlab-view attnlab-space", role: "group", "aria-label": "Query-key space", "data-lm-suppress-shortcuts": "true", "data-testid": "query-key-space" });
-  // Notebook 7's shortcuts match whatever has the focus: it must carry the mark itself.
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
-  root.addEventListener("keydown", (event) => event.stopPropagation());
-  const later = frames();
-  const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
-  const colours = new Map();
+  const view = viewOf("attnlab-space", "Query-key space", "query-key-space");
+  const { root, later } = view;
+  const spoken = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const motion = motions(study);
   let moved = performance.now(); // the first picture comes sooner with fewer points
   let frame = 0;
   let scene = null;
   let done = 1; // of the points of the scene
   let resting = null;
-  const view = {
-    wide: 0, high: 0, dark: false,
+  Object.assign(view, {
+    wide: 0, high: 0,
     font: "12px system-ui, sans-serif",
     small: "11px system-ui, sans-serif",
-    announce: (text) => (live.textContent = text),
-    colour(name) {
-      if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
-      return colours.get(name);
-    },
-    series: (at) => view.colour(`--av-series-${at}`),
+    announce: (text) => (spoken.textContent = text),
     hover: (act) => later(act),
     hovered: () => later(drawOverlay),
     moving: () => performance.now() - moved < REST || motion.moving(),
     most: 150_000, // points that are drawn in a frame; follows the speed of the page
     lasso: () => bar.lasso(),
     motion: (at) => motion.of(at),
-    root,
     fresh: () => drawPart(0, true),
     focus: () => stage.node.focus({ preventScroll: true }),
     searched: (text) => study.set({ search: text, selected: [] }),
@@ -76,9 +65,9 @@ function render({ model, el: host }) {
     drawn(members) {
       study.members = members;
       study.remark();
-      later(drawAll);
+      view.changed();
     },
-  };
+  });
   const acts = Object.fromEntries(["point", "drag", "click", "dropped"].map((name) => [name, (...args) => act(name, args)]));
   const stage = makeStage({ ...acts, wheel: (x, y, factor) => act("zoom", [factor, x, y]) });
   const single = singleView(study, view);
@@ -93,11 +82,11 @@ function render({ model, el: host }) {
   const hint = el("p", { class: "av-quiet qk-hint" });
   const side = el("section", { class: "qk-side", "aria-label": "The chosen head and sequence" }, title, about.node, sentence.node, image.node, cluster.node);
   root.append(
-    el("style", { text: base + style }),
+    el("style", { text: base + linesStyle + style }),
     bar.node,
     el("div", { class: "qk-main" }, el("section", { class: "qk-map", "aria-label": "Map" }, stage.node, el("div", { class: "qk-foot" }, legend.node, bar.tools), hint), side),
     faith.node, el("div", { class: "qk-last" }, film.node, typed.node), tables.node,
-    live,
+    spoken,
   );
   host.replaceChildren(root);
 
@@ -189,7 +178,7 @@ function render({ model, el: host }) {
     now().overlay(pen);
   }
 
-  const drawAll = whereThereIsRoom(root, later, () => {
+  function draw() {
     const one = study.get("view") === "one";
     stage.below.hidden = matrix.above.hidden = one;
     if (!one) single.leave();
@@ -203,37 +192,21 @@ function render({ model, el: host }) {
     for (const part of [about, sentence, image, cluster]) part.node.hidden = part !== beside;
     [bar, legend, faith, film, typed, tables, beside].forEach((part) => part.draw());
     drawStage();
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  });
-  const chosen = () => (["query", "key"].some((one) => study.setOf(one).images) ? image : sentence);
-  study.changed = () => later(drawAll);
-
-  function theme() {
-    const wanted = study.get("theme");
-    view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
-    root.dataset.theme = view.dark ? "dark" : "light";
-    colours.clear();
-    later(drawAll);
   }
+  const chosen = () => (["query", "key"].some((one) => study.setOf(one).images) ? image : sentence);
+  study.changed = () => view.changed();
 
-  const changes = Object.fromEntries(TRAITS.map((name) => [name, () => {
+  const followed = (name) => () => {
     if (MARKING.includes(name)) study.remark();
     motion.changed();
-    later(drawAll);
-  }]));
+    view.changed();
+  };
   const loaded = () => {
     study.load();
-    later(drawAll);
+    view.changed();
   };
-  for (const [name, changed] of Object.entries(changes)) model.on(`change:${name}`, changed);
-  model.on("change:_space", loaded);
-  model.on("change:theme", theme);
-  const stop = watchPage(theme);
-  const sizes = new ResizeObserver(() => {
-    root.dataset.space = root.clientWidth >= 860 ? "two" : "one";
-    later(drawAll);
-  });
-  sizes.observe(root);
+  const on = { "change:_space": loaded, ...Object.fromEntries(TRAITS.map((name) => [`change:${name}`, followed(name)])) };
+  const stop = live({ model, view, traits: [], draw, on, sizes: ["space", { two: 860, one: 0 }] });
   let away = null;
   const sight = new IntersectionObserver(([{ isIntersecting }]) => {
     clearTimeout(away);
@@ -241,19 +214,14 @@ function render({ model, el: host }) {
     else away = setTimeout(stage.free, AWAY);
   });
   sight.observe(root);
-  theme();
 
   return () => {
     stop();
-    sizes.disconnect();
     sight.disconnect();
     clearTimeout(away);
     film.stop();
     typed.stop();
     stage.free();
-    for (const [name, changed] of Object.entries(changes)) model.off(`change:${name}`, changed);
-    model.off("change:_space", loaded);
-    model.off("change:theme", theme);
   };
 }
 

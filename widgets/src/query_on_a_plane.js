@@ -1,17 +1,16 @@
 // QueryOnAPlane: a query is dragged among keys; scores, weights and the output follow.
-import base from "./attention_view.css";
+import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import style from "./query_on_a_plane.css";
 import { two } from "./lib/plane.js";
 import { bar } from "./parts/bar.js";
 import { choice, el, labelled, slider } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { mountOn } from "./parts/page_model.js";
 import { arrowsPanel } from "./parts/plane/arrows.js";
 import { Study } from "./parts/plane/study.js";
 import { valuesPanel } from "./parts/plane/values.js";
 import { weightsPanel } from "./parts/plane/weights.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 
 const TRAITS = ["key_vectors", "value_vectors", "query", "scale", "masked", "names", "shows"];
 const ROOT = Math.SQRT1_2; // 1/√d in the plane
@@ -26,21 +25,11 @@ Drag the query, a key or a value, or press Tab and use the arrow keys. Click a k
 
 function render({ model, el: host }) {
   const study = new Study(model);
-  const root = el("div", { class: "attnlab-view attnlab-plane", role: "group", "aria-label": "Query on a plane", "data-lm-suppress-shortcuts": "true", "data-testid": "query-on-a-plane" });
-  // JupyterLab listens on the way up; Notebook 7's shortcuts match whatever has the focus.
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
-  root.addEventListener("keydown", (event) => event.stopPropagation());
-  const colours = new Map();
-  const later = frames();
-  const view = {
-    colour(name) {
-      if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
-      return colours.get(name);
-    },
-    point(j) {
-      study.at = j;
-      later(drawAll);
-    },
+  const view = viewOf("attnlab-plane", "Query on a plane", "query-on-a-plane");
+  const { root } = view;
+  view.point = (j) => {
+    study.at = j;
+    view.changed();
   };
   const preset = choice("example", "preset", [["", "changed by you"], ...study.presets.map(({ name }) => [name, name])], (name) => name && study.start(name));
   const scale = slider("scale", "scale", { min: -4, max: 6, step: 0.05 }, (power) => study.set({ scale: 2 ** power }));
@@ -57,21 +46,21 @@ function render({ model, el: host }) {
   const controls = bar({ frequent: [preset.node, scale.node, root2, shows.node], more: axes.map(({ node }) => node), help: HELP });
   const summary = el("p", { class: "av-summary qp-said", "data-testid": "summary" });
   const tries = el("p", { class: "qp-try", "data-testid": "try" });
-  const live = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
+  const spoken = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const parts = { arrows: arrowsPanel(study, view), weights: weightsPanel(study, view), values: valuesPanel(study, view) };
   root.append(
     el("style", { text: base + barStyle + style }),
     el("header", { class: "av-top" }, controls.node, summary),
     el("div", { class: "qp-panels" }, parts.arrows.node, parts.weights.node, parts.values.node, parts.values.sum),
     tries,
-    live,
+    spoken,
   );
   host.replaceChildren(root);
 
   let reading = null;
   function readOut() {
     clearTimeout(reading);
-    reading = setTimeout(() => (live.textContent = study.sentence), QUIET);
+    reading = setTimeout(() => (spoken.textContent = study.sentence), QUIET);
   }
 
   /** The sides of the two squares, from the width and the number of keys. */
@@ -85,7 +74,7 @@ function render({ model, el: host }) {
     return [side, Math.min(side * 0.54, Math.max(170, side - 84 - 28 * study.state.keys.length))];
   }
 
-  const drawAll = whereThereIsRoom(root, later, () => {
+  function draw() {
     study.read();
     const changed = study.preset;
     preset.select.value = changed?.name ?? "";
@@ -106,33 +95,11 @@ function render({ model, el: host }) {
     parts.arrows.draw(large);
     parts.weights.draw();
     parts.values.draw(small);
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  });
-  const changed = () => later(drawAll);
-  function theme() {
-    const wanted = model.get("theme");
-    root.dataset.theme = (wanted === "auto" ? pageIsDark() : wanted === "dark") ? "dark" : "light";
-    colours.clear();
-    changed();
   }
-  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:theme", theme);
-  const stop = watchPage(theme);
-  let wide = 0;
-  const observer = new ResizeObserver(() => {
-    if (root.clientWidth === wide) return;
-    wide = root.clientWidth;
-    root.dataset.plane = wide >= 1200 ? "three" : wide >= 860 ? "two" : wide >= 620 ? "small" : "one";
-    changed();
-  });
-  observer.observe(root);
-  theme();
+  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["plane", { three: 1200, two: 860, small: 620, one: 0 }] });
   return () => {
     stop();
     clearTimeout(reading);
-    observer.disconnect();
-    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:theme", theme);
   };
 }
 

@@ -1,11 +1,10 @@
 // The wall: every mechanism on one sentence, side by side; one pair is marked in all tiles.
-import style from "./attention_view.css";
 import barStyle from "./parts/bar.css";
-import wallStyle from "./wall.css";
+import base from "./parts/base.css";
+import style from "./wall.css";
 import { el } from "./parts/dom.js";
-import { frames, whereThereIsRoom } from "./parts/frames.js";
+import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
-import { pageIsDark, watchPage } from "./parts/theme.js";
 import { controls } from "./parts/wall/controls.js";
 import { detailPanel } from "./parts/wall/detail.js";
 import { Wall } from "./parts/wall/store.js";
@@ -17,18 +16,12 @@ const TRAITS = ["weights", "causal", "length", "head", "order", "family", "seein
 
 function render({ model, el: host }) {
   const store = new Wall(model);
-  const root = el("div", { class: "attnlab-view attnlab-wall", role: "group", "aria-label": "The wall of mechanisms", "data-testid": "wall" });
-  const later = frames();
-  const view = {
-    dark: false,
-    colours: new Map(),
-    colour(name) {
-      if (!view.colours.has(name)) view.colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
-      return view.colours.get(name);
-    },
+  const view = viewOf("attnlab-wall", "The wall of mechanisms", "wall");
+  const { root } = view;
+  Object.assign(view, {
     hover(place) {
       store.hover = place;
-      later(hoverAll);
+      view.later(hoverAll);
     },
     open(name) {
       const before = store.get("opened");
@@ -36,7 +29,7 @@ function render({ model, el: host }) {
       if (!name && before) tiles.focus(before);
     },
     reference: () => (store.map("full") ? "full" : store.shown[0]?.name),
-  };
+  });
   const readout = el("p", { class: "wl-readout", "data-testid": "readout" });
   const bar = controls(store, view);
   const sentence = strip(store, view);
@@ -44,29 +37,18 @@ function render({ model, el: host }) {
   const detail = detailPanel(store, view);
   const parts = [bar, sentence, tiles, detail];
   root.append(
-    el("style", { text: style + barStyle + wallStyle }),
+    el("style", { text: base + barStyle + style }),
     bar.node,
     sentence.node,
     readout,
     el("div", { class: "wl-stage" }, tiles.node, detail.node),
   );
   host.replaceChildren(root);
-  root.addEventListener("keydown", (event) => event.stopPropagation());
-  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
 
-  function theme() {
-    const wanted = store.get("theme");
-    view.dark = wanted === "auto" ? pageIsDark() : wanted === "dark";
-    root.dataset.theme = view.dark ? "dark" : "light";
-    view.colours.clear();
-    later(drawAll);
-  }
-
-  const drawAll = whereThereIsRoom(root, later, () => {
+  function draw() {
     parts.forEach((part) => part.draw());
     hoverAll();
-    root.dataset.drawn = String(Number(root.dataset.drawn ?? 0) + 1);
-  });
+  }
 
   function hoverAll() {
     [sentence, tiles, detail].forEach((part) => part.hover());
@@ -90,39 +72,17 @@ function render({ model, el: host }) {
     return `${store.shown.length} of ${all.length} mechanisms on the same ${tokens.length} tokens${short}. Point at a map or a word; click a tile to open it.`;
   }
 
-  const changed = () => later(drawAll);
   const loaded = () => {
     store.load();
-    later(drawAll);
+    view.changed();
   };
   const received = (content, buffers = []) => {
     if (content?.kind !== "tile") return;
     store.receive(content, buffers);
-    later(drawAll);
+    view.changed();
   };
-  TRAITS.forEach((name) => model.on(`change:${name}`, changed));
-  model.on("change:_headers", loaded);
-  model.on("change:theme", theme);
-  model.on("msg:custom", received);
-  const stop = watchPage(theme);
-  let wide = 0;
-  const observer = new ResizeObserver(() => {
-    if (root.clientWidth === wide) return;
-    wide = root.clientWidth;
-    root.dataset.wide = wide >= 1200 ? "wide" : wide >= 860 ? "middle" : "narrow";
-    later(drawAll);
-  });
-  observer.observe(root);
-  theme();
-
-  return () => {
-    stop();
-    observer.disconnect();
-    TRAITS.forEach((name) => model.off(`change:${name}`, changed));
-    model.off("change:_headers", loaded);
-    model.off("change:theme", theme);
-    model.off("msg:custom", received);
-  };
+  const on = { "change:_headers": loaded, "msg:custom": received };
+  return live({ model, view, traits: TRAITS, draw, on, sizes: ["wide", { wide: 1200, middle: 860, narrow: 0 }] });
 }
 
 export default { render, page: (document) => mountPage({ render }, document) };

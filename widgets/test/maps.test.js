@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { difference, mapOf, pool, strongest } from "../src/lib/maps.js";
+import { difference, mapOf, maskPicture, pool, strongest } from "../src/lib/maps.js";
 
 const close = (got, wanted, within = 0.006) =>
   got.forEach((value, at) => assert.ok(Math.abs(value - wanted[at]) < within, `${got} is not ${wanted}`));
@@ -68,6 +68,15 @@ test("pixels show the weight of largest size under them", () => {
   const values = Float32Array.from([1, -5, 2, 3, 4, 0, 0, 6, 7, 1, -9, 2]);
   assert.deepEqual([...pool(values, 4, 0, 3, 0, 4, 2, 1)], [7, -9]);
   assert.deepEqual([...pool(values, 4, 0, 2, 0, 2, 2, 2)], [1, -5, 4, 0]);
+});
+
+test("a pixel is masked where no pair under it is allowed, and there is a cell under each", () => {
+  const rows = [[1, 0, 0, 0], [0, 0, 0, 1]];
+  const any = (head, from, to, left, right) => rows.slice(from, to).some((row) => row.slice(left, right).includes(1));
+  assert.deepEqual([...maskPicture({ any }, 0, 0, 2, 0, 4, 2, 2)], [0, 1, 1, 0]);
+  assert.deepEqual([...maskPicture({ any }, 0, 0, 2, 0, 4, 2, 1)], [0, 0]);
+  assert.deepEqual([...maskPicture({ any }, 0, 0, 0.2, 0, 0.2, 1, 3)], [0, 0, 0]);
+  assert.deepEqual([...pool(Float32Array.from([5]), 1, 0, 0, 0, 0, 1, 1)], [5]);
 });
 
 test("lines: threshold first, then the strongest", () => {

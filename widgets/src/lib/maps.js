@@ -246,37 +246,34 @@ export function largestOf(values) {
 }
 
 /** Of a window of a map with m columns: the weight of largest size under each of wide × high pixels. */
-export function pool(values, m, i0, i1, j0, j1, wide, high) {
-  const out = new Float32Array(wide * high);
-  for (let y = 0; y < high; y += 1) {
-    const from = Math.floor(i0 + ((i1 - i0) * y) / high);
-    const to = Math.max(from + 1, Math.ceil(i0 + ((i1 - i0) * (y + 1)) / high));
-    for (let x = 0; x < wide; x += 1) {
-      const left = Math.floor(j0 + ((j1 - j0) * x) / wide);
-      const right = Math.max(left + 1, Math.ceil(j0 + ((j1 - j0) * (x + 1)) / wide));
-      let found = 0;
-      for (let i = from; i < to; i += 1) {
-        for (let j = left; j < right; j += 1) {
-          const w = values[i * m + j];
-          if (Math.abs(w) > Math.abs(found)) found = w;
-        }
+export function pool(values, m, ...window) {
+  return underPixels(Float32Array, window, (from, to, left, right) => {
+    let found = 0;
+    for (let i = from; i < to; i += 1) {
+      for (let j = left; j < right; j += 1) {
+        const w = values[i * m + j];
+        if (Math.abs(w) > Math.abs(found)) found = w;
       }
-      out[y * wide + x] = found;
     }
-  }
-  return out;
+    return found;
+  });
 }
 
 /** Of a window of a mask: 1 for each of wide × high pixels under which no pair is allowed. */
-export function maskPicture(mask, head, i0, i1, j0, j1, wide, high) {
-  const out = new Uint8Array(wide * high);
+export function maskPicture(mask, head, ...window) {
+  return underPixels(Uint8Array, window, (...cells) => Number(!mask.any(head, ...cells)));
+}
+
+/** For each of wide × high pixels, `found` of the rows and the columns that lie under it. */
+function underPixels(Numbers, [i0, i1, j0, j1, wide, high], found) {
+  const out = new Numbers(wide * high);
   for (let y = 0; y < high; y += 1) {
     const from = Math.floor(i0 + ((i1 - i0) * y) / high);
     const to = Math.max(from + 1, Math.ceil(i0 + ((i1 - i0) * (y + 1)) / high));
     for (let x = 0; x < wide; x += 1) {
       const left = Math.floor(j0 + ((j1 - j0) * x) / wide);
       const right = Math.max(left + 1, Math.ceil(j0 + ((j1 - j0) * (x + 1)) / wide));
-      out[y * wide + x] = Number(!mask.any(head, from, to, left, right));
+      out[y * wide + x] = found(from, to, left, right);
     }
   }
   return out;

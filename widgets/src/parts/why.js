@@ -43,14 +43,14 @@ export function whyPanel(store, view) {
     [open, step, query, key] = [true, 0, chosen.query, chosen.key];
     store.set({ query, key });
     node.hidden = false;
-    view.drawAll();
+    view.changed();
     node.focus({ preventScroll: true });
   }
 
   function close() {
     open = false;
     node.hidden = true;
-    view.drawAll();
+    view.changed();
     opener?.focus({ preventScroll: true });
   }
 

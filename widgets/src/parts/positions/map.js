@@ -59,7 +59,7 @@ export function mapPanel(study, view) {
   function colours() {
     const { scheme, n } = study;
     const chosen = study.head(scheme);
-    const table = lookup(true, view.root.dataset.theme === "dark");
+    const table = lookup(true, view.dark);
     let largest = 0;
     for (let i = 0; i < n; i += 1) for (let j = 0; j < n; j += 1) largest = Math.max(largest, Math.abs(scoreOf(scheme, chosen, i, j)) || 0);
     const pixels = new Uint32Array(n * n);

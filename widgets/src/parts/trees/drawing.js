@@ -128,7 +128,7 @@ export function drawingPanel(study, view) {
   function lookOf(key) {
     const { n, keys, gathered, leaves } = study.tree;
     const step = study.get("step");
-    const dark = view.dark();
+    const dark = view.dark;
     if (step === "mask" || (step === "attention" && !study.attentionFits)) {
       const allowed = study.tree.mask[study.selected][key];
       if (step === "attention") return { text: "", said: "no attention recorded" };

@@ -58,7 +58,7 @@ export function tablesPanel(study, view) {
   function cell(of, row, column, value, largest, size, marks = "") {
     const at = { "data-of": of, "data-row": row, "data-column": column };
     if (value === null) return el("td", { ...at, class: `te-cell te-none ${marks}`, "aria-label": "outside the subtree" });
-    const { fill, ink } = filled(value, largest, true, view.dark());
+    const { fill, ink } = filled(value, largest, true, view.dark);
     const shows = size.column >= 34 && size.row >= 14;
     return el("td", { ...at, class: `te-cell ${marks}`, style: `background:${fill};color:${ink}`, title: said(value, 4), text: shows ? said(value) : "", "aria-label": said(value) });
   }
@@ -97,7 +97,7 @@ export function tablesPanel(study, view) {
   }
 
   function sum(row, value, most, size, chosen) {
-    const { fill, ink } = filled(value, most, true, view.dark());
+    const { fill, ink } = filled(value, most, true, view.dark);
     return el("td", { class: `te-cell te-sum ${chosen ? "te-chosen" : ""}`, "data-testid": `sum-${row}`, style: `background:${fill};color:${ink}`, title: said(value, 4), text: size.row >= 14 ? said(value) : "" });
   }
 
@@ -128,7 +128,7 @@ export function tablesPanel(study, view) {
     if (!attention) return el("td", { ...at, class: `te-cell ${allowed ? "te-may" : "te-none"} ${edge}`, "aria-label": allowed ? "may attend" : "may not attend" });
     const weight = study.weight(query, key);
     if (Number.isNaN(weight)) return el("td", { ...at, class: `te-cell te-none ${edge}`, "aria-label": "may not attend" });
-    return el("td", { ...at, class: `te-cell ${edge}`, style: `background:${filled(weight, 1, false, view.dark()).fill}`, "aria-label": said(weight, 3) });
+    return el("td", { ...at, class: `te-cell ${edge}`, style: `background:${filled(weight, 1, false, view.dark).fill}`, "aria-label": said(weight, 3) });
   }
 
   function hover() {
