@@ -52,32 +52,50 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
+    check_slowest_turn            40  a number of positions
     check_wave                    41  wave(r, omega, theta, p)
     check_complex_score           41  score(a, b, c, d)
+    check_complex_layer           41  layer(r, omega, A, B, C)
     check_shift                   42  shift(scores)
     check_clipped_rows            42  rows(n, k)
+    check_unused_rows             42  a number of rows
+    check_memory_layer            42  attend(q, k, v, u, t, r)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
+    check_table_width             43  a width
+    check_offset_subwords         43  subwords(x, w, sizes)
     check_upward_average          50  upward_average(s, covers)
+    check_root_value              50  a value
+    check_chain_pairs             50  a number of pairs
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
+    check_tree_lstm               51  states(x, parents, W, U, Uf)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
+    check_equal_lengths           60  a factor
     check_induction_keys          61  keys(tokens)
     check_induction_head          61  head(x, sharpness)
+    check_uniform_share           61  a share
     check_row_share               62  row_share(weights, columns)
     check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
+    check_uniform_row             62  a share
     check_given_back              63  given_back(q, k, scale, allowed)
     check_strongest               63  strongest(weight, bias, x, heads, allowed)
+    check_collected_bytes         63  a number of bytes
     check_number                      a count, in its unit
 """
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
-from attnlab.exercises.branches import check_upward_average
-from attnlab.exercises.complex_words import check_complex_score, check_wave
-from attnlab.exercises.distances import check_clipped_rows, check_shift
+from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.complex_words import check_complex_layer, check_complex_score, check_wave
+from attnlab.exercises.distances import (
+    check_clipped_rows,
+    check_memory_layer,
+    check_shift,
+    check_unused_rows,
+)
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.grids import (
     check_axial_pairs,
@@ -91,7 +109,11 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
-from attnlab.exercises.induction import check_induction_head, check_induction_keys
+from attnlab.exercises.induction import (
+    check_induction_head,
+    check_induction_keys,
+    check_uniform_share,
+)
 from attnlab.exercises.kernels import (
     check_causal_performer,
     check_feature_count,
@@ -104,10 +126,15 @@ from attnlab.exercises.lowrank import (
     check_projection_parameters,
     check_rank,
 )
-from attnlab.exercises.own_model import check_given_back, check_strongest
+from attnlab.exercises.own_model import check_collected_bytes, check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
-from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
-from attnlab.exercises.query_key import check_moved_keys, check_top_share
+from attnlab.exercises.positions import (
+    check_buckets,
+    check_distance_biases,
+    check_rotation,
+    check_slowest_turn,
+)
+from attnlab.exercises.query_key import check_equal_lengths, check_moved_keys, check_top_share
 from attnlab.exercises.running import (
     check_cache_length,
     check_causal_chunk,
@@ -120,7 +147,12 @@ from attnlab.exercises.sparse import (
     check_strided_keys,
     check_summaries,
 )
-from attnlab.exercises.subwords import check_byte_ids, check_calibrate
+from attnlab.exercises.subwords import (
+    check_byte_ids,
+    check_calibrate,
+    check_offset_subwords,
+    check_table_width,
+)
 from attnlab.exercises.summaries import (
     check_block_means,
     check_transient,
@@ -140,9 +172,14 @@ from attnlab.exercises.transformer import (
     check_decoder_rows,
     check_layer_norm,
 )
-from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
+from attnlab.exercises.trees import (
+    check_subtree_mask,
+    check_tree_depths,
+    check_tree_lstm,
+    check_tree_node,
+)
 from attnlab.exercises.verdict import Verdict
-from attnlab.exercises.vision import check_mean_by_offset, check_row_share
+from attnlab.exercises.vision import check_mean_by_offset, check_row_share, check_uniform_row
 
 __all__ = [
     "Verdict",
@@ -158,7 +195,10 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_chain_pairs",
     "check_clipped_rows",
+    "check_collected_bytes",
+    "check_complex_layer",
     "check_complex_score",
     "check_decoder_layer",
     "check_decoder_parameters",
@@ -166,6 +206,7 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_equal_lengths",
     "check_etc_pairs",
     "check_factorized",
     "check_feature_count",
@@ -180,21 +221,25 @@ __all__ = [
     "check_linformer_layer",
     "check_masked_softmax",
     "check_mean_by_offset",
+    "check_memory_layer",
     "check_merge",
     "check_merge_heads",
     "check_mixture",
     "check_moved_keys",
     "check_neighbourhood",
     "check_number",
+    "check_offset_subwords",
     "check_online_softmax",
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
     "check_repeat_heads",
+    "check_root_value",
     "check_rotation",
     "check_row_share",
     "check_running_step",
     "check_shift",
+    "check_slowest_turn",
     "check_split_heads",
     "check_step",
     "check_strided",
@@ -203,11 +248,16 @@ __all__ = [
     "check_subtree_mask",
     "check_summaries",
     "check_table_length",
+    "check_table_width",
     "check_top_share",
     "check_transient",
     "check_transient_keys",
     "check_tree_depths",
+    "check_tree_lstm",
     "check_tree_node",
+    "check_uniform_row",
+    "check_uniform_share",
+    "check_unused_rows",
     "check_upward_average",
     "check_variance",
     "check_visible_slots",

@@ -25,11 +25,8 @@ from attnlab.tasks.sequences import display_names, draw_contents, in_split
 
 START, END = 10, 11
 LONGEST = 4  # digits
-_BELOW_TWENTY = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_BELOW_TWENTY = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _NAMES = (*"0123456789", "start", "end", *_BELOW_TWENTY, *_TENS, "hundred", "thousand", "and")
 _WORD_IDS = {word: place for place, word in enumerate(_NAMES)}
 
@@ -50,7 +47,9 @@ class NumberWords(Task):
     def __post_init__(self) -> None:
         self._check_sizes(digits=3)
         if self.digits > LONGEST:
-            raise ValueError(f"digits should be 3 or 4, got {self.digits}: larger names are unknown.")
+            raise ValueError(
+                f"digits should be 3 or 4, got {self.digits}: larger names are unknown."
+            )
 
     @property
     def vocab(self) -> int:

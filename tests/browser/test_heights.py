@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 
 PAGES = [
     *("PatternStudio", "TreeExplorer", "PositionExplorer", "ComplexWordExplorer"),
-    *("QueryKeySpace", "AttentionView"),
+    *("QueryKeySpace", "AttentionView", "WhoIsChosen"),
 ]
 
 
