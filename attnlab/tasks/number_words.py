@@ -25,8 +25,10 @@ from attnlab.tasks.sequences import display_names, draw_contents, in_split
 
 START, END = 10, 11
 LONGEST = 4  # digits
-_BELOW_TWENTY = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("thir", "four", "fif", "six", "seven", "eigh", "nine")
+_BELOW_TWENTY = (*_BELOW_TEN, "ten", "eleven", "twelve", *(start + "teen" for start in _TEENS))
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _NAMES = (*"0123456789", "start", "end", *_BELOW_TWENTY, *_TENS, "hundred", "thousand", "and")
 _WORD_IDS = {word: place for place, word in enumerate(_NAMES)}
 
