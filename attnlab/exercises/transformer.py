@@ -107,11 +107,11 @@ def _normalised(x: Tensor, gain: Tensor, bias: Tensor, eps: float, axis: Any = -
 _NORM_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The mean runs over the positions: each position has its own mean, over its dim numbers.",
-        lambda *given: _normalised(*given, axis=0),
+        lambda x, gain, bias, eps: _normalised(x, gain, bias, eps, 0),
     ),
     (
         "One mean for the whole tensor: each position has its own, `dim=-1, keepdim=True`.",
-        lambda *given: _normalised(*given, axis=(0, 1)),
+        lambda x, gain, bias, eps: _normalised(x, gain, bias, eps, (0, 1)),
     ),
     (
         "The mean is not subtracted: that is RMS normalisation, which later models use.",
