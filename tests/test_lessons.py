@@ -18,7 +18,7 @@ PARTS = (
     *("exercise", "cost", "paper", "recap"),
 )
 NOTATION = "[Notation and glossary](notation.md)"
-WITHOUT_NOTATION = {"00", "01", "02", "03", "04", "14", "15", "16", "17"}  # being reworked
+WITHOUT_NOTATION = {"00", "01", "02", "14", "15", "16", "17"}  # being reworked
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
 BUILT_IN_VIEW = {"05_a_transformer_from_scratch"}  # its modules are the lesson
 

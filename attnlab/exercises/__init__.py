@@ -13,6 +13,12 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_step                    02  decode(q_last, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
+    check_score_bytes             03  a number of bytes
+    check_tiled_attention         03  attend(q, k, v, tile)
+    check_arrival_share           04  a share
+    check_mean_ablation           04  ablated(out, W, a)
+    check_entropy                 04  entropy(row)
+    check_arriving_shares         04  shares(x, Wq, Wk, Wv, Wo)
     check_decoder_rows            05  rows(words, start, end)
     check_layer_norm              05  layer_norm(x, gain, bias, eps)
     check_decoder_parameters      05  a count of parameters
@@ -135,6 +141,12 @@ from attnlab.exercises.positions import (
     check_slowest_turn,
 )
 from attnlab.exercises.query_key import check_equal_lengths, check_moved_keys, check_top_share
+from attnlab.exercises.reading import (
+    check_arrival_share,
+    check_arriving_shares,
+    check_entropy,
+    check_mean_ablation,
+)
 from attnlab.exercises.running import (
     check_cache_length,
     check_causal_chunk,
@@ -165,7 +177,12 @@ from attnlab.exercises.synthesizer import (
     check_mixture,
     check_table_length,
 )
-from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.tiles import (
+    check_merge,
+    check_online_softmax,
+    check_score_bytes,
+    check_tiled_attention,
+)
 from attnlab.exercises.transformer import (
     check_decoder_layer,
     check_decoder_parameters,
@@ -183,6 +200,8 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share, chec
 
 __all__ = [
     "Verdict",
+    "check_arrival_share",
+    "check_arriving_shares",
     "check_attention",
     "check_axial_pairs",
     "check_axis",
@@ -206,6 +225,7 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_entropy",
     "check_equal_lengths",
     "check_etc_pairs",
     "check_factorized",
@@ -220,6 +240,7 @@ __all__ = [
     "check_linear_order",
     "check_linformer_layer",
     "check_masked_softmax",
+    "check_mean_ablation",
     "check_mean_by_offset",
     "check_memory_layer",
     "check_merge",
@@ -238,6 +259,7 @@ __all__ = [
     "check_rotation",
     "check_row_share",
     "check_running_step",
+    "check_score_bytes",
     "check_shift",
     "check_slowest_turn",
     "check_split_heads",
@@ -249,6 +271,7 @@ __all__ = [
     "check_summaries",
     "check_table_length",
     "check_table_width",
+    "check_tiled_attention",
     "check_top_share",
     "check_transient",
     "check_transient_keys",
