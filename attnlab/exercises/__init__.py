@@ -4,13 +4,20 @@ A check takes the learner's function (or number), calls it on small numbers that
 time, and gives a `Verdict`: right, or not yet with the misconception by its name. It never raises
 for a wrong solution; an exception in the learner's code becomes a sentence.
 
+    check_attended_position       00  a position
+    check_previous_share          00  previous_share(weights)
+    check_attention_parameters    00  a number of parameters
+    check_writer                  00  write(logits_of, ids, steps, temperature, top_k, draw)
     check_attention               01  attention(q, k, v)
     check_causal                  01  causal_attention(q, k, v)
     check_masked_softmax          01  masked_softmax(scores, mask)
+    check_backward                01  backward(q, k, v, grad)
     check_split_heads             02  split_heads(x, heads)
     check_merge_heads             02  merge_heads(out)
     check_repeat_heads            02  repeat_heads(k, h)
     check_step                    02  decode(q_last, keys, values)
+    check_cache_bytes             02  a number of bytes
+    check_grouped_layer           02  layer(x, Wq, Wk, Wv, Wo, h, g, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
     check_score_bytes             03  a number of bytes
@@ -69,7 +76,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
     check_table_width             43  a width
-    check_offset_subwords         43  subwords(x, w, sizes)
+    check_offset_subwords         43  mixed(x, w, sizes)
     check_upward_average          50  upward_average(s, covers)
     check_root_value              50  a value
     check_chain_pairs             50  a number of pairs
@@ -96,13 +103,21 @@ from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
 from attnlab.exercises.complex_words import check_complex_layer, check_complex_score, check_wave
+from attnlab.exercises.decoding import check_cache_bytes, check_grouped_layer
 from attnlab.exercises.distances import (
     check_clipped_rows,
     check_memory_layer,
     check_shift,
     check_unused_rows,
 )
+from attnlab.exercises.first_steps import (
+    check_attended_position,
+    check_attention_parameters,
+    check_previous_share,
+    check_writer,
+)
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
+from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
@@ -202,13 +217,17 @@ __all__ = [
     "Verdict",
     "check_arrival_share",
     "check_arriving_shares",
+    "check_attended_position",
     "check_attention",
+    "check_attention_parameters",
     "check_axial_pairs",
     "check_axis",
+    "check_backward",
     "check_bigbird",
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
+    "check_cache_bytes",
     "check_cache_length",
     "check_calibrate",
     "check_causal",
@@ -233,6 +252,7 @@ __all__ = [
     "check_fixed_blocks",
     "check_generator",
     "check_given_back",
+    "check_grouped_layer",
     "check_induction_head",
     "check_induction_keys",
     "check_layer_norm",
@@ -251,6 +271,7 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
@@ -286,4 +307,5 @@ __all__ = [
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
+    "check_writer",
 ]

@@ -195,7 +195,7 @@ _OFFSETS_MISTAKEN: tuple[KnownMistake, ...] = (
 
 @returns_verdict
 def check_offset_subwords(function: Function) -> str:
-    """Are these subwords from blocks of every offset? `subwords(x, w, sizes) -> (n, dim)`.
+    """Are these subwords from blocks of every offset? `mixed(x, w, sizes) -> (n, dim)`.
 
     `x` (n, dim), `w` (dim,), and `sizes` a tuple. For each size s and each offset o < s the text is
     cut from character o on; the o characters before keep themselves. The softmax of candidate · w
