@@ -69,8 +69,8 @@ def _sums(name: str, part: int) -> tuple[KnownMistake, ...]:
     """The mistakes that `total` (part 1) and `out` (part 2) have in common."""
     return (
         (
-            f"It forgets to fade `{name}`: the earlier sum must be rescaled to the "
-            f"larger maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
+            f"It forgets to rescale `{name}`: the earlier sum was computed with the "
+            f"old maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
             _mistaken_step(part, lambda old, fade, new, *_: old + new),
         ),
         (
@@ -78,15 +78,15 @@ def _sums(name: str, part: int) -> tuple[KnownMistake, ...]:
             _mistaken_step(part, lambda old, fade, new, *_: new),
         ),
         (
-            f"This tile is not added to `{name}`: only the fading is done.",
+            f"This tile is not added to `{name}`: only the rescaling is done.",
             _mistaken_step(part, lambda old, fade, new, *_: old * fade),
         ),
         (
-            f"The fade of `{name}` is inverted: exp(old largest − new largest) is at most 1.",
+            f"The factor of `{name}` is inverted: exp(old largest − new largest) is at most 1.",
             _mistaken_step(part, lambda old, fade, new, *_: old / fade + new),
         ),
         (
-            f"`{name}` fades the new tile as well: only the earlier sum should fade.",
+            f"`{name}` rescales the new tile as well: only the earlier sum should be rescaled.",
             _mistaken_step(part, lambda old, fade, new, *_: (old + new) * fade),
         ),
         (
@@ -201,8 +201,8 @@ def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = 
     if blank and when:
         raise Mistake(
             f"In the first tile `{blank[0]}` is not finite: the state begins with largest = −∞, "
-            "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is what "
-            "makes the empty state fade."
+            "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is the "
+            "factor of the empty state."
         )
     faults = part_faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)
     if faults and not same(parts[0], truth[0]):

@@ -135,16 +135,16 @@ def ignores_blind(*given: Tensor) -> State:
 
 
 UPDATE_WRONG = {
-    "both fades": ("forgets to fade `total`", step(fade_total=ones)),
-    "fade total": ("forgets to fade `total`", step(fade_total=ones, fade_out=plain_fade)),
-    "fade out": ("forgets to fade `out`", step(fade_out=ones)),
+    "both fades": ("forgets to rescale `total`", step(fade_total=ones)),
+    "fade total": ("forgets to rescale `total`", step(fade_total=ones, fade_out=plain_fade)),
+    "fade out": ("forgets to rescale `out`", step(fade_out=ones)),
     "forgets out": ("The new `out` forgets the tiles before", step(fade_out=zeros)),
     "forgets total": (
         "The new `total` forgets the tiles before",
         step(fade_total=zeros, fade_out=plain_fade),
     ),
-    "upside down": ("The fade of `total` is inverted", step(fade_total=upside_down)),
-    "out upside down": ("The fade of `out` is inverted", step(fade_out=upside_down)),
+    "upside down": ("The factor of `total` is inverted", step(fade_total=upside_down)),
+    "out upside down": ("The factor of `out` is inverted", step(fade_out=upside_down)),
     "tile's maximum": (
         "the tile's own maximum rather than the running",
         step(new=lambda old, tile: tile),
@@ -168,7 +168,7 @@ UPDATE_WRONG = {
     "tile divided": ("divides `out` too early", tile_normalised),
     "values lost": ("adds the exponentials only", values_lost),
     "fades all": (
-        "`out` fades the new tile as well",
+        "`out` rescales the new tile as well",
         lambda a, t, o, s, v: (
             *right(a, t, o, s, v)[:2],
             (o + (s - torch.maximum(a, top(s))).exp() @ v) * (a - torch.maximum(a, top(s))).exp(),
@@ -220,8 +220,8 @@ def test_update_messages_differ(tells_apart: Callable) -> None:
 
 def test_two_faults_are_both_reported() -> None:
     message = check_online_softmax(UPDATE_WRONG["both fades"][1]).message
-    assert "fade `total`" in message
-    assert "fade `out`" in message
+    assert "rescale `total`" in message
+    assert "rescale `out`" in message
 
 
 def test_in_place_is_remarked_upon() -> None:
