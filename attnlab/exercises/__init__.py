@@ -152,6 +152,11 @@ from attnlab.exercises.running import (
     check_delta_layer,
     check_running_step,
 )
+from attnlab.exercises.sorting import (
+    check_sinkhorn,
+    check_sorted_attention,
+    check_sorting_length,
+)
 from attnlab.exercises.sparse import (
     check_fixed_blocks,
     check_strided,
@@ -246,7 +251,10 @@ __all__ = [
     "check_row_share",
     "check_running_step",
     "check_shift",
+    "check_sinkhorn",
     "check_slowest_turn",
+    "check_sorted_attention",
+    "check_sorting_length",
     "check_split_heads",
     "check_step",
     "check_strided",

@@ -114,7 +114,7 @@ def naive(
     note("permutation", sort)
     block, n = options.block, q.shape[2]
     q, k, v = (_blocks(x, block, padding).flatten(2, 3) for x in (q, k, v))
-    into_place = torch.kron(sort, torch.eye(block, device=q.device, dtype=sort.dtype))
+    into_place = torch.kron(sort.contiguous(), torch.eye(block, device=q.device, dtype=sort.dtype))
     at = torch.arange(q.shape[2], device=q.device)
     same = at[:, None] // block == at // block
     theirs = same if options.budget is None else at < options.budget * block
