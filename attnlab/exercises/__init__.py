@@ -36,6 +36,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_means             13  block_means(x, block, real)
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_gap                     16  a gap between two scores
+    check_sparsemax               16  sparsemax(z)
+    check_soft_mask               16  soft_mask(distances, z, ramp)
+    check_entmax_attention        16  attend(q, k, v)
     check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
@@ -163,6 +167,12 @@ from attnlab.exercises.sparse import (
     check_strided_keys,
     check_summaries,
 )
+from attnlab.exercises.sparse_rows import (
+    check_entmax_attention,
+    check_gap,
+    check_soft_mask,
+    check_sparsemax,
+)
 from attnlab.exercises.subwords import (
     check_byte_ids,
     check_calibrate,
@@ -217,11 +227,13 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_entmax_attention",
     "check_equal_lengths",
     "check_etc_pairs",
     "check_factorized",
     "check_feature_count",
     "check_fixed_blocks",
+    "check_gap",
     "check_generator",
     "check_given_back",
     "check_grouped_layer",
@@ -253,8 +265,10 @@ __all__ = [
     "check_shift",
     "check_sinkhorn",
     "check_slowest_turn",
+    "check_soft_mask",
     "check_sorted_attention",
     "check_sorting_length",
+    "check_sparsemax",
     "check_split_heads",
     "check_step",
     "check_strided",

@@ -218,6 +218,22 @@ class TinyTransformer(nn.Module):
 
         The same numbers as ``forward`` on all tokens so far, for the work of t positions.
         """
+        x, state = self._read_on(tokens, state, memory, memory_padding, structure)
+        return self.logits(x[:, -1]), state
+
+    def advance(
+        self, tokens: Int[Tensor, "b t"], state: DecoderState | None = None
+    ) -> tuple[Float[Tensor, "b t vocab"], DecoderState]:
+        """As ``step``, with the logits at every one of the t tokens: a text is read, or trained on,
+        in segments."""
+        x, state = self._read_on(tokens, state, None, None, None)
+        return self.logits(x), state
+
+    def _read_on(
+        self, tokens: Tensor, state: DecoderState | None, memory: Tensor | None,
+        memory_padding: Tensor | None, structure: Any,
+    ) -> tuple[Tensor, DecoderState]:  # fmt: skip
+        """The decoder's output at t more tokens."""
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(
                 "step() needs a decoder whose every attention module has .step(x, state); "
@@ -228,7 +244,7 @@ class TinyTransformer(nn.Module):
         self._check_memory(memory, memory_padding, tokens)
         memory_padding = self._padding_of(structure, memory, memory_padding)
         x, layers = self.decoder.step(x, layers, memory, memory_padding, structure)
-        return self.logits(x[:, -1]), DecoderState(position + tokens.shape[1], layers)
+        return x, DecoderState(position + tokens.shape[1], layers)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
