@@ -179,6 +179,11 @@ from attnlab.exercises.running import (
     check_delta_layer,
     check_running_step,
 )
+from attnlab.exercises.sorting import (
+    check_sinkhorn,
+    check_sorted_attention,
+    check_sorting_length,
+)
 from attnlab.exercises.sparse import (
     check_fixed_blocks,
     check_strided,
@@ -304,8 +309,11 @@ __all__ = [
     "check_running_step",
     "check_score_bytes",
     "check_shift",
+    "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
+    "check_sorted_attention",
+    "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
     "check_step",
