@@ -23,7 +23,7 @@ computed: $2 h n m (d + e)$ FLOPs, h n m elements. What becomes sparse is the ma
               (``definition``), differentiated by PyTorch.
 ``implicit``  Newton's method, and a backward pass that keeps the weights alone (``implicit``).
 
-The papers' letters: $n$ (our h heads are theirs), $d$ (our m, the length of a row), $z$, $p$, α, τ.
+The papers' letters: $d$ (the length of a row, our m), $z$ (its scores), $p$, α, τ.
 
 Common mistakes: leaving out the factor α − 1 of z (z/2 for 1.5-entmax); the power 1/(α − 1) of a
 number near 1, which loses its digits for α near 1 (here it is taken by a logarithm); rows without

@@ -28,7 +28,7 @@ from attnlab.core.tracing import hidden
 from attnlab.mechanisms.learned.entmax.definition import bisected, excess, shifted, slopes_of
 
 PIECE = 1 << 17  # scores that are computed at once on a CPU
-STEPS = 24  # of Newton's method that are always enough; a row of 16,384 random scores takes six
+STEPS = 24  # of Newton's method, at most: random rows take six, the hardest of the tests fewer
 ENTMAX15, SPARSEMAX = 0.5, 1.0  # α - 1 of the two whose powers are cheap
 SMALL = 0.05  # where the series is exact to eleven digits
 
