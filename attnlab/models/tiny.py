@@ -45,6 +45,7 @@ from attnlab.models import inputs, positions, storage
 from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
 from attnlab.models.mixers import build_cross, build_mixers, structural
 from attnlab.models.options import Attention, Options, as_list, changed
+from attnlab.models.reversible import ReversibleStack
 
 
 class DecoderState(NamedTuple):
@@ -101,6 +102,12 @@ class TinyTransformer(nn.Module):
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
         switches it later.
+
+    reversible: compute the activations again, during backward, from the output of the last layer
+        (``attnlab.models.reversible``): one more forward pass, for memory that does not grow with
+        the number of layers. The stream has two halves, so it is another model than without.
+    feed_forward_chunks: in how many pieces of the sequence the feed-forward layers run (1), each
+        computed again during backward.
 
     Defaults and checks are those of ``attnlab.models.options.Options``.
     ``model.config`` rebuilds the model: ``TinyTransformer(**model.config)``, as long as
@@ -390,10 +397,11 @@ def _stack(o: Options, *, causal: bool) -> Stack:
             o.hidden_width,
             o.norm,
             o.dropout,
+            o.feed_forward_chunks,
         )
         for mixer in build_mixers(o, causal)
     ]
-    return Stack(blocks, o.dim, o.norm)
+    return (ReversibleStack if o.reversible else Stack)(blocks, o.dim, o.norm)
 
 
 def _embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
