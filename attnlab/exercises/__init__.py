@@ -56,6 +56,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_rounds                  14  a number of rounds
     check_hash                    14  buckets(x, R)
     check_lsh_attention           14  lsh_attention(q, v, buckets)
+    check_fetch                   17  fetch(q, keys, values, k)
+    check_gated                   17  gated(near, far, b)
+    check_index_ratio             17  a number of times
+    check_read                    17  read(q, k, v, g, segment, memory, neighbours)
     check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
@@ -157,6 +161,12 @@ from attnlab.exercises.lowrank import (
     check_projected_keys,
     check_projection_parameters,
     check_rank,
+)
+from attnlab.exercises.memories import (
+    check_fetch,
+    check_gated,
+    check_index_ratio,
+    check_read,
 )
 from attnlab.exercises.own_model import check_collected_bytes, check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
@@ -272,12 +282,15 @@ __all__ = [
     "check_etc_pairs",
     "check_factorized",
     "check_feature_count",
+    "check_fetch",
     "check_fixed_blocks",
     "check_gap",
+    "check_gated",
     "check_generator",
     "check_given_back",
     "check_grouped_layer",
     "check_hash",
+    "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
     "check_layer_norm",
@@ -301,6 +314,7 @@ __all__ = [
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
+    "check_read",
     "check_repeat_heads",
     "check_root_value",
     "check_rotation",

@@ -7,7 +7,7 @@ from torch import nn
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import task
 from attnlab.train import CheckpointError, evaluate, fit, load_checkpoint
-from attnlab.train.segments import segment_losses
+from attnlab.train.segments import check_segments, segment_losses
 
 COPYING = task("copying", items=6, symbols=5)  # 12 positions
 OPTIONS = {"batch_size": 4, "progress": False, "device": "cpu"}
@@ -93,5 +93,7 @@ def test_what_cannot_be_read_in_segments_is_refused() -> None:
     sizes = {"dim": 12, "heads": 2, "layers": 1, **both.model_options()}
     with pytest.raises(ValueError, match="a padding or a source"):
         fit(TinyTransformer(**sizes), both, 1, segment=4, **OPTIONS)
+    with pytest.raises(ValueError, match="trains in one process, and there are 2"):
+        check_segments(model(), 2)
     with pytest.raises(ValueError, match="segment must be"):
         fit(model(), COPYING, 1, segment=0, **OPTIONS)
