@@ -323,7 +323,8 @@ class _Still:
         self.drawing.map(*indexed(shaded(image["url"], keys or {}, weights)), *box)
         who = "the queries on the mean attend" if self.query is None else "the query attends"
         if queries and self.query is not None and (place := patch(queries, self.query, box)):
-            self.drawing.frame(*place, _SERIES[1], 2)
+            left, top, w, h = place
+            self.drawing.frame(left, top, w, h, _SERIES[1], 2)
             who = "the framed patch attends"
         below = _TOP + box[3] + 18
         self.drawing.text("bright: what " + who + " to", x, below, quiet=True, size=11)
