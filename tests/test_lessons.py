@@ -18,8 +18,9 @@ PARTS = (
     *("exercise", "cost", "paper", "recap"),
 )
 NOTATION = "[Notation and glossary](notation.md)"
-WITHOUT_NOTATION = {"03", "04", "05", "14", "15", "16", "17"}  # being reworked
+WITHOUT_NOTATION = {"14", "15", "16", "17"}  # being reworked
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
+WHOLE_MODELS = {"05_a_transformer_from_scratch"}  # an encoder-decoder takes more lines
 
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -162,8 +163,9 @@ def test_cells_are_short_and_define_no_classes(path: Path) -> None:
                 assert "from-scratch" in cell["metadata"].get("tags", []), source(cell)[:80]
                 (built,) = ast.parse(source(cell)).body
                 assert isinstance(built, ast.ClassDef)
-                assert ast.unparse(built.bases[0]) == "torch.nn.Module"
-                assert len(source(cell).splitlines()) <= 15, source(cell)[:80]
+                assert ast.unparse(built.bases[0]) in ("nn.Module", "torch.nn.Module")
+                most = 30 if path.stem in WHOLE_MODELS else 15
+                assert len(source(cell).splitlines()) <= most, source(cell)[:80]
 
 
 def exercises() -> list[Any]:
