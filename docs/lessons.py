@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.catalog import pages
+from attnlab.course.lesson import prediction
 from attnlab.readme import Lesson, lessons
 from docs.outputs import Outputs
 from docs.places import HOME, ROOT, Sources, fenced, html_block, on_the_web
@@ -59,7 +60,7 @@ class _Page:
                 yield self._markdown(source)
             elif cell["cell_type"] == "code":
                 yield self._code(source, cell["metadata"])
-                yield from self._stored(number, source, cell["outputs"])
+                yield from self._stored(number, source, cell)
 
     def _markdown(self, source: str) -> str:
         source = _BADGE.sub(r"[\1](\2){.badge}", source)
@@ -90,14 +91,16 @@ class _Page:
             )
         )
 
-    def _stored(self, number: int, source: str, outputs: list[Mapping[str, Any]]) -> Iterator[str]:
+    def _stored(self, number: int, source: str, cell: Mapping[str, Any]) -> Iterator[str]:
+        outputs = cell["outputs"]
         if not outputs:
             return
         for output in outputs:
             text = output.get("data", {}).get("text/markdown")
             if text is not None:
                 yield self._markdown("".join(text))
-        drawn = self.outputs.draw([o for o in outputs if "text/markdown" not in o.get("data", {})])
+        rest = [o for o in outputs if "text/markdown" not in o.get("data", {})]
+        drawn = self.outputs.draw(rest, prediction(cell))
         if not drawn:
             return
         question = self._question(number, source, drawn)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from attnlab.course.lesson import Prediction
 from docs.widgets import VIEW, Widgets
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -26,16 +27,17 @@ class Outputs:
         self.count = 0
         self.styles: set[str] = set()
 
-    def draw(self, outputs: Sequence[Mapping[str, Any]]) -> str:
-        return "\n".join(self._one(output) for output in outputs)
+    def draw(self, outputs: Sequence[Mapping[str, Any]], asked: Prediction | None = None) -> str:
+        """``asked`` is the prediction of the cell, whose answer no output holds."""
+        return "\n".join(self._one(output, asked) for output in outputs)
 
-    def _one(self, output: Mapping[str, Any]) -> str:
+    def _one(self, output: Mapping[str, Any], asked: Prediction | None) -> str:
         if output["output_type"] == "stream":
             text = _ESCAPES.sub("", "".join(output["text"]))
             return f'<pre class="stream">{escape(text)}</pre>'
         data = {kind: _text(content) for kind, content in output.get("data", {}).items()}
         if VIEW in data:
-            return self._widget(data)
+            return self._widget(data, asked)
         if PLOTLY in data:
             return self._figure(data)
         if "text/html" in data:
@@ -46,10 +48,10 @@ class Outputs:
             return self._picture(data)
         return f'<pre class="stream">{escape(str(data.get("text/plain", "")))}</pre>'
 
-    def _widget(self, data: Mapping[str, Any]) -> str:
+    def _widget(self, data: Mapping[str, Any], asked: Prediction | None) -> str:
         fallback = data.get("text/html", "")
-        if "<strong>Predict.</strong>" in fallback:
-            return f'<div class="predict">{fallback}</div>'
+        if asked is not None and "<strong>Predict.</strong>" in fallback:
+            return f'<div class="predict">{fallback}{_folded(asked)}</div>'
         living = self.widgets.draw(data[VIEW]["model_id"], self.draw)
         if living is not None:
             return living
@@ -83,6 +85,11 @@ class Outputs:
             return "" if known else style[0]
 
         return _STYLE.sub(keep, html)
+
+
+def _folded(asked: Prediction) -> str:
+    words = f"<strong>{escape(asked.answer)}.</strong> {escape(asked.why)}"
+    return f"<details><summary>Answer</summary><p>{words}</p></details>" if asked.answer else ""
 
 
 def _text(content: Any) -> Any:

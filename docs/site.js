@@ -72,6 +72,7 @@
   };
   function ask(box, number) {
     const [question, list, folded] = box.children;
+    if (!folded) return;
     const answer = folded.querySelector("strong").textContent.replace(/\.$/, "");
     const why = folded.querySelector("p").textContent.slice(answer.length + 1).trim();
     const choices = [...list.children].map((item) => {

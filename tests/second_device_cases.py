@@ -116,7 +116,7 @@ def run_form(card: Card, form: str, index: int, device: torch.device) -> Iterato
         with record() as notes:
             out = call(card, form, index, leaves, mask)
         yield out
-        yield from gradients(out, leaves)
+        yield from gradients(out, leaves, materialize_grads=True)
         yield from (value for _, value in notes if isinstance(value, Tensor))
 
 

@@ -177,7 +177,7 @@ def module(card: Card, variant: int, causal: bool | None = None, **more: Any) ->
     torch.manual_seed(2)
     causal = card.causal == "always" if causal is None else causal
     given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()} | more
-    layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **given).double()
+    layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **given).double().eval()
     return layer if card.structure is None else OnExample(layer, card)
 
 
@@ -375,7 +375,7 @@ def test_any_length_in_any_form(card: Card, variant: int) -> None:
     for n in (1, 2, 3, 31, 64, 97):
         x = torch.randn(2, n, DIM, dtype=torch.float64)
         assert module(card, variant)(x).shape == x.shape
-        sizes = Sizes(SIZES[0] | {"n": n, "m": n})
+        sizes = Sizes(SIZES[0] | {"n": n, "m": n, "N": n})
         made = inputs(card.forms["naive"], sizes, torch.float64)
         outs = [call(card, form, variant, made) for form in card.forms]
         assert torch.isfinite(outs[0]).all()

@@ -166,20 +166,32 @@ def prediction(cell: Cell) -> Prediction | None:
 
 
 def _words(cell: Cell, given: Mapping[str, ast.expr]) -> dict[str, Any]:
-    """What is asked and answered. Of words that are computed, the stored output tells the question
-    and the choices; their answer is known to the widget alone.
+    """What is asked and answered. Where the question or the choices are computed, the stored output
+    tells both; an answer that is computed is known to the widget alone.
     """
-    try:
-        return {name: ast.literal_eval(value) for name, value in given.items()}
-    except ValueError:
+    told = {name: _literal(value) for name, value in given.items()}
+    if told["question"] is None or told["choices"] is None:
         stored = "".join(
             "".join(output.get("data", {}).get("text/plain", "")) for output in cell["outputs"]
         )
         asked = re.search(r"Predict: (.*?) \[(.*?)\]", stored, re.DOTALL)
         if asked is None:
-            raise ValueError("a prediction with computed words needs its stored output") from None
-        choices = asked[2].split(" / ")
-        return {"question": asked[1], "choices": choices, "answer": "", "why": ""}
+            raise ValueError("a prediction with computed words needs its stored output")
+        told |= {"question": asked[1], "choices": asked[2].split(" / ")}
+    return {
+        "question": told["question"],
+        "choices": [str(choice) for choice in told["choices"]],
+        "answer": "" if told["answer"] is None else str(told["answer"]),
+        "why": told["why"] or "",
+    }
+
+
+def _literal(value: ast.expr) -> Any:
+    """The value that an expression writes down, or None if it has to be computed."""
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        return None
 
 
 def imports(notebook: Notebook) -> str:

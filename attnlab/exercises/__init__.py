@@ -4,15 +4,32 @@ A check takes the learner's function (or number), calls it on small numbers that
 time, and gives a `Verdict`: right, or not yet with the misconception by its name. It never raises
 for a wrong solution; an exception in the learner's code becomes a sentence.
 
+    check_attended_position       00  a position
+    check_previous_share          00  previous_share(weights)
+    check_attention_parameters    00  a number of parameters
+    check_writer                  00  write(logits_of, ids, steps, temperature, top_k, draw)
     check_attention               01  attention(q, k, v)
     check_causal                  01  causal_attention(q, k, v)
     check_masked_softmax          01  masked_softmax(scores, mask)
+    check_backward                01  backward(q, k, v, grad)
     check_split_heads             02  split_heads(x, heads)
     check_merge_heads             02  merge_heads(out)
     check_repeat_heads            02  repeat_heads(k, h)
     check_step                    02  decode(q_last, keys, values)
+    check_cache_bytes             02  a number of bytes
+    check_grouped_layer           02  layer(x, Wq, Wk, Wv, Wo, h, g, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
+    check_score_bytes             03  a number of bytes
+    check_tiled_attention         03  attend(q, k, v, tile)
+    check_arrival_share           04  a share
+    check_mean_ablation           04  ablated(out, W, a)
+    check_entropy                 04  entropy(row)
+    check_arriving_shares         04  shares(x, Wq, Wk, Wv, Wo)
+    check_decoder_rows            05  rows(words, start, end)
+    check_layer_norm              05  layer_norm(x, gain, bias, eps)
+    check_decoder_parameters      05  a count of parameters
+    check_decoder_layer           05  layer(x, memory, real, own, cross, W1, W2)
     check_strided                 10  strided(i, j, s)
     check_summaries               10  summaries(j, s, c)
     check_strided_keys            10  a number of keys
@@ -29,6 +46,13 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_means             13  block_means(x, block, real)
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_rounds                  14  a number of rounds
+    check_hash                    14  buckets(x, R)
+    check_lsh_attention           14  lsh_attention(q, v, buckets)
+    check_gap                     16  a gap between two scores
+    check_sparsemax               16  sparsemax(z)
+    check_soft_mask               16  soft_mask(distances, z, ramp)
+    check_entmax_attention        16  attend(q, k, v)
     check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
@@ -48,46 +72,77 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
+    check_slowest_turn            40  a number of positions
     check_wave                    41  wave(r, omega, theta, p)
     check_complex_score           41  score(a, b, c, d)
+    check_complex_layer           41  layer(r, omega, A, B, C)
     check_shift                   42  shift(scores)
     check_clipped_rows            42  rows(n, k)
+    check_unused_rows             42  a number of rows
+    check_memory_layer            42  attend(q, k, v, u, t, r)
     check_byte_ids                43  byte_ids(text)
     check_calibrate               43  calibrate(weights)
+    check_table_width             43  a width
+    check_offset_subwords         43  mixed(x, w, sizes)
     check_upward_average          50  upward_average(s, covers)
+    check_root_value              50  a value
+    check_chain_pairs             50  a number of pairs
     check_tree_depths             51  depths(parents)
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
+    check_tree_lstm               51  states(x, parents, W, U, Uf)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
+    check_equal_lengths           60  a factor
     check_induction_keys          61  keys(tokens)
     check_induction_head          61  head(x, sharpness)
+    check_uniform_share           61  a share
     check_row_share               62  row_share(weights, columns)
     check_mean_by_offset          62  mean_by_offset(weights, rows, columns)
+    check_uniform_row             62  a share
     check_given_back              63  given_back(q, k, scale, allowed)
     check_strongest               63  strongest(weight, bias, x, heads, allowed)
+    check_collected_bytes         63  a number of bytes
     check_number                      a count, in its unit
 """
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
-from attnlab.exercises.branches import check_upward_average
-from attnlab.exercises.complex_words import check_complex_score, check_wave
-from attnlab.exercises.distances import check_clipped_rows, check_shift
+from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.complex_words import check_complex_layer, check_complex_score, check_wave
+from attnlab.exercises.decoding import check_cache_bytes, check_grouped_layer
+from attnlab.exercises.distances import (
+    check_clipped_rows,
+    check_memory_layer,
+    check_shift,
+    check_unused_rows,
+)
+from attnlab.exercises.first_steps import (
+    check_attended_position,
+    check_attention_parameters,
+    check_previous_share,
+    check_writer,
+)
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
+from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
     check_generator,
     check_neighbourhood,
 )
+from attnlab.exercises.hashing import check_hash, check_lsh_attention, check_rounds
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
     check_split_heads,
     check_step,
 )
-from attnlab.exercises.induction import check_induction_head, check_induction_keys
+from attnlab.exercises.induction import (
+    check_induction_head,
+    check_induction_keys,
+    check_uniform_share,
+)
 from attnlab.exercises.kernels import (
     check_causal_performer,
     check_feature_count,
@@ -100,15 +155,31 @@ from attnlab.exercises.lowrank import (
     check_projection_parameters,
     check_rank,
 )
-from attnlab.exercises.own_model import check_given_back, check_strongest
+from attnlab.exercises.own_model import check_collected_bytes, check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
-from attnlab.exercises.positions import check_buckets, check_distance_biases, check_rotation
-from attnlab.exercises.query_key import check_moved_keys, check_top_share
+from attnlab.exercises.positions import (
+    check_buckets,
+    check_distance_biases,
+    check_rotation,
+    check_slowest_turn,
+)
+from attnlab.exercises.query_key import check_equal_lengths, check_moved_keys, check_top_share
+from attnlab.exercises.reading import (
+    check_arrival_share,
+    check_arriving_shares,
+    check_entropy,
+    check_mean_ablation,
+)
 from attnlab.exercises.running import (
     check_cache_length,
     check_causal_chunk,
     check_delta_layer,
     check_running_step,
+)
+from attnlab.exercises.sorting import (
+    check_sinkhorn,
+    check_sorted_attention,
+    check_sorting_length,
 )
 from attnlab.exercises.sparse import (
     check_fixed_blocks,
@@ -116,7 +187,18 @@ from attnlab.exercises.sparse import (
     check_strided_keys,
     check_summaries,
 )
-from attnlab.exercises.subwords import check_byte_ids, check_calibrate
+from attnlab.exercises.sparse_rows import (
+    check_entmax_attention,
+    check_gap,
+    check_soft_mask,
+    check_sparsemax,
+)
+from attnlab.exercises.subwords import (
+    check_byte_ids,
+    check_calibrate,
+    check_offset_subwords,
+    check_table_width,
+)
 from attnlab.exercises.summaries import (
     check_block_means,
     check_transient,
@@ -129,58 +211,107 @@ from attnlab.exercises.synthesizer import (
     check_mixture,
     check_table_length,
 )
-from attnlab.exercises.tiles import check_merge, check_online_softmax
-from attnlab.exercises.trees import check_subtree_mask, check_tree_depths, check_tree_node
+from attnlab.exercises.tiles import (
+    check_merge,
+    check_online_softmax,
+    check_score_bytes,
+    check_tiled_attention,
+)
+from attnlab.exercises.transformer import (
+    check_decoder_layer,
+    check_decoder_parameters,
+    check_decoder_rows,
+    check_layer_norm,
+)
+from attnlab.exercises.trees import (
+    check_subtree_mask,
+    check_tree_depths,
+    check_tree_lstm,
+    check_tree_node,
+)
 from attnlab.exercises.verdict import Verdict
-from attnlab.exercises.vision import check_mean_by_offset, check_row_share
+from attnlab.exercises.vision import check_mean_by_offset, check_row_share, check_uniform_row
 
 __all__ = [
     "Verdict",
+    "check_arrival_share",
+    "check_arriving_shares",
+    "check_attended_position",
     "check_attention",
+    "check_attention_parameters",
     "check_axial_pairs",
     "check_axis",
+    "check_backward",
     "check_bigbird",
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
+    "check_cache_bytes",
     "check_cache_length",
     "check_calibrate",
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_chain_pairs",
     "check_clipped_rows",
+    "check_collected_bytes",
+    "check_complex_layer",
     "check_complex_score",
+    "check_decoder_layer",
+    "check_decoder_parameters",
+    "check_decoder_rows",
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_entmax_attention",
+    "check_entropy",
+    "check_equal_lengths",
     "check_etc_pairs",
     "check_factorized",
     "check_feature_count",
     "check_fixed_blocks",
+    "check_gap",
     "check_generator",
     "check_given_back",
+    "check_grouped_layer",
+    "check_hash",
     "check_induction_head",
     "check_induction_keys",
+    "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
+    "check_lsh_attention",
     "check_masked_softmax",
+    "check_mean_ablation",
     "check_mean_by_offset",
+    "check_memory_layer",
     "check_merge",
     "check_merge_heads",
     "check_mixture",
     "check_moved_keys",
     "check_neighbourhood",
     "check_number",
+    "check_offset_subwords",
     "check_online_softmax",
+    "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
     "check_repeat_heads",
+    "check_root_value",
     "check_rotation",
+    "check_rounds",
     "check_row_share",
     "check_running_step",
+    "check_score_bytes",
     "check_shift",
+    "check_sinkhorn",
+    "check_slowest_turn",
+    "check_soft_mask",
+    "check_sorted_attention",
+    "check_sorting_length",
+    "check_sparsemax",
     "check_split_heads",
     "check_step",
     "check_strided",
@@ -189,14 +320,21 @@ __all__ = [
     "check_subtree_mask",
     "check_summaries",
     "check_table_length",
+    "check_table_width",
+    "check_tiled_attention",
     "check_top_share",
     "check_transient",
     "check_transient_keys",
     "check_tree_depths",
+    "check_tree_lstm",
     "check_tree_node",
+    "check_uniform_row",
+    "check_uniform_share",
+    "check_unused_rows",
     "check_upward_average",
     "check_variance",
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
+    "check_writer",
 ]

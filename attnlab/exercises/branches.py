@@ -5,13 +5,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 _COVERS = (
     (0, 0, 1, 1, 0, 0, 0),
@@ -115,3 +116,36 @@ def check_upward_average(function: Function) -> str:
     require(function, given, _averaged, shape="m l e", known_mistakes=_AVERAGE_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "Every branch is averaged from its leaf up to the node, the leaf counted."
+
+
+# ---- two numbers
+
+_ROOT_MISTAKEN = {
+    7.25: "The leaf is missing from the counts: a branch with one node has two vectors.",
+    25 / 3: "That is the sum of the two branch means. Divide by the number of leaves.",
+    4.2: "All branches were thrown together: average each branch first.",
+    3.75: "That is the mean of the four values of the tree. The root stands on both branches.",
+    3.5: "The branch to the leaf 2 has one node, the root: the node 4 is not above this leaf.",
+    13 / 3: "That is one of the branches. The root has two leaves.",
+}
+
+
+def check_root_value(value: object) -> Verdict:
+    """Is it the value of the root 6 above the leaf 2 and the node 4, which has the leaf 3?"""
+    unit = "(the value of the root)"
+    return check_number(value, 25 / 6, tolerance=1e-3, unit=unit, mistakes=_ROOT_MISTAKEN)
+
+
+_CHAIN_MISTAKEN: dict[float, str] = {
+    4801: "That is the balanced tree. Here the subtrees are larger.",
+    4095: "Those are the rows of the nodes. Each leaf attends to all leaves, too.",
+    8128: "A node belongs to its own subtree: one more pair for each node.",
+    6175: "The nodes below a node are missing: it attends to its leaves and to its nodes.",
+    4096: "Those are the rows of the leaves. The nodes attend to their subtrees, too.",
+    16129: "Those are all pairs.",
+}
+
+
+def check_chain_pairs(pairs: object) -> Verdict:
+    """Is it how many pairs the mask leaves in a right-branching tree of 64 leaves?"""
+    return check_number(pairs, 8191, tolerance=1e-5, unit="pairs", mistakes=_CHAIN_MISTAKEN)

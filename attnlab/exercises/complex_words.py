@@ -1,5 +1,8 @@
 """Checks of lesson 41: a word as a wave, and the score of two complex vectors."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -125,3 +128,87 @@ def check_complex_score(function: Function) -> str:
     require(function, given, _score, shape="n m", known_mistakes=_SCORE_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "With the conjugate the phases of query and key are subtracted: the score is relative."
+
+
+# ---- a layer of complex words
+
+
+def _layer(
+    r: Tensor, omega: Tensor, a: Tensor, b: Tensor, c: Tensor, *,
+    position: Callable[[Tensor], Tensor] = lambda p: p[:, None], start: int = 0,
+    conjugated: bool = True, part: Callable[[Tensor], Tensor] = torch.abs,
+    scale: float | None = None, axis: int = -1, added: bool = False,
+    values: Callable[[Tensor], Tensor] = torch.clone,
+) -> Tensor:  # fmt: skip
+    """The layer; a known mistake replaces one of the steps or leaves one out."""
+    n = len(r)
+    angle = omega * position(torch.arange(start, start + n, dtype=r.dtype))
+    waves = torch.polar(torch.ones_like(r), angle)
+    x = r + waves if added else r * waves
+    q, k, v = (x @ torch.complex(m[0], m[1]) for m in (a, b, c))
+    scores = part(q @ (k.mH if conjugated else k.mT))
+    weights = (scores * (q.shape[-1] ** -0.5 if scale is None else scale)).softmax(axis)
+    out = weights.to(v.dtype) @ values(v)
+    return _pair(out.real, out.imag)
+
+
+def _with(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _layer(*given, **changes)
+
+
+_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The keys are not conjugated: with `k.mT` the angles of query and key are added. `k.mH` is "
+        "the conjugate transpose.",
+        _with(conjugated=False),
+    ),
+    (
+        "The score is the real part: here it is the modulus, `.abs()`.",
+        _with(part=lambda z: z.real),
+    ),
+    (
+        "The score is |z|²: the modulus is its square root.",
+        _with(part=lambda z: z.abs().square()),
+    ),
+    ("The scores are not divided by √d.", _with(scale=1)),
+    (
+        "The words do not turn: the angle is ω times the position.",
+        _with(position=lambda p: torch.ones_like(p)[:, None]),
+    ),
+    (
+        "Positions are counted from 1; here the first word has position 0.",
+        _with(start=1),
+    ),
+    (
+        "The wave is added to the amplitude, as sinusoidal positions are; here it is multiplied.",
+        _with(added=True),
+    ),
+    (
+        "The softmax runs over the queries; each query has weights over the keys, `dim=-1`.",
+        _with(axis=-2),
+    ),
+    (
+        "The values are conjugated as well: only the keys are.",
+        _with(values=torch.conj_physical),
+    ),
+    (
+        "Real and imaginary parts are exchanged: the real parts come first.",
+        lambda r, omega, a, b, c: _layer(r, omega, a, b, c).roll(c.shape[-1], -1),
+    ),
+)
+
+
+@returns_verdict
+def check_complex_layer(function: Function) -> str:
+    """Is it a layer of complex words? `layer(r, omega, A, B, C) -> (n, 2d)`.
+
+    `r` and `omega` (n, D) are amplitudes and frequencies of the words at positions 0, 1, …; `A`,
+    `B` and `C` (2, D, d) hold the real and the imaginary parts of the matrices that make queries,
+    keys and values. The result has the real parts of the outputs first, then the imaginary ones.
+    Called with n = 7, D = 5, d = 3.
+    """
+    shapes = {"r": (7, 5), "omega": (7, 5), "A": (2, 5, 3), "B": (2, 5, 3), "C": (2, 5, 3)}
+    given = dict(zip(shapes, random_tensors(*shapes.values(), seed=8), strict=True))
+    require(function, given, _layer, shape="n 2d", known_mistakes=_LAYER_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "Words that turn, scores that keep the difference of angles, and values that are waves."

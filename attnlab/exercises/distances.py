@@ -1,18 +1,20 @@
 """Checks of lesson 42: the relative shift, and the rows of a table of clipped distances."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- the shift
 
@@ -154,3 +156,108 @@ def check_clipped_rows(function: Function) -> str:
     for n, k in ((7, 2), (3, 5), (4, 0)):
         require(function, {"n": n, "k": k}, _rows, shape="n n", known_mistakes=_ROWS_MISTAKEN)
     return "The diagonal is row k, the past lies below it, and beyond k all share one row."
+
+
+# ---- rows that are never used
+
+_UNUSED_MISTAKEN: dict[float, str] = {
+    17: "The row of distance 0 is used: a token attends to itself.",
+    33: "That is the whole table, 2k + 1 rows. The past uses its share.",
+    0: "A causal query never meets a later key, and later keys have rows of their own.",
+}
+
+
+def check_unused_rows(count: object) -> Verdict:
+    """Is it how many rows of Shaw's table, k = 16, a causal layer never uses?"""
+    return check_number(count, 16, tolerance=1e-3, unit="rows", mistakes=_UNUSED_MISTAKEN)
+
+
+# ---- a layer with a memory
+
+
+def _by_key(scores: Tensor) -> Tensor:
+    h, n, m = scores.shape
+    return F.pad(scores, (1, 0)).reshape(h, m + 1, n)[:, 1:].reshape(h, n, m)
+
+
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, u: Tensor, t: Tensor, r: Tensor, *,
+    place: Callable[[Tensor], Tensor] = _by_key, scale: float | None = None,
+    first: int | None = None, causal: bool = True, axis: int = -1, halved: bool = False,
+) -> Tensor:  # fmt: skip
+    """The layer; a known mistake replaces one of the steps or leaves one out."""
+    n, m, d = q.shape[1], k.shape[1], q.shape[2]
+    scale = d**-0.5 if scale is None else scale
+    content, position = (q + u[:, None]) @ k.mT, place((q + t[:, None]) @ r.mT)
+    scores = content * scale + position * (1 if halved else scale)
+    future = torch.ones(n, m, dtype=torch.bool).triu(m - n + 1 if first is None else first)
+    if causal:
+        scores = scores.masked_fill(future, -torch.inf)
+    return scores.softmax(axis) @ v
+
+
+def _with(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _attended(*given, **changes)
+
+
+_MEMORY_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Later tokens are attended to: mask each key that comes after its query, before the "
+        "softmax.",
+        _with(causal=False),
+    ),
+    (
+        "The mask forgets the memory: query i is token m − n + i of all m, and may attend to "
+        "m − n + i + 1 keys.",
+        _with(first=1),
+    ),
+    (
+        "A token does not attend to itself: its own key, at distance 0, is allowed.",
+        lambda q, k, *rest: _attended(q, k, *rest, first=k.shape[1] - q.shape[1]),
+    ),
+    (
+        "The products by distance are used as they are: column c is the distance m − 1 − c, and "
+        "must be moved to its key first.",
+        _with(place=lambda x: x),
+    ),
+    (
+        "The distances are taken in the wrong order: column 0 of the products is the largest one, "
+        "m − 1.",
+        _with(place=lambda x: _by_key(x.flip(-1))),
+    ),
+    (
+        "u and t are exchanged: u is added where a query meets keys, t where it meets distances.",
+        lambda q, k, v, u, t, r: _attended(q, k, v, t, u, r),
+    ),
+    (
+        "t is missing: every query has a vector of its own for distances, q + t.",
+        lambda q, k, v, u, t, r: _attended(q, k, v, u, 0 * t, r),
+    ),
+    (
+        "u is missing: the query that meets keys is q + u.",
+        lambda q, k, v, u, t, r: _attended(q, k, v, 0 * u, t, r),
+    ),
+    ("The scores are not divided by √d.", _with(scale=1)),
+    ("Only the first product is divided by √d: both are parts of one score.", _with(halved=True)),
+    (
+        "The softmax runs over the queries; each query has weights over its keys, `dim=-1`.",
+        _with(axis=-2),
+    ),
+)
+
+
+@returns_verdict
+def check_memory_layer(function: Function) -> str:
+    """Is it relative attention with a memory? `attend(q, k, v, u, t, r) -> (h, n, e)`.
+
+    `q` (h, n, d) are the new tokens' queries, `k` (h, m, d) and `v` (h, m, e) keys and values of
+    the memory and the new tokens, m ≥ n; `u` and `t` (h, d); `r` (h, m, d) the vectors of the
+    distances m − 1, …, 0. Called with h = 2, n = 3, m = 7, d = 5, e = 4, and without a memory.
+    """
+    for n, m in ((3, 7), (4, 4)):
+        shapes = {"q": (2, n, 5), "k": (2, m, 5), "v": (2, m, 4), "u": (2, 5), "t": (2, 5)}
+        shapes["r"] = (2, m, 5)
+        given = dict(zip(shapes, random_tensors(*shapes.values(), seed=m), strict=True))
+        require(function, given, _attended, shape="h n e", known_mistakes=_MEMORY_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "New tokens attend to the memory by the distance, however long ago its tokens were read."

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 _TOKENS = (3, 1, 4, 1, 1, 3, 4, 3)
 
@@ -162,3 +163,22 @@ def check_induction_head(function: Function) -> str:
     require(function, given, _head, shape="n d", known_mistakes=_HEAD_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "Two layers: the first one tells each place what came before, the second one matches it."
+
+
+# ---- uniform attention
+
+_UNIFORM_MISTAKEN = {
+    0.4: "That is the last x alone. The x at place 2 has an induction key, too.",
+    11 / 15: "That is the sum over two queries. Divide by their number.",
+    11 / 75: "Queries without any induction key do not count: divide by the number of those that "
+    "have one.",
+    0.625: "A query attends to itself, too: place 2 attends to 3 places, place 4 to 5.",
+    (1 / 3 + 1 / 5) / 2: "The last x has two induction keys: the tokens after both earlier x.",
+    1 / 3: "That is the x at place 2 alone. The last x counts, too.",
+}
+
+
+def check_uniform_share(share: object) -> Verdict:
+    """Is it the induction share of uniform attention on the tokens x y x z x?"""
+    right, unit = (1 / 3 + 2 / 5) / 2, "(the induction share)"
+    return check_number(share, right, tolerance=1e-2, unit=unit, mistakes=_UNIFORM_MISTAKEN)

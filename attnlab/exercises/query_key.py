@@ -5,13 +5,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- the moved keys
 
@@ -141,3 +142,19 @@ def check_top_share(function: Function) -> str:
         require(function, given, _top_share, shape="n", known_mistakes=_SHARE_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "For each query it is the share of the strongest keys that the map keeps near."
+
+
+# ---- equal lengths
+
+_FACTOR_MISTAKEN = {
+    9: "That is the ratio of the lengths. The queries grow by c and the keys shrink by c: both "
+    "move.",
+    1 / 3: "That is the other direction: the keys are the longer, and they are divided by c.",
+    1 / 9: "That is a ratio of the lengths, and the wrong way round. Both sides change by c.",
+    6: "That is the length that both have afterwards.",
+}
+
+
+def check_equal_lengths(factor: object) -> Verdict:
+    """Is it the c that makes queries of length 2, times c, as long as keys of 18, divided by c?"""
+    return check_number(factor, 3, unit="(the factor of the queries)", mistakes=_FACTOR_MISTAKEN)

@@ -1,15 +1,19 @@
 """Checks of lesson 43: a text as the ids of its bytes, and the calibration of GBST."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- bytes
 
@@ -99,3 +103,107 @@ def check_calibrate(function: Function) -> str:
         require(function, given, _calibrated, shape="n M", known_mistakes=_CALIBRATED_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "Every character has taken advice from all others, and rows still sum to one."
+
+
+# ---- the width of a factorized table
+
+_WIDTH_MISTAKEN: dict[float, str] = {
+    47: "1600 · 47 + 48 · 47 is more than 1600 · 48: the matrix counts as well.",
+    48: "With r = 48 the table alone is as large as before, and the matrix comes on top.",
+    1599: "r is the width of a row, which is less than the width of the model.",
+    24: "Half the width is fewer, but it is not the largest r.",
+}
+
+
+def check_table_width(width: object) -> Verdict:
+    """Is it the largest r for which 1600 r + 48 r is less than 1600 · 48?"""
+    return check_number(width, 46, unit="numbers per row", mistakes=_WIDTH_MISTAKEN)
+
+
+# ---- subwords that do not depend on the place
+
+Cut = Callable[[Tensor, int, int], Tensor]  # (x, size, offset) -> a candidate for each character
+
+
+def _block_means(x: Tensor, size: int) -> Tensor:
+    means = [block.mean(0, keepdim=True).expand_as(block) for block in x.split(size)]
+    return torch.cat(means) if len(x) else x
+
+
+def _from_offset(x: Tensor, size: int, offset: int) -> Tensor:
+    return torch.cat([x[:offset], _block_means(x[offset:], size)])
+
+
+def _full_size(x: Tensor, size: int, offset: int) -> Tensor:
+    blocks = x[offset:].split(size)
+    means = [(block.sum(0, keepdim=True) / size).expand_as(block) for block in blocks]
+    return torch.cat([x[:offset], *means])
+
+
+def _all_offsets(
+    x: Tensor, w: Tensor, sizes: tuple[int, ...], *,
+    cut: Cut = _from_offset, axis: int = -1, offsets: Callable[[int], range] = range,
+    even: bool = False,
+) -> Tensor:  # fmt: skip
+    """The mixed characters; a known mistake replaces one of the steps or leaves one out."""
+    candidates = torch.stack([cut(x, s, o) for s in sizes for o in offsets(s)], dim=1)
+    weights = (candidates @ w * (0 if even else 1)).softmax(axis)
+    return (weights[..., None] * candidates).sum(1)
+
+
+def _changed(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _all_offsets(*given, **changes)
+
+
+_OFFSETS_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Only blocks from the start of the text are candidates: size s has s offsets, 0 … s − 1.",
+        _changed(offsets=lambda s: range(1)),
+    ),
+    (
+        "Offset 0 is missing: size s has the offsets 0 … s − 1.",
+        _changed(offsets=lambda s: range(1, s) if s > 1 else range(1)),
+    ),
+    (
+        "There is one offset too many: blocks of size s from character s on are those from 0 on.",
+        _changed(offsets=lambda s: range(s + 1)),
+    ),
+    (
+        "The characters before the offset are lost: they keep themselves.",
+        _changed(cut=lambda x, s, o: torch.cat([0 * x[:o], _block_means(x[o:], s)])),
+    ),
+    (
+        "The characters before the offset are averaged: they keep themselves.",
+        _changed(cut=lambda x, s, o: torch.cat([_block_means(x[:o], s), _block_means(x[o:], s)])),
+    ),
+    (
+        "The text is closed to a ring (`roll`): its last characters are in a block with its first.",
+        _changed(cut=lambda x, s, o: _block_means(x.roll(-o, 0), s).roll(o, 0)),
+    ),
+    (
+        "The last block is short, and its sum is divided by the full size: divide by the "
+        "characters that are there.",
+        _changed(cut=_full_size),
+    ),
+    (
+        "The softmax runs over the characters: each character chooses among its candidates.",
+        _changed(axis=0),
+    ),
+    ("All candidates have the same weight: the score is candidate · w.", _changed(even=True)),
+)
+
+
+@returns_verdict
+def check_offset_subwords(function: Function) -> str:
+    """Are these subwords from blocks of every offset? `mixed(x, w, sizes) -> (n, dim)`.
+
+    `x` (n, dim), `w` (dim,), and `sizes` a tuple. For each size s and each offset o < s the text is
+    cut from character o on; the o characters before keep themselves. The softmax of candidate · w
+    over all candidates of a character mixes them. Called with n = 11 and 7, sizes up to 4.
+    """
+    for n, sizes in ((11, (1, 2, 3, 4)), (7, (2, 3))):
+        x, w = random_tensors((n, 5), (5,), seed=n)
+        given = {"x": x, "w": w, "sizes": sizes}
+        require(function, given, _all_offsets, shape="n dim", known_mistakes=_OFFSETS_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "Far from its ends, a text that moves by one place is mixed as before."

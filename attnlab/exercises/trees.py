@@ -1,6 +1,7 @@
 """Checks of lesson 51: the depth of tokens, the mask of subtrees, and a node of a Tree-LSTM."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -228,3 +229,90 @@ def check_tree_node(function: Function) -> str:
     require(function, given, _state, shape="d", known_mistakes=_STATE_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "Each child is kept or forgotten by itself, and their order makes no difference."
+
+
+# ---- a whole Tree-LSTM
+
+Gate = Callable[[Tensor, Tensor, Tensor], Tensor]  # (own part, children's h, Uf)
+
+
+def _from_below(parents: Sequence[int]) -> list[int]:
+    return sorted(range(len(parents)), key=lambda token: -len(_above(parents, token)))
+
+
+def _states(
+    x: Tensor, parents: Sequence[int], w: Tensor, u: Tensor, uf: Tensor, *,
+    order: Callable[[Sequence[int]], list[int]] = _from_below,
+    forget: Gate = lambda own, h, uf: (own + h @ uf).sigmoid(),
+    below: Callable[[Tensor], Tensor] = lambda h: h.sum(0),
+    squash: Callable[[Tensor], Tensor] = torch.tanh, labels: bool = True, memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The layer; a known mistake replaces one of the steps or leaves one out."""
+    h, c = torch.zeros(2, len(x), len(u), dtype=x.dtype).unbind(0)
+    for token in order(parents):
+        children = [child for child, parent in enumerate(parents) if parent == token]
+        own = (x[token] @ w) * (1 if labels or not children else 0)
+        i, o, update, f = own.chunk(4)
+        more = (below(h[children]) @ u).chunk(3) if children else (0, 0, 0)
+        kept = (forget(f, h[children], uf) * c[children]).sum(0)
+        c[token] = (i + more[0]).sigmoid() * squash(update + more[2]) + kept
+        h[token] = (o + more[1]).sigmoid() * c[token].tanh()
+    return c if memory else h
+
+
+def _with(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _states(*given, **changes)
+
+
+_STATES_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The tokens are computed in the order of their numbers, so that some parents come before "
+        "their children: begin with the deepest.",
+        _with(order=lambda parents: list(range(len(parents)))),
+    ),
+    (
+        "All children share a forget gate, made from the sum of their states: each child has one, "
+        "from its own state.",
+        _with(forget=lambda own, h, uf: (own + h.sum(0, keepdim=True) @ uf).sigmoid()),
+    ),
+    (
+        "The forget gates leave out the vector of the node itself: x W has a part for them, the "
+        "last quarter.",
+        _with(forget=lambda own, h, uf: (h @ uf).sigmoid()),
+    ),
+    (
+        "The children's memories are added without forget gates.",
+        _with(forget=lambda own, h, uf: torch.ones_like(h)),
+    ),
+    (
+        "The states of the children are averaged: child-sum adds them.",
+        _with(below=lambda h: h.mean(0)),
+    ),
+    (
+        "The nodes forget their own vectors: x W is added at nodes as at leaves.",
+        _with(labels=False),
+    ),
+    ("These are the memories c: the states are o · tanh(c).", _with(memory=True)),
+    (
+        "The update goes through a sigmoid; it is no gate, and takes tanh.",
+        _with(squash=torch.sigmoid),
+    ),
+)
+
+
+@returns_verdict
+def check_tree_lstm(function: Function) -> str:
+    """Is it a child-sum Tree-LSTM? `states(x, parents, W, U, Uf) -> (n, d)`.
+
+    `x` (n, dim) are the tokens' vectors; `parents` has the parent of each token, −1 at the root.
+    x W, `W` (dim, 4d), has the parts i, o, u, f of a token; the sum of its children's states times
+    `U` (d, 3d) is added to i, o, u, and each child's state times `Uf` (d, d) to f for that child.
+    Called with n = 7, dim = 5, d = 3 and a tree whose numbers are not in order.
+    """
+    shapes = {"x": (7, 5), "W": (5, 12), "U": (3, 9), "Uf": (3, 3)}
+    made = dict(zip(shapes, random_tensors(*shapes.values(), seed=9), strict=True))
+    for parents in ((6, 6, 5, 4, -1, 4, 5), (4, 4, 5, 5, 6, 6, -1)):
+        given = {"x": made["x"], "parents": parents, **made}
+        require(function, given, _states, shape="n d", known_mistakes=_STATES_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "One map from children to parent, used at every height of the tree."

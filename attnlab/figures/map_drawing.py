@@ -124,6 +124,21 @@ def one_map_layout(
     )
 
 
+def borders(look: Theme, rows: Sequence[Any], columns: Sequence[Any]) -> list[dict[str, Any]]:
+    """Lines between neighbouring rows and columns of different groups."""
+    line = {"color": look.ink, "width": 1}
+    ends = {"x": (-0.5, len(columns) - 0.5), "y": (-0.5, len(rows) - 0.5)}
+    found = []
+    for along, across, groups in (("x", "y", rows), ("y", "x", columns)):
+        for at in range(1, len(groups)):
+            if groups[at] != groups[at - 1]:
+                first, last = ends[along]
+                spots = {f"{across}0": at - 0.5, f"{across}1": at - 0.5}
+                spots |= {f"{along}0": first, f"{along}1": last}
+                found.append({"type": "line", "xref": "x", "yref": "y", "line": line, **spots})
+    return found
+
+
 def _ticks(tokens: Sequence[Any]) -> dict[str, Any]:
     step = tick_step(len(tokens))
     names = labels(tokens) if step == 1 else _names(tokens)

@@ -19,6 +19,7 @@ from attnlab.figures.layout import (
 )
 from attnlab.figures.map_drawing import (
     bar_length,
+    borders,
     colour_axis,
     grid_layout,
     one_map_layout,
@@ -43,6 +44,7 @@ def heat_map(
     *,
     title: str,
     mask: Any = None,
+    groups: tuple[Sequence[int], Sequence[int]] | None = None,
     largest: float | None = None,
     quantity: str = "attention weight",
     axes: tuple[str, str] = AXES,
@@ -51,6 +53,8 @@ def heat_map(
     """One map (n, m) with a label per query (rows) and per key (columns).
 
     ``keys`` default to ``queries`` where the map is square. ``mask`` (n, m), True = may attend.
+    ``groups`` holds a group of each row and of each column, such as its bucket, cluster or block: a
+    line parts neighbours of different groups.
     ``largest`` is the end of the colour scale (default: the largest weight); give the same to maps
     that are to be compared. Negative values get a two-sided scale around zero. ``axes`` says what
     rows and columns are where they are not queries and keys ("block size", "character").
@@ -69,6 +73,7 @@ def heat_map(
     cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown, high)
     page = one_map_layout(theme, title, queries, keys, np.isnan(shown), axes)
     page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
+    page["shapes"] = [] if groups is None else borders(look, *_groups(groups, n, m))
     return Picture(
         [trace(cells, quantity, unit, _each(axes))],
         page,
@@ -183,6 +188,21 @@ def _axes(axes: object) -> tuple[str, str]:
         )
     check_texts(**{"axes[0]": axes[0], "axes[1]": axes[1]})
     return axes[0], axes[1]
+
+
+def _groups(groups: Any, n: int, m: int) -> tuple[list[int], list[int]]:
+    if not isinstance(groups, tuple | list) or len(groups) != 2:
+        raise TypeError(
+            "`groups` must be two lists, the groups of the rows and those of the columns; got "
+            f"{groups!r:.80}"
+        )
+    rows, columns = (numbers("groups", one, "n").tolist() for one in groups)
+    if (len(rows), len(columns)) != (n, m):
+        raise ValueError(
+            f"`groups` must hold {n} groups of rows and {m} of columns, got {len(rows)} and "
+            f"{len(columns)}"
+        )
+    return rows, columns
 
 
 def _each(axes: tuple[str, str]) -> tuple[str, str]:

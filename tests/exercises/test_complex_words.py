@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.exercises import Verdict, check_complex_score, check_wave
+from attnlab.exercises import Verdict, check_complex_layer, check_complex_score, check_wave
 
 
 def wave(r: Tensor, omega: Tensor, theta: Tensor, p: int) -> Tensor:
@@ -86,3 +86,77 @@ def test_mistakes_by_name(
 @pytest.mark.parametrize(("check", "table"), TABLES)
 def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
     tells_apart(check, table)
+
+
+# ---- a layer
+
+
+def one_by_one(r, omega, a, b, c):
+    """Every pair on its own, with real numbers alone."""
+    n, d = len(r), a.shape[-1]
+    angle = omega * torch.arange(n, dtype=r.dtype)[:, None]
+    x, y = r * angle.cos(), r * angle.sin()
+    (qx, qy), (kx, ky), (vx, vy) = ((x @ m[0] - y @ m[1], x @ m[1] + y @ m[0]) for m in (a, b, c))
+    out = torch.zeros(n, 2 * d, dtype=r.dtype)
+    for i in range(n):
+        real = (qx[i] * kx + qy[i] * ky).sum(-1)
+        imaginary = (qy[i] * kx - qx[i] * ky).sum(-1)
+        weights = ((real**2 + imaginary**2).sqrt() / d**0.5).softmax(0)
+        out[i] = torch.cat([weights @ vx, weights @ vy])
+    return out
+
+
+def layer(
+    r,
+    omega,
+    a,
+    b,
+    c,
+    *,
+    key=lambda k: k.mH,
+    score=torch.abs,
+    root=True,
+    axis=-1,
+    first=0,
+    wave=lambda r, angle: r * torch.exp(1j * angle),
+    value=lambda v: v,
+    real=True,
+):
+    p = torch.arange(len(r), dtype=r.dtype)[:, None] + first
+    x = wave(r, omega * p)
+    q, k, v = (x @ torch.complex(*m) for m in (a, b, c))
+    weights = (score(q @ key(k)) / (k.shape[-1] ** 0.5 if root else 1)).softmax(axis)
+    out = weights.to(v.dtype) @ value(v)
+    parts = (out.real, out.imag) if real else (out.imag, out.real)
+    return torch.cat(parts, -1)
+
+
+def changed(**changes):
+    return lambda *given: layer(*given, **changes)
+
+
+LAYER_WRONG = {
+    "transposed only": ("not conjugated", changed(key=lambda k: k.mT)),
+    "real part": ("the modulus, `.abs()`", changed(score=lambda z: z.real)),
+    "squared": ("|z|²", changed(score=lambda z: z.abs() ** 2)),
+    "no root": ("divided by √d", changed(root=False)),
+    "no turning": ("do not turn", lambda r, w, a, b, c: layer(
+        r, w, a, b, c, wave=lambda r, angle: r * torch.exp(1j * w))),
+    "from 1": ("counted from 1", changed(first=1)),
+    "added": ("added to the amplitude", changed(wave=lambda r, t: r + torch.exp(1j * t))),
+    "columns": ("softmax runs over the queries", changed(axis=0)),
+    "values": ("values are conjugated", changed(value=lambda v: v.conj())),
+    "exchanged": ("parts are exchanged", changed(real=False)),
+    "none": ("`return`", lambda *given: None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("solution", [one_by_one, layer])
+def test_a_layer_of_complex_words(solution):
+    verdict = check_complex_layer(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), LAYER_WRONG.values(), ids=LAYER_WRONG)
+def test_mistakes_of_a_complex_layer_by_name(words, solution, refuses):
+    refuses(check_complex_layer(solution), words)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises import Verdict, check_clipped_rows, check_shift
+from attnlab.exercises import Verdict, check_clipped_rows, check_memory_layer, check_shift
 from attnlab.mechanisms.positions.relative import relative_shift
 from attnlab.mechanisms.positions.shaw import clipped_distances
 
@@ -79,3 +79,101 @@ def test_mistakes_are_named(check: Callable[..., Verdict], sentence: str, answer
     verdict = check(answer)
     assert not verdict.right
     assert sentence in verdict.message, verdict.message
+
+
+# ---- a layer with a memory
+
+
+def pair_by_pair(q, k, v, u, t, r):
+    (h, n, d), m = q.shape, k.shape[1]
+    out = torch.zeros(h, n, v.shape[-1], dtype=q.dtype)
+    for a in range(h):
+        for i in range(n):
+            at = m - n + i
+            scores = [
+                (q[a, i] + u[a]) @ k[a, j] + (q[a, i] + t[a]) @ r[a, m - 1 - (at - j)]
+                for j in range(at + 1)
+            ]
+            out[a, i] = (torch.stack(scores) / d**0.5).softmax(0) @ v[a, : at + 1]
+    return out  # fmt: skip
+
+
+def by_index(
+    q,
+    k,
+    v,
+    u,
+    t,
+    r,
+    *,
+    mask=True,
+    first=1,
+    column=lambda at, j, m: m - 1 - at + j,
+    scale=(True, True),
+    axis=-1,
+):
+    (n, d), m = q.shape[1:], k.shape[1]
+    at, j = torch.arange(m - n, m)[:, None], torch.arange(m)
+    content = (q + u[:, None]) @ k.mT / (d**0.5 if scale[0] else 1)
+    position = (q + t[:, None]) @ r.mT / (d**0.5 if scale[1] else 1)
+    index = column(at, j, m).clamp(0, m - 1).expand(len(q), n, m)
+    scores = content + position.gather(-1, index)
+    if mask:
+        scores = scores.masked_fill(j >= at + first, -torch.inf)
+    return scores.softmax(axis) @ v
+
+
+def other(**changes):
+    return lambda *given: by_index(*given, **changes)
+
+
+MEMORY_WRONG = {
+    "no memory in the mask": (
+        "forgets the memory",
+        lambda q, k, *rest: by_index(q, k, *rest, first=1 - (k.shape[1] - q.shape[1])),
+    ),
+    "not itself": ("its own key", other(first=0)),
+    "not moved": ("as they are", other(column=lambda at, j, m: j + 0 * at)),
+    "u and t": (
+        "u and t are exchanged", lambda q, k, v, u, t, r: by_index(q, k, v, t, u, r)),
+    "no t": ("t is missing", lambda q, k, v, u, t, r: by_index(q, k, v, u, 0 * t, r)),
+    "no u": ("u is missing", lambda q, k, v, u, t, r: by_index(q, k, v, 0 * u, t, r)),
+    "no root": ("not divided by √d", other(scale=(False, False))),
+    "half a root": ("first product", other(scale=(True, False))),
+    "columns": ("softmax runs over the queries", other(axis=-2)),
+    "none": ("`return`", lambda *given: None),
+}  # fmt: skip
+
+
+def shifted(x):
+    h, n, m = x.shape
+    return F.pad(x, (1, 0)).reshape(h, m + 1, n)[:, 1:].reshape(h, n, m)
+
+
+def without_mask(q, k, v, u, t, r):
+    scores = (q + u[:, None]) @ k.mT + shifted((q + t[:, None]) @ r.mT)
+    return (scores / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def ascending(q, k, v, u, t, r):
+    (n, d), m = q.shape[1:], k.shape[1]
+    scores = (q + u[:, None]) @ k.mT + shifted((q + t[:, None]) @ r.flip(1).mT)
+    later = torch.ones(n, m, dtype=torch.bool).triu(m - n + 1)
+    return (scores / d**0.5).masked_fill(later, -torch.inf).softmax(-1) @ v
+
+
+MEMORY_WRONG |= {
+    "no mask": ("Later tokens", without_mask),
+    "ascending": ("wrong order", ascending),
+}
+
+
+@pytest.mark.parametrize("solution", [pair_by_pair, by_index])
+def test_a_layer_with_a_memory(solution):
+    verdict = check_memory_layer(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), MEMORY_WRONG.values(), ids=MEMORY_WRONG)
+def test_mistakes_of_a_layer_with_a_memory_by_name(words, solution, refuses):
+    refuses(check_memory_layer(solution), words)

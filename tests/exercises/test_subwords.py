@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises import Verdict, check_byte_ids, check_calibrate
+from attnlab.exercises import Verdict, check_byte_ids, check_calibrate, check_offset_subwords
 from attnlab.mechanisms.positions.byte_embedding import encode
 
 
@@ -84,3 +84,57 @@ def test_mistakes_by_name(
 @pytest.mark.parametrize(("check", "table"), TABLES)
 def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
     tells_apart(check, table)
+
+
+# ---- subwords of every offset
+
+
+def by_character(
+    x, w, sizes, *, offsets=range, head="own", ring=False, full=False, axis=-1, even=False
+):
+    n, rows = len(x), []
+    for i in range(n):
+        row = []
+        for size in sizes:
+            for o in offsets(size):
+                if ring:
+                    block = [(j + o) % n for j in range(n) if j // size == ((i - o) % n) // size]
+                elif i < o:
+                    block = {"own": [i], "zero": [], "mean": list(range(o))}[head]
+                else:
+                    block = [j for j in range(o, n) if (j - o) // size == (i - o) // size]
+                divided = size if full and not ring and i >= o else max(1, len(block))
+                row.append(x[block].sum(0) / divided)
+        rows.append(torch.stack(row))
+    candidates = torch.stack(rows)
+    weights = ((candidates @ w) * (not even)).softmax(axis)
+    return (weights[..., None] * candidates).sum(1)
+
+
+def with_change(**changes):
+    return lambda *given: by_character(*given, **changes)
+
+
+OFFSETS_WRONG = {
+    "offset 0 alone": ("from the start of the text", with_change(offsets=lambda s: range(1))),
+    "no offset 0": (
+        "Offset 0 is missing", with_change(offsets=lambda s: range(1, s) if s > 1 else range(1))),
+    "one too many": ("one offset too many", with_change(offsets=lambda s: range(s + 1))),
+    "zeros": ("are lost", with_change(head="zero")),
+    "means": ("are averaged", with_change(head="mean")),
+    "ring": ("closed to a ring", with_change(ring=True)),
+    "full size": ("last block is short", with_change(full=True)),
+    "over characters": ("over the characters", with_change(axis=0)),
+    "even": ("same weight", with_change(even=True)),
+    "none": ("`return`", lambda *given: None),
+}  # fmt: skip
+
+
+def test_subwords_of_every_offset_are_right():
+    verdict = check_offset_subwords(by_character)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), OFFSETS_WRONG.values(), ids=OFFSETS_WRONG)
+def test_mistakes_of_offsets_by_name(words, solution, refuses):
+    refuses(check_offset_subwords(solution), words)

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from attnlab.core.tree_batch import TreeBatch
-from attnlab.exercises import Verdict, check_subtree_mask, check_tree_depths, check_tree_node
+from attnlab.exercises import (
+    Verdict,
+    check_subtree_mask,
+    check_tree_depths,
+    check_tree_lstm,
+    check_tree_node,
+)
 
 
 def depths(parents: list[int]) -> Tensor:
@@ -121,3 +127,81 @@ def test_mistakes_by_name(
 @pytest.mark.parametrize(("check", "table"), TABLES)
 def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
     tells_apart(check, table)
+
+
+# ---- a whole Tree-LSTM
+
+
+def recursive(
+    x,
+    parents,
+    w,
+    u,
+    uf,
+    *,
+    each=True,
+    own=True,
+    gates=True,
+    mean=False,
+    labels=True,
+    give=1,
+    squash=torch.tanh,
+):
+    d, found = len(u), {}
+
+    def state(token):
+        below = [state(child) for child, parent in enumerate(parents) if parent == token]
+        z = x[token] @ w * (1 if labels or not below else 0)
+        i, o, g, f = z[:d], z[d : 2 * d], z[2 * d : 3 * d], z[3 * d :]
+        hs = [h for _, h in below]
+        total = sum(hs) / (len(hs) if mean else 1) if hs else torch.zeros(d, dtype=x.dtype)
+        more = total @ u
+        c = (i + more[:d]).sigmoid() * squash(g + more[2 * d :])
+        for memory, h in below:
+            gate = ((f if own else 0) + (h if each else sum(hs)) @ uf).sigmoid()
+            c = c + (gate if gates else 1) * memory
+        found[token] = (c, (o + more[d : 2 * d]).sigmoid() * c.tanh())
+        return found[token]
+
+    state(parents.index(-1))
+    return torch.stack([found[token][give] for token in range(len(parents))])
+
+
+def in_order(x, parents, w, u, uf):
+    d = len(u)
+    h, c = torch.zeros(2, len(x), d, dtype=x.dtype)
+    for token in range(len(x)):
+        below = [child for child, parent in enumerate(parents) if parent == token]
+        i, o, g, f = (x[token] @ w).chunk(4)
+        more = h[below].sum(0) @ u
+        kept = ((f + h[below] @ uf).sigmoid() * c[below]).sum(0)
+        c[token] = (i + more[:d]).sigmoid() * (g + more[2 * d :]).tanh() + kept
+        h[token] = (o + more[d : 2 * d]).sigmoid() * c[token].tanh()
+    return h
+
+
+def variant(**changes):
+    return lambda *given: recursive(*given, **changes)
+
+
+LSTM_WRONG = {
+    "in order": ("begin with the deepest", in_order),
+    "one gate": ("share a forget gate", variant(each=False)),
+    "no own part": ("leave out the vector", variant(own=False)),
+    "no gates": ("without forget gates", variant(gates=False)),
+    "mean": ("averaged", variant(mean=True)),
+    "no labels": ("forget their own vectors", variant(labels=False)),
+    "memories": ("memories c", variant(give=0)),
+    "sigmoid": ("goes through a sigmoid", variant(squash=torch.sigmoid)),
+    "none": ("`return`", lambda *given: None),
+}
+
+
+def test_a_tree_lstm_by_recursion_is_right():
+    verdict = check_tree_lstm(recursive)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), LSTM_WRONG.values(), ids=LSTM_WRONG)
+def test_mistakes_of_a_tree_lstm_by_name(words, solution, refuses):
+    refuses(check_tree_lstm(solution), words)

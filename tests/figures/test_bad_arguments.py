@@ -30,7 +30,13 @@ TOKENS, PIXELS = ["a", "b", "c"], np.eye(5, dtype=bool)
 ROWS = [{"step": step, "loss": 1.0 + step} for step in range(4)]
 GOOD = {
     heat_map: {"weights": np.full((3, 7), 0.2), "queries": TOKENS, "keys": [*"abcdefg"]}
-    | {"mask": np.ones((3, 7), bool), "largest": 1.0, "quantity": "weight", "axes": ("a", "b")},
+    | {
+        "mask": np.ones((3, 7), bool),
+        "largest": 1.0,
+        "groups": ([0] * 3, [0] * 7),
+        "quantity": "weight",
+        "axes": ("a", "b"),
+    },
     head_grid: {"weights": np.full((2, 5, 3, 3), 0.3), "tokens": TOKENS}
     | {"mask": np.ones((3, 3), bool), "largest": 1.0},
     film: {"weights": np.full((2, 3, 3), 0.3), "steps": [1, 2], "tokens": TOKENS}

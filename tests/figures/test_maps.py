@@ -260,3 +260,27 @@ def test_wrong_kinds_are_answered_with_a_sentence():
         heat_map([[1.0]], mask=[[0.0]], title="")
     with pytest.raises(TypeError, match="must be a list, got 'abc'"):
         heat_map(np.ones((3, 3)), "abc", title="")
+
+
+def test_lines_part_neighbours_of_different_groups(attention):
+    groups = ([0, 0, 2], [5, 1, 1, 1, 1, 1, -1])
+    picture = heat_map(attention(3, 7), title="Groups", groups=groups)
+    found = {(line.x0, line.y0, line.x1, line.y1) for line in picture.layout.shapes}
+    assert found == {(-0.5, 1.5, 6.5, 1.5), (0.5, -0.5, 0.5, 2.5), (5.5, -0.5, 5.5, 2.5)}
+    assert len(picture.layout.shapes) == 3
+    assert "NaN" not in picture.svg()
+    assert heat_map(attention(3, 7), title="None").layout.shapes == ()
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "words"),
+    [
+        (([0, 1], [0] * 7), ValueError, "3 groups of rows and 7 of columns, got 2 and 7"),
+        ([0, 1, 1], TypeError, "two lists"),
+        (3, TypeError, "two lists"),
+        ((list("abc"), [0] * 7), TypeError, "`groups` must hold numbers"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(attention, groups, error, words):
+    with pytest.raises(error, match=words):
+        heat_map(attention(3, 7), title="Groups", groups=groups)

@@ -17,6 +17,7 @@ from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
+from attnlab_widgets.who_is_chosen import WhoIsChosen
 
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab.models.tiny import TinyTransformer
@@ -52,6 +53,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     HeadSwitchboard: switchboard,
     KernelLab: KernelLab,
     Wall: lambda: Wall("a for loop"),
+    WhoIsChosen: WhoIsChosen,
     SynthesizerLab: SynthesizerLab,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

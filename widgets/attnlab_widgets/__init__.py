@@ -19,6 +19,7 @@ _HOMES = {
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
     "Wall": "wall",
+    "WhoIsChosen": "who_is_chosen",
     "to_bertviz": "bertviz",
 }
 
@@ -35,6 +36,7 @@ __all__ = [
     "SynthesizerLab",
     "TreeExplorer",
     "Wall",
+    "WhoIsChosen",
     "to_bertviz",
 ]
 
@@ -52,6 +54,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer
     from attnlab_widgets.wall import Wall
+    from attnlab_widgets.who_is_chosen import WhoIsChosen
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -69,8 +69,8 @@ def _mean(weights: Tensor) -> Tensor:
 
 def _image(weights: Tensor, text: str) -> str:
     values = weights.numpy()
-    most = np.nanmax(values, axis=1, keepdims=True)
-    share = np.nan_to_num(values) / np.maximum(np.nan_to_num(most), 1e-9)
+    filled = np.nan_to_num(values)  # a row may be masked everywhere
+    share = filled / np.maximum(filled.max(axis=1, keepdims=True), 1e-9)
     levels = np.repeat(np.repeat(np.rint(share * (_SHADES - 1)), CELL, 0), CELL, 1).astype(int)
     masked = np.repeat(np.repeat(np.isnan(values), CELL, 0), CELL, 1)
     i, j = np.indices(levels.shape)

@@ -91,13 +91,9 @@ class Prediction(widgets.VBox):
         return f'<p role="status">{verdict} {escape(self.why)}</p>'
 
     def static_html(self) -> str:
-        """The question as HTML for a page without widgets, the answer folded."""
+        """The question as HTML for a page without widgets; the answer is not stored with it."""
         listed = "".join(f"<li>{escape(choice)}</li>" for choice in self.choices)
-        return (
-            f"<p><strong>Predict.</strong> {escape(self.question)}</p><ul>{listed}</ul>"
-            f"<details><summary>Answer</summary><p><strong>{escape(self.answer)}.</strong> "
-            f"{escape(self.why)}</p></details>"
-        )
+        return f"<p><strong>Predict.</strong> {escape(self.question)}</p><ul>{listed}</ul>"
 
     def _ipython_display_(self, **kwargs: Any) -> None:
         # ipywidgets (7 and 8) cuts its text to 110 characters, which loses the choices.

@@ -1,6 +1,7 @@
 // QueryOnAPlane: a query is dragged among keys; scores, weights and the output follow.
 import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
+import boardStyle from "./parts/plane/board.css";
 import style from "./query_on_a_plane.css";
 import { two } from "./lib/plane.js";
 import { bar } from "./parts/bar.js";
@@ -49,7 +50,7 @@ function render({ model, el: host }) {
   const spoken = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
   const parts = { arrows: arrowsPanel(study, view), weights: weightsPanel(study, view), values: valuesPanel(study, view) };
   root.append(
-    el("style", { text: base + barStyle + style }),
+    el("style", { text: base + barStyle + boardStyle + style }),
     el("header", { class: "av-top" }, controls.node, summary),
     el("div", { class: "qp-panels" }, parts.arrows.node, parts.weights.node, parts.values.node, parts.values.sum),
     tries,

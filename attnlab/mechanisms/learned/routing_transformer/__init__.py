@@ -1,0 +1,353 @@
+r"""Routing Transformer: tokens attend to each other where they fall into one cluster.
+
+Reformer hashes queries and keys by random directions. Here the directions are learned, by k-means
+that runs along with the training. Queries and keys are scaled to one length by a layer norm without
+scale and bias; each of k centroids μ takes the w queries and the w keys that it is most like, and
+those attend to each other. With k = w = √n there are n^1.5 pairs instead of n²:
+
+$$Q_\mu = \mathrm{top}_w(\mu \cdot \hat q),\quad K_\mu = \mathrm{top}_w(\mu \cdot \hat k),\qquad
+o_i = \frac{1}{|\{\mu : i \in Q_\mu\}|} \sum_{\mu : i \in Q_\mu} \sum_{j \in K_\mu}
+\mathrm{softmax}_{j \in K_\mu}\!\left(\frac{\hat q_i \cdot \hat k_j}{\sqrt d}\right) v_j$$
+
+A token that several centroids take has the mean of their outputs; one that none takes has zero.
+``combine`` is not an option: a sum would grow with the number of clusters that happen to want a
+token.
+
+**Causal.** The published decoder shares queries and keys, K ← Q, takes each cluster's top w of the
+*whole* sequence, and masks the future inside of each cluster. No value leaks, but membership does:
+a later token can push an earlier one out of a cluster, and the earlier one's output changes.
+``leaky`` computes that, for whoever wants to see it; no layer uses it. A causal layer follows the
+paper's own definition of a cluster instead: token i belongs to the centroid nearest to it, which
+depends on i alone, and attends to the most recent $w_i$ members up to and including itself,
+
+$$S_i = \{j \le i : \mu(j) = \mu(i),\ \text{fewer than } w_i \text{ members are in } (j, i]\}.$$
+
+Clusters may then be of any size; the bound $w_i$ keeps the cost. Without a ``window`` it is
+$\lceil (i + 1) / k \rceil$, which an average cluster has by then.
+
+Cost: $4 h k d\, n$ to compare tokens with centroids, $2 h k w^2 (d + e)$ for the pairs; with
+k = w = √n both are $O(n^{1.5})$. The compared numbers are h k n, and as many weights.
+
+``naive``     the equations, with dense weights, one cluster after the other.
+``gathered``  the members of each cluster side by side, and PyTorch's
+              ``scaled_dot_product_attention`` in all clusters at once. Causal: tokens sorted by
+              cluster and position, in chunks that see themselves and one chunk back.
+
+Centroids are a buffer, without gradient. In training mode they move each time the gradient comes
+back to the queries (not in the forward pass, which gradient checkpointing runs twice: it would
+choose other members the second time). In evaluation mode they stay.
+
+The paper's letters: $\mu$, $w$ and k as here; $\lambda$ is ``decay``; R is the matrix of centroids.
+
+Readings, where paper, survey and code differ. Scores are divided by √d (the released code divides
+by nothing after its layer norm). Centroids and the sums that move them have unit length: as
+printed, the centroid of a large cluster would grow with its members and become the nearest of ever
+more. In the mean over clusters the released code adds 0.01 to the count.
+
+Another implementation: the package routing-transformer lets learned keys join each cluster, gives a
+token of a shared layer hardly any weight on itself, adds a loss that draws queries to centroids,
+and has the leak in its causal form.
+
+Roy, Saffar, Vaswani, Grangier. Efficient Content-Based Sparse Attention with Routing Transformers.
+TACL 2021, arXiv:2003.05997, section 4.1 and algorithm 1.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import sympy
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core import patterns
+from attnlab.core.cache import KeyValueCache
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads, finite
+from attnlab.core.options import Size
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import (
+    NewTokens,
+    Outputs,
+    Queries,
+    SelfKeys,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    checked,
+)
+from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.learned.routing_transformer.causal import (
+    along,
+    by_chunks,
+    reach,
+    recent,
+    taken,
+)
+from attnlab.mechanisms.learned.routing_transformer.clusters import (
+    Centroids,
+    Clusters,
+    Members,
+    largest,
+    membership,
+    moved,
+    nearest,
+    normalised,
+    top_members,
+)
+
+__all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky", "moved", "naive"]
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
+    causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
+) -> Outputs:  # fmt: skip
+    """The equations, dense. Without ``k`` the queries are the keys as well, as causal wants it.
+
+    What is padding belongs to no cluster: its output is zero.
+    """
+    _refuse_keys(k, causal)
+    queries = normalised(q)
+    keys = queries if k is None else normalised(k)
+    scores = note("scores", _scores(queries, keys))
+    if causal:
+        own = note("clusters", nearest(queries, centroids))
+        back = reach(_real(q, padding), centroids.shape[1], options.window)
+        weights = masked_softmax(scores, recent(own, back, padding))
+    else:
+        asking, asked = _members(queries, keys, centroids, padding, options)
+        weights = _mean_over_clusters(scores, asking, asked)
+    return (note("weights", weights) @ wide(v)).to(v.dtype)
+
+
+def _refuse_keys(k: Tensor | None, causal: bool) -> None:
+    if causal and k is not None:
+        raise ValueError(
+            "causal routing shares queries and keys, because a token then attends to earlier "
+            "members of its own cluster: leave k out"
+        )
+
+
+def _real(q: Tensor, padding: Tensor | None) -> Tensor:
+    """(b, n): which tokens are real."""
+    if padding is not None:
+        return padding
+    return torch.ones(len(q), q.shape[2], dtype=torch.bool, device=q.device)
+
+
+def _scores(queries: Tensor, keys: Tensor) -> Tensor:
+    return queries @ keys.mT * queries.shape[-1] ** -0.5
+
+
+def _members(
+    queries: Tensor, keys: Tensor, centroids: Tensor, padding: Tensor | None, options: Clusters
+) -> tuple[Members, Members]:
+    """The members of each cluster among the queries, and among the keys."""
+    n = queries.shape[2]
+    note("clusters", lambda: nearest(queries, centroids))
+    asking = asked = top_members(queries, centroids, options.window, padding)
+    note("members", lambda: asking.masked_fill(asking == n, -1))
+    if keys is not queries:
+        asked = top_members(keys, centroids, options.window, padding)
+        note("key_members", lambda: asked.masked_fill(asked == n, -1))
+    return asking, asked
+
+
+def _mean_over_clusters(
+    scores: Tensor, asking: Members, asked: Members, allowed: Tensor | None = None
+) -> Tensor:
+    """A softmax in each cluster, averaged over the clusters that a query is in."""
+    rows, columns = membership(asking, scores.shape[2]), membership(asked, scores.shape[3])
+    total = torch.zeros_like(scores)
+    for row, column in zip(rows.unbind(2), columns.unbind(2), strict=True):
+        pairs = row[..., None] & column[..., None, :]
+        total = total + masked_softmax(scores, pairs if allowed is None else pairs & allowed)
+    return total / rows.sum(dim=2).clamp(min=1)[..., None]
+
+
+@checked
+def leaky(
+    q: Queries, v: SelfValues, centroids: Centroids, *, options: Clusters = Clusters()
+) -> Outputs:
+    """The published decoder (algorithm 1), in which later tokens decide who is in a cluster.
+
+    It is here to be looked at: the output at i changes with tokens after i.
+    """
+    queries, n = normalised(q), q.shape[2]
+    members = top_members(queries, centroids, options.window, None)
+    past = patterns.causal().dense(n, n, q.device)
+    weights = _mean_over_clusters(_scores(queries, queries), members, members, past)
+    return (weights @ wide(v)).to(v.dtype)
+
+
+# ---- gathered
+
+
+@checked
+def gathered(
+    q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
+    causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
+) -> Outputs:  # fmt: skip
+    """Only the pairs inside of clusters, all clusters at once."""
+    _refuse_keys(k, causal)
+    queries, values = normalised(q), wide(v)
+    if causal:
+        own = note("clusters", nearest(queries, centroids))
+        back = reach(_real(q, padding), centroids.shape[1], options.window)
+        size = largest(q.shape[2], centroids.shape[1], options.window)
+        return by_chunks(queries, values, own, back, size=size, padding=padding).to(v.dtype)
+    keys = queries if k is None else normalised(k)
+    asking, asked = _members(queries, keys, centroids, padding, options)
+    n, clusters = q.shape[2], centroids.shape[1]
+    rows, columns = (each.clamp(max=n - 1).flatten(2) for each in (asking, asked))
+    parts = (taken(queries, rows), taken(keys, columns), taken(values, columns))
+    q_within, k_within, v_within = (
+        each.unflatten(2, (clusters, -1)).flatten(1, 2) for each in parts
+    )
+    seen = None if padding is None else _filled(asked, n)
+    out = F.scaled_dot_product_attention(q_within, k_within, v_within, attn_mask=seen)
+    out = out.unflatten(1, (-1, clusters)).flatten(2, 3)
+    if padding is not None:
+        out = out.masked_fill((asking == n).flatten(2)[..., None], 0)
+    total = torch.zeros_like(values).scatter_add(2, along(rows, out), out)
+    count = membership(asking, n).sum(dim=2).clamp(min=1)
+    return (total / count[..., None]).to(v.dtype)
+
+
+def _filled(members: Members, n: int) -> Tensor:
+    """The places of each cluster that hold a token, as a mask of keys; all where none does."""
+    filled = members < n
+    return (filled | ~filled.any(dim=-1, keepdim=True)).flatten(1, 2).unsqueeze(-2)
+
+
+FORMS = {"naive": naive, "gathered": gathered}
+
+# ---- module
+
+
+class RoutingAttention(nn.Module):
+    """Multi-head attention inside of learned clusters: (b, n, dim) → (b, n, dim).
+
+    A causal layer has no key projection, since its queries are its keys. The buffer ``centroids``
+    (h, clusters, d) starts at random; each backward pass in training mode moves it. ``step``
+    decodes; its state is all keys and values so far.
+    """
+
+    centroids: Tensor
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, *, causal: bool = False,
+        form: Literal["naive", "gathered"] = "gathered", options: Clusters = Clusters(),
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.heads = Heads(dim, heads)
+        if causal:
+            del self.heads.key
+        self.causal, self.form, self.options = causal, form, options
+        drawn = torch.randn(heads, options.clusters, self.heads.head_dim)
+        self.register_buffer("centroids", F.normalize(drawn, dim=-1))
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        q, k, v = self._project(x, padding)
+        out = FORMS[self.form](
+            *(q, v, self.centroids), k=None if self.causal else k,
+            causal=self.causal, padding=padding, options=self.options,
+        )  # fmt: skip
+        if self.training and q.requires_grad:
+            q.register_hook(self._mover(q.detach(), k.detach(), padding))
+        return self.heads.merge(out)
+
+    def _project(self, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        if not self.causal:
+            return self.heads.project(x, padding=padding)
+        self.heads.fits(x, "x")
+        x = finite(x, padding)
+        q = note("queries", self.heads.split(self.heads.query(x), self.heads.head_dim))
+        return q, note("keys", q), note("values", self.heads.values(x))
+
+    def _mover(self, q: Tensor, k: Tensor, padding: Tensor | None) -> Callable[[Tensor], None]:
+        def move(_: Tensor) -> None:
+            new = moved(self.centroids, q, k, decay=self.options.decay, padding=padding)
+            self.centroids.copy_(new)
+
+        return move
+
+    @checked
+    def step(
+        self, x: NewTokens, state: KeyValueCache | None = None
+    ) -> tuple[NewTokens, KeyValueCache]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        self.heads.refuse_step(self.causal)
+        q, k, v = self._project(x, None)
+        state = KeyValueCache.extended(state, k, v)
+        keys, n, m = normalised(state.keys), q.shape[2], state.length
+        back = reach(_real(keys, None), self.options.clusters, self.options.window)
+        seen = recent(nearest(keys, self.centroids), back[..., m - n :], None)
+        weights = masked_softmax(_scores(keys[:, :, m - n :], keys), seen)
+        return self.heads.merge((weights @ wide(state.values)).to(v.dtype)), state
+
+    def extra_repr(self) -> str:
+        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
+
+
+# ---- card
+
+h, n, d, e, k, w = letters("h n d e k w")
+
+
+def taken_by_each(chosen: Clusters) -> sympy.Expr:
+    """w, or n / k where no window is given."""
+    return n / k if chosen.window is None else w
+
+
+CARD = Card(
+    name="routing_transformer",
+    title="Routing Transformer",
+    family="learned",
+    role="attend",
+    paper=Paper(
+        "Roy, Saffar, Vaswani, Grangier",
+        "Efficient Content-Based Sparse Attention with Routing Transformers",
+        "TACL",
+        2021,
+        "2003.05997",
+    ),
+    forms=FORMS,
+    causal="optional",
+    options=Clusters,
+    letters={"k": "clusters", "w": "window"},
+    time={
+        "naive": 4 * h * k * d * n + 2 * h * n**2 * (d + e),
+        "gathered": lambda chosen: (
+            4 * h * k * d * n + 2 * h * k * taken_by_each(chosen) ** 2 * (d + e)
+        ),
+    },
+    memory={
+        "naive": h * n**2,
+        "gathered": lambda chosen: h * k * (n + taken_by_each(chosen) * (d + e)),
+    },
+    notes={
+        "naive": ("scores", "clusters", "members", "weights"),
+        "gathered": ("clusters", "members"),
+    },
+    departures=(
+        "a causal layer puts a token into the cluster of its nearest centroid, where it attends to "
+        "the most recent members: the published top-w of the whole sequence lets later tokens "
+        "decide who is in a cluster",
+        "centroids have unit length, and move by the direction of the sum of their members",
+        "scores are divided by √d",
+        "a token that no cluster takes gives zeros, and so does padding",
+    ),
+    variants=({"clusters": 3}, {"clusters": 4, "window": 3}, {"clusters": 2, "decay": 0.5}),
+    build=RoutingAttention,
+    aliases=("routing",),
+    gives_up="Tokens in different clusters do not see each other.",
+    small={"clusters": 4},
+)

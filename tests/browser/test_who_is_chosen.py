@@ -1,0 +1,116 @@
+"""WhoIsChosen in JupyterLab and as a file: what is moved there is what Python computes."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+from attnlab_widgets.who_is_chosen import WhoIsChosen
+chosen = WhoIsChosen()
+chosen.save_html("chosen.html", title="<Chosen>")
+chosen
+"""
+ASK = """
+import json
+from attnlab_widgets.who_is_chosen import WAYS
+print(json.dumps({way: [f"{100 * chosen.recall(way):.0f} %", f"{chosen.choice(way).pairs:,}"]
+                  for way in WAYS} | {"query": chosen.query, "moved": chosen.moved}))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("who_is_chosen.ipynb", [MAKE, ASK])
+    notebook.run_all()
+    notebook.output(0).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture(params=["JupyterLab", "a saved file"])
+def widget(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
+    if request.param == "JupyterLab":
+        return notebook.output(0).get_by_test_id("who-is-chosen")
+    page = request.getfixturevalue("page")
+    page.goto((lab.folder / "chosen.html").as_uri())
+    found = page.get_by_test_id("who-is-chosen")
+    found.and_(page.locator("[data-drawn]")).wait_for()
+    return found
+
+
+def table(widget: Any) -> list[list[str]]:
+    rows = widget.get_by_test_id("table").locator("tbody tr")
+    return [row.locator("td").all_inner_texts() for row in rows.all()]
+
+
+def slide(widget: Any, name: str, value: int) -> None:
+    widget.get_by_test_id(name).evaluate(
+        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value
+    )
+
+
+def test_rounds_turn_and_buckets_change_hashing_alone(widget: Any, soon: Any) -> None:
+    slide(widget, "rounds", 1)
+    soon(lambda: widget.get_by_test_id("rounds").locator("+ output").inner_text(), "1")
+    before = table(widget)
+    slide(widget, "rounds", 6)
+    soon(lambda: table(widget)[1] != before[1], True)
+    after = table(widget)
+    assert int(after[1][1].replace(",", "")) > int(before[1][1].replace(",", ""))
+    assert [after[at] for at in (0, 2, 3)] == [before[at] for at in (0, 2, 3)]
+    slide(widget, "turn", 137)
+    soon(lambda: table(widget)[1] != after[1], True)
+    turned = table(widget)
+    assert turned[3] == before[3]
+    widget.get_by_test_id("buckets").select_option("2")
+    soon(
+        lambda: int(table(widget)[1][1].replace(",", "")) > int(turned[1][1].replace(",", "")), True
+    )
+    widget.get_by_test_id("buckets").select_option("8")
+
+
+def test_a_dragged_query_changes_its_bucket(widget: Any, soon: Any, still: Any) -> None:
+    still(widget)
+    summary = widget.get_by_test_id("summary")
+    widget.get_by_test_id("token").nth(5).click()
+    soon(lambda: summary.inner_text().startswith("Query 5 “5”"), True)
+    bucket = summary.inner_text().split(" of ")[0]
+    box = widget.get_by_test_id("plane").bounding_box()
+    dot = widget.get_by_test_id("handle").locator(".qp-reach").bounding_box()
+    x, y = dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2
+    mouse = widget.page.mouse
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x + 9, y + 9)
+    # To the other side of the origin: x and −x never share a bucket.
+    mouse.move(2 * box["x"] + box["width"] - x, 2 * box["y"] + box["height"] - y, steps=4)
+    mouse.up()
+    soon(lambda: summary.inner_text().split(" of ")[0] != bucket, True)
+    widget.get_by_test_id("more").click()
+    widget.get_by_test_id("undo").click()
+    soon(lambda: summary.inner_text().split(" of ")[0], bucket)
+    widget.page.keyboard.press("Escape")
+
+
+def test_arrow_keys_choose_the_query(widget: Any, soon: Any) -> None:
+    widget.get_by_test_id("token").nth(3).click()
+    widget.page.keyboard.press("ArrowRight")
+    summary = widget.get_by_test_id("summary")
+    soon(lambda: summary.inner_text().startswith("Query 4 “4”"), True)
+    assert widget.get_by_test_id("token").nth(4).get_attribute("aria-selected") == "true"
+
+
+def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
+    widget = notebook.output(0).get_by_test_id("who-is-chosen")
+    widget.get_by_test_id("clusters").select_option("6")
+    widget.get_by_test_id("more").click()
+    widget.get_by_test_id("causal").check()
+    slide(widget, "top", 5)
+    widget.page.keyboard.press("Escape")
+    soon(lambda: table(widget)[0][1], "497")  # 32 · 31 / 2, and the first token with itself
+    said = json.loads(notebook.run(1))
+    assert [said[way] for way in ("weight", "hashing", "clustering", "sorting")] == [
+        row[:2] for row in table(widget)
+    ]

@@ -1,0 +1,336 @@
+"""The Memorizing Transformer: the equation by loops, its limits, gradients, cuts, documents."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import attnlab
+from attnlab.core import patterns, search
+from attnlab.core.probe import record
+from attnlab.mechanisms.dense import full
+from attnlab.mechanisms.learned import memorizing_transformer
+from attnlab.mechanisms.learned.memorizing_transformer import (
+    FORMS,
+    MemorizingAttention,
+    Memory,
+    chunked,
+    naive,
+)
+
+B, H, N, D, E = 2, 3, 23, 5, 7
+SMALL = Memory(segment=4, cache=3, memory=9, neighbours=2)
+by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+def made(n: int = N) -> tuple[Tensor, ...]:
+    torch.manual_seed(0)
+    shapes = ((B, H, n, D), (B, H, n, D), (B, H, n, E), (H,), (H,))
+    return tuple(torch.randn(s, dtype=torch.float64) for s in shapes)
+
+
+def units(x: Tensor) -> Tensor:
+    return x / x.square().sum(-1, keepdim=True).sqrt()
+
+
+def softmax(scores: dict[int, float]) -> dict[int, float]:
+    total = sum(math.exp(s) for s in scores.values())
+    return {j: math.exp(s) / total for j, s in scores.items()}
+
+
+def by_loops(
+    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, scale: Tensor, o: Memory
+) -> tuple[Tensor, Tensor]:
+    """Query by query, from the words of the paper; the weights of all keys, and the output."""
+    weights = torch.zeros(B, H, N, N, dtype=torch.float64)
+    q, k = (units(x) if o.normalise else x for x in (q, k))
+    for b in range(B):
+        for h in range(H):
+            stored: list[int] = []
+            for i in range(N):
+                start = i // o.segment * o.segment
+                if i == start:
+                    end = start if o.stored == "segment" else max(0, start - o.cache)
+                    stored = list(range(end))[-o.memory :] if o.memory else []
+                dot = {j: float(q[b, h, i] @ k[b, h, j]) for j in range(i + 1)}
+                best = sorted(stored, key=lambda j: -dot[j])[: o.neighbours]
+                near = range(max(0, start - o.cache), i + 1)
+                g = 1 / (1 + math.exp(-float(gate[h])))
+                for j, w in softmax({j: float(scale[h]) * dot[j] for j in near}).items():
+                    weights[b, h, i, j] += (1 - g) * w
+                for j, w in softmax({j: float(scale[h]) * dot[j] for j in best}).items():
+                    weights[b, h, i, j] += g * w
+    return weights, weights @ v
+
+
+@by_form
+@pytest.mark.parametrize(
+    "options",
+    [
+        SMALL,
+        Memory(segment=4, cache=3, memory=9, neighbours=40, stored="leaving"),
+        Memory(segment=5, cache=0, memory=6, neighbours=3, normalise=False),
+        Memory(segment=3, cache=8, memory=2, neighbours=2),
+        Memory(segment=4, cache=3, memory=9, neighbours=2, search="faiss"),
+    ],
+    ids=str,
+)
+def test_the_equation_by_loops(form, options) -> None:
+    inputs = made()
+    weights, out = by_loops(*inputs, options)
+    with record() as notes:
+        torch.testing.assert_close(form(*inputs, options=options), out, rtol=1e-6, atol=1e-6)
+    if form is naive:
+        torch.testing.assert_close(notes.last("weights"), weights)
+
+
+@pytest.mark.parametrize("options", [SMALL, Memory(segment=4, cache=11, memory=9, neighbours=2)])
+def test_what_is_fetched_is_noted(options: Memory) -> None:
+    """By both forms alike: positions, best first, their weights, and the gate."""
+    inputs, (q, k, *_) = made(), made()
+    with record() as dense:
+        naive(*inputs, options=options)
+    with record() as fast:
+        chunked(*inputs, options=options)
+    for name in ("neighbours", "neighbour_weights", "gate"):
+        torch.testing.assert_close(fast.last(name), dense.last(name))
+    found = fast.last("neighbours")
+    assert found.shape == (B, H, N, 2)
+    assert (found[:, :, :4] == search.NOTHING).all()  # the first segment has no memory yet
+    stored = (units(q) @ units(k).mT)[:, :, 21, 11:20]  # the nine before the segment of query 21
+    assert torch.equal(found[:, :, 21], stored.topk(2).indices + 11)
+    torch.testing.assert_close(fast.last("gate"), torch.sigmoid(inputs[3]))
+    sums = fast.last("neighbour_weights")[:, :, 4:].sum(-1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+# ---- U1, U2
+
+
+@by_form
+@pytest.mark.parametrize("cache", [0, 2, 5, 50])
+def test_one_softmax_over_everything_is_full_attention(form, cache: int) -> None:
+    """U1: all neighbours of a memory of all that has left the cache."""
+    q, k, v, _, scale = made()
+    options = Memory(segment=4, cache=cache, memory=N, neighbours=N, stored="leaving")
+    expected = full.naive(
+        units(q) * scale.view(H, 1, 1), units(k), v, mask=patterns.causal(), scale=1.0
+    )
+    torch.testing.assert_close(form(q, k, v, None, scale, options=options), expected)
+
+
+@by_form
+def test_a_gate_far_to_one_side_leaves_one_softmax(form) -> None:
+    """U2: local attention alone, or the renormalised weights of full attention."""
+    q, k, v, gate, scale = made()
+    everything = Memory(segment=4, cache=3, memory=N, neighbours=5)
+    i = torch.arange(N)
+    start = (i - i % 4)[:, None]
+    rotated = units(q) * scale.view(H, 1, 1)
+    near = (i <= i[:, None]) & (i >= start - 3)
+    local = form(q, k, v, gate - 1e9, scale, options=everything)
+    torch.testing.assert_close(local, full.naive(rotated, units(k), v, mask=near, scale=1.0))
+    with record() as notes:
+        far = form(q, k, v, gate + 1e9, scale, options=everything)
+    chosen = torch.zeros(B, H, N, N + 1, dtype=torch.bool)
+    chosen = chosen.scatter(-1, notes.last("neighbours") % (N + 1), True)[..., :N]
+    weights = (rotated @ units(k).mT).softmax(-1) * chosen
+    weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+    torch.testing.assert_close(far, weights @ v)
+    assert (far[:, :, :4] == 0).all()
+
+
+@by_form
+def test_sizes_of_queries_and_keys_do_not_matter(form) -> None:
+    q, k, v, gate, scale = made()
+    sizes = torch.rand(B, H, N, 1, dtype=torch.float64) + 0.5
+    out = form(q * sizes, k * sizes.flip(2), v, gate, scale, options=SMALL)
+    torch.testing.assert_close(out, form(q, k, v, gate, scale, options=SMALL))
+    free = Memory(**{**vars(SMALL), "normalise": False})
+    changed = form(q * sizes, k, v, gate, scale, options=free)
+    assert not torch.allclose(changed, form(q, k, v, gate, scale, options=free))
+
+
+@by_form
+def test_an_empty_memory_gives_nothing(form) -> None:
+    q, k, v, gate, scale = made(4)  # one segment
+    local = full.naive(
+        units(q) * scale.view(H, 1, 1), units(k), v, mask=patterns.causal(), scale=1.0
+    )
+    expected = (1 - torch.sigmoid(gate)).view(H, 1, 1) * local
+    torch.testing.assert_close(form(q, k, v, gate, scale, options=SMALL), expected)
+
+
+# ---- gradients
+
+
+@by_form
+def test_no_gradient_enters_cache_or_memory(form) -> None:
+    q, k, v, gate, scale = (x.requires_grad_() for x in made())
+    out = form(q, k, v, gate, scale, options=SMALL)
+    *past, of_gate = torch.autograd.grad(out[:, :, 20:].sum(), [k, v, gate])
+    for gradient in past:
+        assert (gradient[:, :, :20] == 0).all()
+        assert (gradient[:, :, 20:] != 0).any()
+    assert (of_gate != 0).all()
+
+
+@by_form
+def test_a_gradient_flows_through_the_softmax_over_what_was_fetched(form) -> None:
+    q, k, v, gate, scale = made()
+    out = form(q.requires_grad_(), k, v, gate + 1e9, scale, options=SMALL)  # the memory alone
+    (gradient,) = torch.autograd.grad(out[:, :, 8:].square().sum(), q)
+    assert (gradient[:, :, 8:].abs().sum(-1) > 0).all()
+
+
+# ---- segments and documents
+
+
+def layer(options: Memory = SMALL, **more) -> MemorizingAttention:
+    torch.manual_seed(1)
+    made = MemorizingAttention(12, 3, options=options, **more).double()
+    torch.nn.init.normal_(made.scale)
+    if made.gate is not None:
+        torch.nn.init.normal_(made.gate)
+    return made
+
+
+def read(module: MemorizingAttention, x: Tensor, sizes: list[int]) -> Tensor:
+    parts, state = [], None
+    for piece in x.split(sizes, dim=1):
+        out, state = module.step(piece, state)
+        parts.append(out)
+    return torch.cat(parts, dim=1)
+
+
+@pytest.mark.parametrize("sizes", [[N], [4] * 5 + [3], [1] * N, [2, 7, 1, 9, 4], [20, 3]], ids=str)
+@pytest.mark.parametrize("stored", ["segment", "leaving"])
+def test_any_cut_gives_the_same(sizes: list[int], stored: str) -> None:
+    """Values, and where the cuts are, gradients as well: they end at segments, not at calls."""
+    module = layer(Memory(**{**vars(SMALL), "stored": stored}))
+    x = torch.randn(2, N, 12, dtype=torch.float64)
+    expected, out = module(x), read(module, x, sizes)
+    torch.testing.assert_close(out, expected)
+    parameters = list(module.parameters())
+    mine, theirs = (torch.autograd.grad(y.square().sum(), parameters) for y in (out, expected))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_state_is_bounded_and_is_not_changed() -> None:
+    module = layer()
+    x = torch.randn(2, 60, 12, dtype=torch.float64)
+    _, state = module.step(x[:, :40])
+    before = [y.clone() for y in state.cache]
+    once, after = module.step(x[:, 40:], state)
+    again, _ = module.step(x[:, 40:], state)
+    assert torch.equal(once, again)
+    assert all(map(torch.equal, before, state.cache))
+    assert after.length == 60
+    for each in (state, after):
+        assert each.cache.length <= SMALL.reach + SMALL.segment
+
+
+def test_documents_do_not_read_each_other() -> None:
+    """In the middle of a segment, and each sequence of the batch for itself."""
+    module = layer()
+    x = torch.randn(2, 30, 12, dtype=torch.float64)
+    _, state = module.step(x[:, :8])
+    out, _ = module.step(x[:, 8:], state.cleared(torch.tensor([True, False])))
+    torch.testing.assert_close(out[0], module(x[:1, 8:])[0])  # 8 is a multiple of the segment
+    torch.testing.assert_close(out[1], module(x[1:])[0, 8:])
+    _, state = module.step(x[:, :10])
+    y = x.clone()
+    y[0, :10] = torch.randn(10, 12)
+    _, other = module.step(y[:, :10])
+    ended = torch.tensor([True, True])
+    mine, _ = module.step(x[:, 10:], state.cleared(ended))
+    theirs, _ = module.step(x[:, 10:], other.cleared(ended))
+    assert torch.equal(mine, theirs)
+
+
+def test_a_needle_far_beyond_the_cache_is_found() -> None:
+    q, k, v, gate, scale = made(200)
+    options = Memory(segment=4, cache=3, memory=200, neighbours=1)
+    q = q.clone()
+    q[:, :, 190] = k[:, :, 17]
+    with record() as notes:
+        out = chunked(q, k, v, gate + 1e9, scale, options=options)
+    assert (notes.last("neighbours")[:, :, 190, 0] == 17).all()
+    torch.testing.assert_close(out[:, :, 190], v[:, :, 17])
+
+
+def test_local_biases_by_distance() -> None:
+    """Of local keys alone; padding takes no distance."""
+    alibi = attnlab.build("alibi", dim=12, heads=3, causal=True)
+    module = layer(positions=alibi)
+    assert module._local_bias().shape == (3, SMALL.local)
+    x = torch.randn(2, N, 12, dtype=torch.float64)
+    q, k, v = module.heads.project(x)
+    bias = module._local_bias().double()
+    inputs = (q, k, v, module.gate, module.scale)
+    dense = naive(*inputs, local_bias=bias, options=SMALL)
+    torch.testing.assert_close(chunked(*inputs, local_bias=bias, options=SMALL), dense)
+    assert not torch.allclose(dense, naive(*inputs, options=SMALL))
+    i = torch.arange(4)
+    by_hand = units(q[:, :, :4]) @ units(k[:, :, :4]).mT * module.scale.view(3, 1, 1)
+    by_hand = by_hand + alibi(i, i)
+    hidden = by_hand.masked_fill(i > i[:, None], -torch.inf).softmax(-1) @ v[:, :, :4]
+    expected = (1 - torch.sigmoid(module.gate)).view(3, 1, 1) * hidden
+    torch.testing.assert_close(dense[:, :, :4], expected)
+    torch.testing.assert_close(read(module, x, [5, 1, 9, 8]), module(x))
+
+
+# ---- search
+
+
+def test_faiss_and_pytorch_find_the_same() -> None:
+    torch.manual_seed(3)
+    q, keys = torch.randn(2, 3, 7, 16), torch.randn(2, 3, 41, 16)
+    seen = torch.rand(2, 41) > 0.5
+    seen[0] = False
+    for visible in (None, seen):
+        ours = search.nearest(q, keys, 5, seen=visible)
+        assert torch.equal(search.nearest(q, keys, 5, seen=visible, search="faiss"), ours)
+    assert (ours[0] == search.NOTHING).all()
+    assert search.nearest(q, keys, 100).shape[-1] == 41
+
+
+def test_the_index() -> None:
+    torch.manual_seed(4)
+    keys, q = torch.randn(5000, 16), torch.randn(20, 16)
+    exact = search.Index(keys).search(q, 10)
+    best, positions = (q @ keys.T).topk(10)
+    assert torch.equal(exact.positions, positions)
+    torch.testing.assert_close(exact.scores, best)
+    near = search.Index(keys, "approximate").search(q, 10)
+    found = search.recall(near.positions, positions)
+    assert 0.9 < found <= 1
+    few = search.Index(keys, "approximate", candidates=1).search(q, 10)
+    assert search.recall(few.positions, positions) < found
+    torch.testing.assert_close(near.scores, (q @ keys.T).gather(1, near.positions))
+    assert search.recall(positions[:, :5], positions) == 0.5
+    for wrong, words in (
+        (lambda: search.Index(keys[:600], "approximate"), "at least 640 keys, got 600"),
+        (lambda: search.Index(keys[:, :15], "approximate"), "the width 15 is odd"),
+        (lambda: search.Index(keys).search(q[:, :8], 3), "width 16, but the queries have width 8"),
+        (lambda: search.recall(positions[:3], positions), "the same queries"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            wrong()
+
+
+# ---- refusals
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match="the newest keys are in both"):
+        MemorizingAttention(12, 3, gated=False)
+    _, state = layer().step(torch.randn(2, 5, 12, dtype=torch.float64))
+    with pytest.raises(ValueError, match="one bool for each of the 2 sequences"):
+        state.cleared(torch.tensor([True]))
+    with pytest.raises(ValueError, match="neighbours should be at least 1"):
+        Memory(neighbours=0)
+    assert layer(Memory(memory=0)).gate is None
+    assert memorizing_transformer.CARD.causal == "always"
