@@ -33,7 +33,7 @@ def test_what_is_measured_of_an_untrained_model(arm: str) -> None:
         assert found["alpha of layer 2 head 3"] == pytest.approx(1.5)
         assert 0 < found["support of layer 2 head 3"] <= 100
     elif arm != "full":
-        assert found["span of layer 3 head 1"] == ARMS[arm]["attention_options"].get("start", 0)
+        assert found["span of layer 3 head 1"] == {"spans": 16, "spans from 0": 0}[arm]
 
 
 def test_a_high_price_shortens_spans() -> None:
