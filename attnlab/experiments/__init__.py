@@ -14,8 +14,8 @@ from pathlib import Path
 ASSETS = "https://raw.githubusercontent.com/attnlab/attnlab/main/notebooks/assets/"
 
 
-def stored(file: str, experiment: str) -> dict[str, float]:
-    """What an experiment has measured, by the name of its figure, from ``assets/`` of the lessons.
+def asset(file: str) -> Path:
+    """Where a file of the lessons' ``assets/`` lies.
 
     Colab opens a notebook without its folder: there the file is downloaded once.
     """
@@ -24,6 +24,12 @@ def stored(file: str, experiment: str) -> dict[str, float]:
         path = Path(file)
     if not path.exists():
         urllib.request.urlretrieve(ASSETS + file, path)
+    return path
+
+
+def stored(file: str, experiment: str) -> dict[str, float]:
+    """What an experiment has measured, by the name of its figure, from an ``asset``."""
+    path = asset(file)
     rows = json.loads(path.read_text(encoding="utf-8"))["experiments"]
     if experiment not in rows:
         raise ValueError(f"{path} holds the experiments {sorted(rows)}, not {experiment!r}")
