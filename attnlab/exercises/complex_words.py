@@ -1,7 +1,7 @@
 """Checks of lesson 41: a word as a wave, and the score of two complex vectors."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -152,44 +152,40 @@ def _layer(
     return _pair(out.real, out.imag)
 
 
-def _with(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _layer(*given, **changes)
-
-
 _LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The keys are not conjugated: with `k.mT` the angles of query and key are added. `k.mH` is "
         "the conjugate transpose.",
-        _with(conjugated=False),
+        partial(_layer, conjugated=False),
     ),
     (
         "The score is the real part: here it is the modulus, `.abs()`.",
-        _with(part=lambda z: z.real),
+        partial(_layer, part=lambda z: z.real),
     ),
     (
         "The score is |z|²: the modulus is its square root.",
-        _with(part=lambda z: z.abs().square()),
+        partial(_layer, part=lambda z: z.abs().square()),
     ),
-    ("The scores are not divided by √d.", _with(scale=1)),
+    ("The scores are not divided by √d.", partial(_layer, scale=1)),
     (
         "The words do not turn: the angle is ω times the position.",
-        _with(position=lambda p: torch.ones_like(p)[:, None]),
+        partial(_layer, position=lambda p: torch.ones_like(p)[:, None]),
     ),
     (
         "Positions are counted from 1; here the first word has position 0.",
-        _with(start=1),
+        partial(_layer, start=1),
     ),
     (
         "The wave is added to the amplitude, as sinusoidal positions are; here it is multiplied.",
-        _with(added=True),
+        partial(_layer, added=True),
     ),
     (
         "The softmax runs over the queries; each query has weights over the keys, `dim=-1`.",
-        _with(axis=-2),
+        partial(_layer, axis=-2),
     ),
     (
         "The values are conjugated as well: only the keys are.",
-        _with(values=torch.conj_physical),
+        partial(_layer, values=torch.conj_physical),
     ),
     (
         "Real and imaginary parts are exchanged: the real parts come first.",

@@ -1,7 +1,7 @@
 """Checks of lesson 42: the relative shift, and the rows of a table of clipped distances."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -196,20 +196,16 @@ def _attended(
     return scores.softmax(axis) @ v
 
 
-def _with(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _attended(*given, **changes)
-
-
 _MEMORY_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Later tokens are attended to: mask each key that comes after its query, before the "
         "softmax.",
-        _with(causal=False),
+        partial(_attended, causal=False),
     ),
     (
         "The mask forgets the memory: query i is token m − n + i of all m, and may attend to "
         "m − n + i + 1 keys.",
-        _with(first=1),
+        partial(_attended, first=1),
     ),
     (
         "A token does not attend to itself: its own key, at distance 0, is allowed.",
@@ -218,12 +214,12 @@ _MEMORY_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The products by distance are used as they are: column c is the distance m − 1 − c, and "
         "must be moved to its key first.",
-        _with(place=lambda x: x),
+        partial(_attended, place=lambda x: x),
     ),
     (
         "The distances are taken in the wrong order: column 0 of the products is the largest one, "
         "m − 1.",
-        _with(place=lambda x: _by_key(x.flip(-1))),
+        partial(_attended, place=lambda x: _by_key(x.flip(-1))),
     ),
     (
         "u and t are exchanged: u is added where a query meets keys, t where it meets distances.",
@@ -237,11 +233,14 @@ _MEMORY_MISTAKEN: tuple[KnownMistake, ...] = (
         "u is missing: the query that meets keys is q + u.",
         lambda q, k, v, u, t, r: _attended(q, k, v, 0 * u, t, r),
     ),
-    ("The scores are not divided by √d.", _with(scale=1)),
-    ("Only the first product is divided by √d: both are parts of one score.", _with(halved=True)),
+    ("The scores are not divided by √d.", partial(_attended, scale=1)),
+    (
+        "Only the first product is divided by √d: both are parts of one score.",
+        partial(_attended, halved=True),
+    ),
     (
         "The softmax runs over the queries; each query has weights over its keys, `dim=-1`.",
-        _with(axis=-2),
+        partial(_attended, axis=-2),
     ),
 )
 

@@ -1,7 +1,7 @@
 """Checks of lesson 43: a text as the ids of its bytes, and the calibration of GBST."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -151,45 +151,47 @@ def _all_offsets(
     return (weights[..., None] * candidates).sum(1)
 
 
-def _changed(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _all_offsets(*given, **changes)
-
-
 _OFFSETS_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Only blocks from the start of the text are candidates: size s has s offsets, 0 … s − 1.",
-        _changed(offsets=lambda s: range(1)),
+        partial(_all_offsets, offsets=lambda s: range(1)),
     ),
     (
         "Offset 0 is missing: size s has the offsets 0 … s − 1.",
-        _changed(offsets=lambda s: range(1, s) if s > 1 else range(1)),
+        partial(_all_offsets, offsets=lambda s: range(1, s) if s > 1 else range(1)),
     ),
     (
         "There is one offset too many: blocks of size s from character s on are those from 0 on.",
-        _changed(offsets=lambda s: range(s + 1)),
+        partial(_all_offsets, offsets=lambda s: range(s + 1)),
     ),
     (
         "The characters before the offset are lost: they keep themselves.",
-        _changed(cut=lambda x, s, o: torch.cat([0 * x[:o], _block_means(x[o:], s)])),
+        partial(_all_offsets, cut=lambda x, s, o: torch.cat([0 * x[:o], _block_means(x[o:], s)])),
     ),
     (
         "The characters before the offset are averaged: they keep themselves.",
-        _changed(cut=lambda x, s, o: torch.cat([_block_means(x[:o], s), _block_means(x[o:], s)])),
+        partial(
+            _all_offsets,
+            cut=lambda x, s, o: torch.cat([_block_means(x[:o], s), _block_means(x[o:], s)]),
+        ),
     ),
     (
         "The text is closed to a ring (`roll`): its last characters are in a block with its first.",
-        _changed(cut=lambda x, s, o: _block_means(x.roll(-o, 0), s).roll(o, 0)),
+        partial(_all_offsets, cut=lambda x, s, o: _block_means(x.roll(-o, 0), s).roll(o, 0)),
     ),
     (
         "The last block is short, and its sum is divided by the full size: divide by the "
         "characters that are there.",
-        _changed(cut=_full_size),
+        partial(_all_offsets, cut=_full_size),
     ),
     (
         "The softmax runs over the characters: each character chooses among its candidates.",
-        _changed(axis=0),
+        partial(_all_offsets, axis=0),
     ),
-    ("All candidates have the same weight: the score is candidate · w.", _changed(even=True)),
+    (
+        "All candidates have the same weight: the score is candidate · w.",
+        partial(_all_offsets, even=True),
+    ),
 )
 
 

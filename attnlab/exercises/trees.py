@@ -1,7 +1,7 @@
 """Checks of lesson 51: the depth of tokens, the mask of subtrees, and a node of a Tree-LSTM."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -260,42 +260,38 @@ def _states(
     return c if memory else h
 
 
-def _with(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _states(*given, **changes)
-
-
 _STATES_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The tokens are computed in the order of their numbers, so that some parents come before "
         "their children: begin with the deepest.",
-        _with(order=lambda parents: list(range(len(parents)))),
+        partial(_states, order=lambda parents: list(range(len(parents)))),
     ),
     (
         "All children share a forget gate, made from the sum of their states: each child has one, "
         "from its own state.",
-        _with(forget=lambda own, h, uf: (own + h.sum(0, keepdim=True) @ uf).sigmoid()),
+        partial(_states, forget=lambda own, h, uf: (own + h.sum(0, keepdim=True) @ uf).sigmoid()),
     ),
     (
         "The forget gates leave out the vector of the node itself: x W has a part for them, the "
         "last quarter.",
-        _with(forget=lambda own, h, uf: (h @ uf).sigmoid()),
+        partial(_states, forget=lambda own, h, uf: (h @ uf).sigmoid()),
     ),
     (
         "The children's memories are added without forget gates.",
-        _with(forget=lambda own, h, uf: torch.ones_like(h)),
+        partial(_states, forget=lambda own, h, uf: torch.ones_like(h)),
     ),
     (
         "The states of the children are averaged: child-sum adds them.",
-        _with(below=lambda h: h.mean(0)),
+        partial(_states, below=lambda h: h.mean(0)),
     ),
     (
         "The nodes forget their own vectors: x W is added at nodes as at leaves.",
-        _with(labels=False),
+        partial(_states, labels=False),
     ),
-    ("These are the memories c: the states are o · tanh(c).", _with(memory=True)),
+    ("These are the memories c: the states are o · tanh(c).", partial(_states, memory=True)),
     (
         "The update goes through a sigmoid; it is no gate, and takes tanh.",
-        _with(squash=torch.sigmoid),
+        partial(_states, squash=torch.sigmoid),
     ),
 )
 

@@ -12,7 +12,7 @@ from attnlab.core import shapes
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "notebooks/notation.md").read_text(encoding="utf-8")
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
-GREEK = "alpha|beta|gamma|delta|theta|sigma|phi|Phi|omega|varepsilon|ell"
+GREEK = "alpha|beta|gamma|delta|theta|mu|sigma|phi|Phi|omega|varepsilon|ell"
 COMMON, _, REST = PAGE.partition("## Letters with another meaning in one lesson")
 OWN, _, REST = REST.partition("## Shapes")
 GLOSSARY = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \| \[\d\d\]\((.+?)\) \|$", REST, re.MULTILINE)
@@ -74,13 +74,17 @@ def test_letters_of_shapes_stand_there():
 @lesson
 def test_letters_of_a_lesson_stand_there(path: Path):
     missing = letters(prose(path)) - of_all_lessons() - of_one_lesson(path.stem[:2])
-    assert not missing, f"not in notation.md, nor in its row of lesson {path.stem[:2]}"
+    where = f"the row of lesson {path.stem[:2]} in notation.md"
+    assert not missing, f"give {', '.join(sorted(missing))} a meaning in {where}"
 
 
 @lesson
 def test_a_lesson_gives_no_letter_a_meaning_that_it_does_not_use(path: Path):
     unused = of_one_lesson(path.stem[:2]) - letters(prose(path))
-    assert not unused, f"in the row of lesson {path.stem[:2]} of notation.md, not in the lesson"
+    where = f"the row of lesson {path.stem[:2]} in notation.md"
+    assert not unused, (
+        f"take {', '.join(sorted(unused))} out of {where}: the lesson has no such letter"
+    )
 
 
 def test_terms_stand_in_the_lessons_that_introduce_them():
