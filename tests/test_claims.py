@@ -375,7 +375,7 @@ def test_any_length_in_any_form(card: Card, variant: int) -> None:
     for n in (1, 2, 3, 31, 64, 97):
         x = torch.randn(2, n, DIM, dtype=torch.float64)
         assert module(card, variant)(x).shape == x.shape
-        sizes = Sizes(SIZES[0] | {"n": n, "m": n})
+        sizes = Sizes(SIZES[0] | {"n": n, "m": n, "N": n})
         made = inputs(card.forms["naive"], sizes, torch.float64)
         outs = [call(card, form, variant, made) for form in card.forms]
         assert torch.isfinite(outs[0]).all()

@@ -4,13 +4,20 @@ A check takes the learner's function (or number), calls it on small numbers that
 time, and gives a `Verdict`: right, or not yet with the misconception by its name. It never raises
 for a wrong solution; an exception in the learner's code becomes a sentence.
 
+    check_attended_position       00  a position
+    check_previous_share          00  previous_share(weights)
+    check_attention_parameters    00  a number of parameters
+    check_writer                  00  write(logits_of, ids, steps, temperature, top_k, draw)
     check_attention               01  attention(q, k, v)
     check_causal                  01  causal_attention(q, k, v)
     check_masked_softmax          01  masked_softmax(scores, mask)
+    check_backward                01  backward(q, k, v, grad)
     check_split_heads             02  split_heads(x, heads)
     check_merge_heads             02  merge_heads(out)
     check_repeat_heads            02  repeat_heads(k, h)
     check_step                    02  decode(q_last, keys, values)
+    check_cache_bytes             02  a number of bytes
+    check_grouped_layer           02  layer(x, Wq, Wk, Wv, Wo, h, g, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
     check_strided                 10  strided(i, j, s)
@@ -29,6 +36,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_means             13  block_means(x, block, real)
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_gap                     16  a gap between two scores
+    check_sparsemax               16  sparsemax(z)
+    check_soft_mask               16  soft_mask(distances, z, ramp)
+    check_entmax_attention        16  attend(q, k, v)
     check_table_length            20  a length at which two counts are equal
     check_factorized              20  factorized(A, B)
     check_mixture                 20  mixture(numbers, first, second)
@@ -86,13 +97,21 @@ from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
 from attnlab.exercises.complex_words import check_complex_layer, check_complex_score, check_wave
+from attnlab.exercises.decoding import check_cache_bytes, check_grouped_layer
 from attnlab.exercises.distances import (
     check_clipped_rows,
     check_memory_layer,
     check_shift,
     check_unused_rows,
 )
+from attnlab.exercises.first_steps import (
+    check_attended_position,
+    check_attention_parameters,
+    check_previous_share,
+    check_writer,
+)
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
+from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
@@ -143,6 +162,12 @@ from attnlab.exercises.sparse import (
     check_strided_keys,
     check_summaries,
 )
+from attnlab.exercises.sparse_rows import (
+    check_entmax_attention,
+    check_gap,
+    check_soft_mask,
+    check_sparsemax,
+)
 from attnlab.exercises.subwords import (
     check_byte_ids,
     check_calibrate,
@@ -173,13 +198,17 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share, chec
 
 __all__ = [
     "Verdict",
+    "check_attended_position",
     "check_attention",
+    "check_attention_parameters",
     "check_axial_pairs",
     "check_axis",
+    "check_backward",
     "check_bigbird",
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
+    "check_cache_bytes",
     "check_cache_length",
     "check_calibrate",
     "check_causal",
@@ -193,13 +222,16 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_entmax_attention",
     "check_equal_lengths",
     "check_etc_pairs",
     "check_factorized",
     "check_feature_count",
     "check_fixed_blocks",
+    "check_gap",
     "check_generator",
     "check_given_back",
+    "check_grouped_layer",
     "check_induction_head",
     "check_induction_keys",
     "check_layers_until_connected",
@@ -216,6 +248,7 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
@@ -226,6 +259,8 @@ __all__ = [
     "check_running_step",
     "check_shift",
     "check_slowest_turn",
+    "check_soft_mask",
+    "check_sparsemax",
     "check_split_heads",
     "check_step",
     "check_strided",
@@ -249,4 +284,5 @@ __all__ = [
     "check_visible_slots",
     "check_wave",
     "check_window_mask",
+    "check_writer",
 ]

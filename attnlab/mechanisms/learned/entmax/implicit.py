@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.tracing import hidden
 from attnlab.mechanisms.learned.entmax.definition import bisected, excess, shifted, slopes_of
 
 PIECE = 1 << 17  # scores that are computed at once on a CPU
@@ -95,13 +96,8 @@ def _solved(z: Tensor, t: float | Tensor) -> Tensor:
 
 def _convex(t: float | Tensor) -> bool:
     if isinstance(t, Tensor):
-        return not _hidden(t) and bool((t <= 1).all())
+        return not hidden(t) and bool((t <= 1).all())
     return t <= 1
-
-
-def _hidden(x: Tensor) -> bool:
-    """Whether nobody can look at the numbers: there are none, or a graph is traced."""
-    return torch.compiler.is_compiling() or x.is_meta
 
 
 def _newton(z: Tensor, t: float | Tensor) -> Tensor:
@@ -113,7 +109,7 @@ def _newton(z: Tensor, t: float | Tensor) -> Tensor:
         step = -p * torch.expm1(-t * p.log()) / (t * slopes)
         c = c + step.where(moves, 0)
         moves = moves & (step.abs() > precision)
-        if not _hidden(z) and not bool(moves.any()):
+        if not hidden(z) and not bool(moves.any()):
             break
     return c
 

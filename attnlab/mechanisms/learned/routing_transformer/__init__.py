@@ -206,8 +206,9 @@ def gathered(
     n, clusters = q.shape[2], centroids.shape[1]
     rows, columns = (each.clamp(max=n - 1).flatten(2) for each in (asking, asked))
     parts = (taken(queries, rows), taken(keys, columns), taken(values, columns))
-    within = (each.unflatten(2, (clusters, -1)).flatten(1, 2) for each in parts)
-    q_within, k_within, v_within = within
+    q_within, k_within, v_within = (
+        each.unflatten(2, (clusters, -1)).flatten(1, 2) for each in parts
+    )
     seen = None if padding is None else _filled(asked, n)
     out = F.scaled_dot_product_attention(q_within, k_within, v_within, attn_mask=seen)
     out = out.unflatten(1, (-1, clusters)).flatten(2, 3)

@@ -1,0 +1,318 @@
+r"""Adaptive attention span: each head learns how far back it attends, and pays for it.
+
+Some heads use the last few tokens only, others need hundreds, and one span for all pays for the
+longest. Here head h has a span z of its own, and the weight of a key at distance x fades to zero
+between z and z + R:
+
+$$m_z(x) = \min\!\Big(\max\!\Big(\frac{R + z - x}{R},\, 0\Big),\, 1\Big),\qquad
+a_{ij} = \frac{m_z(i - j)\, e^{s_{ij}}}{\sum_{j' = i - S}^{i - 1} m_z(i - j')\, e^{s_{ij'}}},
+\qquad o_i = \sum_j a_{ij} v_j$$
+
+The ramp of width R lets a gradient reach z. A penalty $\frac{\lambda}{h} \sum z$ is added to the
+loss, so that a span grows only where it lowers the loss (``penalty``). A *dynamic* span is computed
+for each token: $z_i = S\, \sigma(u \cdot x_i + b)$.
+
+Attention is to the strict past: a token does not attend to itself, and the first token of a
+sequence has no key and gives zeros. With ``include_self`` it attends to itself too, at distance 0.
+
+Cost: at most S keys for each query, and no more than the longest span reaches (z + R), which is
+what the ``banded`` form computes: $2 h n S (d + e)$ FLOPs and h n S elements at most.
+
+``naive``   the equation, with all n × m weights.
+``banded``  blocks of queries, each with the keys that the longest span of all heads can reach.
+
+The paper's letters: $S$ (longest span, ``max_span``), $R$ (``ramp``), $z$, $M$ heads (our h), $t$
+and $r$ (query and key; our i and j), $v$ of the dynamic span (our u).
+
+Departures. The released code counts the distance of the nearest key as 0, not as 1. It clamps a
+span to [0, S] after each update; here the clamp is in the layer, and lets a gradient pass unless it
+points further out. The paper adds learned embeddings of distances to the keys; here a rotation can
+be given.
+
+Sukhbaatar, Grave, Bojanowski, Joulin. Adaptive Attention Span in Transformers. ACL 2019,
+arXiv:1905.07799.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.core import patterns
+from attnlab.core.cache import KeyValueCache
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads, finite
+from attnlab.core.options import Options, Size
+from attnlab.core.positions import Rotation
+from attnlab.core.precision import wide
+from attnlab.core.probe import Notes, note
+from attnlab.core.shapes import (
+    KeyPadding,
+    Keys,
+    NewTokens,
+    Outputs,
+    Queries,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
+from attnlab.core.tracing import hidden
+
+Spans = Float[Tensor, "h"] | Float[Tensor, "b h n"]
+"""The span z of each head, or of each query in each head, in tokens."""
+
+BLOCK = (32, 512)
+"""The fewest and the most queries in a block."""
+
+# ---- helpers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span(Options):
+    """How far a span may reach, and how it fades.
+
+    ``max_span``      S, the longest span: keys further back are never attended to.
+    ``ramp``          R, the number of tokens over which a weight fades to zero.
+    ``include_self``  whether a token attends to itself, too.
+    """
+
+    max_span: Size = 1024
+    ramp: Size = 32
+    include_self: bool = False
+
+    def mask(self, distances: Tensor, span: Tensor) -> Tensor:
+        """m_z of distances i - j: between 0 and 1, and 0 beyond S and for keys not in the past."""
+        soft = ((self.ramp + span - distances) / self.ramp).clamp(0, 1)
+        return soft * ((distances >= 1 - self.include_self) & (distances <= self.max_span))
+
+    def reach(self, span: Tensor, m: int) -> int:
+        """The largest distance of m positions that any span reaches; that of S where spans cannot
+        be looked at."""
+        longest = max(1, min(self.max_span, m - 1))
+        if hidden(span) or not span.numel():
+            return longest
+        far = float(span.detach().max()) + self.ramp
+        return max(1, math.ceil(far) - 1) if far < longest else longest
+
+
+def penalty(notes: Notes) -> Tensor:
+    """The mean span of a layer's heads (and tokens), summed over all layers that were recorded.
+
+        with attnlab.core.probe.record() as notes:
+            loss = loss_of(model(x)) + price * penalty(notes)
+
+    ``price`` is the paper's λ, the loss that one token of span costs.
+    """
+    return torch.stack([span.mean() for span in notes["span"]]).sum()
+
+
+def _weights(scores: Tensor, mask: Tensor) -> Tensor:
+    """m e^s over its sum; zeros where all m are 0."""
+    seen = scores.masked_fill(mask <= 0, -torch.inf)
+    largest = seen.detach().amax(-1, keepdim=True)
+    powers = mask * torch.exp(seen - largest.masked_fill(largest == -torch.inf, 0))
+    total = powers.sum(-1, keepdim=True)
+    return powers / (total + (total == 0))
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Queries, k: Keys, v: Values, span: Spans, *,
+    padding: KeyPadding = None, options: Span = Span(),
+) -> Outputs:  # fmt: skip
+    """The equation, dense. The queries are the last n of m positions."""
+    n, m = q.shape[-2], k.shape[-2]
+    at = torch.arange(m, device=q.device)
+    mask = options.mask(at[m - n :, None] - at, _of_queries(note("span", span)))
+    if padding is not None:
+        mask = mask * padding[:, None, None]
+    scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
+    return (note("weights", _weights(scores, mask)) @ wide(v)).to(v.dtype)
+
+
+def _of_queries(span: Tensor) -> Tensor:
+    """(h, 1, 1) or (b, h, n, 1)."""
+    return wide(span)[:, None, None] if span.ndim == 1 else wide(span)[..., None]
+
+
+# ---- banded
+
+
+@checked
+def banded(
+    q: Queries, k: Keys, v: Values, span: Spans, *,
+    padding: KeyPadding = None, options: Span = Span(),
+) -> Outputs:  # fmt: skip
+    """The same in blocks of queries, each with the keys within the longest span.
+
+    A block of c queries has the c + reach keys that end with its own.
+    """
+    n, m = q.shape[-2], k.shape[-2]
+    reach = options.reach(note("span", span), m)
+    c = min(n, max(BLOCK[0], min(BLOCK[1], reach // 2)))
+    blocks = -(-n // c)
+    before, after = reach + n - m, blocks * c - n  # fewer than no keys before: some are cut off
+
+    def of_keys(x: Tensor) -> Tensor:
+        """(…, m, d) → (…, blocks, c + reach, d)."""
+        return F.pad(x, (0, 0, before, after)).unfold(-2, c + reach, c).mT
+
+    queries = F.pad(wide(q), (0, 0, 0, after)).unflatten(2, (blocks, c))
+    scores = queries @ of_keys(wide(k)).mT * q.shape[-1] ** -0.5
+    distances = torch.arange(c, device=q.device)[:, None] + reach
+    distances = distances - torch.arange(c + reach, device=q.device)
+    mask = options.mask(distances, _of_blocks(span, blocks, c))
+    real = q.new_ones(1, m, dtype=torch.bool) if padding is None else padding
+    mask = mask * of_keys(real[:, None, :, None]).mT  # and no keys before the first
+    out = _weights(scores, mask) @ of_keys(wide(v))
+    return out.flatten(2, 3)[:, :, :n].to(v.dtype)
+
+
+def _of_blocks(span: Tensor, blocks: int, c: int) -> Tensor:
+    """(h, 1, 1, 1) or (b, h, blocks, c, 1)."""
+    if span.ndim == 1:
+        return wide(span)[:, None, None, None]
+    padded = F.pad(wide(span), (0, blocks * c - span.shape[-1]))
+    return padded.unflatten(2, (blocks, c))[..., None]
+
+
+FORMS = {"naive": naive, "banded": banded}
+
+# ---- module
+
+
+class Within(torch.autograd.Function):
+    """Numbers between 0 and 1, whose gradient passes unless a step along it would lead outside."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clamp(0, 1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        outwards = ((x <= 0) & (grad > 0)) | ((x >= 1) & (grad < 0))
+        return grad.masked_fill(outwards, 0)
+
+
+class AdaptiveSpanAttention(nn.Module):
+    """Causal multi-head attention with learned spans: (b, n, dim) → (b, n, dim).
+
+    A head's span starts at ``start`` tokens; with ``dynamic`` it is computed for each token, and
+    starts at half of ``max_span``.
+    """
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, options: Span = Span(), *,
+        start: float = 0.0, dynamic: bool = False, form: Literal["naive", "banded"] = "banded",
+        bias: bool = False, positions: Rotation | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if not 0 <= start <= options.max_span:
+            raise ValueError(
+                f"start is a span between 0 and max_span={options.max_span} tokens, got {start}"
+            )
+        if dynamic and start:
+            raise ValueError(
+                f"start={start} is for spans of heads; dynamic ones start at half of max_span"
+            )
+        self.heads = Heads(dim, heads, bias=bias, positions=positions)
+        self.heads.check_positions(causal=True)
+        self.options, self.form, self.causal = options, form, True
+        if dynamic:
+            self.to_span: nn.Linear | None = nn.Linear(dim, heads)
+            nn.init.zeros_(self.to_span.bias)
+        else:
+            self.to_span = None
+            self.share = nn.Parameter(torch.full((heads,), start / options.max_span))
+
+    def span(self, x: Tensor) -> Tensor:
+        """The spans in tokens: (h,), or dynamic ones of the tokens x (b, n, dim) as (b, h, n)."""
+        if self.to_span is None:
+            share: Tensor = Within.apply(self.share)
+        else:
+            share = torch.sigmoid(self.to_span(x)).mT
+        return share * self.options.max_span
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        """What each token takes from those before it: (b, n, dim) → (b, n, dim).
+
+        ``padding`` (b, n) is True at real tokens.
+        """
+        q, k, v = self.heads.project(x, padding=padding)
+        note("mask", patterns.visible(True, padding))
+        span = self.span(finite(x, padding))
+        out = FORMS[self.form](q, k, v, span, padding=padding, options=self.options)
+        return self.heads.merge(out)
+
+    @checked
+    def step(
+        self, x: NewTokens, state: KeyValueCache | None = None
+    ) -> tuple[NewTokens, KeyValueCache]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        q, k, v = self.heads.project(x, start=0 if state is None else state.length)
+        state = KeyValueCache.extended(state, k, v)
+        keys, values = note("keys", state.keys), note("values", state.values)
+        note("mask", patterns.causal())
+        out = FORMS[self.form](q, keys, values, self.span(x), options=self.options)
+        return self.heads.merge(out), state
+
+    def extra_repr(self) -> str:
+        kind = "dynamic spans" if self.to_span is not None else "a span for each head"
+        return f"{kind}, {self.options}, form={self.form!r}".replace(", ,", ",")
+
+
+# ---- card
+
+h, n, m, d, e, s = letters("h n m d e s")
+
+CARD = Card(
+    name="adaptive_span",
+    title="Adaptive attention span",
+    family="learned",
+    role="attend",
+    paper=Paper(
+        "Sukhbaatar, Grave, Bojanowski, Joulin",
+        "Adaptive Attention Span in Transformers",
+        "ACL",
+        2019,
+        "1905.07799",
+    ),
+    forms=FORMS,
+    causal="always",
+    because="a span is a distance back into the past",
+    options=Span,
+    letters={"s": "max_span"},
+    time={"naive": 2 * h * n * m * (d + e), "banded": 3 * h * n * s * (d + e)},
+    memory={"naive": h * n * m, "banded": 3 * h * n * s / 2},
+    notes={"naive": ("span", "scores", "weights"), "banded": ("span",)},
+    departures=(
+        "distances are counted as the paper writes; the released code counts from 0",
+        "spans are clamped inside the layer; the released code clamps them after each update",
+        "no embeddings of distances; a rotation can be given",
+        "a query without keys, such as the first, gives zeros",
+        "no dropout on the weights",
+    ),
+    variants=(
+        {"max_span": 5, "ramp": 2, "start": 3.0},
+        {"max_span": 40, "ramp": 3, "dynamic": True, "include_self": True},
+    ),
+    build=AdaptiveSpanAttention,
+    aliases=("adaptive_attention_span",),
+    gives_up="Tokens further back than a head's learned span are not seen.",
+    small={"max_span": 12, "ramp": 6, "start": 4.0},
+)

@@ -1,0 +1,325 @@
+r"""Sparse Sinkhorn attention: sort the blocks of keys, then attend block by block.
+
+Attention inside of blocks of B tokens is cheap and sees nothing beyond the block. Here a small
+network first decides which block of keys and values is brought to which block of queries. A choice
+of one block for each, no block twice, is a permutation matrix; it has no gradient, so the network
+gives a relaxed one, a matrix S of non-negative numbers whose rows and columns sum to one:
+
+$$X'_i = \sum_{t \in \text{block } i} x_t,\qquad R = W_2 \max(W_1 X', 0),\qquad
+S = \mathrm{Sinkhorn}\!\left(\frac{R + \varepsilon}{\tau}\right)$$
+
+Sinkhorn's normalisation divides rows and columns of the exponential by their sums, in turn. With
+noise ε from a Gumbel distribution (in training) and a low temperature τ, S comes near a
+permutation. The sorted keys are mixtures of blocks, $\psi(K)_i = \sum_j S_{ij} K_j$, token by
+token, and so are the values; a query attends to the sorted block at its own place,
+
+$$o_i = \mathrm{softmax}\!\left(\frac{q_i\, \psi(K)_i^\top}{\sqrt d}\right) \psi(V)_i.$$
+
+How its own block joins is ``join``. Three readings exist: "sorted" (the equation as printed: it
+does not, unless S brings it there), "concat" (one softmax over both blocks, as in the package
+sinkhorn-transformer) and "sum" (of a softmax over each, as in Long Range Arena).
+
+**SortCut** (``budget``): all queries attend to the first ``budget`` sorted blocks, instead of each
+to its own; the network learns to bring what matters to the front.
+
+**Causal.** The network is told the sum of all tokens up to the first of the block, and S may bring
+earlier blocks only, j < i. Sinkhorn's division of *columns* runs over later rows, which depend on
+later tokens: the future leaks into the weights of the past. So a causal layer normalises rows only,
+and S is a softmax of each row. ``sinkhorn`` with ``columns=True`` shows the leak. SortCut cannot be
+causal, and is refused.
+
+Cost: $2 h (d + e)\, n\, (n / B + 2 B)$ FLOPs. The first term sorts: it is quadratic, with one
+number of S for each pair of blocks, and larger than attention itself from n = 2 B² on. Memory is
+$O(n B)$ where weights are kept, and $(n / B)^2$ for S.
+
+``naive``    the equation: $T = S \otimes I_B$ sorts keys and values, one dense softmax.
+``blocked``  blocks as an axis; PyTorch's ``scaled_dot_product_attention`` in each.
+
+The paper's letters: $\psi_S$ sorts, $\psi_P$ sums blocks, $P$ is the network, $N_B$ our N, $b$ or
+$\ell$ our B.
+
+Readings and departures. The hidden layer of the network is shared by the heads. Any length: the
+last block is filled up with zeros, which also count as zeros in a mixture; a sorted key is masked
+where no block has a token at its place. Blocks of padding alone are not sorted. The noise is drawn
+on the processor, from PyTorch's generator.
+
+Other implementations. The package takes its choice of a block from a softmax unless told otherwise,
+and has in its non-causal layer the sorted *keys* as sorted values. Long Range Arena's code cuts
+strided blocks in place of contiguous ones.
+
+Tay, Bahri, Yang, Metzler, Juan. Sparse Sinkhorn Attention. ICML 2020, arXiv:2002.11296, section 3.
+"""
+
+from typing import Literal
+
+import sympy
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads
+from attnlab.core.options import Size
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import (
+    Outputs,
+    Queries,
+    SelfKeys,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    checked,
+)
+from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.learned.sinkhorn.blocks import (
+    Blocks,
+    Permutation,
+    own_seen,
+    prepared,
+    sorted_seen,
+)
+from attnlab.mechanisms.learned.sinkhorn.sorting import (
+    SortNetwork,
+    gumbel,
+    in_blocks,
+    pooled,
+    sinkhorn,
+)
+
+__all__ = [
+    "CARD",
+    "FORMS",
+    "Blocks",
+    "SinkhornAttention",
+    "SortNetwork",
+    "blocked",
+    "gumbel",
+    "naive",
+    "pooled",
+    "sinkhorn",
+]
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
+    causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
+) -> Outputs:  # fmt: skip
+    """The equation, dense. ``permutation`` is S for at least as many blocks as there are: row i
+    says what is brought to the queries of block i. Causal: what is not before them is left out."""
+    real, sort = prepared(permutation, q.shape[2], causal, padding, options)
+    note("permutation", sort)
+    block, n = options.block, q.shape[2]
+    q, k, v = (_blocks(x, block, padding).flatten(2, 3) for x in (q, k, v))
+    into_place = torch.kron(sort, torch.eye(block, device=q.device, dtype=sort.dtype))
+    at = torch.arange(q.shape[2], device=q.device)
+    same = at[:, None] // block == at // block
+    theirs = same if options.budget is None else at < options.budget * block
+    brought = sorted_seen(real, causal).flatten(1)[:, None, None]
+    own = (same & (at[:, None] >= at) if causal else same) & real.flatten(1)[:, None, None]
+    scores = [_scores(q, into_place @ k), _scores(q, k)]
+    pairs = [(theirs & brought).expand_as(scores[0]), own.expand_as(scores[1])]
+    if options.join == "concat":
+        both = masked_softmax(torch.cat(scores, dim=-1), torch.cat(pairs, dim=-1))
+        of_sorted, of_own = both.chunk(2, dim=-1)
+    else:
+        of_sorted, of_own = map(masked_softmax, scores, pairs)
+        of_own = of_own * (options.join == "sum")
+    note("weights", lambda: (of_sorted @ into_place + of_own)[..., :n, :n])
+    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n].to(q.dtype)
+
+
+def _blocks(x: Tensor, block: int, padding: Tensor | None) -> Tensor:
+    """(b, h, n, d) → (b, h, N, B, d), zeros for padding and at the end of the last block."""
+    x = wide(x) if padding is None else wide(x).masked_fill(~padding[:, None, :, None], 0)
+    return in_blocks(x, block, dim=2)
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.mT * q.shape[-1] ** -0.5
+
+
+# ---- blocked
+
+
+@checked
+def blocked(
+    q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
+    causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
+) -> Outputs:  # fmt: skip
+    """Block by block: sorted blocks are one product with S, and only pairs in them are compared."""
+    n, dtype = q.shape[2], v.dtype
+    real, sort = prepared(permutation, n, causal, padding, options)
+    note("permutation", sort)
+    whole = padding is None and not causal and n % options.block == 0
+    q, k, v = (_blocks(x, options.block, padding) for x in (q, k, v))
+    brought = None if whole else sorted_seen(real, causal)[:, None, :, None]
+    own = None if whole else own_seen(real, causal)[:, None]
+    keys, values = _sorted(sort, k, options), _sorted(sort, v, options)
+    theirs = _cut(brought, q, options)
+    if options.join == "concat":
+        keys, values = torch.cat((keys, k), dim=3), torch.cat((values, v), dim=3)
+        seen = None if theirs is None or own is None else _beside(theirs, own)
+        out = _sdpa(q, keys, values, seen)
+    else:
+        out = _sdpa(q, keys, values, theirs)
+        out = out + _sdpa(q, k, v, own) if options.join == "sum" else out
+    return out.flatten(2, 3)[:, :, :n].to(dtype)
+
+
+def _sorted(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:
+    """ψ(x) for each block of queries: its own sorted block, or those of the budget."""
+    rows = sort if options.budget is None else sort[:, :, : options.budget]
+    mixed = (rows @ x.flatten(3)).unflatten(-1, x.shape[3:])
+    if options.budget is None:
+        return mixed
+    return mixed.flatten(2, 3).unsqueeze(2).expand(-1, -1, x.shape[2], -1, -1)
+
+
+def _cut(brought: Tensor | None, q: Tensor, options: Blocks) -> Tensor | None:
+    """Which sorted keys a query may attend to: (b, 1, N, 1, keys)."""
+    if brought is None or options.budget is None:
+        return brought
+    first = brought[:, :, : options.budget].flatten(2)
+    return first[:, :, None, None].expand(-1, -1, q.shape[2], -1, -1)
+
+
+def _beside(brought: Tensor, own: Tensor) -> Tensor:
+    """One mask over the sorted keys and the own ones."""
+    return torch.cat((brought.expand(len(own), -1, -1, own.shape[3], -1), own), dim=-1)
+
+
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+    """Attention in each block; zero for a query that may attend to nothing."""
+    q_flat, k_flat, v_flat = (x.flatten(1, 2) for x in (q, k, v))
+    if seen is None:
+        out = F.scaled_dot_product_attention(q_flat, k_flat, v_flat)
+        return out.unflatten(1, q.shape[1:3])
+    none = ~seen.any(dim=-1, keepdim=True)
+    mask = (seen | none).expand(*q.shape[:3], -1, -1).flatten(1, 2)
+    out = F.scaled_dot_product_attention(q_flat, k_flat, v_flat, attn_mask=mask)
+    return out.unflatten(1, q.shape[1:3]).masked_fill(none, 0)
+
+
+FORMS = {"naive": naive, "blocked": blocked}
+
+# ---- module
+
+
+class SinkhornAttention(nn.Module):
+    """Multi-head attention to a sorted block and to the own: (b, n, dim) → (b, n, dim).
+
+    The sort network has dim·(dim + 1) + (dim + 1)·h·⌈max_len / block⌉ parameters. In training mode
+    noise makes two calls differ.
+    """
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, *, causal: bool = False,
+        form: Literal["naive", "blocked"] = "blocked", options: Blocks = Blocks(),
+    ) -> None:  # fmt: skip
+        super().__init__()
+        options.refuse_future(causal)
+        self.heads = Heads(dim, heads)
+        self.network = SortNetwork(dim, heads, -(-options.max_len // options.block))
+        self.causal, self.form, self.options = causal, form, options
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        q, k, v = self.heads.project(x, padding=padding)
+        out = FORMS[self.form](
+            *(q, k, v, self.permutation(x, padding)),
+            causal=self.causal, padding=padding, options=self.options,
+        )  # fmt: skip
+        return self.heads.merge(out)
+
+    def permutation(self, x: Tokens, padding: TokenPadding = None) -> Permutation:
+        """The matrix S of a sequence, for each head."""
+        block = self.options.block
+        scores = self.network(pooled(x, block, causal=self.causal, padding=padding))
+        if self.options.noise and self.training:
+            scores = scores + gumbel(tuple(scores.shape)).to(scores)
+        allowed = None
+        if self.causal:
+            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).tril(-1)
+        if padding is not None:
+            real = in_blocks(padding, block).any(dim=-1)[:, None]
+            pairs = real[..., None] & real[..., None, :]
+            allowed = pairs if allowed is None else pairs & allowed
+        return sinkhorn(
+            scores / self.options.temperature, self.options.iterations,
+            allowed=allowed, columns=not self.causal,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
+
+
+# ---- card
+
+h, n, d, e, B, c = letters("h n d e B c")
+
+
+def keys_sorted(chosen: Blocks) -> sympy.Expr:
+    """How many sorted keys a query attends to."""
+    return B if chosen.budget is None else c * B
+
+
+def own_keys(chosen: Blocks) -> sympy.Expr:
+    """How many keys of its own block it attends to."""
+    return sympy.Integer(0) if chosen.join == "sorted" else B
+
+
+def sorting_pairs(chosen: Blocks) -> sympy.Expr:
+    """Numbers of S for each position: a block of the sorted ones for each of the others."""
+    return n / B if chosen.budget is None else c
+
+
+CARD = Card(
+    name="sinkhorn",
+    title="Sparse Sinkhorn attention",
+    family="learned",
+    role="attend",
+    paper=Paper(
+        "Tay, Bahri, Yang, Metzler, Juan",
+        "Sparse Sinkhorn Attention",
+        "ICML",
+        2020,
+        "2002.11296",
+    ),
+    forms=FORMS,
+    causal="optional",
+    options=Blocks,
+    letters={"B": "block", "c": "budget"},
+    time={
+        "naive": 6 * h * n**2 * (d + e),
+        "blocked": lambda chosen: (
+            2 * h * (d + e) * n * (sorting_pairs(chosen) + keys_sorted(chosen) + own_keys(chosen))
+        ),
+    },
+    memory={
+        "naive": 2 * h * n**2,
+        "blocked": lambda chosen: (
+            h * (n / B) ** 2 + h * n * (d + e) * (keys_sorted(chosen) + own_keys(chosen)) / B
+        ),
+    },
+    notes={"naive": ("permutation", "weights"), "blocked": ("permutation",)},
+    departures=(
+        "a causal layer normalises rows only: columns of Sinkhorn's normalisation leak the future",
+        "the hidden layer of the sort network is shared by the heads",
+        "any length: the last block is filled up with zeros, which a mixture of blocks holds too",
+        "SortCut may keep the own block beside the first sorted ones",
+    ),
+    variants=(
+        {"block": 4, "max_len": 400},
+        {"block": 4, "max_len": 400, "join": "sorted", "temperature": 0.3},
+        {"block": 2, "max_len": 200, "join": "sum", "iterations": 3},
+    ),
+    build=SinkhornAttention,
+    aliases=("sparse_sinkhorn",),
+    gives_up="Most blocks are not seen, or only mixed with others.",
+    small={"block": 4},
+)

@@ -1,0 +1,85 @@
+"""Blocks: the options, and which keys of its own and of the sorted block a query may attend to."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlab.core.options import Options, Size
+from attnlab.core.precision import wide
+from attnlab.mechanisms.learned.sinkhorn.sorting import in_blocks
+
+Permutation = Float[Tensor, "b h N N"]  # row: the block of queries; column: the block of keys
+RealBlocks = Bool[Tensor, "b N B"]  # which places of each block hold a real token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks(Options):
+    """The blocks, and how they are sorted.
+
+    ``block``        how many positions a block has.
+    ``max_len``      the longest sequence: the sort network has an output for each of its blocks.
+    ``join``         how the own block joins the sorted one: "concat", "sorted" or "sum".
+    ``budget``       SortCut: how many of the sorted blocks all queries attend to.
+    ``iterations``   how often rows and columns are normalised.
+    ``temperature``  what scores are divided by; near 0 the matrix comes near a permutation.
+    ``noise``        whether Gumbel noise is added to the scores in training.
+    """
+
+    block: Size = 32
+    max_len: Size = 512
+    join: Literal["concat", "sorted", "sum"] = "concat"
+    budget: Size | None = None
+    iterations: Size = 8
+    temperature: float = 0.75
+    noise: bool = True
+
+    def check(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(
+                f"temperature divides the scores, so it is above 0; got {self.temperature}"
+            )
+
+    def refuse_future(self, causal: bool) -> None:
+        """A ValueError for a causal SortCut."""
+        if causal and self.budget is not None:
+            raise ValueError(
+                "SortCut cannot be causal: its first sorted blocks, which all queries attend to, "
+                "hold tokens of the whole sequence; leave budget out"
+            )
+
+
+def prepared(
+    permutation: Tensor, n: int, causal: bool, padding: Tensor | None, options: Blocks
+) -> tuple[RealBlocks, Tensor]:
+    """The real places of n positions (b or 1, N, B), and the part of S that is about them."""
+    options.refuse_future(causal)
+    real = torch.ones(1, n, dtype=torch.bool, device=permutation.device)
+    real = in_blocks(real if padding is None else padding, options.block)
+    many = real.shape[1]
+    if permutation.shape[-1] < many:
+        raise ValueError(
+            f"`permutation` is for {permutation.shape[-1]} blocks, but {n} positions make {many} "
+            f"blocks of {options.block}"
+        )
+    sort = wide(permutation)[..., :many, :many]
+    return real, sort.tril(-1) if causal else sort
+
+
+def sorted_seen(real: RealBlocks, causal: bool) -> RealBlocks:
+    """The places at which some block that may be brought there has a token."""
+    if causal:
+        before = real.cumsum(dim=1) - real.long()
+        return before > 0
+    return real.any(dim=1, keepdim=True).expand_as(real)
+
+
+def own_seen(real: RealBlocks, causal: bool) -> Bool[Tensor, "b N #B B"]:
+    """Which keys of its own block a query may attend to."""
+    keys = real[:, :, None]
+    if not causal:
+        return keys
+    block = real.shape[2]
+    return keys & torch.ones(block, block, dtype=torch.bool, device=real.device).tril()

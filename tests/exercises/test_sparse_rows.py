@@ -1,0 +1,169 @@
+"""The checks of lesson 16 name each mistake, and accept every way of writing the right answer."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.exercises import (
+    check_entmax_attention,
+    check_gap,
+    check_soft_mask,
+    check_sparsemax,
+)
+from attnlab.mechanisms.learned.entmax.implicit import entmax
+
+# ---- the gap
+
+
+def test_the_gap_is_right() -> None:
+    assert check_gap(4).right
+    assert check_gap(1 / 0.25).right
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (0.25, "that is α − 1"),
+        (1, "gap of sparsemax"),
+        (2, "1.5-entmax"),
+        (0.8, "1/α"),
+        (1.25, "α"),
+    ],
+)
+def test_gap_mistakes_by_name(given: float, words: str, refuses: Callable) -> None:
+    refuses(check_gap(given), words)
+
+
+# ---- sparsemax
+
+
+def by_library(z: Tensor) -> Tensor:
+    return entmax(z[None], 2.0)[0]
+
+
+def by_dropping(z: Tensor) -> Tensor:
+    """Drops what is below the threshold of the rest, until nothing is."""
+    inside = torch.ones_like(z, dtype=torch.bool)
+    while True:
+        tau = (z[inside].sum() - 1) / inside.sum()
+        if (z[inside] > tau).all():
+            return (z - tau).clamp_min(0)
+        inside = inside & (z > tau)
+
+
+def in_order(z: Tensor) -> Tensor:
+    ordered = z.sort(descending=True).values
+    tau = (ordered.cumsum(0) - 1) / torch.arange(1, len(z) + 1)
+    return (z - tau[(ordered > tau).sum() - 1]).clamp_min(0)
+
+
+SPARSEMAX_WRONG = {
+    "all scores": ("that of all scores", lambda z: (z - (z.sum() - 1) / len(z)).clamp_min(0)),
+    "no clamp": ("without the clamp", lambda z: z - (z - in_order(z)).max()),
+    "1.5": ("1.5-entmax", lambda z: entmax(z[None], 1.5)[0]),
+    "softmax": ("a softmax", lambda z: z.softmax(0)),
+    "divided": ("divided by their sum", lambda z: z.relu() / z.relu().sum()),
+    "other": ("the numbers are not", lambda z: 3 * in_order(z)),
+    "None": ("`return`", lambda z: None),
+}
+
+
+@pytest.mark.parametrize("solution", [by_library, by_dropping, in_order])
+def test_sparsemax_computed_differently_is_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_sparsemax(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), SPARSEMAX_WRONG.values(), ids=SPARSEMAX_WRONG)
+def test_sparsemax_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_sparsemax(solution), words)
+
+
+def test_sparsemax_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_sparsemax, SPARSEMAX_WRONG)
+
+
+# ---- the soft mask
+
+
+def clamped(x: Tensor, z: float, ramp: float) -> Tensor:
+    return ((ramp + z - x) / ramp).clamp(0, 1)
+
+
+def by_minimum(x: Tensor, z: float, ramp: float) -> Tensor:
+    return torch.minimum(torch.maximum(1 - (x - z) / ramp, x * 0), x * 0 + 1)
+
+
+MASK_WRONG = {
+    "above": ("above 1", lambda x, z, ramp: ((ramp + z - x) / ramp).relu()),
+    "below": ("below 0", lambda x, z, ramp: ((ramp + z - x) / ramp).clamp_max(1)),
+    "ends": ("begin at z", lambda x, z, ramp: clamped(x, z - ramp, ramp)),
+    "hard": ("a hard window", lambda x, z, ramp: (x <= z).double()),
+    "sign": ("sign of the distance", lambda x, z, ramp: 1 - clamped(x, z, ramp)),
+    "by z": ("divide by the ramp", lambda x, z, ramp: ((ramp + z - x) / z).clamp(0, 1)),
+    "other": ("the numbers are not", lambda x, z, ramp: 3 * clamped(x, z, ramp)),
+}
+
+
+@pytest.mark.parametrize("solution", [clamped, by_minimum])
+def test_soft_masks_computed_differently_are_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_soft_mask(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), MASK_WRONG.values(), ids=MASK_WRONG)
+def test_mask_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_soft_mask(solution), words)
+
+
+def test_mask_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_soft_mask, MASK_WRONG)
+
+
+# ---- attention
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, diagonal: int = 0, factor: float = 1.0) -> Tensor:
+    past = torch.ones(len(q), len(k)).tril(diagonal).bool()
+    return entmax(q @ k.mT * q.shape[-1] ** -0.5 * factor, 1.5, past) @ v
+
+
+def row_by_row(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    rows = [attend(q[: i + 1], k[: i + 1], v[: i + 1])[-1] for i in range(len(q))]
+    return torch.stack(rows)
+
+
+def cut_off(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return entmax(q @ k.mT * q.shape[-1] ** -0.5, 1.5).tril() @ v
+
+
+def softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax(-1) @ v
+
+
+ATTEND_WRONG = {
+    "no scale": ("not scaled", lambda q, k, v: attend(q * q.shape[-1] ** 0.5, k, v)),
+    "cut off": ("after the weights", cut_off),
+    "not halved": ("not halved", lambda q, k, v: attend(q, k, v, factor=2)),
+    "everywhere": ("no causal mask", lambda q, k, v: attend(q, k, v, diagonal=99)),
+    "softmax": ("a softmax", softmax),
+    "other": ("the numbers are not", lambda q, k, v: 3 * attend(q, k, v)),
+}
+
+
+@pytest.mark.parametrize("solution", [attend, row_by_row])
+def test_attention_computed_differently_is_right(solution: Callable[..., Tensor]) -> None:
+    verdict = check_entmax_attention(solution)
+    assert verdict.right, verdict.message
+
+
+@pytest.mark.parametrize(("words", "solution"), ATTEND_WRONG.values(), ids=ATTEND_WRONG)
+def test_attention_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
+    refuses(check_entmax_attention(solution), words)
+
+
+def test_attention_messages_differ(tells_apart: Callable) -> None:
+    tells_apart(check_entmax_attention, ATTEND_WRONG)

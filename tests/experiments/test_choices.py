@@ -1,0 +1,76 @@
+"""The experiment `choices`, small: what each arm learns, and stored rows."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.experiments import choices
+from attnlab.experiments.choices import ARMS, HEADS, LAYERS, SEEDS, STEPS, build, film, measured
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/16_choices.json"
+
+
+def spans_of(arm: str, **more: float) -> list[float]:
+    """The spans after three steps."""
+    *_, (_, model) = film(arm, 0, (0, 3), **more)
+    return [value for what, value, _ in measured(model) if what.startswith("span")]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_what_is_measured_of_an_untrained_model(arm: str) -> None:
+    found = {what: value for what, value, _ in measured(build(arm, 0))}
+    wanted = {
+        "full": [],
+        "spans": ["span"],
+        "spans from 0": ["span"],
+        "alphas": ["alpha", "support"],
+    }
+    assert len(found) == 1 + len(wanted[arm]) * LAYERS * HEADS
+    assert 5 < found["loss"] < 6  # ln 256 is 5.5
+    if arm == "alphas":
+        assert found["alpha of layer 2 head 3"] == pytest.approx(1.5)
+        assert 0 < found["support of layer 2 head 3"] <= 100
+    elif arm != "full":
+        assert found["span of layer 3 head 1"] == ARMS[arm]["attention_options"].get("start", 0)
+
+
+def test_a_high_price_shortens_spans() -> None:
+    dear, free = spans_of("spans", price=100.0), spans_of("spans", price=0.0)
+    assert max(dear) < 16
+    assert sum(dear) < sum(free)
+    assert min(spans_of("spans from 0", price=100.0)) == 0
+
+
+def test_alphas_learn_faster_than_other_numbers() -> None:
+    *_, (_, model) = film("alphas", 0, (0, 3))
+    moved = [abs(value - 1.5) for what, value, _ in measured(model) if what.startswith("alpha")]
+    assert 0.002 < max(moved) < 0.1
+
+
+def test_rows_of_the_quick_run() -> None:
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    rows = list(choices.rows(quick=True, threads=torch.get_num_threads()))
+    assert torch.equal(torch.get_rng_state(), state)
+    first = {row.figure for row in rows if "step 0" in row.figure}
+    assert len(first) == len(rows) / 2
+    assert first <= {
+        row["figure"] for row in json.loads(STORED.read_text())["experiments"]["choices"]
+    }
+
+
+def test_what_the_lesson_draws_is_whole() -> None:
+    rows = json.loads(STORED.read_text())["experiments"]["choices"]
+    found = {row["figure"]: row["measured"] for row in rows}
+    kinds = {"spans": ["span"], "spans from 0": ["span"], "alphas": ["alpha", "support"]}
+    for seed in SEEDS:
+        assert all(f"{arm}, step 300, loss, seed {seed}" in found for arm in ARMS)
+        for arm, names in kinds.items():
+            for step in STEPS:
+                for what in names:
+                    for place in range(LAYERS * HEADS):
+                        head = f"layer {place // HEADS} head {place % HEADS}"
+                        assert f"{arm}, step {step}, {what} of {head}, seed {seed}" in found
+    assert len(found) == len(rows)
