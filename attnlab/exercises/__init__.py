@@ -36,6 +36,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_means             13  block_means(x, block, real)
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
+    check_rounds                  14  a number of rounds
+    check_hash                    14  buckets(x, R)
+    check_lsh_attention           14  lsh_attention(q, v, buckets)
     check_gap                     16  a gap between two scores
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
@@ -118,6 +121,7 @@ from attnlab.exercises.grids import (
     check_generator,
     check_neighbourhood,
 )
+from attnlab.exercises.hashing import check_hash, check_lsh_attention, check_rounds
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -232,11 +236,13 @@ __all__ = [
     "check_generator",
     "check_given_back",
     "check_grouped_layer",
+    "check_hash",
     "check_induction_head",
     "check_induction_keys",
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
+    "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_by_offset",
     "check_memory_layer",
@@ -255,6 +261,7 @@ __all__ = [
     "check_repeat_heads",
     "check_root_value",
     "check_rotation",
+    "check_rounds",
     "check_row_share",
     "check_running_step",
     "check_shift",

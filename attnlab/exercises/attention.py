@@ -192,12 +192,12 @@ def _causal_scores(q: Tensor, k: Tensor) -> Tensor:
 
 _CAUSAL_CONFUSED: tuple[KnownMistake, ...] = (
     (
-        "Position 0 sees the future: the scores are multiplied by the mask, and a score of 0 is "
-        "not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞.",
+        "Position 0 attends to the future: the scores are multiplied by the mask, and a score of 0 "
+        "is not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞.",
         lambda q, k, v: (_scores(q, k) * _tril(len(q))).softmax(-1) @ v,
     ),
     (
-        "Position 0 sees the future: the mask is added as zeros and ones, which only gives "
+        "Position 0 attends to the future: the mask is added as zeros and ones, which only gives "
         "the past a little more weight. A forbidden key needs the score −∞.",
         lambda q, k, v: (_scores(q, k) + _tril(len(q)).double()).softmax(-1) @ v,
     ),
@@ -246,8 +246,9 @@ def check_causal(function: Function) -> str:
     check_arguments_and_dtype(function, _LINE)
     _refuse_leaks(function)
     large = {**_LINE, "q": _LINE["q"] * 1e3}
-    return "No position sees the future, each sees itself, and the rows sum to one." + _remark(
-        function, large
+    return (
+        "No position attends to the future, each attends to itself, and the rows sum to one."
+        + _remark(function, large)
     )
 
 
@@ -270,18 +271,18 @@ def _explain_visibility(weights: Tensor, blank: Tensor) -> str | None:
     nan = f" (Row {int(blank.nonzero()[0])} has no allowed key: NaN.)" if blank.any() else ""
     if torch.equal(seen[1:], _tril(n, -1)[1:]):
         return (
-            "No position sees itself: the mask forbids the diagonal, too. Position i may see "
-            f"0 … i, itself included.{nan}"
+            "No position attends to itself: the mask forbids the diagonal, too. Position i may "
+            f"attend to 0 … i, itself included.{nan}"
         )
     if torch.equal(seen[:-1], ~_tril(n)[:-1]):
         return (
-            "Each position sees the future only: the mask is inverted, True and False are "
+            "Each position attends to the future only: the mask is inverted, True and False are "
             f"exchanged.{nan}"
         )
     if torch.equal(seen, _tril(n).mT):
         return (
-            "Each position sees itself and the future, not the past: the mask is transposed. Row i "
-            "is the query; it may see the columns j ≤ i."
+            "Each position attends to itself and the future, not the past: the mask is "
+            "transposed. Row i is the query; it may attend to the columns j ≤ i."
         )
     if blank.any():
         return (
@@ -300,9 +301,9 @@ def _future(weights: Tensor, seen: Tensor) -> str | None:
     if seen.all():
         why = " Nothing is masked at all."
     elif torch.equal(seen, _tril(len(seen), 1)):
-        why = " Each position sees one step too far: the diagonal of the mask is off by one."
+        why = " Each position attends one step too far: the diagonal of the mask is off by one."
     return (
-        f"Position {i} sees the future: it gives position {j} a weight of "
+        f"Position {i} attends to the future: it gives position {j} a weight of "
         f"{number(weights[i, j])}.{why}"
     )
 
@@ -317,7 +318,7 @@ def _refuse_leaks(function: Function) -> None:
         return
     i, j = (weights.triu(1) >= 1e-6).nonzero()[0].tolist()
     raise Mistake(
-        f"The mask leaks: with scores in the hundreds, position {i} sees the future (weight "
+        f"The mask leaks: with scores in the hundreds, position {i} attends to the future (weight "
         f"{number(weights[i, j])} for position {j}). The number used instead of −∞ is not low "
         "enough."
     )

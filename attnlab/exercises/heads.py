@@ -211,20 +211,21 @@ def _weighted(q: Tensor, keys: Tensor) -> Tensor:
 
 _STEP_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "The last query sees only the first key: a causal mask for one query is aligned at the top "
-        "left, as if the query were at position 0. It is at the end, and sees every key.",
+        "The last query attends to only the first key: a causal mask for one query is aligned at "
+        "the top left, as if the query were at position 0. It is at the end and attends to all "
+        "keys.",
         lambda q, k, v: v[..., :1, :],
     ),
     (
-        "The last query sees only itself: the cache of earlier keys is not used.",
+        "The last query attends to only itself: the cache of earlier keys is not used.",
         lambda q, k, v: v[..., -1:, :],
     ),
     (
-        "The last query does not see itself: it may see the newest key and value.",
+        "The last query does not attend to itself: it may attend to the newest key and value.",
         lambda q, k, v: _weighted(q, k[..., :-1, :]) @ v[..., :-1, :],
     ),
     (
-        "The first key is not used: the last query sees all keys from position 0.",
+        "The first key is not used: the last query attends to all keys from position 0.",
         lambda q, k, v: _weighted(q, k[..., 1:, :]) @ v[..., 1:, :],
     ),
     (
@@ -263,7 +264,10 @@ def check_step(function: Function) -> str:
             explain=lambda given=given: _explain_step(function, given),  # type: ignore[misc]
         )
     check_arguments_and_dtype(function, given)
-    return "The newest query sees every key in the cache, and its row is that of causal attention."
+    return (
+        "The newest query attends to every key in the cache, and its row is that of causal "
+        "attention."
+    )
 
 
 def _explain_step(function: Function, given: Arguments) -> str | None:
@@ -274,7 +278,10 @@ def _explain_step(function: Function, given: Arguments) -> str | None:
     hidden = (weights.abs() < 1e-12).all(dim=(0, 1, 2))
     if hidden.any():
         seen = ", ".join(map(str, (~hidden).nonzero().flatten().tolist()))
-        return f"The last query sees positions {seen} of {len(hidden)}; it may see all of them."
+        return (
+            f"The last query attends to positions {seen} of {len(hidden)}; it may attend to "
+            "all of them."
+        )
     m = k.shape[-2]
     sizes = {"d": 5, "b": 2, "h": 3, "m": m, "(h·d)": 15, "e": m + EXTRA_COLUMNS}
     return explain(weights, q @ k.mT, torch.ones_like(weights, dtype=torch.bool), sizes)

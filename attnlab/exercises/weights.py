@@ -116,7 +116,8 @@ def _support(weights: Tensor, allowed: Tensor) -> str | None:
     if ((weights < 1e-12) & allowed).any():
         *_, i, j = ((weights < 1e-12) & allowed).nonzero()[0].tolist()
         return (
-            f"Query {i} gives key {j} no weight at all, though it may see it: something masks what "
+            f"Query {i} gives key {j} no weight at all, though it may attend to it: "
+            f"something masks what "
             "should not be masked."
         )
     return None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,17 +25,34 @@ def embedding_std(dim: int) -> float:
 
 
 class FeedForward(nn.Module):
-    """x -> W₂ gelu(W₁ x + b₁) + b₂, at each position alone."""
+    """x -> W₂ gelu(W₁ x + b₁) + b₂, at each position alone.
 
-    def __init__(self, dim: int, hidden: int) -> None:
+    With ``chunks`` the sequence is treated in so many pieces, one after the other, and backward
+    computes the hidden layer of each piece again: the memory of one piece, for one more forward
+    pass (Kitaev et al. 2020, section 3).
+    """
+
+    def __init__(self, dim: int, hidden: int, chunks: int = 1) -> None:
         super().__init__()
+        self.chunks = chunks
         self.expand = nn.Linear(dim, hidden)
         self.contract = nn.Linear(hidden, dim)
         nn.init.zeros_(self.expand.bias)
         nn.init.zeros_(self.contract.bias)
 
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
-        return self.contract(F.gelu(self.expand(x)))
+        if self.chunks == 1:
+            return self._of_piece(x)
+        pieces = x.chunk(self.chunks, dim=1)
+        if not torch.is_grad_enabled():
+            return torch.cat([self._of_piece(piece) for piece in pieces], dim=1)
+        # Nothing here is random, so no state of a generator need be kept.
+        again = partial(recompute, use_reentrant=False, preserve_rng_state=False)
+        return torch.cat([again(self._of_piece, piece) for piece in pieces], dim=1)
+
+    def _of_piece(self, x: Tensor) -> Tensor:
+        out: Tensor = self.contract(F.gelu(self.expand(x)))
+        return out
 
 
 class Residual(nn.Module):
@@ -50,8 +68,12 @@ class Residual(nn.Module):
         return self.norm(x) if self.pre else x
 
     def add(self, x: Tensor, out: Tensor) -> Tensor:
-        x = x + F.dropout(out, self.dropout, self.training)
+        x = x + self.dropped(out)
         return x if self.pre else self.norm(x)
+
+    def dropped(self, out: Tensor) -> Tensor:
+        """What is added, after dropout."""
+        return F.dropout(out, self.dropout, self.training)
 
 
 class Block(nn.Module):
@@ -65,6 +87,7 @@ class Block(nn.Module):
         hidden: int,
         norm: str,
         dropout: float,
+        feed_forward_chunks: int = 1,
     ) -> None:
         super().__init__()
         self.attention = attention
@@ -73,7 +96,7 @@ class Block(nn.Module):
         self.cross = cross
         self.cross_told = cross is not None and takes_structure(cross)
         self.cross_residual = Residual(dim, norm, dropout) if cross is not None else None
-        self.feed_forward = FeedForward(dim, hidden)
+        self.feed_forward = FeedForward(dim, hidden, feed_forward_chunks)
         self.feed_forward_residual = Residual(dim, norm, dropout)
 
     def forward(

@@ -45,6 +45,8 @@ class Options:
     tie: bool = True
     dropout: float = 0.0
     checkpoint: bool = False
+    reversible: bool = False
+    feed_forward_chunks: int = 1
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -56,6 +58,7 @@ class Options:
         self._check_heads()
         self._check_attention_options()
         self._check_position_options()
+        self._check_reversible()
 
     @property
     def hidden_width(self) -> int:
@@ -156,6 +159,24 @@ class Options:
         _refuse_decided(
             "position_options", given, DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
         )
+
+    def _check_reversible(self) -> None:
+        if not self.reversible:
+            return
+        if self.norm != "pre":
+            raise ValueError(
+                f"reversible layers need norm='pre', got norm={self.norm!r}: a layer norm after "
+                "the sum cannot be undone."
+            )
+        if self.kind == "encoder_decoder":
+            raise ValueError(
+                "reversible layers are those of kind='language_model' or 'classifier': they have "
+                "no cross-attention."
+            )
+        if self.checkpoint:
+            raise ValueError(
+                "reversible=True recomputes the layers already; leave checkpoint=True out."
+            )
 
 
 def changed(config: Mapping[str, Any]) -> str:

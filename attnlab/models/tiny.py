@@ -45,6 +45,7 @@ from attnlab.models import inputs, positions, storage
 from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
 from attnlab.models.mixers import build_cross, build_mixers, structural
 from attnlab.models.options import Attention, Options, as_list, changed
+from attnlab.models.reversible import ReversibleStack
 
 
 class DecoderState(NamedTuple):
@@ -101,6 +102,12 @@ class TinyTransformer(nn.Module):
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
         switches it later.
+
+    reversible: compute the activations again, during backward, from the output of the last layer
+        (``attnlab.models.reversible``): one more forward pass, for memory that does not grow with
+        the number of layers. The stream has two halves, so it is another model than without.
+    feed_forward_chunks: in how many pieces of the sequence the feed-forward layers run (1), each
+        computed again during backward.
 
     Defaults and checks are those of ``attnlab.models.options.Options``.
     ``model.config`` rebuilds the model: ``TinyTransformer(**model.config)``, as long as
@@ -218,6 +225,22 @@ class TinyTransformer(nn.Module):
 
         The same numbers as ``forward`` on all tokens so far, for the work of t positions.
         """
+        x, state = self._read_on(tokens, state, memory, memory_padding, structure)
+        return self.logits(x[:, -1]), state
+
+    def advance(
+        self, tokens: Int[Tensor, "b t"], state: DecoderState | None = None
+    ) -> tuple[Float[Tensor, "b t vocab"], DecoderState]:
+        """As ``step``, with the logits at every one of the t tokens: a text is read, or trained on,
+        in segments."""
+        x, state = self._read_on(tokens, state, None, None, None)
+        return self.logits(x), state
+
+    def _read_on(
+        self, tokens: Tensor, state: DecoderState | None, memory: Tensor | None,
+        memory_padding: Tensor | None, structure: Any,
+    ) -> tuple[Tensor, DecoderState]:  # fmt: skip
+        """The decoder's output at t more tokens."""
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(
                 "step() needs a decoder whose every attention module has .step(x, state); "
@@ -228,7 +251,7 @@ class TinyTransformer(nn.Module):
         self._check_memory(memory, memory_padding, tokens)
         memory_padding = self._padding_of(structure, memory, memory_padding)
         x, layers = self.decoder.step(x, layers, memory, memory_padding, structure)
-        return self.logits(x[:, -1]), DecoderState(position + tokens.shape[1], layers)
+        return x, DecoderState(position + tokens.shape[1], layers)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
@@ -374,10 +397,11 @@ def _stack(o: Options, *, causal: bool) -> Stack:
             o.hidden_width,
             o.norm,
             o.dropout,
+            o.feed_forward_chunks,
         )
         for mixer in build_mixers(o, causal)
     ]
-    return Stack(blocks, o.dim, o.norm)
+    return (ReversibleStack if o.reversible else Stack)(blocks, o.dim, o.norm)
 
 
 def _embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:

@@ -29,6 +29,9 @@ class Settings:
     weight_decay: AdamW's, for matrices that multiply; biases, gains and embeddings do not decay.
     clip: largest gradient norm; None leaves gradients as they are.
     precision: "fp32", or "bf16" for autocast to bfloat16 (weights and loss stay in float32).
+    segment: read each row in pieces of so many positions, one after the other; the model carries
+        its state from piece to piece (`model.advance(tokens, state)`), and gradients end at each
+        beginning of a piece. One update for the whole batch; one process.
     seed: decides batches and dropout.
     save_every: steps between two checkpoints; None saves at the end only.
     evaluate_every: adds validation_loss and validation_accuracy to every such row and to the
@@ -43,6 +46,7 @@ class Settings:
     clip: float | None = _option(1.0, partial(_positive, optional=True))
     accumulate: int = _option(1, _size)
     precision: str = _option("fp32")
+    segment: int | None = _option(None, _size)
     seed: int = _option(0, as_integer)
     save_every: int | None = _option(None, _size)
     evaluate_every: int | None = _option(None, _size)
@@ -86,4 +90,5 @@ class Settings:
             "warmup": self.warmup,
             "weight_decay": self.weight_decay,
             "clip": self.clip,
+            **({} if self.segment is None else {"segment": self.segment}),
         }

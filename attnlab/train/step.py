@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from attnlab.train.generators import (
 from attnlab.train.objective import autocast, logits_of, summed_loss
 from attnlab.train.optimizer import adamw, learning_rate
 from attnlab.train.processes import Processes
+from attnlab.train.segments import check_segments, segment_losses
 from attnlab.train.settings import Settings
 from attnlab.train.task import UNSCORED, Batch, Drawn, Task, check_length, draw, tokens_in
 from attnlab.train.tensors import bare
@@ -47,6 +49,8 @@ class Stepper:
     ) -> None:
         self.model, self.task, self.settings, self.processes = model, task, settings, processes
         self.device = processes.device
+        if settings.segment is not None:
+            check_segments(bare(model), processes.count)
         self.optimizer = adamw(
             model, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
@@ -118,17 +122,23 @@ class Stepper:
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
             with nullcontext() if last else self.processes.accelerator.no_sync(model):
-                loss = self._summed_loss(model, part, full_batch.largest)
-                (loss * (self.processes.count / full_batch.scored)).backward()
+                loss = torch.zeros((), device=self.device)
+                for piece in self._losses(model, part, full_batch.largest):
+                    (piece * (self.processes.count / full_batch.scored)).backward()
+                    loss = loss + piece.detach()
             seen = (part.targets != UNSCORED).sum()
-            sums += torch.stack([loss.detach() / full_batch.scored, seen.to(loss)])
+            sums += torch.stack([loss / full_batch.scored, seen.to(loss)])
         return sums
 
-    def _summed_loss(self, model: nn.Module, part: Batch, largest: int) -> Tensor:
-        part = part.to(self.device)
+    def _losses(self, model: nn.Module, part: Batch, largest: int) -> Iterator[Tensor]:
+        """The summed loss, or that of each segment; the caller takes the gradient of one before the
+        next is computed."""
+        part, segment = part.to(self.device), self.settings.segment
         with autocast(self.settings.precision, self.device):
-            logits = logits_of(model, part, largest)
-        return summed_loss(logits, part.targets)
+            if segment is None:
+                yield summed_loss(logits_of(model, part, largest), part.targets)
+            else:
+                yield from segment_losses(bare(model), part, segment)
 
     def _loss_and_norm(
         self, share: Tensor, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]
@@ -176,7 +186,8 @@ class Stepper:
         def again() -> None:
             self.optimizer.zero_grad(set_to_none=True)
             for part in parts:
-                self._summed_loss(model, part, full_batch.largest).backward()
+                for loss in self._losses(model, part, full_batch.largest):
+                    loss.backward()
 
         with preserved_generators(self.device):
             set_generator_states(before, self.device)

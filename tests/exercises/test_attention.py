@@ -295,16 +295,19 @@ CAUSAL_RIGHT = {
 
 CAUSAL_WRONG = {
     "no mask": (
-        "Position 0 sees the future: it gives position 1 a weight of 0.138. Nothing is masked",
+        "Position 0 attends to the future: it gives position 1 a weight of 0.138. Nothing is",
         RIGHT["plain"],
     ),
-    "row 3": ("Position 3 sees the future", masked_by(third_row_sees_all)),
+    "row 3": ("Position 3 attends to the future", masked_by(third_row_sees_all)),
     "off by one": ("one step too far", masked_by(lambda n: lower(n, 1))),
-    "future only": ("sees the future only: the mask is inverted", masked_by(lambda n: ~lower(n))),
+    "future only": (
+        "attends to the future only: the mask is inverted",
+        masked_by(lambda n: ~lower(n)),
+    ),
     "future only, −1e9": ("the mask is inverted", masked_by(lambda n: ~lower(n), -1e9)),
     "transposed": ("the mask is transposed", masked_by(lambda n: lower(n).T)),
-    "strict": ("no position sees itself", masked_by(lambda n: lower(n, -1))),
-    "strict, −1e9": ("no position sees itself", masked_by(lambda n: lower(n, -1), -1e9)),
+    "strict": ("no position attends to itself", masked_by(lambda n: lower(n, -1))),
+    "strict, −1e9": ("no position attends to itself", masked_by(lambda n: lower(n, -1), -1e9)),
     "NaN row": ("Row 4 is NaN", masked_by(fourth_row_sees_nothing)),
     "0 · −∞": (
         "0 · (−∞) is NaN",

@@ -145,19 +145,19 @@ REPEAT_WRONG = {
 
 STEP_WRONG = {
     "top left": (
-        "sees only the first key",
+        "attends to only the first key",
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
     ),
-    "itself": ("sees only itself", lambda q, k, v: v[..., -1:, :]),
+    "itself": ("attends to only itself", lambda q, k, v: v[..., -1:, :]),
     "without itself": (
-        "does not see itself",
+        "does not attend to itself",
         lambda q, k, v: decode(q, k[..., :-1, :], v[..., :-1, :]),
     ),
     "without first": (
         "first key is not used",
         lambda q, k, v: decode(q, k[..., 1:, :], v[..., 1:, :]),
     ),
-    "window": ("sees positions 5, 6 of 7", decode_two),
+    "window": ("attends to positions 5, 6 of 7", decode_two),
     "axis": ("the softmax runs over the queries", lambda q, k, v: (q @ k.mT).softmax(-2) @ v),
     "weights": ("returns the weights", lambda q, k, v: (q @ k.mT / 5**0.5).softmax(-1)),
     "all": ("The keys are used as queries", lambda q, k, v: decode(k, k, v)),

@@ -31,7 +31,7 @@ def letters(text: str) -> set[str]:
     found: set[str] = set()
     for block, inline in re.findall(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", text, re.DOTALL):
         formula = re.sub(
-            r"\\(mathrm|text|operatorname|mathbb|mathcal|begin|end)\s*\{[^{}]*\}",
+            r"\\(mathrm|text|operatorname|mathbb|mathcal|begin|end)\s*\{[^{}]*\}|_\{[a-z]{4,}\}",
             " ",
             block or inline,
         )

@@ -1,0 +1,148 @@
+"""LSH attention beside reformer-pytorch and Hugging Face's, its growth, and reversible layers.
+
+Equal work: in each of 4 rounds a query is compared with the 2 · 64 keys of its chunk and of the one
+before, 512 scores for each query in all three. Ours also compares buckets, and counts a pair that
+several rounds find once; the two others by default do neither.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.measure.count import count, exponent
+from attnlab.measure.report import Row
+from attnlab.measure.timing import compare
+from attnlab.mechanisms.learned.reformer import Hashing, Reformer
+from attnlab.models.tiny import TinyTransformer
+
+DIM, HEADS, CHUNK, ROUNDS = 256, 4, 64, 4
+WORK = f"{ROUNDS} rounds × {2 * CHUNK} keys compared for each query in both"
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """fp32, batch 1, dim 256, 4 heads, causal, 4 rounds, chunks of 64 and n / 64 buckets."""
+    n = 512 if quick else 16384
+    for name, make in PEERS.items():
+        yield from _beside(name, make, n, 1 if quick else 5, threads)
+    yield from _growth((512, 1024) if quick else (2048, 4096, 8192, 16384))
+    yield from _depth(256 if quick else 4096)
+
+
+def _sequence(n: int, device: str = "cpu") -> Tensor:
+    generator = torch.Generator().manual_seed(0) if device == "cpu" else None
+    return torch.randn(1, n, DIM, generator=generator, device=device, requires_grad=True)
+
+
+def _ours(n: int) -> Reformer:
+    options = Hashing(buckets=n // CHUNK, chunk=CHUNK, rounds=ROUNDS)
+    return Reformer(DIM, HEADS, causal=True, options=options)
+
+
+def _train(layer: Callable[[Tensor], Tensor], parameters: Sequence[Any], x: Tensor) -> object:
+    return torch.autograd.grad(layer(x).sum(), [x, *parameters])
+
+
+# ---- the peers
+
+
+def _reformer_pytorch(n: int) -> tuple[Callable[[Tensor], Tensor], nn.Module]:
+    from reformer_pytorch.reformer_pytorch import LSHSelfAttention
+
+    layer = LSHSelfAttention(DIM, heads=HEADS, bucket_size=CHUNK, n_hashes=ROUNDS, causal=True)
+    return layer, layer
+
+
+def _hugging_face(n: int) -> tuple[Callable[[Tensor], Tensor], nn.Module]:
+    """The projections and the attention; that layer has no projection of its output."""
+    from transformers import ReformerConfig
+    from transformers.models.reformer.modeling_reformer import LSHSelfAttention
+
+    layer = LSHSelfAttention(
+        ReformerConfig(
+            hidden_size=DIM,
+            num_attention_heads=HEADS,
+            attention_head_size=DIM // HEADS,
+            lsh_attn_chunk_length=CHUNK,
+            lsh_num_chunks_before=1,
+            lsh_num_chunks_after=0,
+            lsh_attention_probs_dropout_prob=0.0,
+            num_buckets=n // CHUNK,
+            num_hashes=ROUNDS,
+            is_decoder=True,
+        )
+    )
+    return lambda x: layer(x).hidden_states, layer
+
+
+PEERS: Mapping[str, Callable[[int], tuple[Callable[[Tensor], Tensor], nn.Module]]] = {
+    "reformer_pytorch": _reformer_pytorch,
+    "transformers": _hugging_face,
+}
+
+
+def _beside(
+    name: str, make: Callable[[int], Any], n: int, repeats: int, threads: int
+) -> Iterator[Row]:
+    if not find_spec(name):
+        note = f"{name} is not installed: pip install 'attnlab[peers]'"
+        yield Row(f"{name}'s time / Reformer's, n = {n:,}", None, note=note)
+        return
+    x, own = _sequence(n), _ours(n)
+    peer, layer = make(n)
+    calls = {
+        "peer": partial(_train, peer, list(layer.parameters()), x),
+        "ours": partial(_train, own, list(own.parameters()), x),
+    }
+    base, timing = compare(calls, repeats=repeats, warmup=1, threads=threads)
+    low, high = (1 / ratio for ratio in reversed(timing.ratio_quartiles))
+    note = f"{timing.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms; {WORK}"
+    figure = f"{name}'s time / Reformer's, both passes, n = {n:,}"
+    target = 1.5 if n >= 16384 else None
+    yield Row(figure, 1 / timing.ratio, "×", at_least=target, quartiles=(low, high), note=note)
+    held, theirs = (count(each, x, backward=True).peak_bytes for each in (own, peer))
+    note = f"{held / 2**20:,.1f} MiB beside {theirs / 2**20:,.1f} MiB"
+    yield Row(f"{name}'s peak memory / Reformer's, n = {n:,}", theirs / held, "×", note=note)
+
+
+# ---- growth, and depth
+
+
+def _growth(lengths: Sequence[int]) -> Iterator[Row]:
+    """Linear in n with the number of buckets fixed; counted, forward and backward."""
+    counts = [count(_ours(lengths[-1]).to("meta"), _sequence(n, "meta")) for n in lengths]
+    both = [
+        count(_ours(lengths[-1]).to("meta"), _sequence(n, "meta"), backward=True) for n in lengths
+    ]
+    span = f"n = {lengths[0]:,} … {lengths[-1]:,}"
+    found = {
+        "FLOPs, forward": [one.flops for one in counts],
+        "largest tensor": [one.largest_tensor.elements for one in both],
+        "peak memory": [one.peak_bytes for one in both],
+    }
+    for what, values in found.items():
+        slope = exponent(lengths, values).slope
+        yield Row(f"exponent in n, {what}, {span}", slope, at_most=1.1)
+
+
+def _depth(n: int) -> Iterator[Row]:
+    """Peak bytes of both passes without the gradients of parameters, 12 layers beside 3."""
+    for reversible in (False, True):
+        peaks = []
+        for layers in (3, 12):
+            model = TinyTransformer(
+                vocab=32, dim=DIM, heads=HEADS, layers=layers, max_len=n, hidden=DIM,
+                attention="reformer", attention_options={"buckets": 2 * n // CHUNK},
+                reversible=reversible,
+            )  # fmt: skip
+            gradients = sum(p.numel() * p.element_size() for p in model.parameters())
+            tokens = torch.zeros(1, n, dtype=torch.long, device="meta")
+            peak = count(model.to("meta"), tokens, backward=True).peak_bytes
+            peaks.append(peak - gradients)
+        kind = "reversible" if reversible else "ordinary"
+        note = " and ".join(f"{peak / 2**20:,.0f} MiB" for peak in peaks)
+        figure = f"peak memory of 12 {kind} layers / of 3, n = {n:,}"
+        yield Row(figure, peaks[1] / peaks[0], "×", at_most=1.1 if reversible else None, note=note)

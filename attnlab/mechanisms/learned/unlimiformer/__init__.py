@@ -1,0 +1,256 @@
+r"""Unlimiformer: cross-attention to an input of any length, by search among the encoder's states.
+
+The decoder of an encoder-decoder attends to the encoder's output, in every layer and head. The
+encoder reads a window of L tokens; an input of any length can be read window by window, and the
+result is m states, more than the decoder can attend to at once. In Unlimiformer each query attends
+to the k states with the largest scores alone. Nothing is trained: a trained model can be given the
+search.
+
+Each head of each layer has keys of its own, so one would think that each needs an index of its
+own. But the score of a query q (width d, as the head computes it) and a state $s_j$ is
+
+$$q \cdot (W_k s_j + b_k) = (W_k^\top q) \cdot s_j + q \cdot b_k$$
+
+and q · b_k is the same for all j: it changes neither the order nor the softmax. So one index of
+the states serves all heads of all layers, each of which searches with its own $W_k^\top q$:
+
+$$o_i = \sum_{j \in N_i} \mathrm{softmax}_{j \in N_i}\!\left(\frac{q_i \cdot W_k s_j}{\sqrt
+d}\right) (W_v s_j + b_v), \qquad N_i = \operatorname*{top\text{-}k}_{j}\;(W_k^\top q_i) \cdot s_j$$
+
+It holds m·dim numbers, where an index of keys for each head and layer would hold as many for each
+layer, and twice as many with the values. With k ≥ m it is ordinary cross-attention.
+
+Cost: an exact search compares vectors of width dim, not d: $2 h\,n\,(m + 2k)\,\mathrm{dim}$
+FLOPs, and an approximate one fewer. What was fetched is summed before W_v is applied, so no values
+are computed of states that nobody fetched.
+
+``naive``      keys and values of all states, and the n × m weights, in which the k are marked.
+``retrieved``  the search in the states, one for all heads; k states for each query.
+
+``windows`` and ``encode`` (``chunks``) read a long input: overlapping windows, of each of which the
+middle is kept. ``attnlab.models.unlimited.retrieving`` gives the search to a whole model.
+
+The paper's letters: $h_e$ is our $s_j$, $h_d W_q$ is q.
+
+The keys must not depend on positions: a rotation $R_j W_k s_j$ cannot be moved to the query.
+
+Other implementations. In the authors' code the first token is generated without the search, and a
+search that finds nothing fetches state 0. Its variant for LLaMA ignores half of each head and all
+rotations in the search.
+
+Departures. The search is exact unless an approximate index is given. Scores are those of the search
+itself, which are equal to the products with keys.
+
+Bertsch, Alon, Neubig, Gormley. Unlimiformer: Long-Range Transformers with Unlimited Length Input.
+NeurIPS 2023, arXiv:2305.01625, section 2.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.heads import Heads, finite
+from attnlab.core.options import Options, Size
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.search import NOTHING, Search, nearest
+from attnlab.core.shapes import Context, KeyPadding, Outputs, Queries, TokenPadding, Tokens, checked
+from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.learned.unlimiformer.chunks import Window, encode, windows
+
+__all__ = [
+    "CARD",
+    "FORMS",
+    "Retrieval",
+    "Unlimiformer",
+    "Window",
+    "encode",
+    "naive",
+    "retrieved",
+    "windows",
+]
+
+States = Float[Tensor, "b m dim"]
+KeyMap = Float[Tensor, "h d dim"]
+ValueMap = Float[Tensor, "h e dim"]
+ValueBias = Float[Tensor, "h e"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Options):
+    """The search.
+
+    ``neighbours``  how many states each query fetches; all, where there are fewer.
+    ``search``      the exact search by PyTorch, or by faiss.
+    """
+
+    neighbours: Size = 64
+    search: Search = "torch"
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
+    value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
+    options: Retrieval = Retrieval(),
+) -> Outputs:  # fmt: skip
+    """The equation (Bertsch et al., section 2.3), dense; key_map and value_map are W_k and W_v of
+    each head."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    keys = wide(states)[:, None] @ wide(key_map).mT
+    products = wide(q) @ keys.mT
+    real = torch.ones_like(products, dtype=torch.bool)
+    if padding is not None:
+        real = real & padding[:, None, None]
+    best = products.detach().masked_fill(~real, -torch.inf)
+    found = best.topk(min(options.neighbours, best.shape[-1]), dim=-1).indices
+    chosen = torch.zeros_like(real).scatter(-1, found, True) & real
+    scores = note("scores", products * scale)
+    weights = note("weights", masked_softmax(scores, chosen))
+    note_fetched(found.where(chosen.gather(-1, found), NOTHING), weights.gather(-1, found))
+    values = wide(states)[:, None] @ wide(value_map).mT
+    if value_bias is not None:
+        values = values + wide(value_bias)[:, None]
+    return (weights @ values).to(q.dtype)
+
+
+def note_fetched(found: Tensor, weights: Tensor) -> None:
+    """Note which states the queries have fetched, and with what weights."""
+    note("neighbours", found)
+    note("neighbour_weights", weights)
+
+
+# ---- retrieved
+
+
+@checked
+def retrieved(
+    q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
+    value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
+    options: Retrieval = Retrieval(),
+) -> Outputs:  # fmt: skip
+    """The queries of all heads, moved to the width of the states, search these."""
+    moved = in_states(q, key_map)
+    found = nearest(
+        moved.flatten(1, 2)[:, None], wide(states)[:, None], options.neighbours,
+        seen=padding, search=options.search,
+    )  # fmt: skip
+    return weighed(
+        moved, found[:, 0].unflatten(1, q.shape[1:3]), states, value_map,
+        value_bias=value_bias, scale=q.shape[-1] ** -0.5 if scale is None else scale,
+    ).to(q.dtype)  # fmt: skip
+
+
+def in_states(q: Queries, key_map: KeyMap) -> Float[Tensor, "b h n dim"]:
+    """W_kᵀ q: what a query searches the states with."""
+    return wide(q) @ wide(key_map)
+
+
+def weighed(
+    moved: Float[Tensor, "b h n dim"], found: Int[Tensor, "b h n k"], states: States,
+    value_map: ValueMap, *, value_bias: ValueBias, scale: float,
+) -> Outputs:  # fmt: skip
+    """The values of the states that were ``found``, weighed."""
+    there = found != NOTHING
+    sequence = torch.arange(len(states), device=states.device)[:, None, None, None]
+    fetched = wide(states)[sequence, found.clamp(min=0)]  # (b, h, n, k, dim)
+    scores = (fetched @ moved[..., None]).squeeze(-1) * scale
+    weights = masked_softmax(scores, there)
+    note_fetched(found, weights)
+    out = (weights[..., None, :] @ fetched).squeeze(-2) @ wide(value_map).mT
+    if value_bias is not None:
+        out = out + weights.sum(-1, keepdim=True) * wide(value_bias)[:, None]
+    return out
+
+
+FORMS = {"naive": naive, "retrieved": retrieved}
+
+# ---- module
+
+
+class Unlimiformer(nn.Module):
+    """Cross-attention by search: (b, n, dim) and a context (b, m, dim) of any m → (b, n, dim).
+
+    Without a context the sequence searches itself, past and future. ``projections`` are those of a
+    layer of full attention; values are projected after they are summed.
+    """
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, *,
+        form: Literal["naive", "retrieved"] = "retrieved", options: Retrieval = Retrieval(),
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.projections = Heads(dim, heads)
+        self.form, self.options = form, options
+
+    @checked
+    def forward(
+        self, x: Tokens, padding: TokenPadding = None, *,
+        context: Context = None, context_padding: KeyPadding = None,
+    ) -> Tokens:  # fmt: skip
+        """``padding`` (b, n) is that of x itself, ``context_padding`` (b, m) that of a context."""
+        self.projections.fits(x, "x")
+        states, real = (x, padding) if context is None else (context, context_padding)
+        if context is None and context_padding is not None:
+            raise ValueError("context_padding needs the context that it belongs to")
+        self.projections.fits(states, "context")
+        states = finite(states, real)
+        own = self.projections
+        q = own.split(own.query(finite(x, padding)), own.head_dim)
+        key_map, value_map = (y.weight.unflatten(0, (own.heads, -1)) for y in (own.key, own.value))
+        attend = FORMS[self.form]
+        out = attend(q, states, key_map, value_map, padding=real, options=self.options)
+        return own.merge(out)
+
+    def extra_repr(self) -> str:
+        return f"{self.options}, form={self.form!r}".removeprefix(", ")
+
+
+# ---- card
+
+h, n, m, d, e, k, dim = letters("h n m d e k dim")
+
+CARD = Card(
+    name="unlimiformer",
+    title="Unlimiformer",
+    family="learned",
+    role="attend",
+    paper=Paper(
+        "Bertsch, Alon, Neubig, Gormley",
+        "Unlimiformer: Long-Range Transformers with Unlimited Length Input",
+        "NeurIPS",
+        2023,
+        "2305.01625",
+    ),
+    forms=FORMS,
+    causal="never",
+    because="it is cross-attention: the input that it searches is read as a whole",
+    options=Retrieval,
+    letters={"k": "neighbours"},
+    time={
+        "naive": 2 * h * (n * m + m * dim) * (d + e),
+        "retrieved": 2 * h * n * dim * (m + 2 * k + d + e),
+    },
+    memory={"naive": h * m * (n + d + e), "retrieved": h * n * (m + k * dim)},
+    notes={
+        "naive": ("scores", "weights", "neighbours", "neighbour_weights"),
+        "retrieved": ("neighbours", "neighbour_weights"),
+    },
+    departures=(
+        "the search is exact unless an approximate index is given",
+        "fetched states are summed before their values are computed",
+        "without a context the sequence searches itself",
+    ),
+    variants=({"neighbours": 2},),
+    build=Unlimiformer,
+    gives_up="Of the input each query sees only the k states that it finds.",
+    small={"neighbours": 4},
+)

@@ -1,0 +1,62 @@
+"""The experiment `duplication`, small: what is hashed how, scores, and stored rows."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.experiments import duplication
+from attnlab.experiments.duplication import ALL, SCORED, SEEDS, TRAINED, rehash, score, train
+from attnlab.tasks.duplication import Duplication
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/14_hashing.json"
+
+
+def test_all_keys_are_one_bucket_and_rounds_are_drawn() -> None:
+    model, _ = train(ALL, 0, steps=1)
+    layer = model.decoder.blocks[0].attention
+    assert (layer.rotations == 0).all()
+    assert layer.options.chunk >= Duplication().length
+    rehash(model, "2 rounds", seed=3)
+    assert layer.rotations.shape[1] == 2
+    two = layer.rotations.clone()
+    rehash(model, "2 rounds", seed=3)
+    assert torch.equal(layer.rotations, two)
+    rehash(model, "2 rounds", seed=4)
+    assert not torch.equal(layer.rotations, two)
+
+
+def test_scores_are_shares_of_the_second_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = train(ALL, 0, steps=1)
+    items = Duplication().items
+
+    def knows(ids: torch.Tensor) -> torch.Tensor:
+        answers = ids.roll(items, 1)  # right from the second zero on
+        answers[:, -5:] = 15  # but for the last five
+        return torch.nn.functional.one_hot(answers, 16).float()
+
+    monkeypatch.setattr(model, "forward", knows)
+    assert score(model) == pytest.approx(100 * (items - 5) / items, abs=0.01)
+
+
+def test_rows_of_the_quick_run() -> None:
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    rows = list(duplication.rows(quick=True, threads=torch.get_num_threads()))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len(rows) == len(TRAINED) * len(SCORED)
+    stored = json.loads(STORED.read_text())["experiments"]["duplication"]
+    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
+
+
+def test_what_the_lesson_draws_is_whole() -> None:
+    rows = json.loads(STORED.read_text())["experiments"]["duplication"]
+    assert len(rows) == len(TRAINED) * len(SCORED) * len(SEEDS)
+    found = {row["figure"]: row["measured"] for row in rows}
+    for seed in SEEDS:
+        one, four = (
+            found[f"trained with {ALL}; scored with {way}; seed {seed}"]
+            for way in ("1 round", "4 rounds")
+        )
+        assert four > one
