@@ -18,8 +18,8 @@ PARTS = (
     *("exercise", "cost", "paper", "recap"),
 )
 NOTATION = "[Notation and glossary](notation.md)"
-REWORKED = {"00", "01", "02", "03", "04", "05", "14", "15", "17"}  # at this moment
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
+WHOLE_MODELS = {"05_a_transformer_from_scratch"}  # an encoder-decoder takes more lines
 
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -89,8 +89,6 @@ def test_header_says_what_a_reader_asks_first(path: Path) -> None:
 @lesson
 def test_header_leads_to_notation_and_glossary(path: Path) -> None:
     header = source(tagged(path, "header")[0])
-    if path.stem[:2] in REWORKED and NOTATION not in header:
-        return
     assert header.count(NOTATION) == 1, f"the header needs one {NOTATION}"
     assert f"\n\n{NOTATION}\n\n" in header, f"{NOTATION} is a paragraph of its own"
 
@@ -124,9 +122,7 @@ def test_predictions_are_unspoiled(path: Path) -> None:
     """A lesson that says its working minutes hides each prediction; none stores its answer."""
     for cell in read(path)["cells"]:
         stored = json.dumps(cell.get("outputs", []))
-        assert path.stem[:2] in REWORKED or "<summary>Answer</summary>" not in stored, (
-            "run it again"
-        )
+        assert "<summary>Answer</summary>" not in stored, "run it again"
     if "work_minutes" not in read(path)["metadata"]["attnlab"]:
         return
     asked = [
@@ -168,8 +164,9 @@ def test_cells_are_short_and_define_no_classes(path: Path) -> None:
                 assert "from-scratch" in cell["metadata"].get("tags", []), source(cell)[:80]
                 (built,) = ast.parse(source(cell)).body
                 assert isinstance(built, ast.ClassDef)
-                assert ast.unparse(built.bases[0]) == "torch.nn.Module"
-                assert len(source(cell).splitlines()) <= 15, source(cell)[:80]
+                assert ast.unparse(built.bases[0]) in ("nn.Module", "torch.nn.Module")
+                most = 30 if path.stem in WHOLE_MODELS else 15
+                assert len(source(cell).splitlines()) <= most, source(cell)[:80]
 
 
 def exercises() -> list[Any]:

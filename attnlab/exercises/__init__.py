@@ -20,6 +20,16 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_grouped_layer           02  layer(x, Wq, Wk, Wv, Wo, h, g, keys, values)
     check_online_softmax          03  update(largest, total, out, scores, values)
     check_merge                   03  merge(out_a, lse_a, out_b, lse_b)
+    check_score_bytes             03  a number of bytes
+    check_tiled_attention         03  attend(q, k, v, tile)
+    check_arrival_share           04  a share
+    check_mean_ablation           04  ablated(out, W, a)
+    check_entropy                 04  entropy(row)
+    check_arriving_shares         04  shares(x, Wq, Wk, Wv, Wo)
+    check_decoder_rows            05  rows(words, start, end)
+    check_layer_norm              05  layer_norm(x, gain, bias, eps)
+    check_decoder_parameters      05  a count of parameters
+    check_decoder_layer           05  layer(x, memory, real, own, cross, W1, W2)
     check_strided                 10  strided(i, j, s)
     check_summaries               10  summaries(j, s, c)
     check_strided_keys            10  a number of keys
@@ -154,11 +164,22 @@ from attnlab.exercises.positions import (
     check_slowest_turn,
 )
 from attnlab.exercises.query_key import check_equal_lengths, check_moved_keys, check_top_share
+from attnlab.exercises.reading import (
+    check_arrival_share,
+    check_arriving_shares,
+    check_entropy,
+    check_mean_ablation,
+)
 from attnlab.exercises.running import (
     check_cache_length,
     check_causal_chunk,
     check_delta_layer,
     check_running_step,
+)
+from attnlab.exercises.sorting import (
+    check_sinkhorn,
+    check_sorted_attention,
+    check_sorting_length,
 )
 from attnlab.exercises.sparse import (
     check_fixed_blocks,
@@ -190,7 +211,18 @@ from attnlab.exercises.synthesizer import (
     check_mixture,
     check_table_length,
 )
-from attnlab.exercises.tiles import check_merge, check_online_softmax
+from attnlab.exercises.tiles import (
+    check_merge,
+    check_online_softmax,
+    check_score_bytes,
+    check_tiled_attention,
+)
+from attnlab.exercises.transformer import (
+    check_decoder_layer,
+    check_decoder_parameters,
+    check_decoder_rows,
+    check_layer_norm,
+)
 from attnlab.exercises.trees import (
     check_subtree_mask,
     check_tree_depths,
@@ -202,6 +234,8 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share, chec
 
 __all__ = [
     "Verdict",
+    "check_arrival_share",
+    "check_arriving_shares",
     "check_attended_position",
     "check_attention",
     "check_attention_parameters",
@@ -223,10 +257,14 @@ __all__ = [
     "check_collected_bytes",
     "check_complex_layer",
     "check_complex_score",
+    "check_decoder_layer",
+    "check_decoder_parameters",
+    "check_decoder_rows",
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
     "check_entmax_attention",
+    "check_entropy",
     "check_equal_lengths",
     "check_etc_pairs",
     "check_factorized",
@@ -239,11 +277,13 @@ __all__ = [
     "check_hash",
     "check_induction_head",
     "check_induction_keys",
+    "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
     "check_lsh_attention",
     "check_masked_softmax",
+    "check_mean_ablation",
     "check_mean_by_offset",
     "check_memory_layer",
     "check_merge",
@@ -264,9 +304,13 @@ __all__ = [
     "check_rounds",
     "check_row_share",
     "check_running_step",
+    "check_score_bytes",
     "check_shift",
+    "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
+    "check_sorted_attention",
+    "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
     "check_step",
@@ -277,6 +321,7 @@ __all__ = [
     "check_summaries",
     "check_table_length",
     "check_table_width",
+    "check_tiled_attention",
     "check_top_share",
     "check_transient",
     "check_transient_keys",

@@ -1,10 +1,12 @@
-"""Checks of lesson 03: the online softmax, one tile at a time, and merging partial results."""
+"""Checks of lesson 03: the online softmax, merging, a count, and causal attention in tiles."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -16,7 +18,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- the online softmax
 
@@ -67,8 +69,8 @@ def _sums(name: str, part: int) -> tuple[KnownMistake, ...]:
     """The mistakes that `total` (part 1) and `out` (part 2) have in common."""
     return (
         (
-            f"It forgets to fade `{name}`: the earlier sum must be rescaled to the "
-            f"larger maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
+            f"It forgets to rescale `{name}`: the earlier sum was computed with the "
+            f"old maximum. Multiply `{name}` by exp(old largest − new largest) before adding.",
             _mistaken_step(part, lambda old, fade, new, *_: old + new),
         ),
         (
@@ -76,15 +78,15 @@ def _sums(name: str, part: int) -> tuple[KnownMistake, ...]:
             _mistaken_step(part, lambda old, fade, new, *_: new),
         ),
         (
-            f"This tile is not added to `{name}`: only the fading is done.",
+            f"This tile is not added to `{name}`: only the rescaling is done.",
             _mistaken_step(part, lambda old, fade, new, *_: old * fade),
         ),
         (
-            f"The fade of `{name}` is inverted: exp(old largest − new largest) is at most 1.",
+            f"The factor of `{name}` is inverted: exp(old largest − new largest) is at most 1.",
             _mistaken_step(part, lambda old, fade, new, *_: old / fade + new),
         ),
         (
-            f"`{name}` fades the new tile as well: only the earlier sum should fade.",
+            f"`{name}` rescales the new tile as well: only the earlier sum should be rescaled.",
             _mistaken_step(part, lambda old, fade, new, *_: (old + new) * fade),
         ),
         (
@@ -199,8 +201,8 @@ def _refuse_wrong_update(function: Function, state_and_tile: Parts, when: str = 
     if blank and when:
         raise Mistake(
             f"In the first tile `{blank[0]}` is not finite: the state begins with largest = −∞, "
-            "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is what "
-            "makes the empty state fade."
+            "and ∞ · 0 and −∞ − (−∞) are NaN. exp(−∞ − new largest) = 0 is the "
+            "factor of the empty state."
         )
     faults = part_faults(parts, truth, given, _STATE, _UPDATE_MISTAKEN)
     if faults and not same(parts[0], truth[0]):
@@ -352,3 +354,102 @@ def _refuse_wrong_merge(function: Function, given: dict[str, Tensor], instead: s
     faults = part_faults(parts, truth, given, _MERGED, _MERGE_MISTAKEN)
     if faults:
         raise Mistake(instead or " ".join(faults))
+
+
+# ---- the bytes of the matrix that is not written down
+
+_BYTES_MISTAKEN: dict[float, str] = {
+    8192 * 8192: "Heads and bytes are missing: there are 4 matrices of 4-byte numbers.",
+    3 * 4 * 4 * 8192 * 8192: "That is the peak of `naive`, which holds three such blocks at once.",
+    4 * 4 * 8192 * 64: "That is one tensor of queries, keys or values; a score belongs to a pair.",
+}
+
+
+def check_score_bytes(given: object) -> Verdict:
+    """Is it what the scores of 4 heads and 8,192 tokens take in float32?"""
+    return check_number(given, 4 * 4 * 8192 * 8192, unit="bytes", mistakes=_BYTES_MISTAKEN)
+
+
+# ---- causal attention in tiles
+
+
+def _in_tiles(
+    q: Tensor, k: Tensor, v: Tensor, tile: int, *,
+    past: bool = True, scale: float | None = None, fade: bool = True, whole: bool = False,
+    first: int = 0, divide: bool = True, logarithm: bool = True, largest: bool = True,
+) -> Parts:  # fmt: skip
+    n, d = q.shape
+    running = torch.full((n, 1), -torch.inf, dtype=q.dtype)
+    total, out = torch.zeros_like(running), torch.zeros(n, v.shape[1], dtype=q.dtype)
+    for start in range(0, n - n % tile if whole else n, tile):
+        here = slice(start, start + tile)
+        scores = q @ k[here].T * (d**-0.5 if scale is None else scale)
+        later = torch.arange(n)[here] + first > torch.arange(n)[:, None]
+        scores = scores.masked_fill(later, -torch.inf) if past else scores
+        raised = torch.maximum(running, _top(scores))
+        shift = raised.masked_fill(raised == -torch.inf, 0)
+        kept = torch.exp(running - shift) if fade else torch.ones_like(running)
+        powers = torch.exp(scores - shift)
+        total = total * kept + powers.sum(-1, keepdim=True)
+        out, running = out * kept + powers @ v[here], raised
+    lse = (total.log() if logarithm else total) + (running if largest else 0)
+    return (out / total if divide else out), lse
+
+
+def _tiled_mistake(part: int, **changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _in_tiles(*given, **changes)[part]
+
+
+def _both(part: int) -> tuple[KnownMistake, ...]:
+    name = ("out", "lse")[part]
+    return (
+        (
+            f"`{name}`: the causal mask is missing, query i attends to keys j ≤ i. In a tile on "
+            "the diagonal some pairs are allowed and some are not.",
+            _tiled_mistake(part, past=False),
+        ),
+        (
+            f"`{name}`: a query may not attend to itself. The mask allows j ≤ i, not j < i.",
+            _tiled_mistake(part, first=1),
+        ),
+        (f"`{name}`: the scores are not scaled by 1/√d.", _tiled_mistake(part, scale=1.0)),
+        (
+            f"`{name}`: earlier sums are not multiplied by exp(old maximum − new maximum).",
+            _tiled_mistake(part, fade=False),
+        ),
+        (
+            f"`{name}`: the last tile is missing: n need not be a multiple of the tile.",
+            _tiled_mistake(part, whole=True),
+        ),
+    )
+
+
+_TILED_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
+    (
+        *_both(0),
+        ("`out` is not divided by the running sum.", _tiled_mistake(0, divide=False)),
+    ),
+    (
+        *_both(1),
+        ("`lse` lacks the logarithm of the running sum.", _tiled_mistake(1, logarithm=False)),
+        ("`lse` lacks the running maximum: it is m + log ℓ.", _tiled_mistake(1, largest=False)),
+    ),
+)
+
+
+@returns_verdict
+def check_tiled_attention(function: Function) -> str:
+    """Is it causal attention, one tile of keys at a time? `attend(q, k, v, tile) -> (out, lse)`.
+
+    `q` and `k` are (n, d), `v` is (n, e); `out` is (n, e), `lse` (n, 1). Called with n = 7, d = 5,
+    e = 3 and tiles of 2, 3 and 7.
+    """
+    q, k, v = random_tensors((7, 5), (7, 5), (7, 3), seed=23)
+    for tile in (2, 3, 7):
+        given: Arguments = {"q": 2 * q, "k": k, "v": v, "tile": tile}
+        answer, truth = run(function, given), _in_tiles(2 * q, k, v, tile)
+        parts = expect_tensors(answer, ("out", "lse"), ("n e", "n 1"), truth)
+        faults = part_faults(parts, truth, given, ("out", "lse"), _TILED_MISTAKEN)
+        if faults:
+            raise Mistake(" ".join(faults))
+    return "The same as the softmax of the whole rows, for every size of the tile."

@@ -29,6 +29,8 @@ VARIANTS = [
     ("listops", {"leaves": 17, "arguments": 3}),
     ("listops", {"form": "words"}),
     ("listops", {"form": "brackets", "shallowest": 3, "deepest": 5}),
+    ("number_words", {}),
+    ("number_words", {"digits": 3}),
     ("python_types", {}),
     ("python_types", {"form": "words", "deepest": 5}),
     ("python_types", {"question": "part", "form": "brackets", "leaves": 13}),

@@ -115,9 +115,10 @@ def test_no_row_is_in_both_splits(any_task):
         whole = batch.inputs if batch.source is None else batch.source
         if any_task.kind == "language_model":
             whole = torch.cat([whole, batch.targets[:, -1:]], dim=1)
-        if batch.padding is None:
+        padding = batch.padding if batch.source is None else batch.source_padding
+        if padding is None:
             return {row.numpy().tobytes() for row in whole}
-        return {row[real].numpy().tobytes() for row, real in zip(whole, batch.padding, strict=True)}
+        return {row[real].numpy().tobytes() for row, real in zip(whole, padding, strict=True)}
 
     train, validation = rows("train"), rows("validation")
     assert len(train) > 100

@@ -280,6 +280,8 @@ def test_wrong_options_and_lengths_are_refused() -> None:
     q, k, v, sort = made()
     with pytest.raises(ValueError, match="temperature divides the scores"):
         Blocks(temperature=0.0)
+    with pytest.raises(ValueError, match="iterations should be at most 10,000, got 10,001"):
+        Blocks(iterations=10_001)
     with pytest.raises(ValueError, match="SortCut cannot be causal"):
         layer(budget=2, causal=True)
     with pytest.raises(ValueError, match="11 blocks, but the sort network was made for 10"):

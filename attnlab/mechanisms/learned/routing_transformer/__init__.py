@@ -45,8 +45,8 @@ printed, the centroid of a large cluster would grow with its members and become 
 more. In the mean over clusters the released code adds 0.01 to the count.
 
 Another implementation: the package routing-transformer lets learned keys join each cluster, gives a
-token of a shared layer no weight on itself, adds a loss that draws queries to centroids, and has
-the leak in its causal form.
+token of a shared layer hardly any weight on itself, adds a loss that draws queries to centroids,
+and has the leak in its causal form.
 
 Roy, Saffar, Vaswani, Grangier. Efficient Content-Based Sparse Attention with Routing Transformers.
 TACL 2021, arXiv:2003.05997, section 4.1 and algorithm 1.

@@ -112,9 +112,9 @@ def naive(
     says what is brought to the queries of block i. Causal: what is not before them is left out."""
     real, sort = prepared(permutation, q.shape[2], causal, padding, options)
     note("permutation", sort)
-    block, n = options.block, q.shape[2]
+    block, n = real.shape[2], q.shape[2]
     q, k, v = (_blocks(x, block, padding).flatten(2, 3) for x in (q, k, v))
-    into_place = torch.kron(sort, torch.eye(block, device=q.device, dtype=sort.dtype))
+    into_place = torch.kron(sort.contiguous(), torch.eye(block, device=q.device, dtype=sort.dtype))
     at = torch.arange(q.shape[2], device=q.device)
     same = at[:, None] // block == at // block
     theirs = same if options.budget is None else at < options.budget * block
@@ -154,7 +154,7 @@ def blocked(
     n, dtype = q.shape[2], v.dtype
     real, sort = prepared(permutation, n, causal, padding, options)
     note("permutation", sort)
-    whole = padding is None and not causal and n % options.block == 0
+    whole = padding is None and not causal and n % real.shape[2] == 0
     q, k, v = (_blocks(x, options.block, padding) for x in (q, k, v))
     brought = None if whole else sorted_seen(real, causal)[:, None, :, None]
     own = None if whole else own_seen(real, causal)[:, None]

@@ -12,6 +12,7 @@ from attnlab.core.precision import wide
 from attnlab.mechanisms.learned.sinkhorn.sorting import in_blocks
 
 Permutation = Float[Tensor, "b h N N"]  # row: the block of queries; column: the block of keys
+MOST_ITERATIONS = 10_000
 RealBlocks = Bool[Tensor, "b N B"]  # which places of each block hold a real token
 
 
@@ -40,6 +41,11 @@ class Blocks(Options):
         if self.temperature <= 0:
             raise ValueError(
                 f"temperature divides the scores, so it is above 0; got {self.temperature}"
+            )
+        if self.iterations > MOST_ITERATIONS:
+            raise ValueError(
+                f"iterations should be at most {MOST_ITERATIONS:,}, got {self.iterations:,}; some "
+                "ten are enough for sums near one"
             )
 
     def refuse_future(self, causal: bool) -> None:

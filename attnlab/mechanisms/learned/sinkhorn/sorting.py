@@ -15,7 +15,11 @@ NEVER = -1e30  # a score whose exponential is zero, and whose differences are nu
 
 
 def in_blocks(x: Tensor, block: int, dim: int = 1) -> Tensor:
-    """(…, n, …) → (…, ⌈n / block⌉, block, …), the last block filled up with zeros."""
+    """(…, n, …) → (…, ⌈n / block⌉, block, …), the last block filled up with zeros.
+
+    A block is at most as long as the sequence.
+    """
+    block = min(block, x.shape[dim])
     extra = -x.shape[dim] % block
     after = (0, 0) * (x.dim() - 1 - dim % x.dim())
     return F.pad(x, (*after, 0, extra)).unflatten(dim, (-1, block))

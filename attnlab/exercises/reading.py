@@ -1,0 +1,203 @@
+"""Checks of lesson 04: what arrives from a key, the breadth of a row, ablation by the mean, and the
+shares of what arrives through the output matrix."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attempt import (
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+
+# ---- what arrives from a key
+
+_ARRIVAL_MISTAKEN: dict[float, str] = {
+    0.8: "That is its weight. How long is the value that it carries?",
+    0.08: "That is what arrives from it. Which part is it of all that arrives?",
+    1 / 61: "That is its part of the lengths alone. Multiply each length by its weight.",
+}
+
+
+def check_arrival_share(share: object) -> Verdict:
+    """Is it the first key's share of weight × length, for the weights 0.8, 0.15 and 0.05 and values
+    of the lengths 0.1, 2 and 4?"""
+    return check_number(share, 4 / 29, tolerance=2e-3, mistakes=_ARRIVAL_MISTAKEN)
+
+
+# ---- the breadth of a row
+
+
+def _entropy(row: Tensor) -> Tensor:
+    return torch.special.entr(row).sum()
+
+
+_ENTROPY_MISTAKEN: tuple[KnownMistake, ...] = (
+    ("Those are bits. Nats take the natural logarithm.", lambda row: _entropy(row) / math.log(2)),
+    (
+        "The logarithm of a share is negative: change the sign.",
+        lambda row: -_entropy(row),
+    ),
+    (
+        "It is divided by its largest value; the entropy itself is asked for.",
+        lambda row: _entropy(row) / math.log(len(row)),
+    ),
+    (
+        "0 · ln 0 became NaN: a weight of zero adds nothing. Leave the zeros out first.",
+        lambda row: -(row * row.log()).sum(),
+    ),
+    (
+        "The logarithms are not multiplied by the weights.",
+        lambda row: -row[row > 0].log().sum(),
+    ),
+    ("It takes the mean over the keys; entropy is a sum.", lambda row: _entropy(row) / len(row)),
+)
+
+
+@returns_verdict
+def check_entropy(function: Function) -> str:
+    """Is it the entropy of a row of weights in nats? `entropy(row)`, `row` (m,).
+
+    Called with weights of which one is zero, and with uniform ones.
+    """
+    for weights in ([0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.7, 0.1, 0.1, 0.1]):
+        row = {"row": torch.tensor(weights, dtype=torch.float64)}
+        require(function, row, _entropy, shape="", known_mistakes=_ENTROPY_MISTAKEN)
+    check_arguments_and_dtype(function, row)
+    return "Zero for one key, ln m for m keys of equal weight."
+
+
+# ---- ablation by the mean
+
+
+def _ablated(
+    out: Tensor, w: Tensor, a: int, *,
+    put: Callable[[Tensor], Tensor] = lambda own: own.mean(0, keepdim=True),
+    join: Callable[[Tensor], Tensor] = lambda out: out.transpose(0, 1).flatten(1),
+    of: int = 0,
+) -> Tensor:  # fmt: skip
+    changed = out.clone()
+    changed[a + of] = put(out[a + of]).expand_as(out[a])
+    return join(changed) @ w
+
+
+_ABLATED_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The head's output became zero. The mean over the positions is asked for: the model has "
+        "met such vectors, and never a zero.",
+        lambda out, w, a: _ablated(out, w, a, put=lambda own: 0 * own),
+    ),
+    (
+        "The head is still there: nothing was replaced.",
+        lambda out, w, a: _ablated(out, w, a, put=lambda own: own),
+    ),
+    (
+        "The mean runs over the width: it is one vector, the mean over the positions.",
+        lambda out, w, a: _ablated(out, w, a, put=lambda own: own.mean(1, keepdim=True)),
+    ),
+    (
+        "It is one number, the mean of everything; each of the e dimensions has its own mean.",
+        lambda out, w, a: _ablated(out, w, a, put=lambda own: own.mean().expand(1, 1)),
+    ),
+    (
+        "The mean runs over the heads: it should be that head's own, over the positions.",
+        lambda out, w, a: _ablated(torch.cat([out[:a], out.mean(0)[None], out[a + 1 :]]), w, a,
+                                   put=lambda own: own),
+    ),
+    (
+        "All heads were replaced by their means; only head a should be.",
+        lambda out, w, a: out.mean(1, keepdim=True).expand_as(out).transpose(0, 1).flatten(1) @ w,
+    ),
+    (
+        "Another head was replaced: heads are counted from 0.",
+        lambda out, w, a: _ablated(out, w, a, of=-1),
+    ),
+    (
+        "The heads are joined without a transpose: from (h, n, e) first to (n, h, e).",
+        lambda out, w, a: _ablated(out, w, a, join=lambda out: out.reshape(out.shape[1], -1)),
+    ),
+)  # fmt: skip
+
+
+@returns_verdict
+def check_mean_ablation(function: Function) -> str:
+    """Is head a replaced by its mean over the positions? `ablated(out, W, a) -> (n, dim)`.
+
+    `out` (h, n, e) are the outputs of the heads, `W` (h · e, dim) is the output matrix. Called with
+    h = 3, n = 5, e = 2, dim = 7, a = 1 and 2.
+    """
+    out, w = random_tensors((3, 5, 2), (6, 7), seed=17)
+    for a in (1, 2):
+        given = {"out": out + 1, "W": w, "a": a}
+        require(function, given, _ablated, shape="n dim", known_mistakes=_ABLATED_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "Head a gives the same vector at every position; the other heads are as they were."
+
+
+# ---- shares of what arrives
+
+
+def _shares(
+    x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor, *,
+    past: bool = True, scale: float | None = None, out: bool = True,
+    length: Callable[[Tensor], Tensor] = lambda v: v.norm(dim=-1),
+    axis: int = -1, weigh: bool = True, softmax: int = -1,
+) -> Tensor:  # fmt: skip
+    q, k, v = x @ wq, x @ wk, x @ wv
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    future = torch.ones(len(x), len(x)).triu(1).bool()
+    scores = scores.masked_fill(future, -torch.inf) if past else scores
+    weights = scores.softmax(softmax)
+    arrows = weights * length(v @ wo if out else v)[:, None] if weigh else weights
+    return arrows / arrows.sum(axis, keepdim=True)
+
+
+def _changed(**changes: Any) -> Callable[..., Tensor]:
+    return lambda *given: _shares(*given, **changes)
+
+
+_SHARES_MISTAKEN: tuple[KnownMistake, ...] = (
+    ("Those are the attention weights: multiply them by the lengths.", _changed(weigh=False)),
+    (
+        "The output matrix is missing: the length is that of v W_O, which the other layers get.",
+        _changed(out=False),
+    ),
+    ("The causal mask is missing: a query attends to keys j ≤ i.", _changed(past=False)),
+    ("The scores are not scaled: multiply them by 1/√d.", _changed(scale=1.0)),
+    (
+        "The length is squared: take the root of the sum of the squares.",
+        _changed(length=lambda v: v.square().sum(-1)),
+    ),
+    (
+        "The length is the sum of the absolute values; the Euclidean norm is asked for.",
+        _changed(length=lambda v: v.abs().sum(-1)),
+    ),
+    (
+        "The shares of a column sum to one; those of each query, a row, should.",
+        _changed(axis=-2),
+    ),
+    ("It is not divided by the sum of the row: a share is asked for.",
+     lambda x, wq, wk, wv, wo: _shares(x, wq, wk, wv, wo, weigh=False)
+     * (x @ wv @ wo).norm(dim=-1)[:, None]),
+)  # fmt: skip
+
+
+@returns_verdict
+def check_arriving_shares(function: Function) -> str:
+    """Is it each key's share of what arrives? `shares(x, Wq, Wk, Wv, Wo) -> (h, n, n)`.
+
+    `x` is (n, dim), `Wq`, `Wk`, `Wv` are (h, dim, d), `Wo` is (h, d, dim): the part of the output
+    matrix that belongs to each head. Causal. Called with n = 5, dim = 7, h = 2, d = 3.
+    """
+    shapes = {"x": (5, 7), "Wq": (2, 7, 3), "Wk": (2, 7, 3), "Wv": (2, 7, 3), "Wo": (2, 3, 7)}
+    given = dict(zip(shapes, random_tensors(*shapes.values(), seed=19), strict=True))
+    require(function, given, _shares, shape="h n m", known_mistakes=_SHARES_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "Weight times the length of what the output matrix makes of the value, by rows."

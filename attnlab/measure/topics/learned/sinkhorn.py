@@ -1,0 +1,70 @@
+"""Sparse Sinkhorn attention: the package beside it, and its memory."""
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.measure.count import count
+from attnlab.measure.report import Row
+from attnlab.measure.timing import compare
+from attnlab.mechanisms.learned.sinkhorn import CARD, Blocks, SinkhornAttention
+
+DIM, HEADS, BLOCK, ITERATIONS = 256, 4, 64, 5
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """fp32, batch 1, dim 256, 4 heads, blocks of 64, 5 iterations, forward and backward."""
+    n = 512 if quick else 16384
+    yield from _memory(n)
+    yield from _beside_the_package(n, 1 if quick else 7, None if quick else 1.0, threads)
+
+
+def _layer(n: int) -> SinkhornAttention:
+    options = Blocks(block=BLOCK, max_len=n, iterations=ITERATIONS)
+    return SinkhornAttention(DIM, HEADS, options=options)
+
+
+def _train(module: nn.Module, x: Tensor) -> object:
+    leaves = [x, *module.parameters()]
+    return torch.autograd.grad(module(x).sum(), leaves, allow_unused=True)
+
+
+def _memory(n: int) -> Iterator[Row]:
+    counted = count(_layer(n), torch.randn(1, n, DIM)).largest_tensor
+    claim = CARD.cost("memory", "blocked")
+    width = DIM // HEADS
+    values = {"h": HEADS, "n": n, "B": BLOCK, "d": width, "e": width}
+    claimed = float(claim.subs({x: values[x.name] for x in claim.free_symbols}))
+    note = f"{counted.elements:,} elements, claimed at most {claimed:,.0f}"
+    figure = f"largest tensor / its claim, n = {n:,}"
+    yield Row(figure, counted.elements / claimed, at_most=1.0, note=note)
+
+
+def _beside_the_package(n: int, repeats: int, target: float | None, threads: int) -> Iterator[Row]:
+    """Equal work: the same projections, blocks, iterations and noise, and one softmax over the
+    sorted and the own block. The package scores blocks by products of their means, without a
+    network, and adds a bias to its output."""
+    figure = f"package sinkhorn-transformer's time / ours, both passes, n = {n:,}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from sinkhorn_transformer.sinkhorn_transformer import SinkhornSelfAttention
+    except ImportError:
+        yield Row(figure, None, note="sinkhorn-transformer cannot be imported")
+        return
+    theirs = SinkhornSelfAttention(
+        DIM, BLOCK, n, heads=HEADS, non_permutative=False, sinkhorn_iter=ITERATIONS
+    )
+    x = torch.randn(1, n, DIM, requires_grad=True)
+    calls = {"package": partial(_train, theirs, x), "ours": partial(_train, _layer(n), x)}
+    base, ours = compare(calls, repeats=repeats, warmup=1, threads=threads)
+    low, high = (1 / ratio for ratio in reversed(ours.ratio_quartiles))
+    note = f"{ours.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms"
+    yield Row(figure, 1 / ours.ratio, "×", at_least=target, quartiles=(low, high), note=note)
+    peaks = [count(module, x, backward=True).peak_bytes for module in (theirs, _layer(n))]
+    note = f"{peaks[1] / 2**20:,.0f} MiB beside {peaks[0] / 2**20:,.0f} MiB"
+    figure = f"package sinkhorn-transformer's peak memory / ours, both passes, n = {n:,}"
+    yield Row(figure, peaks[0] / peaks[1], "×", note=note)
