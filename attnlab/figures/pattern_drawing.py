@@ -163,7 +163,7 @@ def _ticks(n: int) -> dict[str, Any]:
 
 
 def legend(look: Theme) -> dict[str, Any]:
-    caption = "blue: may be seen · framed: full block · hatched: empty block"
+    caption = "blue: may be attended to · framed: full block · hatched: empty block"
     return note(look, caption, 0, 0, yanchor="top", xanchor="left", yshift=-10)
 
 

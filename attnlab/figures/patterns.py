@@ -129,7 +129,7 @@ def density_curves(
     series = {
         name: [(n, _density(name, one, n)) for n in lengths] for name, one in patterns.items()
     }
-    quantity = "share of the pairs that may be seen"
+    quantity = "share of the pairs that may be attended to"
     return cost_curves(series, quantity=quantity, title=title, theme=theme)
 
 
@@ -181,16 +181,18 @@ def _density(name: str, pattern: Pattern | Callable[[int], Pattern], n: int) -> 
 def _summary(mask: Mask, blocks: Blocks) -> str:
     n, pairs = len(mask), int(mask.sum())
     text = (
-        f"{pairs:,} of {n * n:,} pairs may be seen ({percent(mask.mean())}). Of "
+        f"{pairs:,} of {n * n:,} pairs may be attended to ({percent(mask.mean())}). Of "
         f"{blocks.pairs.size} blocks of {blocks.size} positions {int(blocks.full.sum())} are full, "
         f"{int(blocks.mixed.sum())} mixed and {int(blocks.empty.sum())} empty."
     )
     masked = np.flatnonzero(~mask.any(1))
     if len(masked):
         positions = (
-            f"Position {masked[0]} sees" if len(masked) == 1 else f"Positions {runs(masked)} see"
+            f"Position {masked[0]} attends"
+            if len(masked) == 1
+            else f"Positions {runs(masked)} attend"
         )
-        text += f" {positions} nothing."
+        text += f" {positions} to nothing."
     return text
 
 
@@ -213,7 +215,11 @@ def _described(pattern: Any) -> str:
 
 def _rows(mask: Mask) -> list[Row]:
     return [
-        {"query": i, "keys seen": int(row.sum()), "which": runs(np.flatnonzero(row)) or "none"}
+        {
+            "query": i,
+            "keys attended to": int(row.sum()),
+            "which": runs(np.flatnonzero(row)) or "none",
+        }
         for i, row in enumerate(mask)
     ]
 
@@ -226,5 +232,5 @@ def _head_row(name: str, mask: Mask, blocks: Blocks) -> Row:
         "full blocks": int(blocks.full.sum()),
         "mixed": int(blocks.mixed.sum()),
         "empty": int(blocks.empty.sum()),
-        "positions that see nothing": runs(np.flatnonzero(~mask.any(1))) or "none",
+        "positions that attend to nothing": runs(np.flatnonzero(~mask.any(1))) or "none",
     }

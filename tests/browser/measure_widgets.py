@@ -1,6 +1,6 @@
 """What widgets cost in the browser: `make measure-widgets`.
 
-The attention view stands beside bertviz; then the query-key space.
+The attention view stands beside bertviz, attnview and CircuitsVis; then the query-key space.
 
 One Chromium, one run, the same weights for both, taken in turns. Files are opened from the disk (a
 bertviz file gets its libraries from npm packages, so no network slows it down), and AttentionView
@@ -13,6 +13,7 @@ hover     milliseconds of work of the page's main thread for one token pointed a
 click     the same for choosing another head
 zoom      the same for one step closer to the matrix
 pan       milliseconds from frame to frame while the maps of the query-key space are dragged
+requests  to other machines, while the page was opened
 file      megabytes of the saved file
 python    seconds that writing the file took
 """
@@ -40,16 +41,25 @@ from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024), (1, 2, 4096))
 ALONE = (12, 12, 512)
-"""Too large for the others, which would write hundreds of megabytes."""
+"""Too large for bertviz, which would write hundreds of megabytes."""
+PEER_CASES = ((1, 12, 128), ALONE)
+MOST_FILE = 100.0
+"""Megabytes that a peer is asked to write at most, by what a smaller case took."""
 DRAWN = {
     "AttentionView": "document.querySelector('[data-drawn]')",
     "bertviz head view": "document.querySelector('#attention line')",
     "bertviz model view": "document.querySelector('svg line')",
+    "attnview": "document.querySelector('tbody tr')",
+    "CircuitsVis": "document.querySelector('body canvas')",
 }
+PEERS = ("AttentionView", "attnview", "CircuitsVis")
+BERTVIZ = ("AttentionView", "bertviz head view", "bertviz model view")
 TOKENS = {
     "AttentionView": "[data-testid^='query-']",
     "bertviz head view": "#left text",
     "bertviz model view": "",
+    "attnview": "",
+    "CircuitsVis": "",
 }
 HOVERS = 12
 HOVERING = 30.0
@@ -67,6 +77,17 @@ def save(subject: str, weights: torch.Tensor, path: Path) -> None:
     tokens = [f"t{i}" for i in range(weights.shape[-1])]
     if subject == "AttentionView":
         AttentionView(weights.numpy(), tokens).save_html(path)
+        return
+    if subject == "attnview":
+        import attnview
+
+        attnview.export_html(weights.flatten(0, 1), path, tokens=tokens)
+        return
+    if subject == "CircuitsVis":  # with its script in the page; str() of it asks unpkg.com
+        from circuitsvis.attention import attention_heads
+
+        html = attention_heads(weights.flatten(0, 1), tokens).local_src
+        path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}", encoding="utf-8")
         return
     from bertviz import head_view, model_view
 
@@ -89,10 +110,12 @@ def measured(browser: Any, subject: str, path: Path, seconds: float) -> dict[str
     context.set_default_timeout(1000 * seconds)
     page = context.new_page()
     serve_cdn(page)
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if one.url.startswith("http") else None)
     try:
         page.goto(path.as_uri(), wait_until="commit")
         drawn = page.wait_for_function(PICTURE, arg=DRAWN[subject], timeout=1000 * seconds)
-        found = {"picture": drawn.json_value()}
+        found = {"picture": drawn.json_value(), "requests": len(asked)}
     except Error:
         return {"failed": f"not drawn within {seconds:.0f} s"}
     else:
@@ -151,7 +174,7 @@ def busy(session: Any) -> float:
 
 
 def compared(browser: Any, folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    subjects = list(DRAWN)
+    subjects = list(BERTVIZ)
     for layers, heads, n in CASES[:1] if options.quick else CASES:
         weights = weights_of(layers, heads, n)
         rows: dict[str, dict[str, Any]] = {}
@@ -174,6 +197,34 @@ def compared(browser: Any, folder: Path, options: argparse.Namespace) -> Iterato
         for subject, row in rows.items():
             yield row | middle(runs[subject])
         subjects = [subject for subject in subjects if not middle(runs[subject]).get("failed")]
+
+
+def beside_peers(
+    browser: Any, folder: Path, options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """The first case of each, and the large one where its file would not be too large."""
+    for subject in PEERS:
+        per_weight = 0.0
+        for layers, heads, n in PEER_CASES:
+            row: dict[str, Any] = {
+                "subject": f"{subject}, page",
+                "case": f"{layers} × {heads} × {n}",
+            }
+            size = per_weight * layers * heads * n * n
+            if size > MOST_FILE and subject != "AttentionView":
+                yield row | {"failed": f"not asked: its file would be {size:.0f} MB"}
+                continue
+            path = folder / f"beside-{subject}-{n}.html"
+            start = time.perf_counter()
+            try:
+                save(subject, weights_of(layers, heads, n), path)
+            except ImportError as error:
+                yield row | {"failed": f"not installed ({error})"}
+                break
+            row |= {"python": time.perf_counter() - start, "file": path.stat().st_size / 1e6}
+            per_weight = row["file"] / (layers * heads * n * n)
+            runs = [measured(browser, subject, path, options.limit) for _ in range(options.repeats)]
+            yield row | middle(runs)
 
 
 def alone(browser: Any, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -297,8 +348,12 @@ def space(browser: Any, path: Path) -> dict[str, Any]:
 def measured_rows(
     browser: Any, folder: Path, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
+    if options.peers:
+        yield from beside_peers(browser, folder, options)
+        return
     yield from spaces(browser, folder, options.repeats)
     if not options.spaces:
+        yield from beside_peers(browser, folder, options)
         yield in_jupyterlab(browser, folder, options.repeats)
         yield alone(browser, folder, options)
         yield from compared(browser, folder, options)
@@ -312,6 +367,7 @@ HEADINGS = (
     "click (ms)",
     "zoom (ms)",
     "pan (ms)",
+    "requests",
     "file (MB)",
     "python (s)",
 )
@@ -323,7 +379,7 @@ def line(row: dict[str, Any]) -> tuple[str, ...]:
 
     picture = row.get("failed", formatted("picture", 2))
     work = (formatted("hover", 1), formatted("click", 1), formatted("zoom", 1), formatted("pan", 1))
-    numbers = (*work, formatted("file", 2), formatted("python", 2))
+    numbers = (*work, formatted("requests", 0), formatted("file", 2), formatted("python", 2))
     return (row["subject"], row["case"], picture, *numbers)
 
 
@@ -333,6 +389,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60, help="seconds for one case")
     parser.add_argument("--quick", action="store_true", help="the first case only")
     parser.add_argument("--spaces", action="store_true", help="the query-key space only")
+    parser.add_argument("--peers", action="store_true", help="attnview and CircuitsVis only")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -347,7 +404,7 @@ def main() -> None:
         browser.close()
     described = machine(torch.get_num_threads())
     print(machine_line(described))
-    right = (False, False, *[True] * 7)
+    right = (False, False, *[True] * 8)
     print(grid(HEADINGS, [line(row) for row in rows], right, markdown=options.markdown))
     if options.json:
         options.json.write_text(json.dumps({"machine": described, "rows": rows}, indent=1))

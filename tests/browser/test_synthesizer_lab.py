@@ -40,7 +40,7 @@ def test_train_pause_and_stop_from_the_keyboard(book, expect):
 def test_it_fits_a_cell_after_training(book, wide):
     box = book.shown_at(0, wide)
     assert box["width"] <= wide
-    assert box["height"] <= (760 if wide >= 993 else 1300)
+    assert box["height"] <= (760 if wide >= 993 else 970)
     columns = [book.output(0).locator(".attnlab-view").nth(at).bounding_box() for at in (0, 1)]
     assert columns[0]["y"] == columns[1]["y"]
     assert book.overlapping(0) == []

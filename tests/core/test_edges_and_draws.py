@@ -128,9 +128,9 @@ def test_a_block_is_full_or_empty_where_it_is_in_every_head_and_sequence(pattern
 
 
 def test_one_position_sees_and_several_see() -> None:
-    assert patterns.places([0], "row").description == "0 sees every position"
-    assert patterns.places([0, 3], "row").description == "0, 3 see every position"
-    assert edges(1, of="row").description == "the first sees every position"
-    assert edges(1, 1, of="row").description == "the first and the last see every position"
-    assert edges(0, 2, of="column").description == "all see the last 2"
-    assert patterns.prefix(1).description == "each position sees the first"
+    assert patterns.places([0], "row").description == "0 attends to every position"
+    assert patterns.places([0, 3], "row").description == "0, 3 attend to every position"
+    assert edges(1, of="row").description == "the first attends to every position"
+    assert edges(1, 1, of="row").description == "the first and the last attend to every position"
+    assert edges(0, 2, of="column").description == "all attend to the last 2"
+    assert patterns.prefix(1).description == "each position attends to the first"

@@ -91,7 +91,7 @@ def test_as_mask_has_no_mask_where_all_is_allowed() -> None:
 def test_words_compose() -> None:
     words = (causal() & padding(REAL)).description
     assert words == f"({causal().description}) and ({padding(REAL).description})"
-    assert (~causal() | causal()).description.startswith("(not (each position sees")
+    assert (~causal() | causal()).description.startswith("(not (each position attends to")
 
 
 def test_bad_calls() -> None:

@@ -35,7 +35,7 @@ class Ring(Primitive):
 
     size: Annotated[int, Argument("whole", at_least=1, start=5)]
     radius: Annotated[int, Argument("whole", at_least=0, optional=True)] = 1
-    says = "each position sees {radius} on either side in a circle of {size}"
+    says = "each position attends to {radius} on either side in a circle of {size}"
     rule = "((i - j) % size <= radius) | ((j - i) % size <= radius)"
     invalid = (("radius > size", "a radius of {radius} is more than the circle of {size}"),)
     misfit = (("n % size > 0", "{n} positions are no whole circles of {size}"),)
@@ -53,7 +53,7 @@ def test_a_new_primitive_is_known_everywhere() -> None:
     assert primitives()["ring"] is Ring
     assert read("ring(6)") == read("ring(size=6, radius=1)") == pattern
     assert (pattern.code, pattern.key, repr(Ring(6, 2))) == ("ring(6)", "ring(6)", "ring(6, 2)")
-    assert pattern.description == "each position sees 1 on either side in a circle of 6"
+    assert pattern.description == "each position attends to 1 on either side in a circle of 6"
     assert pattern.dense(6)[0].int().tolist() == [1, 1, 0, 0, 0, 1]
     assert list((~pattern.blocks(2)).remarks(12)) == ["all 6 positions are in one circle"]
     data = next(one for one in for_page() if one["name"] == "ring")
@@ -223,7 +223,7 @@ def test_a_primitive_without_rule_stays_off_the_page(monkeypatch: pytest.MonkeyP
     class Mirror(Primitive):
         """i sees −i."""
 
-        says = "each position sees its mirror image"
+        says = "each position attends to its mirror image"
 
         def allows(self, i: Tensor, j: Tensor) -> Tensor:
             return i == -j

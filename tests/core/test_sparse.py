@@ -223,7 +223,7 @@ def test_auto_chooses_and_says_why(n: int, pattern: Pattern, form: str, words: s
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:query .* sees nothing")
+@pytest.mark.filterwarnings("ignore:query .* attends to nothing")
 @pytest.mark.parametrize("pattern", PATTERNS[:-1], ids=NAMES[:-1])
 def test_on_the_gpu(pattern: Pattern, accelerator: torch.device) -> None:
     made = [x.detach().float() for x in inputs(101, 101)]

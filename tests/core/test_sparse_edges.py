@@ -137,9 +137,13 @@ def test_wrong_arguments_are_refused_in_sentences(call: Callable[[], object], wo
 
 def test_a_query_that_sees_nothing_is_named() -> None:
     made = inputs(9, 9)
-    with pytest.warns(UserWarning, match=r"query 0 \(and 1 more\) sees nothing, so .*~local\(1\)"):
+    with pytest.warns(
+        UserWarning, match=r"query 0 \(and 1 more\) attends to nothing, so .*~local\(1\)"
+    ):
         blocked(*made, (~p.local(1)).causal())
-    with pytest.warns(UserWarning, match="query 0 sees nothing in head 1, so its output is zero"):
+    with pytest.warns(
+        UserWarning, match="query 0 attends to nothing in head 1, so its output is zero"
+    ):
         out = blocked(*made, p.per_head(p.causal(), p.causal() & ~p.local(0), p.causal()))
     assert not out[:, 1, 0].any()
     with warnings.catch_warnings():

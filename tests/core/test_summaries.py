@@ -49,7 +49,8 @@ def test_it_is_read_from_its_own_code() -> None:
     for pattern in (summaries(7, 2), summaries(7, 2, 3)):
         assert read(pattern.code) == pattern
     assert (
-        summaries(7, 2, 3).description == "each position sees positions 2 to 3 of every block of 7"
+        summaries(7, 2, 3).description
+        == "each position attends to positions 2 to 3 of every block of 7"
     )
 
 

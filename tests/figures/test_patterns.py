@@ -100,12 +100,13 @@ def test_pointing_at_a_block_says_what_it_is(drawn):
 
 def test_the_description_names_masked_queries_and_the_rows_the_keys_of_each():
     picture = pattern_map(causal() & ~local(1), 5, title="Far past")
-    assert "6 of 25 pairs may be seen (24 %)" in picture.description
-    assert "Positions 0–1 see nothing." in picture.description
-    assert picture.rows[4] == {"query": 4, "keys seen": 3, "which": "0–2"}
-    assert picture.rows[0] == {"query": 0, "keys seen": 0, "which": "none"}
+    assert "6 of 25 pairs may be attended to (24 %)" in picture.description
+    assert "Positions 0–1 attend to nothing." in picture.description
+    assert picture.rows[4] == {"query": 4, "keys attended to": 3, "which": "0–2"}
+    assert picture.rows[0] == {"query": 0, "keys attended to": 0, "which": "none"}
     assert (
-        "In words: (each position sees itself and those before it) and (not" in picture.description
+        "In words: (each position attends to itself and those before it) and (not"
+        in picture.description
     )
 
 
@@ -188,7 +189,7 @@ def test_density_follows_the_length():
         title="Sparse",
     )
     shares = {(row["series"].split("  ")[0], row["n"]): row for row in picture.rows}
-    quantity = "share of the pairs that may be seen"
+    quantity = "share of the pairs that may be attended to"
     assert shares["window", 101][quantity] == pytest.approx((3 * 101 - 2) / 101**2)
     wide = (2 * 31 + 1) * 1009 - 31 * 32
     assert shares["√n", 1009][quantity] == pytest.approx(wide / 1009**2)

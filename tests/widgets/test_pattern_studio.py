@@ -130,7 +130,7 @@ class Ring(Primitive):
 
     size: Annotated[int, Argument("whole", at_least=1, start=5)]
     radius: Annotated[int, Argument("whole", at_least=0, optional=True)] = 1
-    says = "each position sees {radius} on either side in {ordinal(size)} circles"
+    says = "each position attends to {radius} on either side in {ordinal(size)} circles"
     rule = "((i - j) % size <= radius) | ((j - i) % size <= radius)"
     invalid = (("radius > size", "a radius of {radius} is more than the circle of {size}"),)
     misfit = (("n % size > 0", "{n} positions are no whole circles of {size}"),)
@@ -238,11 +238,11 @@ def test_the_weights_are_the_softmax_under_the_mask() -> None:
 
 
 def test_rows_that_see_nothing_are_warned_of_and_give_zeros() -> None:
-    with pytest.warns(UserWarning, match="rows 0–2 see nothing: their outputs are zero"):
+    with pytest.warns(UserWarning, match="rows 0–2 attend to nothing: their outputs are zero"):
         studio = PatternStudio("causal() & ~local(2)", n=7)
-    assert studio.remarks == ["rows 0–2 see nothing: their outputs are zero"]
+    assert studio.remarks == ["rows 0–2 attend to nothing: their outputs are zero"]
     assert not studio.weights[:3].any()
-    with pytest.warns(UserWarning, match="row 0 sees nothing: its output is zero"):
+    with pytest.warns(UserWarning, match="row 0 attends to nothing: its output is zero"):
         PatternStudio("causal() & ~local(0)", n=7)
 
 
@@ -273,7 +273,7 @@ def test_what_is_legal_but_larger_than_the_sequence_is_remarked() -> None:
     (message,) = studio.remarks
     assert (
         message
-        == "a stride of 40 is longer than the sequence of 7: each position sees itself alone"
+        == "a stride of 40 is longer than the sequence of 7: each position attends to itself alone"
     )
     studio.expression = "~strided(7)"
     assert studio.remarks == []
@@ -332,7 +332,7 @@ def test_bad_input_is_answered_with_a_sentence(call: Any, words: str) -> None:
         ("n", 200, "at most 128 positions, got n=200"),
         ("painted", b"\x00\x01", "three bytes for each cell"),
         ("painted", bytes([0, 128, 1]), "both from 0 to 127"),
-        ("painted", bytes([0, 0, 2]), "1 where it may be seen or 0"),
+        ("painted", bytes([0, 0, 2]), "1 where it may be attended to or 0"),
         ("row", 7, "`row` must be from 0 to 6, got 7"),
         ("layer", 0, "`layer` must be from 1"),
         ("block", -1, "`block` must be from 0 to 128, got -1"),

@@ -11,10 +11,12 @@ import pytest
 import torch
 from attnlab_widgets import attention_view, quantization
 from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.picture import Maps, _pooled, _strongest
+from attnlab_widgets.picture_image import SHADE
 
 import attnlab
-from attnlab.figures.theme import CIVIDIS
+from attnlab.figures.theme import CIVIDIS, rgb
 
 SCALES = Path(__file__).parents[2] / "widgets/src/lib/colours.js"
 LAYERS, HEADS, N = 2, 3, 7
@@ -142,3 +144,46 @@ def test_the_page_has_the_scale_of_the_stills() -> None:
     found = re.search(r"CIVIDIS = (\[.*?\]);", SCALES.read_text("utf-8"))
     assert found
     assert json.loads(found[1]) == list(CIVIDIS)
+
+
+def of_image(query: int | None) -> Drawing:
+    """3 × 4 patches after a class token; patch (1, 2) attends to (2, 0) and (0, 3)."""
+    weights = np.full((1, 1, 13, 13), 1 / 13, np.float32)
+    weights[0, 0, 7] = 0
+    weights[0, 0, 7, [9, 4]] = 0.8, 0.2
+    view = AttentionView(weights, image=np.full((30, 40, 3), 200, np.uint8))
+    view.query = query
+    return view.still()
+
+
+def texts(drawing: Drawing) -> list[str]:
+    return [part["content"] for kind, part in drawing.parts if kind == "text"]
+
+
+def brightness(drawing: Drawing) -> np.ndarray:
+    """Of the patches of the image, (3, 4)."""
+    [image] = [part for kind, part in drawing.parts if kind == "map" and len(part["levels"]) == 30]
+    shown = np.array([rgb(colour) for colour in image["palette"]])[image["levels"]]
+    return np.asarray(shown.mean(-1).reshape(3, 10, 4, 10).mean((1, 3)))
+
+
+def test_the_still_of_an_image_shows_where_the_chosen_patch_attends_to() -> None:
+    drawing = of_image(7)
+    light = brightness(drawing)
+    assert light[2, 0] == pytest.approx(200, abs=1)
+    assert light[0, 3] == pytest.approx(200 * (1 - SHADE / 2), abs=1)
+    assert np.sort(light.ravel())[:10] == pytest.approx(200 * (1 - SHADE), abs=1)
+    assert not [kind for kind, _ in drawing.parts if kind == "curve"]
+    maps = [part for kind, part in drawing.parts if kind == "map"]
+    [(x, y, wide, high)] = [part["box"] for part in maps if len(part["levels"]) == 30]
+    assert wide / high == pytest.approx(4 / 3)
+    frames = [part["box"] for kind, part in drawing.parts if kind == "frame"]
+    assert any(np.allclose(one, (x + wide / 2, y + high / 3, wide / 4, high / 3)) for one in frames)
+    assert "bright: what the framed patch attends to" in texts(drawing)
+
+
+def test_without_a_query_it_shows_the_mean_of_all_and_a_class_token_has_no_place() -> None:
+    light = brightness(of_image(None))
+    assert light[2, 0] == light.max() > light[0, 0]
+    assert "bright: what the queries on the mean attend to" in texts(of_image(None))
+    assert "bright: what the query attends to" in texts(of_image(0))

@@ -146,7 +146,11 @@ def test_costs_are_those_of_the_card(shown: Wall) -> None:
     assert tiles["full"]["time_order"] == "n²"
 
 
-ALL_PAIRS = ("full", "multi_query", "flash", "linear", "performer", "linformer", "shaw", "relative")
+ALL_PAIRS = (
+    *("full", "multi_query", "flash", "linear", "performer", "linformer", "shaw", "relative"),
+    *("synthesizer", "long_t5"),
+)
+PATTERNS = (*("axial", "bigbird", "etc", "image_transformer", "longformer", "sparse_transformer"),)
 
 
 @pytest.mark.parametrize("name", ALL_PAIRS)
@@ -169,6 +173,19 @@ def test_costs_are_what_is_counted_where_no_form_computes_masked_pairs(
     tile = next(tile for tile in shown._wall["tiles"] if tile["name"] == name)
     at = shown._wall["lengths"].index(64)
     assert counted == pytest.approx(tile["time"][at], rel=0.03)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_costs_of_a_fixed_pattern_are_its_pairs(shown: Wall, name: str) -> None:
+    """4 FLOPs a pair and number, at 256 tokens; the kernels also compute what their blocks mask."""
+    layer = next(each for each in side_by_side.layers(128, 4) if each.card.name == name)
+    pattern = layer.module.options.allowed(4).sized(256)  # type: ignore[operator, union-attr]
+    i, j = torch.arange(256)[:, None], torch.arange(256)
+    pairs = pattern.allows(i, j) & ((j <= i) | torch.tensor(layer.card.causal != "always"))
+    tile = next(tile for tile in shown._wall["tiles"] if tile["name"] == name)
+    at = shown._wall["lengths"].index(256)
+    counted = 4 * 128 * float(pairs.sum()) / (pairs.numel() / 256**2)
+    assert tile["time"][at] == pytest.approx(counted, rel=0.03)
 
 
 def test_what_an_opened_tile_shows(shown: Wall) -> None:

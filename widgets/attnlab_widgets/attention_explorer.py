@@ -291,7 +291,7 @@ class AttentionExplorer(Pictured, widgets.VBox):
         self.restorer.on_click(lambda _button: self.start_over())
 
     def _parts(self) -> list[widgets.Widget]:
-        self.typed.layout.flex, self.typed.layout.margin = "1 1 360px", "0"
+        self.typed.layout.flex, self.typed.layout.margin = "1 1 180px", "0"
         menus, columns = two_columns(), two_columns()
         menus.children = [side.row for side in self.sides]
         columns.children = [side.column for side in self.sides]

@@ -48,7 +48,7 @@ WORDS = {
     "random": "drawn keys",
     "dilated": "a window with gaps",
     "fixed": "own block and summaries",
-    "global_": "see all, seen by all",
+    "global_": "to all and from all",
     "hub": "one such position",
     "block_diagonal": "the own block",
     "full": "everything",
@@ -215,7 +215,7 @@ class PatternStudio(BaseWidget):
         if cells is None or (cells[:, :2] >= MOST).any() or (cells[:, 2] > 1).any():
             raise traitlets.TraitError(
                 "`painted` must hold three bytes for each cell: its row and its key, both from 0 "
-                f"to {MOST - 1}, and 1 where it may be seen or 0; paint() writes them"
+                f"to {MOST - 1}, and 1 where it may be attended to or 0; paint() writes them"
             )
         return bytes(proposal["value"])
 
@@ -455,5 +455,5 @@ def _fully_masked(mask: Mask) -> str:
     if not len(masked):
         return ""
     if len(masked) == 1:
-        return f"row {masked[0]} sees nothing: its output is zero"
-    return f"rows {runs(masked)} see nothing: their outputs are zero"
+        return f"row {masked[0]} attends to nothing: its output is zero"
+    return f"rows {runs(masked)} attend to nothing: their outputs are zero"

@@ -15,6 +15,7 @@ from torch.nn.functional import max_pool2d
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.layer_names import short_name
+from attnlab_widgets.picture_image import indexed, patch, shaded
 from attnlab_widgets.quantization import allowed, decode, unkept
 
 _WIDE, _HIGH = 992, 440  # of the picture, which a notebook shows as it is; of its panels
@@ -110,14 +111,16 @@ def _kept(
 
 
 def draw(view: Any) -> Drawing:
-    """All heads, the chosen one as lines and as a matrix, and what was done to the weights."""
+    """All heads, the chosen one as lines (of an image: over its patches) and as a matrix, and what
+    was done to the weights."""
     theme = THEMES["dark" if view.theme == "dark" else "light"]
     drawing = Drawing(_WIDE, _TOP + _HIGH + 58, theme)
     drawing.text(_title(view), _MARGIN, 24, size=15, bold=True)
     still = _Still(drawing, view)
     drawing.text(_changes(view) or still.sentence(), _MARGIN, 48, size=13)
     at = still.heads(_MARGIN, 290)
-    still.lines(at + 24, _WIDE - _MARGIN - _MATRIX - 20)
+    middle = still.image if still.grid("k") else still.lines
+    middle(at + 24, _WIDE - _MARGIN - _MATRIX - 20)
     still.matrix(_WIDE - _MARGIN - _MATRIX)
     return drawing
 
@@ -234,6 +237,11 @@ class _Still:
         place = self.shape[side]
         return str(self.view._recording["tokens"][place["set"]][place["start"] + at][0])
 
+    def grid(self, side: str) -> dict[str, int] | None:
+        """The grid of the patches that the tokens of a side are; None where they are none."""
+        grids = self.view._recording.get("grids")
+        return grids[self.shape[side]["set"]] if grids else None
+
     def sentence(self) -> str:
         """What the pinned query attends to."""
         if self.query is None:
@@ -305,6 +313,20 @@ class _Still:
                 colour = self.series[int(self.chosen[i, j] > 0) if self.signed else 0]
                 width = 0.6 + min(6, pitch / 2) * abs(float(self.chosen[i, j])) / largest
                 self.drawing.curve(points, colour, width)
+
+    def image(self, x: float, end: float) -> None:
+        """The image, bright where the pinned query attends to, or all queries on the mean."""
+        image, keys, queries = self.view._recording["image"], self.grid("k"), self.grid("q")
+        weights = self.chosen.mean(0) if self.query is None else self.chosen[self.query]
+        wide = min(end - x, (_HIGH - 40) * image["width"] / image["height"])
+        box = (x, _TOP, wide, wide * image["height"] / image["width"])
+        self.drawing.map(*indexed(shaded(image["url"], keys or {}, weights)), *box)
+        who = "the queries on the mean attend" if self.query is None else "the query attends"
+        if queries and self.query is not None and (place := patch(queries, self.query, box)):
+            self.drawing.frame(*place, _SERIES[1], 2)
+            who = "the framed patch attends"
+        below = _TOP + box[3] + 18
+        self.drawing.text("bright: what " + who + " to", x, below, quiet=True, size=11)
 
     def matrix(self, x: float) -> None:
         n, m = self.chosen.shape

@@ -1,7 +1,7 @@
 """The wall as a still picture of what is chosen, drawn in Python alone.
 
 It reads the same bytes as the front end and follows its scale of colours (``lib/wall.js``): a
-weight is compared with an even share of what its row may see.
+weight is compared with an even share of what its row may attend to.
 """
 
 import re

@@ -20,7 +20,9 @@ import { whyPanel } from "./parts/why.js";
 
 const WHOLE = 752; // pixels of a cell's height in a notebook on a laptop
 const BESIDE = 195; // pixels of the controls of a widget whose part this view is
-const AROUND = 136; // of them for frames, titles and what stands below the panels
+const AROUND = 154; // of them for frames, titles and what stands below the panels
+const STACKED = 682; // pixels in height of two rows of panels, where there is no room for three columns
+const ASIDE = 480; // and of two rows in half a cell, beside another view
 const PADDING = 12;
 const TRAITS = [
   "layer", "head", "heads", "query", "key", "threshold", "top_k", "hide_first",
@@ -88,10 +90,16 @@ function render({ model, el: host }) {
     const two = !three && names.length > 1 && wide >= (names.length === 3 ? 560 : 400);
     root.dataset.wide = three ? "three" : two ? "two" : "one";
     const [least, others] = store.get("bar") ? [380, 0] : [260, BESIDE];
-    const high = Math.max(least, Math.min(500, WHOLE - AROUND - others - top.offsetHeight - strip.node.offsetHeight));
-    view.high = high;
-    view.matrixHigh = high - 22;
-    view.headsHigh = high + (three ? 10 : -8);
+    const above = top.offsetHeight + strip.node.offsetHeight;
+    const high = Math.max(least, Math.min(500, WHOLE - AROUND - others - above));
+    Object.assign(view, { high, matrixHigh: high - 22, headsHigh: high + (three ? 10 : -8) });
+    if (two && names.length === 3) {
+      const rows = Math.max(480, STACKED - above);
+      Object.assign(view, { high: 0.51 * rows, matrixHigh: 0.49 * rows, headsHigh: 0.49 * rows + 14 });
+    } else if (!two && names.length === 2 && others) {
+      const rows = Math.max(340, ASIDE - above);
+      Object.assign(view, { matrixHigh: 0.54 * rows, headsHigh: 0.46 * rows });
+    }
     const most = (share) => Math.min(Math.round(heads.wanted()), Math.round(share * wide));
     const square = Math.round(Math.max(260, Math.min(0.41 * wide, matrix.wanted())));
     const columns = {

@@ -1,4 +1,4 @@
-// PatternStudio: who may see whom, composed, written or painted; and what follows from it.
+// PatternStudio: who may attend to whom, composed, written or painted; and what follows from it.
 // Everything that is drawn follows from the model's traits and from what does not yet fit together.
 import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
@@ -16,9 +16,9 @@ import { tablesPanel } from "./parts/studio/tables.js";
 
 const TRAITS = ["expression", "n", "painted", "row", "layer", "residual", "block", "head_dim", "scores"];
 
-const HELP = `Each row of the mask is a query, each column a key; a filled cell may be seen. Compose the pattern from parts, write it, or paint cells: click or drag; arrow keys move, Space allows or forbids, Shift and arrows paint.
+const HELP = `Each row of the mask is a query, each column a key; a filled one may be attended to. Compose the pattern from parts, write it, or paint cells: click or drag; arrow keys move, Space allows or forbids, Shift and arrows paint.
 
-Under the mask stand the weights of one row: the softmax of the example scores over the keys that it sees. Click the number of a row, or move the slider, to see another.
+Under the mask stand the weights of one row: the softmax of the example scores over the keys that it attends to. Click the number of a row, or move the slider, to see another.
 
 Receptive field: filled where an input (across) can influence an output (down) after so many layers. Dark and full size is new with this layer, light and small was known before.
 

@@ -147,7 +147,7 @@ test("numbers that are typed into fields", () => {
   assert.throws(() => typed("list", "0, a", "positions"), /got “a”/);
 });
 
-test("softmax rows: under the mask, and zero where nothing is seen", () => {
+test("softmax rows: under the mask, and zero where nothing is attended to", () => {
   const mask = dense(read("causal() & ~places([2], of='row')"), 5);
   const row = softmaxRow((i, j) => j, mask, 5, 3);
   const sum = Math.exp(0) + Math.exp(1) + Math.exp(2) + Math.exp(3);
@@ -175,7 +175,7 @@ test("painted cells survive the way to Python and back", () => {
 
 test("words", () => {
   assert.equal(runs([0, 3, 4, 5, 9]), "0, 3–5, 9");
-  assert.equal(maskedRowsText([3]), "row 3 sees nothing: its output is zero");
+  assert.equal(maskedRowsText([3]), "row 3 attends to nothing: its output is zero");
   assert.equal(percent(0.1796875), "18 %");
   assert.equal(percent(0.0625), "6.3 %");
   assert.equal(percent(0.99999), "99.9 %");

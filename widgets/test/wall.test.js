@@ -38,7 +38,7 @@ test("one head, or the mean of all, masked where all are", () => {
   assert.equal(mapOf({ ...tile, h: 1 }, 3).values[2], 0.5, "a layer without heads has one map");
 });
 
-test("colours compare a weight with an even share of what its row may see", () => {
+test("colours compare a weight with an even share of what its row may attend to", () => {
   const map = { n: 2, m: 4, signed: false, largest: 0.5 };
   const values = [0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0, 0];
   const masked = [0, 0, 0, 0, 0, 0, 1, 1];
@@ -95,7 +95,7 @@ test("a pair is read aloud, a masked one as masked, a summary by its number", ()
   const map = { n: 2, m: 3, values: [0.5, 0.25, 0.25, 0, 1, 0], masked: [0, 0, 0, 1, 0, 0] };
   const said = (i, j) => readAloud("BigBird", "head 1", ["the", "cat"], map, i, j);
   assert.equal(said(0, 1), "BigBird, head 1: “the” takes 0.25 from “cat”");
-  assert.equal(said(1, 0), "BigBird, head 1: “cat” cannot see “the”: the pair is masked");
+  assert.equal(said(1, 0), "BigBird, head 1: “cat” may not attend to “the”: the pair is masked");
   assert.equal(said(0, 2), "BigBird, head 1: “the” takes 0.25 from summary 1");
   assert.deepEqual(strongestKeys(map), [[0, 0, 0.5], [1, 1, 1]]);
 });

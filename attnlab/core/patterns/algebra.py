@@ -537,7 +537,7 @@ def makes_pattern(primitive: Callable[P, Pattern]) -> Callable[P, Pattern]:
 class Full(Primitive):
     """Every position attends to every position."""
 
-    says = "every position sees every position"
+    says = "every position attends to every position"
     rule = "True"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -559,7 +559,7 @@ def full() -> Pattern:
 class Causal(Primitive):
     """Each position attends to itself and to those before it (j ≤ i)."""
 
-    says = "each position sees itself and those before it"
+    says = "each position attends to itself and those before it"
     rule = "j <= i"
 
     def covers(self, rows: Intervals, columns: Intervals) -> Coverage:

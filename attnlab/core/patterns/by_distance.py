@@ -16,8 +16,8 @@ class Local(Primitive):
 
     radius: Annotated[int, Argument("whole", at_least=0, start=2)]
     says = (
-        ("radius == 0", "each position sees itself"),
-        ("True", "each position sees itself and {radius} on either side"),
+        ("radius == 0", "each position attends to itself"),
+        ("True", "each position attends to itself and {radius} on either side"),
     )
     rule = "abs(i - j) <= radius"
 
@@ -35,13 +35,13 @@ class Strided(Primitive):
     """Position i attends to every ``stride``-th, counted from i ((i − j) mod stride = 0)."""
 
     stride: Annotated[int, Argument("whole", at_least=1, start=4)]
-    says = "each position sees every {ordinal(stride)}, counted from itself"
+    says = "each position attends to every {ordinal(stride)}, counted from itself"
     rule = "(i - j) % stride == 0"
     remark = (
         (
             "stride > n",
-            "a stride of {stride} is longer than the sequence of {n}: each position sees itself "
-            "alone",
+            "a stride of {stride} is longer than the sequence of {n}: each position "
+            "attends to itself alone",
         ),
     )
 

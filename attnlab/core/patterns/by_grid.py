@@ -28,7 +28,7 @@ class Local2d(Primitive):
 
     shape: Annotated[Sequence[int], Argument("grid")]
     radius: Annotated[int, Argument("whole", at_least=0, start=1)]
-    says = "each pixel of {sizes(shape)} sees the square of side {2 * radius + 1} around it"
+    says = "each pixel of {sizes(shape)} attends to the square of side {2 * radius + 1} around it"
     rule = (
         "(abs(i // shape[1] - j // shape[1]) <= radius) "
         "& (abs(i % shape[1] - j % shape[1]) <= radius)"
@@ -68,7 +68,9 @@ class Axial(Primitive):
 
     shape: Annotated[Sequence[int], Argument("grid")]
     axis: Annotated[int, Argument("whole", start=0)]
-    says = "each cell of {sizes(shape)} sees those that differ from it along axis {axis} alone"
+    says = (
+        "each cell of {sizes(shape)} attends to those that differ from it along axis {axis} alone"
+    )
     rule = (
         "((i - j) % stride_of(shape, axis) == 0) & (i // (stride_of(shape, axis) * shape[axis]) "
         "== j // (stride_of(shape, axis) * shape[axis]))"

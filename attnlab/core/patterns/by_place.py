@@ -29,11 +29,14 @@ class Summaries(Primitive):
     says = (
         (
             "offset > 0",
-            "each position sees positions {stride - offset - columns} to {stride - offset - 1} of "
-            "every block of {stride}",
+            "each position attends to positions {stride - offset - columns} to "
+            "{stride - offset - 1} of every block of {stride}",
         ),
-        ("columns == 1", "each position sees the last position of every block of {stride}"),
-        ("True", "each position sees the last {columns} positions of every block of {stride}"),
+        ("columns == 1", "each position attends to the last position of every block of {stride}"),
+        (
+            "True",
+            "each position attends to the last {columns} positions of every block of {stride}",
+        ),
     )
     rule = "(j % stride >= stride - offset - columns) & (j % stride < stride - offset)"
     invalid = (
@@ -88,12 +91,13 @@ class Prefix(Primitive):
     """
 
     length: Annotated[int, Argument("whole", at_least=1, start=4)]
-    says = "each position sees the {several('first', length)}"
+    says = "each position attends to the {several('first', length)}"
     rule = "j < length"
     remark = (
         (
             "length > n",
-            "a prefix of {length} is longer than the sequence of {n}: every query sees every key",
+            "a prefix of {length} is longer than the sequence of {n}: every query attends "
+            "to every key",
         ),
     )
 
@@ -115,9 +119,9 @@ class Places(Primitive):
     of: Annotated[str, Argument("side", start="column", named=True)]
     says = (
         ("len(positions) == 0", "no position is chosen"),
-        ("of == 'column'", "every position sees {listing(positions)}"),
-        ("len(positions) == 1", "{listing(positions)} sees every position"),
-        ("True", "{listing(positions)} see every position"),
+        ("of == 'column'", "every position attends to {listing(positions)}"),
+        ("len(positions) == 1", "{listing(positions)} attends to every position"),
+        ("True", "{listing(positions)} attend to every position"),
     )
     rule = (
         "(i in positions or i - n in positions) if of == 'row' "
@@ -186,9 +190,9 @@ class Edges(Primitive):
     of: Annotated[str, Argument("side", start="column", named=True)] = field(kw_only=True)
     says = (
         ("first + last == 0", "no position is chosen"),
-        ("of == 'column'", "all see the {ends(first, last)}"),
-        ("first + last == 1", "the {ends(first, last)} sees every position"),
-        ("True", "the {ends(first, last)} see every position"),
+        ("of == 'column'", "all attend to the {ends(first, last)}"),
+        ("first + last == 1", "the {ends(first, last)} attends to every position"),
+        ("True", "the {ends(first, last)} attend to every position"),
     )
     rule = "(i < first or i >= n - last) if of == 'row' else (j < first or j >= n - last)"
 

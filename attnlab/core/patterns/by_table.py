@@ -30,17 +30,18 @@ class Random(Primitive):
     seed: Annotated[int, Argument("whole", named=True)] = 0
     among: Annotated[Pattern, Argument("pattern", named=True, optional=True)] = FULL
     says = (
-        ("code(among) == 'full()'", "each position sees {keys} positions drawn at random"),
+        ("code(among) == 'full()'", "each position attends to {keys} positions drawn at random"),
         (
             "True",
-            "each position sees {keys} positions drawn at random of these: {description(among)}",
+            "each position attends to {keys} positions drawn at random of these: "
+            "{description(among)}",
         ),
     )
     rule = "j in drawn(keys, seed, among, n, i)"
     remark = (
         (
             "keys > n",
-            "{keys} random keys are more than the {n} positions: every query sees every key",
+            "{keys} random keys are more than the {n} positions: every query attends to every key",
         ),
     )
 
@@ -106,7 +107,7 @@ class Listed(Held):
     """The query at position i attends to the keys ``table[i]``; −1 stands for none."""
 
     table: Int[Tensor, "m keys"]
-    description: str = "each position sees the keys that a table lists for it"
+    description: str = "each position attends to the keys that a table lists for it"
     code: str = "listed(table)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -205,7 +206,7 @@ class Documents(Held):
     """i and j belong to the same document; the mask has a batch axis if ``ids`` has one."""
 
     ids: Int[Tensor, "m"] | Int[Tensor, "b m"]
-    description = "each position sees its own document"
+    description = "each position attends to its own document"
     code = "document(ids)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
@@ -258,7 +259,7 @@ class Padding(Pattern):
     """Key j is valid, that is, not padding; the mask has a batch axis, (b, 1, n, m)."""
 
     valid: Bool[Tensor, "b m"]
-    description = "only valid keys are seen, not the padding"
+    description = "valid keys alone are attended to, not the padding"
     code = "padding(valid)"
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:

@@ -77,8 +77,8 @@ def _warn_of_fully_masked(q: Tensor, k: Tensor, pattern: Pattern, block: int | N
             more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
             where = "" if len(heads) == q.shape[1] else f" in head {heads[0]}"
             warnings.warn(
-                f"query {rows[0]}{more} sees nothing{where}, so its output is zero, under the "
-                f"pattern {seen}",
+                f"query {rows[0]}{more} attends to nothing{where}, so its output is zero, under "
+                f"the pattern {seen}",
                 stacklevel=4,  # the caller of blocked
             )
 

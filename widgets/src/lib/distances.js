@@ -1,6 +1,6 @@
 // Scores of positions: maps (heads, n, n) as numbers, and what they are by distance.
 
-/** The schemes by name, their maps as views on one run of numbers; NaN where nothing may be seen. */
+/** The schemes by name, their maps as views on one run of numbers; NaN where nothing may be attended to. */
 export function opened(buffer, schemes, n) {
   const numbers = new Float32Array(buffer.buffer.slice(buffer.byteOffset, buffer.byteOffset + buffer.byteLength));
   return new Map(schemes.map(({ name, heads, at }) => [name, { name, heads, at, numbers, n }]));

@@ -109,7 +109,7 @@ export function exampleScore(i, j) {
 
 export const SHARPNESS = { sharp: 3, flat: 0.7, equal: 0 };
 
-/** Row i of the weights; all zero where it sees nothing. */
+/** Row i of the weights; all zero where it attends to nothing. */
 export function softmaxRow(score, mask, n, i) {
   const weights = new Float64Array(n);
   const keys = keysOf(mask, n, i);
@@ -181,6 +181,6 @@ export const percent = (share) => {
 
 export function maskedRowsText(rows) {
   if (!rows.length) return "";
-  if (rows.length === 1) return `row ${rows[0]} sees nothing: its output is zero`;
-  return `rows ${runs(rows)} see nothing: their outputs are zero`;
+  if (rows.length === 1) return `row ${rows[0]} attends to nothing: its output is zero`;
+  return `rows ${runs(rows)} attend to nothing: their outputs are zero`;
 }

@@ -1,4 +1,4 @@
-// Who may see whom, on the page: the algebra of attnlab.core.patterns once more, for small n. The
+// Who may attend to whom, on the page: the algebra of attnlab.core.patterns once more, for small n. The
 // primitives come from Python as data (attnlab.core.patterns.primitives.for_page); what is here is
 // how they compose. test/patterns.json, written by Python, proves that both agree.
 import { drawn, drawnAmong } from "./chance.js";
@@ -114,7 +114,7 @@ export function algebra(primitives) {
     for (const [part, m] of KINDS[pattern.kind].parts(pattern, n)) refuseMisfit(part, m);
   }
 
-  /** The mask of n queries and n keys, row by row: 1 = may see. */
+  /** The mask of n queries and n keys, row by row: 1 = may attend. */
   function dense(pattern, n) {
     refuseMisfit(pattern, n);
     const may = allows(pattern, n);

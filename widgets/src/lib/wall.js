@@ -51,7 +51,7 @@ export function mapOf(tile, head) {
 
 /**
  * Places on the scale of colours, 0 to 255. A weight is compared with an even share, the mean of what
- * its row may see: at r times as much the share of the scale is r² / (2 + r²), a third at an even
+ * its row may attend to: at r times as much the share of the scale is r² / (2 + r²), a third at an even
  * share. So a row of few keys and one of many look alike. Maps of both signs are compared with their largest.
  */
 export function levelsOf({ n, m, values, masked, largest, signed }) {
@@ -132,7 +132,7 @@ export function lengthSaid(length, n) {
 export function readAloud(title, said, names, map, i, j) {
   const from = j < map.n ? `“${names[j]}”` : `summary ${j - map.n + 1}`;
   const at = i * map.m + j;
-  if (map.masked[at]) return `${title}, ${said}: “${names[i]}” cannot see ${from}: the pair is masked`;
+  if (map.masked[at]) return `${title}, ${said}: “${names[i]}” may not attend to ${from}: the pair is masked`;
   return `${title}, ${said}: “${names[i]}” takes ${three(map.values[at])} from ${from}`;
 }
 

@@ -7,7 +7,7 @@ import { changes } from "../lib/words.js";
 
 const HELP = `Each row of a map is a query, each column a key: the brighter the cell, the more of the key's value the query takes. Yellow is the head's largest weight, dark blue is 0; hatched pairs are masked.
 
-Click a head to choose it; Shift- or Ctrl-click adds others to the lines. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
+Click a head to choose it; Shift- or Ctrl-click adds others to the lines. The wider a line, the larger its weight. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
 
 “Why?” follows the weights of one query step by step.
 

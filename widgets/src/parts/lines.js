@@ -427,8 +427,8 @@ export function linesPanel(store, view, { left: mostLeft = 170, right: mostRight
     const k = store.get("top_k");
     const map = store.map(...heads[0]);
     const limits = k ? `the ${k} strongest per token` : "every line";
-    const kept = map.whole ? "" : ` Of this long input, each row's ${map.kept} largest weights are held.`;
-    hint.title = hint.textContent = `Width is weight: ${limits}, from ${Math.round(store.get("threshold") * 100)} % of the row's largest on.${kept}`;
+    const kept = map.whole ? "" : `of ${map.kept} per row, `;
+    hint.textContent = `Lines: ${limits}, ${kept}from ${Math.round(store.get("threshold") * 100)} % of the largest.`;
   }
 
   let waiting = false;

@@ -257,7 +257,8 @@ export function matrixPanel(store, view) {
     const largest = store.largest(store.layer, store.head);
     const signed = store.signed;
     const bar = el("canvas", { "aria-hidden": "true" });
-    const long = Math.min(signed ? 260 : 180, Math.max(120, stage.clientWidth - LEFT - 12));
+    const tight = stage.clientWidth < 360;
+    const long = tight ? (signed ? 190 : 130) : Math.min(signed ? 260 : 180, Math.max(120, stage.clientWidth - LEFT - 12));
     const context = sized(bar, long, 10);
     const colours = lookup(signed, view.dark);
     context.drawImage(bitmap(Uint32Array.from(colours), 256, 1), 0, 0, long, 10);
@@ -266,7 +267,7 @@ export function matrixPanel(store, view) {
       const value = Math.sign(share) * share * share * largest;
       return value === 0 ? "0" : `${signed && value > 0 ? "+" : ""}${value.toPrecision(2)}`.replace("-", "−");
     };
-    scale.style.paddingLeft = `${LEFT}px`;
+    scale.style.paddingLeft = tight ? "0" : `${LEFT}px`;
     const ticks = el("div", { class: "av-ticks", style: `width: ${long}px` }, ...shares.map((share) => el("span", { text: said(share) })));
     const words = store.get("shown") === "difference"
       ? `difference: ${store.recording.names[1]} − ${store.recording.names[0]}`

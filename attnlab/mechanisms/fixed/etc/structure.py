@@ -27,7 +27,7 @@ class GlobalLocal(PatternOptions):
 
     CAUSAL: ClassVar[str] = "never"
     BECAUSE: ClassVar[str] = (
-        "its global tokens see what comes later, and all tokens see them; "
+        "its global tokens attend to what comes later, and all tokens to them; "
         "take a window of the past instead, as longformer has"
     )
 
@@ -66,7 +66,7 @@ class Segments(Pattern):
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        return f"each run of {self.size} positions sees its own of the first {self.tokens}"
+        return f"each run of {self.size} positions attends to its own of the first {self.tokens}"
 
     @property
     def code(self) -> str:  # type: ignore[override]

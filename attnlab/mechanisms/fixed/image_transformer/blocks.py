@@ -26,7 +26,9 @@ class Lines(Pattern):
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        return f"each position sees its block of {self.length} and the {self.memory} before it"
+        return (
+            f"each position attends to its block of {self.length} and the {self.memory} before it"
+        )
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -94,7 +96,7 @@ class Rectangles(Pattern):
     @property
     def description(self) -> str:  # type: ignore[override]
         return (
-            f"each pixel of lines of {self.width} sees its rectangle of {self.rows} × "
+            f"each pixel of lines of {self.width} attends to its rectangle of {self.rows} × "
             f"{self.columns}, {self.above} lines above it and {self.memory} columns to either side"
         )
 

@@ -59,8 +59,8 @@ export function maskPanel(study, view) {
     row.output.textContent = study.row;
     scores.select.value = study.get("scores");
     scores.select.options[3].hidden = scores.select.options[3].disabled = !study.get("_side");
-    stage.setAttribute("aria-label", `The mask: ${n} queries down, ${n} keys across, ${study.pairs} pairs may be seen. Arrow keys move, space allows or forbids, shift and arrows paint, control Z takes back.`);
-    legend.textContent = ["Filled: may be seen", ...(study.get("block") ? ["framed: full block", "hatched: empty block"] : []), ...(study.byHand ? ["dot: painted by hand"] : []), ...(study.fullyMasked.length ? ["∅: this row sees nothing"] : []), "click or drag to paint"].join(" · ");
+    stage.setAttribute("aria-label", `The mask: ${n} queries down, ${n} keys across, ${study.pairs} pairs may be attended to. Arrow keys move, space allows or forbids, shift and arrows paint, control Z takes back.`);
+    legend.textContent = ["Filled: may be attended to", ...(study.get("block") ? ["framed: full block", "hatched: empty block"] : []), ...(study.byHand ? ["dot: painted by hand"] : []), ...(study.fullyMasked.length ? ["∅: this row attends to nothing"] : []), "click or drag to paint"].join(" · ");
     sayRow();
     hover();
   }
@@ -217,7 +217,7 @@ export function maskPanel(study, view) {
     pen.strokeRect(LEFT - 0.5, 3.5, n * side + 1, BARS - 3);
     if (!largest) {
       pen.fillStyle = view.colour("--av-ink");
-      pen.fillText("∅ nothing to see: zero", LEFT + (n * side) / 2, BARS / 2);
+      pen.fillText("∅ no key: zero", LEFT + (n * side) / 2, BARS / 2);
     }
   }
 
@@ -227,8 +227,8 @@ export function maskPanel(study, view) {
     const weights = study.weights(i);
     const best = weights.indexOf(Math.max(...weights));
     const text = keys.length
-      ? `Row ${i} sees ${keys.length} of ${n} keys: ${runs(keys)}. Its largest weight is ${weight(weights[best])}, on key ${best}.`
-      : `Row ${i} sees nothing: its output is zero.`;
+      ? `Row ${i} attends to ${keys.length} of ${n} keys: ${runs(keys)}. Its largest weight is ${weight(weights[best])}, on key ${best}.`
+      : `Row ${i} attends to nothing: its output is zero.`;
     if (said.textContent !== text) said.textContent = text;
     bars.parentNode.setAttribute("aria-label", text);
   }
@@ -237,7 +237,7 @@ export function maskPanel(study, view) {
   function hover() {
     const cell = hovered ?? cursor;
     if (!cell) {
-      readout.textContent = `${study.pairs.toLocaleString("en")} of ${(study.n ** 2).toLocaleString("en")} pairs may be seen (${percent(study.pairs / study.n ** 2)}).`;
+      readout.textContent = `${study.pairs.toLocaleString("en")} of ${(study.n ** 2).toLocaleString("en")} pairs may be attended to (${percent(study.pairs / study.n ** 2)}).`;
       return;
     }
     readout.textContent = cellWords(...cell);
@@ -247,7 +247,7 @@ export function maskPanel(study, view) {
     const seen = study.allowed(i, j);
     const hand = study.base[i * study.n + j] === seen ? "" : " · painted";
     const share = seen ? ` · weight ${weight(study.weights(i)[j])}` : "";
-    return `query ${i} → key ${j}: ${seen ? "may see" : "may not see"}${share}${hand}`;
+    return `query ${i} → key ${j}: ${seen ? "may attend" : "may not attend"}${share}${hand}`;
   }
 
   // ---- the pointer

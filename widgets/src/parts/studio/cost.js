@@ -12,7 +12,7 @@ export function costPanel(study, view) {
     view.changed();
   } });
   const list = el("div", { class: "ps-costs", role: "list", "data-testid": "costs" });
-  const node = el("section", { class: "av-panel", "aria-label": "What it costs" },
+  const node = el("section", { class: "av-panel ps-cost-panel", "aria-label": "What it costs" },
     el("h3", { text: "What it costs" }), list);
 
   function draw() {
@@ -55,8 +55,8 @@ export function receptiveFieldPanel(study, view) {
   const layer = slider("After layer", "layer", { min: 1, step: 1 }, (value) => study.set({ layer: value }));
   const canvas = el("canvas", { "aria-hidden": "true" });
   const picture = el("div", { role: "img", class: "ps-receptive-field", "data-testid": "receptive-field" }, canvas);
-  const said = el("p", { "data-testid": "receptive-field-text", role: "status" });
-  const node = el("section", { class: "av-panel", "aria-label": "Receptive field" },
+  const said = el("p", { class: "ps-field-said", "data-testid": "receptive-field-text", role: "status" });
+  const node = el("section", { class: "av-panel ps-field-panel", "aria-label": "Receptive field" },
     el("h3", { text: "Receptive field" }), el("div", { class: "av-row" }, layer.node, residual.node), picture, said);
 
   function draw() {

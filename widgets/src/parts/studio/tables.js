@@ -1,4 +1,4 @@
-// The same as tables: who sees whom, and the receptive field. Filled when they are opened.
+// The same as tables: who attends to whom, and the receptive field. Filled when they are opened.
 import { keysOf, pairsOf, percent, runs } from "../../lib/mask.js";
 import { weight } from "../../lib/words.js";
 import { el } from "../dom.js";
@@ -20,7 +20,7 @@ export function tablesPanel(study) {
       const best = weights.indexOf(Math.max(...weights));
       return keys.length ? [i, keys.length, runs(keys), best, weight(weights[best])] : [i, 0, "nothing: its output is zero", "—", "—"];
     });
-    return table("Who may see whom", ["query", "keys seen", "which", "strongest key", "weight"], rows, "mask-table");
+    return table("Who may attend to whom", ["query", "keys attended to", "which", "strongest key", "weight"], rows, "mask-table");
   }
 
   function receptiveFieldTable() {

@@ -13,13 +13,13 @@ export function controls(store, view) {
   const { lengths, heads } = store.wall;
   const length = slider("Length", "length", { min: 0, max: lengths.length - 1, step: 1 }, (at) => store.set({ length: lengths[at] }));
   const weights = choice("Weights", "weights", [["trained", "trained"], ["random", "random"]], (value) => store.set({ weights: value }));
-  const causal = choice("Sees", "causal", [["", "both sides"], ["1", "the past alone"]], (value) => store.set({ causal: value !== "" }));
+  const causal = choice("Direction", "causal", [["", "both sides"], ["1", "past only"]], (value) => store.set({ causal: value !== "" }));
   const headNames = [["", "mean"], ...Array.from({ length: heads }, (_, at) => [String(at), String(at)])];
   const head = choice("Head", "head", headNames, (value) => store.set({ head: value === "" ? null : Number(value) }));
   const order = choice("Order", "order", [["year", "year"], ["family", "family"], ["cost", "cost"], ["name", "name"]], (value) => store.set({ order: value }));
   const families = [...new Set(store.wall.tiles.map(({ family }) => family))];
   const family = choice("Family", "family", [["", "all"], ...families.map((name) => [name, name])], (value) => store.set({ family: value }));
-  const seeing = choice("Able to be", "seeing", [["all", "all"], ["causal", "causal"], ["both sides", "two-sided"]], (value) => store.set({ seeing: value }));
+  const seeing = choice("Mechanisms", "seeing", [["all", "all"], ["causal", "that can be causal"], ["both sides", "that can use both sides"]], (value) => store.set({ seeing: value }));
   length.node.classList.add("wl-length");
   const row = bar({
     frequent: [length.node, weights.node, causal.node, head.node, order.node],

@@ -144,7 +144,7 @@ export function detailPanel(store, view) {
     const share = full && full !== card ? `, ${percent(card.time[at] / full.time[at])} of full attention's FLOPs` : "";
     const rows = [
       ["family", card.family],
-      ["sees", { never: `both sides only: ${card.because}`, optional: "both sides, or the past alone", always: `the past alone: ${card.because}` }[card.causal]],
+      ["direction", { never: `both sides only: ${card.because}`, optional: "both sides, or the past alone", always: `the past alone: ${card.because}` }[card.causal]],
       ["drawn with", card.options || "its usual options"],
       ["random", drawn],
       [`at ${lengthSaid(store.get("length"), store.n)}`, `${flops(card.time[at])} (time ${card.time_order}), ${bytes(card.memory[at])} (memory ${card.memory_order})${share}`],

@@ -1,0 +1,50 @@
+"""The image of an attention view in its still picture: the larger the weight of a patch, the
+brighter it is. The rest lies in the shade, as in the widget."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from io import BytesIO
+
+import numpy as np
+
+SHADE = 0.68
+"""How dark a patch of no weight is, as in src/parts/image.js."""
+
+
+def shaded(url: str, grid: Mapping[str, int], weights: np.ndarray) -> np.ndarray:
+    """The image (height, width, 3) under the ``weights`` (m,) of its patches and of the tokens
+    before them, which have no place in it."""
+    pixels = _opened(url)
+    rows, columns, first = grid["rows"], grid["columns"], grid["first"]
+    sizes = np.abs(weights[first : first + rows * columns]).reshape(rows, columns)
+    light = 1 - SHADE * (1 - np.sqrt(sizes / (sizes.max() or 1)))
+    high, wide = pixels.shape[:2]
+    row, column = np.arange(high) * rows // high, np.arange(wide) * columns // wide
+    return np.asarray((pixels * light[row][:, column, None]).round(), np.uint8)
+
+
+def indexed(pixels: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """The image as levels (height, width) of a palette of at most 255 colours."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels).quantize(255)
+    colours = np.asarray(image.getpalette(), np.uint8).reshape(-1, 3)
+    return np.asarray(image), [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours]
+
+
+def patch(grid: Mapping[str, int], token: int, box: tuple[float, ...]) -> tuple[float, ...] | None:
+    """Where the patch of a token lies in an image drawn in ``box`` (x, y, width, height)."""
+    rows, columns = grid["rows"], grid["columns"]
+    at = token - grid["first"]
+    if not 0 <= at < rows * columns:
+        return None
+    x, y, wide, high = box
+    row, column = divmod(at, columns)
+    return x + column * wide / columns, y + row * high / rows, wide / columns, high / rows
+
+
+def _opened(url: str) -> np.ndarray:
+    from PIL import Image
+
+    encoded = url.partition("base64,")[2]
+    return np.asarray(Image.open(BytesIO(b64decode(encoded))).convert("RGB"))
