@@ -12,7 +12,9 @@ from attnlab.core import shapes
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "notebooks/notation.md").read_text(encoding="utf-8")
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
-GREEK = "alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|rho|sigma|tau|phi|Phi|omega|ell"
+GREEK = (
+    "alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|rho|sigma|tau|phi|Phi|psi|omega|ell"
+)
 COMMON, _, REST = PAGE.partition("## Letters with another meaning in one lesson")
 OWN, _, REST = REST.partition("## Shapes")
 GLOSSARY = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \| \[\d\d\]\((.+?)\) \|$", REST, re.MULTILINE)
@@ -31,7 +33,7 @@ def letters(text: str) -> set[str]:
     found: set[str] = set()
     for block, inline in re.findall(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", text, re.DOTALL):
         formula = re.sub(
-            r"\\(mathrm|text|operatorname|mathbb|mathcal|begin|end)\s*\{[^{}]*\}",
+            r"\\(mathrm|text|operatorname\*?|mathbb|mathcal|begin|end)\s*\{[^{}]*\}|_\{[a-z]{4,}\}",
             " ",
             block or inline,
         )
