@@ -33,6 +33,7 @@ from torch import Tensor
 from attnlab.core.integers import check_integer
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.learned.reformer import unit
 
 LLOYD = 10
 """Steps of k-means."""
@@ -129,8 +130,8 @@ def by_clustering(
     None where they are the queries.
     """
     check_integer("width", width, at_least=1)
-    q = _unit(queries.double())
-    k = q if keys is None else _unit(keys.double())
+    q = unit(queries.double())
+    k = q if keys is None else unit(keys.double())
     centres = _centres(q if keys is None else torch.cat((q, k)), starts)
     near_q, near_k = q @ centres.mT, k @ centres.mT
     members_q, members_k = _members(near_q, width), _members(near_k, width)
@@ -207,11 +208,6 @@ def _heaviest(weights: Tensor, top: int) -> Tensor:
     return torch.zeros_like(weights, dtype=torch.bool).scatter_(1, order, True)
 
 
-def _unit(x: Tensor) -> Tensor:
-    length = x.norm(dim=-1, keepdim=True)
-    return x / torch.where(length == 0, 1, length)
-
-
 def _centres(points: Tensor, starts: Tensor) -> Tensor:
     """Spherical k-means: a centre is the mean direction of the points nearest to it."""
     centres = points[starts]
@@ -219,7 +215,7 @@ def _centres(points: Tensor, starts: Tensor) -> Tensor:
         nearest = (points @ centres.mT).argmax(dim=1)
         sums = torch.zeros_like(centres).index_add_(0, nearest, points)
         moved = sums.norm(dim=1, keepdim=True) > 0
-        centres = torch.where(moved, _unit(sums), centres)
+        centres = torch.where(moved, unit(sums), centres)
     return centres
 
 

@@ -25,6 +25,7 @@ from attnlab.figures.arrays import numbers
 from attnlab.figures.labels import labels
 from attnlab.lens import choices
 from attnlab.lens.choices import Choice
+from attnlab.mechanisms.learned.reformer import unit
 from attnlab_widgets.base import STATIC, BaseWidget, Checked
 from attnlab_widgets.base import Choice as OneOf
 from attnlab_widgets.chosen_picture import picture
@@ -44,7 +45,8 @@ class WhoIsChosen(BaseWidget):
     """Pairs that four mechanisms choose from the same queries and keys.
 
     ``queries``   (n, d), at most 64 tokens of width 256; an example in the plane unless given
-    ``keys``      (n, d); without them queries and keys are shared, and no token attends to itself
+    ``keys``      (n, d); without them the queries at length 1, as in Reformer, and no token attends
+                  to itself
     ``tokens``    n names; the positions unless given
     ``causal``    whether a query attends to itself and earlier keys only
     ``top``       k: recall is counted among the k heaviest keys of each query
@@ -134,11 +136,11 @@ class WhoIsChosen(BaseWidget):
         return not self._keys
 
     def vectors(self) -> tuple[Tensor, Tensor]:
-        """Queries and keys (n, d) in float64, as dragged."""
+        """Queries and keys (n, d) in float64, as dragged; shared keys are queries at length 1."""
         q, axes = self._read(self._queries), self._read(self._axes)
         for token, by in self.moved.items():
             q[int(token)] += axes @ torch.tensor(by, dtype=torch.float64)
-        return q, q if self.shared else self._read(self._keys)
+        return q, unit(q) if self.shared else self._read(self._keys)
 
     def weights(self) -> Tensor:
         """(n, n): the weights of full attention."""
@@ -270,7 +272,7 @@ def _example(made: torch.Generator) -> Tensor:
     direction = torch.tensor([0, 1, 2, 3, 1, 0, 3, 2]).repeat_interleave(_EXAMPLE // 8)
     angles = direction * (math.pi / 2) + 0.35
     angles = angles + 0.28 * torch.randn(_EXAMPLE, generator=made)
-    long = 2 + 0.5 * torch.randn(_EXAMPLE, generator=made)
+    long = 6 + 1.5 * torch.randn(_EXAMPLE, generator=made)
     return long[:, None] * torch.stack((angles.cos(), angles.sin()), dim=1)
 
 

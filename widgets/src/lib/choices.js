@@ -120,7 +120,7 @@ export function turned(R, angle) {
   });
 }
 
-function unit(x) {
+export function unit(x) {
   const length = Math.sqrt(dot(x, x));
   return length ? x.map((value) => value / length) : x;
 }

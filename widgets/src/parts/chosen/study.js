@@ -1,6 +1,6 @@
 // What the panels share: the vectors, the four choices that follow from the traits, and the query that is shown.
 import {
-  allowedPairs, byClustering, byHashing, bySorting, byWeight, fullWeights, hashes, heaviest, mean, recalls, rowsOf, turned,
+  allowedPairs, byClustering, byHashing, bySorting, byWeight, fullWeights, hashes, heaviest, mean, recalls, rowsOf, turned, unit,
 } from "../../lib/choices.js";
 
 export const WAYS = [
@@ -53,7 +53,7 @@ export class Study {
     const key = JSON.stringify([state.moved, state.causal]);
     if (key !== this.vectorsOf) {
       this.queries = this.given.queries.map((x, i) => this.#moved(x, state.moved[i]));
-      this.keys = this.shared ? this.queries : this.given.keys;
+      this.keys = this.shared ? this.queries.map(unit) : this.given.keys;
       this.allowed = allowedPairs(n, { causal: state.causal, shared: this.shared });
       this.weights = fullWeights(this.queries, this.keys, this.allowed);
       this.curves.clear();
@@ -71,9 +71,10 @@ export class Study {
 
   #choose(way, { top, buckets, rounds, turn, clusters, block, causal }) {
     const { queries, keys, allowed, weights, n } = this;
+    const others = this.shared ? queries : keys; // of which directions matter alone
     if (way === "weight") return byWeight(weights, allowed, n, top);
-    if (way === "hashing") return byHashing(queries, keys, allowed, this.rotations(rounds, buckets, turn));
-    if (way === "clustering") return byClustering(queries, keys, allowed, this.get("_starts").slice(0, clusters), Math.ceil(n / clusters));
+    if (way === "hashing") return byHashing(queries, others, allowed, this.rotations(rounds, buckets, turn));
+    if (way === "clustering") return byClustering(queries, others, allowed, this.get("_starts").slice(0, clusters), Math.ceil(n / clusters));
     return bySorting(queries, keys, allowed, { block, causal, ...SORT });
   }
 
