@@ -266,7 +266,7 @@ def test_the_softmax_row_is_pythons(notebook, studio, asked, expect):
 def test_painting_with_the_mouse(studio, asked, tells, cell, expect):
     mouse = studio.page.mouse
     mouse.move(*cell(studio, 5, 12))
-    says(studio, "readout", "query 5 → key 12: may not see")
+    says(studio, "readout", "query 5 → key 12: may not attend")
     mouse.down()
     mouse.move(*cell(studio, 9, 12), steps=2)
     mouse.up()
@@ -283,7 +283,7 @@ def test_painting_with_the_mouse(studio, asked, tells, cell, expect):
     mouse.click(*cell(studio, 5, 12))
     mouse.click(*cell(studio, 1, 1))
     mouse.move(*cell(studio, 16, 3))  # the pointer goes on speaking; then a key does
-    says(studio, "readout", "query 16 → key 3: may not see")
+    says(studio, "readout", "query 16 → key 3: may not attend")
     studio.page.keyboard.press("ArrowRight")
     says(studio, "readout", "query 1 → key 2: may attend")
     wanted[5, 12] = wanted[1, 1] = 0
@@ -302,7 +302,7 @@ def test_painting_with_the_keyboard(notebook, studio, asked, tells):
     assert focus_can_be_seen(studio.page)
     for key in ("Home", "End", "ArrowLeft", "ArrowLeft"):
         keys.press(key)
-    says(studio, "readout", "key 14: may not see")
+    says(studio, "readout", "key 14: may not attend")
     keys.press("Space")
     says(studio, "readout", "key 14: may attend")
     says(studio, "live", "key 14: may attend · weight")
