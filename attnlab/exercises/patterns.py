@@ -98,7 +98,7 @@ _WINDOW_MISTAKEN: tuple[KnownMistake, ...] = (
     ),
     (
         "That is a mask to be added to the scores. It should be of type bool: True where the "
-        "query may see the key.",
+        "query may attend to the key.",
         _additive(-math.inf),
     ),
     (

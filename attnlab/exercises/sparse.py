@@ -100,7 +100,7 @@ _STRIDED_MISTAKEN: tuple[KnownMistake, ...] = (
     ),
     (
         "That is a mask to be added to the scores. It should be of type bool: True where the "
-        "query may see the key.",
+        "query may attend to the key.",
         lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(~_strided(i, j, s), -math.inf),
     ),
     (

@@ -40,7 +40,7 @@ def declared(project: dict, extras: Iterable[str]) -> list[Requirement]:
     found = [Requirement(line) for line in project["dependencies"]]
     for extra in extras:
         for requirement in map(Requirement, project["optional-dependencies"][extra]):
-            inner = requirement.extras if requirement.name == project["name"] else None
+            inner = sorted(requirement.extras) if requirement.name == project["name"] else None
             found += [requirement] if inner is None else declared(project, inner)
     return found
 

@@ -155,8 +155,11 @@ def test_the_sentence_has_the_numbers() -> None:
     for way, title in WAYS.items():
         said = f"{title} {100 * one.recall(way):.0f} % with {one.choice(way).pairs} pairs"
         assert said in one.description()
+    assert "each query's 8 heaviest keys, each way finds" in one.description()
     assert repr(one) == f"WhoIsChosen: {one.description()}"
     assert one.tokens == [*"attentively"]
+    one.top = 1
+    assert "each query's heaviest key, each way finds" in one.description()
 
 
 def test_the_picture_shows_what_was_chosen_and_what_was_missed() -> None:

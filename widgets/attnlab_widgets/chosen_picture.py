@@ -19,8 +19,8 @@ def picture(widget: Any) -> Drawing:
     theme = THEMES[widget.theme]
     drawing = Drawing(_WIDE, _TOP + 22 + _SIDE + _MARGIN, theme)
     drawing.text(
-        f"Which keys are chosen, and how much of the weight of each query's {widget.top} heaviest "
-        "keys is among them", _MARGIN, 22, bold=True, size=14,
+        f"Which keys are chosen, and how much of the weight of each query's {widget.heaviest} is "
+        "among them", _MARGIN, 22, bold=True, size=14,
     )  # fmt: skip
     drawing.text("From dark to yellow: chosen, by weight. Orange: missed, by weight. Hatched: may "
                  "not attend.", _MARGIN, 44, quiet=True)  # fmt: skip

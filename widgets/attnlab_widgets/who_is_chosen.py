@@ -190,7 +190,12 @@ class WhoIsChosen(BaseWidget):
             f"{title} {100 * self.recall(way):.0f} % with {self.choice(way).pairs:,} pairs"
             for way, title in WAYS.items()
         )
-        return f"Of the weight of each query's {self.top} heaviest keys are found: {found}."
+        return f"Of the weight of each query's {self.heaviest}, each way finds: {found}."
+
+    @property
+    def heaviest(self) -> str:
+        """The keys among which recall is counted, in words."""
+        return "heaviest key" if self.top == 1 else f"{self.top} heaviest keys"
 
     def still(self) -> Drawing:
         """The four maps, with what each finds and computes."""

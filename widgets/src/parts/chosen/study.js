@@ -134,7 +134,7 @@ export class Study {
     const count = this.keysOf("hashing").length;
     const keys = count === 1 ? "1 key" : `${count} keys`;
     const share = way.each[query];
-    const caught = Number.isNaN(share) ? "" : `, which ${count === 1 ? "holds" : "hold"} ${percent(share)} of the weight of its ${Math.min(this.state.top, this.n)} heaviest keys`;
+    const caught = Number.isNaN(share) ? "" : `, which ${count === 1 ? "holds" : "hold"} ${percent(share)} of the weight of its ${this.state.top === 1 ? "heaviest key" : `${this.state.top} heaviest keys`}`;
     return `Query ${query} “${this.tokens[query]}” is in bucket ${this.hashed[query]} of ${buckets} (first round). Hashing finds ${keys} for it${caught}; clustering ${percent(this.found.clustering.each[query])}, sorting ${percent(this.found.sorting.each[query])}.`;
   }
 }
