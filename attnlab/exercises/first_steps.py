@@ -1,7 +1,6 @@
 """Checks of lesson 00: a row of a map, the share of a head, its parameters, and a writer."""
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from numbers import Real
 from typing import Any
 
@@ -96,7 +95,6 @@ def check_previous_share(function: Function) -> str:
 def _as_tensor(function: Function) -> Function:
     """A number becomes a tensor, so that `.item()` does no harm."""
 
-    @wraps(function)
     def call(*given: Any) -> object:
         found = function(*given)
         return torch.tensor(float(found)) if isinstance(found, Real) else found

@@ -23,6 +23,7 @@ VARIANTS = [
     ("recall", {"pairs": 5, "queries": 3, "keys": 7, "values": 11}),
     ("induction", {"length": 13, "symbols": 17}),
     ("needle", {"length": 23, "keys": 5, "words": 7}),
+    ("duplication", {"items": 14, "symbols": 7}),
     ("lookup", {"length": 29, "questions": 5, "keys": 11, "values": 3, "words": 13}),
     ("word_order", {"change": "swap", "length": 13, "words": 70}),
     ("gist", {"length": 29, "stretch": 13, "questions": 5, "words": 3}),

@@ -32,7 +32,7 @@ def is_valid(name, value):
             return whole and 0 < value < 2**20
         case "warmup":
             return value is None or (whole and 0 <= value < 3)
-        case "evaluate_every" | "save_every":
+        case "evaluate_every" | "save_every" | "segment":
             return value is None or (whole and value > 0)
         case "seed":
             return whole

@@ -23,7 +23,7 @@ from attnlab_widgets.drawing import Drawing
 
 STATIC = Path(__file__).parent / "static"
 LIVE = "Run the notebook to make this picture live."
-MOST_BYTES = 60_000
+MOST_BYTES = 90_000
 """Of a still picture: a notebook stores one for each widget, and must stay below a megabyte."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"

@@ -6,7 +6,7 @@ of one block for each, no block twice, is a permutation matrix; it has no gradie
 gives a relaxed one, a matrix S of non-negative numbers whose rows and columns sum to one:
 
 $$X'_i = \sum_{t \in \text{block } i} x_t,\qquad R = W_2 \max(W_1 X', 0),\qquad
-S = \mathrm{Sinkhorn}\!\left(\frac{R + \varepsilon}{\tau}\right)$$
+S = \mathrm{Sinkhorn}\left(\frac{R + \varepsilon}{\tau}\right)$$
 
 Sinkhorn's normalisation divides rows and columns of the exponential by their sums, in turn. With
 noise ε from a Gumbel distribution (in training) and a low temperature τ, S comes near a
