@@ -133,12 +133,12 @@ def test_figures_and_widgets_of_a_lesson_are_alive(go, expect, soon):
 
 def test_a_question_is_answered_before_its_picture_is_shown(go, expect):
     page = go(LESSON)
-    question = page.locator(".output", has_text="At the second p, where does this head look?")
+    question = page.locator(".output", has_text="From the second p, to which letter does this head attend?")
     picture = page.locator(f"[data-answers='{question.get_attribute('id')}'] .figure")
     expect(picture).to_be_hidden()
-    question.get_by_label("at the first y").check()
+    question.get_by_label("to the first y").check()
     question.get_by_role("button", name="Commit, then look").click()
-    expect(question.get_by_role("status")).to_contain_text("✓ Yes: at the first y.")
+    expect(question.get_by_role("status")).to_contain_text("✓ Yes: to the first y.")
     expect(picture).to_be_visible()
 
 

@@ -37,7 +37,7 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         "options": ", ".join(f"{name}={value!r}" for name, value in layer.options.items()),
         "form": list(card.forms)[-1],
         "drawn": list(layer.drawn),
-        "all_drawn": len(layer.drawn) == sum(1 for _ in layer.module.parameters()),
+        "all_drawn": 0 < len(layer.drawn) == sum(1 for _ in layer.module.parameters()),
         "structure": example(card),
         "paper": str(card.paper),
         "short": card.paper.short,
