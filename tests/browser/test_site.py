@@ -133,7 +133,9 @@ def test_figures_and_widgets_of_a_lesson_are_alive(go, expect, soon):
 
 def test_a_question_is_answered_before_its_picture_is_shown(go, expect):
     page = go(LESSON)
-    question = page.locator(".output", has_text="From the second p, to which letter does this head attend?")
+    question = page.locator(
+        ".output", has_text="From the second p, to which letter does this head attend?"
+    )
     picture = page.locator(f"[data-answers='{question.get_attribute('id')}'] .figure")
     expect(picture).to_be_hidden()
     question.get_by_label("to the first y").check()
