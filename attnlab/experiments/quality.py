@@ -21,7 +21,8 @@ Lesson 72 draws what
 
     python -m attnlab.experiments quality --threads 1 --json notebooks/assets/72_quality.json
 
-has written in about twenty minutes of one processor. Rows that the file holds are not trained again.
+has written, in about twenty minutes of one processor; rows that the file holds are not trained
+again.
 """
 
 import math
@@ -87,7 +88,7 @@ def row(figure: str, *, quick: bool, threads: int) -> Row:
         return Row(figure, None, UNITS[kind], note=obstacle(name, kind))
     with thread_count(threads):
         if what == ["compute"]:
-            return Row(figure, compute(name, kind), "FLOPs per token")
+            return Row(figure, float(compute(name, kind)), "FLOPs per token")
         seed = int(what[0].removeprefix("seed "))
         quality = train(name, kind, seed, steps=2 if quick else STEPS)[0]
         return Row(figure, quality, UNITS[kind])
