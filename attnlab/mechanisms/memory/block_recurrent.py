@@ -82,7 +82,7 @@ from attnlab.core.softmax import masked_softmax
 
 States = Float[Tensor, "r dim"]
 BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
-Update: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Cell: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(s, a) → the next states: (b, r, dim), (b, r, 2 h d) → (b, r, dim)."""
 
 # ---- helpers
@@ -126,7 +126,7 @@ class Block(NamedTuple):
     gain: Float[Tensor, "dim"]
     of_states: Float[Tensor, "4 h d dim"]
     scale: Float[Tensor, "4 h"]
-    update: Update | None
+    cell: Cell | None
 
     def read(
         self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor
@@ -139,13 +139,13 @@ class Block(NamedTuple):
 
     def advanced(self, k: Tensor, v: Tensor, s: Tensor, mask: Tensor) -> Tensor:
         """The states (b, r, dim) after they have read the keys of the window under ``mask``."""
-        if self.update is None:
+        if self.cell is None:
             return s
         q, cross_q, state_k, state_v = self._of_states(s)
         own = _weights(q, state_k, self.scale[2]) @ state_v
         read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
         a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
-        return self.update(s, a.to(s.dtype))
+        return self.cell(s, a.to(s.dtype))
 
     def _of_states(self, s: Tensor) -> tuple[Tensor, ...]:
         """Both queries, keys and values (b, h, r, d)."""
@@ -161,16 +161,16 @@ class Block(NamedTuple):
 def naive(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, update: Update | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: Cell | None = None, options: Blocks = Blocks(),
 ) -> BothOutputs:  # fmt: skip
     """The equation (Hutchins et al., section 3), dense: each block with all n keys under a mask.
 
     ``start`` are the states before the first block, ``ids`` what is added to them, ``of_states``
     the weights of both queries, keys and values, ``scale`` those of the tokens' two attentions and
-    of the states' two. Without an ``update`` the states stay as they are.
+    of the states' two. Without a ``cell`` the states stay as they are.
     """
     return _in_blocks(
-        Block(ids, gain, of_states, scale, update), (q, cross_q, k, v), start, padding, options,
+        Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
         all_keys=True,
     )  # fmt: skip
 
@@ -182,11 +182,11 @@ def naive(
 def chunked(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, update: Update | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: Cell | None = None, options: Blocks = Blocks(),
 ) -> BothOutputs:  # fmt: skip
     """The same, each block with the keys of two blocks."""
     return _in_blocks(
-        Block(ids, gain, of_states, scale, update), (q, cross_q, k, v), start, padding, options,
+        Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
         all_keys=False,
     )  # fmt: skip
 
@@ -318,7 +318,7 @@ class BlockRecurrent(nn.Module):
         q, cross_q = q.chunk(2, dim=1)
         out = FORMS[self.form](
             q, cross_q, k, v, self.start, self.ids, self.gain, self.of_states, self.scale,
-            padding=padding, update=self.update, options=self.options,
+            padding=padding, cell=self.update, options=self.options,
         )  # fmt: skip
         return self.tokens.merge(out)
 
