@@ -61,7 +61,6 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import GroupValues, Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
 
-
 MOST_STEPS = 1000
 
 
