@@ -1,1 +1,1 @@
-"""Memory: states carried along a sequence, stored patterns, and a few vectors for a whole set."""
+"""Memory: what is carried from one segment to the next, and what fits through a few slots."""
