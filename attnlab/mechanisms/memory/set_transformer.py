@@ -53,8 +53,11 @@ from attnlab.core.shapes import KeyPadding, Queries, TokenPadding, Tokens, check
 
 @dataclass(frozen=True, kw_only=True)
 class Induced(Options):
-    """``inducing`` is l, the number of inducing points; ``norm`` whether there is layer
-    normalisation, as printed."""
+    """The sizes of an induced set attention block.
+
+    ``inducing``  l, the number of inducing points.
+    ``norm``      whether there is layer normalisation, as printed.
+    """
 
     inducing: Size = 32
     norm: bool = True
@@ -111,12 +114,21 @@ class MAB(nn.Module):
         return out
 
 
-class SAB(MAB):
+class SAB(nn.Module):
     """A set attention block: every member attends to every member, (b, n, dim) → (b, n, dim)."""
 
     @checked
+    def __init__(
+        self, dim: Size, heads: Size, *, norm: bool = True, form: Form = "fused"
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.block = MAB(dim, heads, norm=norm, form=form)
+
+    @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        return super().forward(finite(x, padding), x, padding)
+        x = finite(x, padding)
+        out: Tensor = self.block(x, x, padding)
+        return out
 
 
 class ISAB(nn.Module):

@@ -48,7 +48,7 @@ def test_blocks_are_those_of_the_paper(form: str) -> None:
     rff = pma.feed_forward[0]
     for row in range(2):
         torch.testing.assert_close(mab(x, y)[row], mab_by_hand(mab, x[row], y[row]))
-        torch.testing.assert_close(sab(x)[row], mab_by_hand(sab, x[row], x[row]))
+        torch.testing.assert_close(sab(x)[row], mab_by_hand(sab.block, x[row], x[row]))
         read = mab_by_hand(isab.reading, isab.inducing, x[row])
         torch.testing.assert_close(isab(x)[row], mab_by_hand(isab.answering, x[row], read))
         fed = (x[row] @ rff.weight.T + rff.bias).clamp(min=0)
