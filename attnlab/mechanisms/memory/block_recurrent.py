@@ -57,7 +57,7 @@ arXiv:2203.07852, section 3.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -82,8 +82,6 @@ from attnlab.core.softmax import masked_softmax
 
 States = Float[Tensor, "r dim"]
 BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
-Cell: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""(s, a) → the next states: (b, r, dim), (b, r, 2 h d) → (b, r, dim)."""
 
 # ---- helpers
 
@@ -126,7 +124,7 @@ class Block(NamedTuple):
     gain: Float[Tensor, "dim"]
     of_states: Float[Tensor, "4 h d dim"]
     scale: Float[Tensor, "4 h"]
-    cell: Cell | None
+    cell: nn.Module | None
 
     def read(
         self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor
@@ -145,7 +143,8 @@ class Block(NamedTuple):
         own = _weights(q, state_k, self.scale[2]) @ state_v
         read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
         a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
-        return self.cell(s, a.to(s.dtype))
+        changed: Tensor = self.cell(s, a.to(s.dtype))
+        return changed
 
     def _of_states(self, s: Tensor) -> tuple[Tensor, ...]:
         """Both queries, keys and values (b, h, r, d)."""
@@ -161,13 +160,14 @@ class Block(NamedTuple):
 def naive(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, cell: Cell | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
 ) -> BothOutputs:  # fmt: skip
     """The equation (Hutchins et al., section 3), dense: each block with all n keys under a mask.
 
     ``start`` are the states before the first block, ``ids`` what is added to them, ``of_states``
     the weights of both queries, keys and values, ``scale`` those of the tokens' two attentions and
-    of the states' two. Without a ``cell`` the states stay as they are.
+    of the states' two. ``cell(s, a)`` gives the next
+    states (b, r, dim) from the old ones and from what they have read, (b, r, 2 h d); without it they stay as they are.
     """
     return _in_blocks(
         Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
@@ -182,7 +182,7 @@ def naive(
 def chunked(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, cell: Cell | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
 ) -> BothOutputs:  # fmt: skip
     """The same, each block with the keys of two blocks."""
     return _in_blocks(
