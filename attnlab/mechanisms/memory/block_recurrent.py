@@ -166,8 +166,8 @@ def naive(
 
     ``start`` are the states before the first block, ``ids`` what is added to them, ``of_states``
     the weights of both queries, keys and values, ``scale`` those of the tokens' two attentions and
-    of the states' two. ``cell(s, a)`` gives the next
-    states (b, r, dim) from the old ones and from what they have read, (b, r, 2 h d); without it they stay as they are.
+    of the states' two. ``cell(s, a)`` gives the next states (b, r, dim) from the old ones and from
+    what they have read, (b, r, 2 h d); without it they stay as they are.
     """
     return _in_blocks(
         Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
