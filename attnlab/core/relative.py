@@ -56,3 +56,15 @@ def weigh(content: Tensor, position: Tensor, mask: Tensor | None, d: int) -> Ten
     """The weights of two terms that are not yet divided by √d: the softmax of their sum."""
     content, position = note("content", content * d**-0.5), note("position", position * d**-0.5)
     return note("weights", masked_softmax(note("scores", content + position), mask))
+
+
+def past_keys(weight: DistanceWeight, m: int) -> Float[Tensor, "h m d"]:
+    """W_R R of the distances m - 1, …, 0, those of m keys from the last of them."""
+    return distance_keys(wide(weight), torch.arange(m - 1, -1, -1, device=weight.device))
+
+
+def past_weights(q: Tensor, k: Tensor, u: Tensor, t: Tensor, r: Tensor, mask: Tensor) -> Tensor:
+    """The weights of queries that are the last n of m positions, under a causal mask; ``r`` ends
+    with ``past_keys`` of m."""
+    position = relative_shift(content_scores(q, r[None, :, -k.shape[2] :], t))
+    return weigh(content_scores(q, k, u), position, mask, q.shape[-1])

@@ -117,8 +117,8 @@ def _weights(q: Tensor, k: Tensor, scale: Tensor, mask: Tensor | None = None) ->
 
 
 class Block(NamedTuple):
-    """What is the same for all blocks: of the tokens unit queries and keys, of the states the
-    learned parts."""
+    """What is the same for all blocks: the learned parts. Queries and keys of tokens are given to
+    its methods with unit length."""
 
     ids: States
     gain: Float[Tensor, "dim"]

@@ -66,7 +66,8 @@ from attnlab.core.relative import (
     HeadVector,
     content_scores,
     distance_keys,
-    relative_shift,
+    past_keys,
+    past_weights,
     weigh,
 )
 from attnlab.core.shapes import (
@@ -147,7 +148,7 @@ def chunked(
 ) -> Outputs:  # fmt: skip
     """The same, one segment after the other."""
     n, at, out = q.shape[-2], torch.arange(q.shape[-2], device=q.device), []
-    r = _distances(weight, min(n, options.segment + options.memory))
+    r = past_keys(weight, min(n, options.segment + options.memory))
     for start in range(0, n, options.segment):
         end, low = min(n, start + options.segment), max(0, start - options.memory)
         keys, values = (
@@ -156,22 +157,9 @@ def chunked(
         )
         own, past = options.sees(at[start:end, None], at[low:end])
         mask = own | past if padding is None else (own | past) & padding[:, None, None, low:end]
-        out.append(_segment(q[:, :, start:end], keys, values, u, t, r, mask))
+        weights = past_weights(q[:, :, start:end], keys, u, t, r, mask)
+        out.append((weights @ wide(values)).to(v.dtype))
     return torch.cat(out, dim=2)
-
-
-def _distances(weight: DistanceWeight, m: int) -> Float[Tensor, "h m d"]:
-    """W_R R of the distances m - 1, …, 0."""
-    return distance_keys(wide(weight), torch.arange(m - 1, -1, -1, device=weight.device))
-
-
-def _segment(
-    q: Tensor, k: Tensor, v: Tensor, u: Tensor, t: Tensor, r: Tensor, mask: Tensor
-) -> Tensor:
-    """Queries that are the last of the m positions of memory and segment."""
-    position = relative_shift(content_scores(q, r[None, :, -k.shape[2] :], t))
-    weights = weigh(content_scores(q, k, u), position, mask, q.shape[-1])
-    return (weights @ wide(v)).to(v.dtype)
 
 
 FORMS = {"naive": naive, "chunked": chunked}
@@ -284,7 +272,8 @@ class TransformerXL(nn.Module):
         at = torch.arange(-m, k.shape[2] - m, device=x.device)
         own, past = self.options.sees(at[-t:, None], at)
         mask = (own | past) & note("seen", state.seen)[:, None, None]
-        return _segment(q, k, v, self.u, self.t, _distances(self.weight, k.shape[2]), mask)
+        r = past_keys(self.weight, k.shape[2])
+        return (past_weights(q, k, self.u, self.t, r, mask) @ wide(v)).to(v.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.options}, form={self.form!r}".removeprefix(", ")

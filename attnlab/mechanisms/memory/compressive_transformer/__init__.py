@@ -67,7 +67,13 @@ from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.relative import DistanceWeight, HeadVector, content_scores, distance_keys
+from attnlab.core.relative import (
+    DistanceWeight,
+    HeadVector,
+    content_scores,
+    distance_keys,
+    past_keys,
+)
 from attnlab.core.shapes import (
     NewTokens,
     Outputs,
@@ -92,7 +98,6 @@ from attnlab.mechanisms.memory.compressive_transformer.state import (
     CompressiveState,
     attended,
     checked_state,
-    past_keys,
     used,
 )
 

@@ -11,17 +11,12 @@ from torch.nn import functional as F
 
 from attnlab.core.carried import check_carried, still_seen
 from attnlab.core.precision import wide
-from attnlab.core.relative import content_scores, distance_keys, relative_shift, weigh
+from attnlab.core.relative import past_weights
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
     most_used,
     windows,
 )
-
-
-def past_keys(weight: Tensor, m: int) -> Float[Tensor, "h m d"]:
-    """W_R R of the distances m - 1, …, 0."""
-    return distance_keys(wide(weight), torch.arange(m - 1, -1, -1, device=weight.device))
 
 
 def attended(
@@ -31,8 +26,7 @@ def attended(
     with what weights."""
     n, m = q.shape[2], k.shape[2]
     causal = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
-    position = relative_shift(content_scores(q, r[None, :, -m:], t))
-    weights = weigh(content_scores(q, k, u), position, causal & seen[:, None, None], q.shape[-1])
+    weights = past_weights(q, k, u, t, r, causal & seen[:, None, None])
     return (weights @ wide(v)).to(v.dtype), weights
 
 
