@@ -207,7 +207,7 @@ class Hopfield(DenseAttention):
         causal: bool = False, form: Literal["naive", "fused"] = "fused",
         options: Retrieval = Retrieval(),
     ) -> None:  # fmt: skip
-        made = HeadsOfPatterns
+        made = HeadsOfPatterns if options.values == "keys" else Heads
         attend = partial(FORMS[form], options=options)
         super().__init__(dim, heads, attend, causal=causal, projections=made)
         self.options, self.form = options, form
