@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 
@@ -43,6 +44,17 @@ def _check_dtype(name: str, part: Tensor, dtype: torch.dtype) -> None:
             f"the state's {name} is {part.dtype}, but the layer computes in {dtype}; convert it "
             "with .to(dtype), or start with state=None"
         )
+
+
+def still_seen(seen: Bool[Tensor, "b r"], ended: Bool[Tensor, "b"]) -> Bool[Tensor, "b r"]:
+    """Which columns may be attended to after the end of a document in those sequences where
+    ``ended`` is True: none of theirs."""
+    if ended.dtype != torch.bool or ended.shape != seen.shape[:1]:
+        raise ValueError(
+            f"ended should be one bool for each of the {len(seen)} sequences, got {ended.dtype} of "
+            f"shape {tuple(ended.shape)}"
+        )
+    return seen & ~ended[:, None]
 
 
 def pieces(t: int, room: int, segment: int) -> list[int]:

@@ -56,7 +56,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.carried import check_carried, pieces
+from attnlab.core.carried import check_carried, pieces, still_seen
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
@@ -192,12 +192,7 @@ class SegmentState(NamedTuple):
     def cleared(self, ended: Bool[Tensor, "b"]) -> "SegmentState":
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens attend to nothing of what was read so far."""
-        if ended.dtype != torch.bool or ended.shape != self.seen.shape[:1]:
-            raise ValueError(
-                f"ended should be one bool for each of the {len(self.seen)} sequences, got "
-                f"{ended.dtype} of shape {tuple(ended.shape)}"
-            )
-        return self._replace(seen=self.seen & ~ended[:, None])
+        return self._replace(seen=still_seen(self.seen, ended))
 
     def extended(self, x: Tensor) -> "SegmentState":
         """With new inputs of the segment."""

@@ -1,0 +1,433 @@
+r"""Block-Recurrent Transformer: attention nearby, and state vectors that read each block.
+
+A recurrent network carries what it has read in a state, token by token, which is slow and forgets.
+Here a whole block of c tokens is one step of the recurrence, and the state is r vectors. Two
+attentions go in each direction. Tokens attend to the tokens before them (a sliding window of c) and
+to the states; states attend to each other and to the tokens of the window:
+
+$$Y = [\mathrm{att}(q_e; k_e, v_e);\ \mathrm{att}(q_e'; k_s, v_s)]\, W_O,\qquad a =
+[\mathrm{att}(q_s; k_s, v_s);\ \mathrm{att}(q_s'; k_e, v_e)]$$
+
+with $q_e, q_e', k_e, v_e$ made of the tokens and $q_s, q_s', k_s, v_s$ of the states: keys and
+values serve both directions, queries do not. The first is the *vertical* direction, up to the next
+layer; the second is *horizontal*, on to the next block, through a gate in place of a residual
+connection:
+
+$$s_{+} = s \odot g + z \odot (1 - g),\quad g = \sigma(b) \quad \text{(fixed)},$$
+
+$$s_{+} = s \odot \sigma(W_f h + b_f + 1) + z \odot \sigma(W_i h + b_i - 1) \quad \text{(LSTM)}$$
+
+``update`` says what z is. "skip": $z = a W_S$, and nothing else (the best in the paper). "single":
+$z = \tanh(W_2\, \mathrm{relu}(W_1 a))$. "dual": the first, a gate, then $z = W_2\,
+\mathrm{relu}(W_1\, n(s'))$ and a second gate. h is what the last matrix of z is applied to. Fixed
+gates are learned too, but are the same for all tokens: a moving average. All tokens of a block read
+the state from before the block, so a block is computed in parallel.
+
+The states would all do the same without a name: learned vectors are added to $n(s)$ (RMSNorm with
+a gain) before the projections. Queries and keys have unit length, and each of the four attentions
+has a learned scale for each head. States see the whole window, two blocks, without a mask.
+
+Cost: for n tokens $4h\,n\,d\,(2c + r)$ FLOPs and for the states $4h\,n\,d\,r\,(2c + r) / c$; the
+state does not grow with n. Through keys and values a token sees one block back, through the states
+everything.
+
+``naive``    each block with all n keys, under a mask.
+``chunked``  each block with the keys of two blocks.
+
+``BlockRecurrent.step`` takes any number of next tokens, and the state of all before them, whose
+keys and values are those of the weights that made them. Gradients pass from block to block; they
+end where the caller detaches a state (``fit(segment=…)``; the paper after 8 blocks).
+``layer.cleared(state, ended)`` begins new documents.
+
+The paper's letters: W is our c, S is r, $E$ and $C$ are tokens and states.
+
+Common mistakes: tokens that read the state of their own block, which sees their future; a norm
+between the gates, by which a frozen state changes; residual connections beside the gate.
+
+Departures. The layer is the mixing part; the feed-forward network of tokens is the model's, that
+of states (single and dual) is here. Nothing is attended to before the first token; the authors'
+code has zero keys there that take part in the softmax. A query attends to itself, to c keys in all;
+``itself=False`` gives their c tokens before it. Positions are added at the embedding, in place of
+a T5 bias. Scales start at √d, and biases of fixed gates at 1, where both gates are the same. z has
+no tanh with the LSTM gate except in "single", as in their code.
+
+Hutchins, Schlag, Wu, Dyer, Neyshabur. Block-Recurrent Transformers. NeurIPS 2022,
+arXiv:2203.07852, section 3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import check_carried, pieces, still_seen
+from attnlab.core.heads import Heads
+from attnlab.core.options import Options, Size
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import (
+    NewTokens,
+    Queries,
+    SelfKeys,
+    TokenPadding,
+    Tokens,
+    checked,
+)
+from attnlab.core.softmax import masked_softmax
+
+States = Float[Tensor, "r dim"]
+BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
+
+# ---- helpers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks(Options):
+    """The lengths: by default those for one sentence (the paper has 512 and 512).
+
+    ``block``   how many tokens are read by one step of the recurrence.
+    ``states``  how many state vectors there are.
+    ``itself``  whether the window of a query ends with the query itself, or before it.
+    """
+
+    block: Size = 6
+    states: Size = 4
+    itself: bool = True
+
+    def sees(self, i: Tensor, j: Tensor) -> Tensor:
+        """Which keys j are in the window of the queries i: c of them."""
+        back = i - j
+        low = 0 if self.itself else 1
+        return (back >= low) & (back < low + self.block)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Queries or keys as they are compared; half precisions become float32."""
+    return F.normalize(wide(x), dim=-1)
+
+
+def _weights(q: Tensor, k: Tensor, scale: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Of unit queries and keys, with a scale for each head."""
+    return masked_softmax((q @ k.mT) * wide(scale).abs()[:, None, None], mask)
+
+
+class Block(NamedTuple):
+    """What is the same for all blocks: of the tokens unit queries and keys, of the states the
+    learned parts."""
+
+    ids: States
+    gain: Float[Tensor, "dim"]
+    of_states: Float[Tensor, "4 h d dim"]
+    scale: Float[Tensor, "4 h"]
+    cell: nn.Module | None
+
+    def read(
+        self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The output of tokens (b, 2h, t, d), and their weights over the keys."""
+        _, _, state_k, state_v = self._of_states(s)
+        weights = _weights(q, k, self.scale[0], mask)
+        crossed = note("cross_weights", _weights(cross_q, state_k, self.scale[1]))
+        return torch.cat((weights @ wide(v), crossed @ state_v), dim=1), weights
+
+    def advanced(self, k: Tensor, v: Tensor, s: Tensor, mask: Tensor) -> Tensor:
+        """The states (b, r, dim) after they have read the keys of the window under ``mask``."""
+        if self.cell is None:
+            return s
+        q, cross_q, state_k, state_v = self._of_states(s)
+        own = _weights(q, state_k, self.scale[2]) @ state_v
+        read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
+        a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
+        changed: Tensor = self.cell(s, a.to(s.dtype))
+        return changed
+
+    def _of_states(self, s: Tensor) -> tuple[Tensor, ...]:
+        """Both queries, keys and values (b, h, r, d)."""
+        named = F.rms_norm(wide(s), self.gain.shape, wide(self.gain)) + wide(self.ids)
+        q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, wide(self.of_states))
+        return unit(q), unit(cross_q), unit(k), v
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
+    gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
+    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
+) -> BothOutputs:  # fmt: skip
+    """The equation (Hutchins et al., section 3), dense: each block with all n keys under a mask.
+
+    ``start`` are the states before the first block, ``ids`` what is added to them, ``of_states``
+    the weights of both queries, keys and values, ``scale`` those of the tokens' two attentions and
+    of the states' two. ``cell(s, a)`` gives the next states (b, r, dim) from the old ones and from
+    what they have read, (b, r, 2 h d); without it they stay as they are.
+    """
+    return _in_blocks(
+        Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
+        all_keys=True,
+    )  # fmt: skip
+
+
+# ---- chunked
+
+
+@checked
+def chunked(
+    q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
+    gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
+    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
+) -> BothOutputs:  # fmt: skip
+    """The same, each block with the keys of two blocks."""
+    return _in_blocks(
+        Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
+        all_keys=False,
+    )  # fmt: skip
+
+
+def _in_blocks(
+    block: Block, tokens: tuple[Tensor, ...], start: Tensor, padding: Tensor | None,
+    options: Blocks, *, all_keys: bool,
+) -> Tensor:  # fmt: skip
+    (q, cross_q, k), v = map(unit, tokens[:3]), tokens[3]
+    (b, _, n, _), c = q.shape, options.block
+    there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
+    at = torch.arange(n, device=q.device)
+    s = start.expand(b, -1, -1)
+    states, out, maps = [s], [], []
+    for first in range(0, n, c):
+        end = min(n, first + c)
+        rows, keys = slice(first, end), slice(0, n) if all_keys else slice(max(0, first - c), end)
+        seen = there[:, None, None, keys]
+        mask = options.sees(at[rows, None], at[keys]) & seen
+        mixed, weights = block.read(
+            q[:, :, rows], cross_q[:, :, rows], k[:, :, keys], v[:, :, keys], s, mask
+        )
+        out.append(mixed.to(v.dtype))
+        maps.append(weights)
+        if end - first == c:
+            near = (at[keys] >= first - c) & (at[keys] < end)
+            s = block.advanced(k[:, :, keys], v[:, :, keys], s, near & seen)
+            states.append(s)
+    if all_keys:
+        note("weights", lambda: torch.cat(maps, dim=2))
+    note("states", lambda: torch.stack(states, dim=1))
+    return torch.cat(out, dim=2) * there[:, None, :, None]
+
+
+FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "chunked": chunked}
+
+# ---- module
+
+
+class Gate(nn.Module):
+    """From the old states s, the new z and what z was made of, h: the next states."""
+
+    def __init__(self, dim: int, width: int, kind: str) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.ones(dim)) if kind == "fixed" else None
+        self.forget, self.take = (
+            None if kind == "fixed" else nn.Linear(width, dim) for _ in range(2)
+        )
+
+    def forward(self, s: Tensor, z: Tensor, h: Tensor) -> Tensor:
+        if self.forget is None or self.take is None:
+            g = torch.sigmoid(self.bias)  # type: ignore[arg-type]
+            return s * g + z * (1 - g)
+        return s * torch.sigmoid(self.forget(h) + 1) + z * torch.sigmoid(self.take(h) - 1)
+
+
+class StateUpdate(nn.Module):
+    """The horizontal direction after its attention: one of three ways, with one or two gates."""
+
+    def __init__(self, dim: int, kind: str, gate: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.output = None if kind == "single" else nn.Linear(2 * dim, dim, bias=False)
+        self.gate = Gate(dim, 4 * dim if kind == "single" else 2 * dim, gate)
+        if kind == "skip":
+            return
+        self.up = nn.Linear(2 * dim if kind == "single" else dim, 4 * dim, bias=False)
+        self.down = nn.Linear(4 * dim, dim, bias=False)
+        if kind == "dual":
+            self.norm, self.second = nn.RMSNorm(dim), Gate(dim, 4 * dim, gate)
+
+    def forward(self, s: Tensor, a: Tensor) -> Tensor:
+        if self.output is None:
+            hidden = torch.relu(self.up(a))
+            changed: Tensor = self.gate(s, torch.tanh(self.down(hidden)), hidden)
+            return changed
+        s = self.gate(s, self.output(a), a)
+        if self.kind == "skip":
+            return s
+        hidden = torch.relu(self.up(self.norm(s)))
+        found: Tensor = self.second(s, self.down(hidden), hidden)
+        return found
+
+
+class BlockState(NamedTuple):
+    """What is kept of all that was read: keys and values of up to two blocks, and the states."""
+
+    keys: Float[Tensor, "b h m d"]
+    """Of unit length: of the block before, and of the present one so far."""
+    values: Float[Tensor, "b h m d"]
+    states: Float[Tensor, "b r dim"]
+    """After the last whole block."""
+    seen: Bool[Tensor, "b m"]
+    """Which keys are of the present document."""
+
+
+class BlockRecurrent(nn.Module):
+    """Sliding-window attention beside a recurrent state, causal: (b, n, dim) → (b, n, dim).
+
+    ``forward`` reads documents from their beginning, ``step`` reads on. With the update "skip"
+    12 dim² parameters, a fixed gate of dim, and 2 r dim for states and ids; zeros at padding.
+    """
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, *,
+        update: Literal["skip", "single", "dual"] = "skip",
+        gate: Literal["fixed", "lstm"] = "fixed",
+        form: Literal["naive", "chunked"] = "chunked", options: Blocks = Blocks(),
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if dim % heads:
+            raise ValueError(
+                f"heads={heads} does not divide dim={dim}: choose heads among the divisors of dim"
+            )
+        d = dim // heads
+        self.tokens = Heads(dim, 2 * heads, kv_heads=heads, head_dim=d)
+        self.form, self.options = form, options
+        self.of_states = nn.Parameter(torch.randn(4, heads, d, dim) * dim**-0.5)
+        self.start = nn.Parameter(torch.randn(options.states, dim) * 0.1)
+        self.ids = nn.Parameter(torch.randn(options.states, dim))
+        self.gain = nn.Parameter(torch.ones(dim))
+        self.scale = nn.Parameter(torch.full((4, heads), d**0.5))
+        self.update = StateUpdate(dim, update, gate)
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        q, k, v = self.tokens.project(x, padding=padding)
+        q, cross_q = q.chunk(2, dim=1)
+        out = FORMS[self.form](
+            q, cross_q, k, v, self.start, self.ids, self.gain, self.of_states, self.scale,
+            padding=padding, cell=self.update, options=self.options,
+        )  # fmt: skip
+        return self.tokens.merge(out)
+
+    @checked
+    def step(self, x: NewTokens, state: BlockState | None = None) -> tuple[NewTokens, BlockState]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        self.tokens.fits(x, "x")
+        state, c, out = self._checked(state, x), self.options.block, []
+        room = c - state.keys.shape[2] % c
+        for piece in x.split(pieces(x.shape[1], room, c), dim=1):
+            mixed, state = self._read(piece, state)
+            out.append(mixed)
+        return self.tokens.merge(torch.cat(out, dim=2)), state
+
+    def _read(self, x: Tensor, state: BlockState) -> tuple[Tensor, BlockState]:
+        """Tokens of one block, and the state after them."""
+        c, t, s = self.options.block, x.shape[1], state.states
+        block = Block(self.ids, self.gain, self.of_states, self.scale, self.update)
+        q, k, v = self.tokens.project(x)
+        keys, values = torch.cat((state.keys, unit(k)), dim=2), torch.cat((state.values, v), dim=2)
+        seen = torch.cat((state.seen, state.seen.new_ones(x.shape[:2])), dim=1)
+        at = torch.arange(keys.shape[2], device=x.device)
+        mask = self.options.sees(at[-t:, None], at) & seen[:, None, None]
+        q, cross_q = unit(q).chunk(2, dim=1)
+        out, _ = block.read(q, cross_q, keys, values, s, mask)
+        if len(at) % c == 0:
+            s = block.advanced(keys, values, s, seen[:, None, None])
+            keys, values, seen = keys[:, :, -c:], values[:, :, -c:], seen[:, -c:]
+        return out.to(v.dtype), BlockState(keys, values, note("states", s), seen)
+
+    def cleared(self, state: BlockState, ended: Bool[Tensor, "b"]) -> BlockState:
+        """The state after the end of a document in those sequences where ``ended`` is True: later
+        tokens find the states of the beginning, and attend to nothing of what was read so far."""
+        seen = still_seen(state.seen, ended)
+        states = torch.where(ended[:, None, None], self.start, state.states)
+        return state._replace(states=states, seen=seen)
+
+    def _checked(self, state: BlockState | None, x: Tensor) -> BlockState:
+        h, d = self.tokens.kv_heads, self.tokens.head_dim
+        if state is None:
+            nothing = x.new_zeros(len(x), h, 0, d)
+            states = self.start.expand(len(x), -1, -1)
+            return BlockState(wide(nothing), nothing, states, nothing[:, 0, :, 0].bool())
+        check_carried({"keys": (state.keys, (h, None, d))}, len(x), wide(x))
+        m = state.keys.shape[2]
+        others = {
+            "values": (state.values, (h, m, d)),
+            "states": (state.states, (self.options.states, self.tokens.dim)),
+            "seen": (state.seen, (m,)),
+        }
+        check_carried(others, len(x), x)
+        if m >= 2 * self.options.block:
+            raise ValueError(
+                f"the state holds {m} keys, but this layer keeps less than two blocks of "
+                f"{self.options.block}: it is another layer's state; start with state=None"
+            )
+        return state
+
+    def extra_repr(self) -> str:
+        return f"{self.options}, form={self.form!r}".removeprefix(", ")
+
+
+# ---- card
+
+h, n, m, d, dim, c, r = letters("h n m d dim c r")
+OF_STATES = 4 * h * r * d * (2 * dim + r) / c * n  # their projections, and among each other
+
+CARD = Card(
+    name="block_recurrent",
+    title="Block-Recurrent Transformer",
+    family="memory",
+    role="attend",
+    paper=Paper(
+        "Hutchins, Schlag, Wu, Dyer, Neyshabur",
+        "Block-Recurrent Transformers",
+        "NeurIPS",
+        2022,
+        "2203.07852",
+    ),
+    forms=FORMS,
+    causal="always",
+    because="its states hold what was read before",
+    options=Blocks,
+    letters={"c": "block", "r": "states"},
+    time={
+        "naive": 4 * h * n * m * d * (1 + r / c) + 4 * h * n * r * d + OF_STATES,
+        "chunked": 4 * h * n * d * (2 * c + 3 * r) + OF_STATES,
+    },
+    memory={
+        "naive": 2 * h * n * d + h * c * m + h * r * m,
+        "chunked": 2 * h * n * d + h * (c + r) * 2 * c,
+    },
+    notes={
+        "naive": ("cross_weights", "weights", "states"),
+        "chunked": ("cross_weights", "states"),
+    },
+    departures=(
+        "the mixing part alone: the feed-forward network of tokens is the model's",
+        "nothing is attended to before the first token, where the authors' code has zero keys",
+        "a query attends to itself unless itself=False",
+        "positions are added at the embedding, in place of a T5 bias",
+        "scales start at √d and biases of fixed gates at 1",
+    ),
+    variants=(
+        {"block": 3, "states": 2, "update": "dual"},
+        {"block": 4, "states": 3, "update": "single", "gate": "lstm", "itself": False},
+    ),
+    build=BlockRecurrent,
+    aliases=("block_recurrent_transformer",),
+    gives_up="What is more than a block back must fit into a few state vectors.",
+    small={"block": 8, "states": 4},
+)

@@ -1,0 +1,117 @@
+"""One segment of queries with the columns before it, and what is carried to the next."""
+
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core.carried import check_carried, still_seen
+from attnlab.core.precision import wide
+from attnlab.core.relative import content_scores, distance_keys, relative_shift, weigh
+from attnlab.mechanisms.memory.compressive_transformer.compression import (
+    Compression,
+    most_used,
+    windows,
+)
+
+
+def past_keys(weight: Tensor, m: int) -> Float[Tensor, "h m d"]:
+    """W_R R of the distances m - 1, …, 0."""
+    return distance_keys(wide(weight), torch.arange(m - 1, -1, -1, device=weight.device))
+
+
+def attended(
+    q: Tensor, k: Tensor, v: Tensor, u: Tensor, t: Tensor, r: Tensor, seen: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What the queries, the last of the m columns, take from those that are ``seen`` (b, m), and
+    with what weights."""
+    n, m = q.shape[2], k.shape[2]
+    causal = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
+    position = relative_shift(content_scores(q, r[None, :, -m:], t))
+    weights = weigh(content_scores(q, k, u), position, causal & seen[:, None, None], q.shape[-1])
+    return (weights @ wide(v)).to(v.dtype), weights
+
+
+def used(weights: Tensor, first: int, count: int, by: Tensor) -> Float[Tensor, "b m"]:
+    """How much ``count`` columns from ``first`` on were attended to, by queries (b, n) that are
+    tokens."""
+    given = weights.detach()[..., first : first + count] * by[:, None, :, None]
+    return given.sum(dim=(1, 2))
+
+
+class CompressiveState(NamedTuple):
+    """The inputs that later queries may need, which of them are of the present document, and how
+    much those of the memory were used."""
+
+    compressed: Float[Tensor, "b k dim"]
+    """Up to ``Compression.compressed`` vectors, the oldest first."""
+    memory: Float[Tensor, "b m dim"]
+    """Up to ``Compression.memory`` inputs before the present segment, without gradient."""
+    segment: Float[Tensor, "b s dim"]
+    """Those of the present segment so far."""
+    seen: Bool[Tensor, "b r"]
+    """For the r = k + m + s of all three: True if it may be attended to."""
+    usage: Float[Tensor, "b m"]
+    """The weights that were given to each input of the memory, summed."""
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "CompressiveState":
+        """The state after the end of a document in those sequences where ``ended`` is True: later
+        tokens attend to nothing of what was read so far."""
+        return self._replace(seen=still_seen(self.seen, ended))
+
+    def extended(self, x: Tensor) -> "CompressiveState":
+        """With new inputs of the segment."""
+        seen = torch.cat((self.seen, self.seen.new_ones(x.shape[:2])), dim=1)
+        return self._replace(segment=torch.cat((self.segment, x), dim=1), seen=seen)
+
+    def closed(
+        self, compress: Callable[[Tensor, Tensor], Tensor], options: Compression
+    ) -> "CompressiveState":
+        """After the last token of a segment: it enters the memory, and what leaves is compressed.
+
+        ``compress`` makes vectors of whole segments and of which of their inputs are seen.
+        """
+        c, k = options.segment, options.compressed
+        of_short, of_inputs = self.seen.tensor_split((self.compressed.shape[1],), dim=1)
+        inputs = torch.cat((self.memory, self.segment.detach()), dim=1)
+        usage = F.pad(self.usage, (0, c))
+        if inputs.shape[1] <= options.memory:
+            return CompressiveState(self.compressed, inputs, self.segment[:, :0], self.seen, usage)
+        old, seen = inputs[:, :c], of_inputs[:, :c]
+        if options.compression == "most_used":
+            chosen = most_used(usage[:, :c], options)
+            new = old.gather(1, chosen[..., None].expand(-1, -1, old.shape[2]))
+            seen = seen.gather(1, chosen)
+        else:
+            new, seen = compress(old, seen), windows(seen, options).any(dim=2)
+        short = torch.cat((self.compressed, new), dim=1)[:, -k:]
+        of_short = torch.cat((of_short, seen), dim=1)[:, -k:]
+        seen = torch.cat((of_short, of_inputs[:, c:]), dim=1)
+        return CompressiveState(short, inputs[:, c:], self.segment[:, :0], seen, usage[:, c:])
+
+
+def checked_state(
+    state: CompressiveState | None, x: Tensor, options: Compression
+) -> CompressiveState:
+    """The state, or an empty one for None; raises for that of another layer."""
+    if state is None:
+        nothing = x.new_zeros(len(x), 0, x.shape[2])
+        usage = wide(nothing)[..., 0]
+        return CompressiveState(nothing, nothing, nothing, nothing[..., 0].bool(), usage)
+    inputs = zip(state._fields, state[:3], strict=False)
+    check_carried({name: (part, (None, x.shape[2])) for name, part in inputs}, len(x), x)
+    lengths = [part.shape[1] for part in state[:3]]
+    check_carried({"seen": (state.seen, (sum(lengths),))}, len(x), x)
+    check_carried({"usage": (state.usage, (lengths[1],))}, len(x), wide(x))
+    most = (options.compressed, options.memory, options.segment - 1)
+    if any(map(operator.gt, lengths, most)):
+        raise ValueError(
+            f"the state holds {lengths[0]} compressed vectors, {lengths[1]} inputs of memory and "
+            f"{lengths[2]} of a segment, but this layer at most {most[0]}, {most[1]} and {most[2]}:"
+            " it is another layer's state; start with state=None"
+        )
+    return state
