@@ -1,0 +1,12 @@
+"""Recurrence and memory beside their loops, their peers and full attention."""
+
+from collections.abc import Iterator
+
+from attnlab.measure import command
+from attnlab.measure.report import Row
+from attnlab.measure.topics import memory
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """Those of every module of this folder."""
+    yield from command.rows_of(memory, quick=quick, threads=threads)
