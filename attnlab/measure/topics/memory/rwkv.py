@@ -59,7 +59,6 @@ def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Ro
 
 def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
     """One more token after n."""
-    torch.manual_seed(0)
     layer, calls, held = rwkv.RWKV(DIM), {}, []
     for n in lengths:
         with torch.no_grad():
