@@ -5,13 +5,16 @@ A recurrent layer reads tokens from left to right and carries a state, a ``Named
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from attnlab.core.heads import zero_padded
-from attnlab.core.shapes import TokenPadding, Tokens
+from attnlab.core.heads import fits, zero_padded
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
 
 def skipping_padding(run: Callable[[Tokens], Tokens], x: Tokens, padding: TokenPadding) -> Tokens:
@@ -51,3 +54,54 @@ def _kind(x: Tensor) -> tuple[torch.Size, torch.dtype, torch.device, torch.layou
 def _words(x: Tensor) -> str:
     kind = "" if x.layout == torch.strided else "sparse "
     return f"{kind}{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)} on {x.device}"
+
+
+class Hidden(NamedTuple):
+    """The state of a cell whose output is all that it carries: dim numbers per sequence."""
+
+    hidden: Float[Tensor, "b dim"]
+
+
+class Cell(nn.Module):
+    """A layer whose state is its last output: (b, n, dim) → (b, n, dim); zeros at padding.
+
+    A page gives ``form``, one of its functions: ``form(x, *parameters, before=…)``. A state is
+    never detached; whoever wants to stop gradients detaches it between two calls of ``step``.
+    """
+
+    def __init__(self, dim: int, name: str, form: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.dim, self.name, self.form = dim, name, form
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        self._fits(x)
+        return skipping_padding(lambda real: self.form(real, *self.parameters()), x, padding)
+
+    @checked
+    def step(self, x: NewTokens, state: Hidden | None = None) -> tuple[NewTokens, Hidden]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        self._fits(x)
+        fresh = Hidden(torch.zeros_like(x[:, 0]))
+        if state is None:
+            state = fresh
+        check_state(state, fresh)
+        out = self.form(x, *self.parameters(), before=state.hidden)
+        return out, note("state", Hidden(out[:, -1].clone()))  # a view would keep all of them
+
+    def _fits(self, x: Tokens) -> None:
+        fits(x, "x", self.dim, next(self.parameters()))
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, form={self.name!r}"
+
+
+def begin(x: Tokens, before: Float[Tensor, "b dim"] | None) -> Float[Tensor, "b dim"]:
+    """The state before the first token: zeros unless ``before`` is given."""
+    return torch.zeros_like(wide(x)[:, 0]) if before is None else wide(before)
+
+
+def glorot(*shape: int) -> nn.Parameter:
+    """Matrices (…, out, in) from a uniform distribution of variance 2 / (in + out)."""
+    bound = (6 / (shape[-1] + shape[-2])) ** 0.5
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
