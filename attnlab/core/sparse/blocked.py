@@ -1,10 +1,10 @@
 """Attention over a layout: blocks of queries, each with the keys that its queries attend to.
 
-A batch of blocks is computed at once. Where the keys of each block are consecutive and the blocks
-follow one another regularly, as in a window, keys and values are read in place, through views that
-overlap; otherwise they are gathered. A layout may have several parts, each with its own order of
-the queries. A query then has an output in each part, and these are combined by their log-sum-exps:
-with $\\ell_p = \\log \\sum_{j \\in p} e^{s_j}$,
+A batch of blocks is computed at once. Where positions follow one another at constant steps, as the
+keys of windows, queries, keys and values are read in place, through views that overlap; otherwise
+they are gathered. A layout may have several parts, each with its own order of the queries. A query
+then has an output in each part, and these are combined by their log-sum-exps: with
+$\\ell_p = \\log \\sum_{j \\in p} e^{s_j}$,
 
 $$o = \\sum_p e^{\\ell_p - \\ell} o_p,\\qquad \\ell = \\log \\sum_p e^{\\ell_p}$$
 
@@ -12,11 +12,10 @@ The backward pass needs only the combined log-sum-exp and output: with them the 
 is that of ordinary attention (Dao et al. 2022, section 3.1). So each block is computed a second
 time, and no tensor of the size of the pairs is kept.
 
-On a CPU the output of a block is computed by the kernel of PyTorch's
-``scaled_dot_product_attention``; elsewhere, with dropout, or where values and keys differ in width,
-by the equation. The gradients are always computed by the equation: a few heads' blocks at a time,
-their weights stay in the cache, and five batched products take less time than that kernel's
-backward pass.
+On a CPU a block is computed by the kernel of PyTorch's ``scaled_dot_product_attention``; elsewhere,
+with dropout, or where values and keys differ in width, by the equation. The gradients of small
+blocks with consecutive keys are computed by the equation on a CPU, too: its five batched products
+take about two thirds of the time of the kernel's backward pass.
 """
 
 import warnings
@@ -38,6 +37,8 @@ from attnlab.core.sparse.layout import Batch, Layout, layout
 # The most bytes of keys, values and weights at once: on a CPU they fit its cache. Meta tensors are
 # split as on a CPU.
 PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
+
+KERNEL_ROWS = 128  # from so many queries in a block on, the kernel's backward pass is as fast
 
 _aten = torch.ops.aten
 
@@ -190,13 +191,17 @@ class _Options:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some blocks of a batch for some heads (of b·h), their mask as a bias, and dropout's factors."""
+    """Some blocks of a batch for some heads (of b·h), their mask, and the factors for dropout."""
 
     batch: Batch
     heads: slice
     bias: Tensor | None  # 0 where allowed, −∞ elsewhere; axes may have size 1
     first: bool  # in the layout's first part, so that its queries have no output yet
     keep: Tensor | None
+
+    def bias_of(self, q: Tensor) -> Tensor | None:
+        """The bias in the shape that the kernel asks for."""
+        return None if self.bias is None else self.bias.expand(*q.shape[:3], self.bias.shape[-1])
 
     @property
     def fully_masked(self) -> Tensor | None:
@@ -216,7 +221,8 @@ def _pieces(
     for part_number, part in enumerate(plan.parts):
         for batch in part:
             rows, columns = batch.queries.shape[1], batch.keys.shape[1]
-            per_block = columns * (width + 2 * rows)
+            gathered = width if batch.key_steps is None else 0
+            per_block = columns * (gathered + 2 * rows)  # keys and values; weights, gradients
             for some in batch.split(max(1, budget // max(1, per_block))):
                 blocks = len(some.queries)
                 bias = _bias(some, valid, b, h, q.dtype)
@@ -232,9 +238,7 @@ def _pieces(
                     yield _Piece(some, heads, of_heads, part_number == 0, keep)
 
 
-def _bias(
-    batch: Batch, valid: Tensor | None, b: int, h: int, dtype: torch.dtype
-) -> Tensor | None:
+def _bias(batch: Batch, valid: Tensor | None, b: int, h: int, dtype: torch.dtype) -> Tensor | None:
     """The mask of a batch with the padding as a bias: (b·h, blocks, rows, columns)."""
     mask = batch.mask
     if valid is not None:
@@ -312,12 +316,15 @@ def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Te
 # ---- one piece, forward and backward
 
 
+def _by_kernel(q: Tensor, v: Tensor, piece: _Piece) -> bool:
+    return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and piece.keep is None
+
+
 def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of blocks (−∞ for a row without allowed keys)."""
-    if q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and piece.keep is None:
-        bias = None if piece.bias is None else piece.bias.expand(*q.shape[:3], k.shape[2])
+    if _by_kernel(q, v, piece):
         out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, attn_mask=bias, scale=scale
+            q, k, v, attn_mask=piece.bias_of(q), scale=scale
         )
         if piece.fully_masked is not None:
             lse = lse.masked_fill(piece.fully_masked, -torch.inf)
@@ -345,11 +352,19 @@ def _gradients(
     block: _Block, k: Tensor, v: Tensor, piece: _Piece, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v of blocks, given output and log-sum-exp over all parts."""
-    wide, blocks = wide_dtype(block.q), block.q.shape[:2]
+    q, steps = block.q, piece.batch.key_steps
+    small = q.shape[2] < KERNEL_ROWS and steps is not None and steps.place <= 1
+    if _by_kernel(q, v, piece) and not small:
+        by_kernel: tuple[Tensor, Tensor, Tensor] = (
+            _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                block.do, q, k, v, block.out, block.lse, 0.0, False,
+                attn_mask=piece.bias_of(q), scale=scale,
+            )
+        )  # fmt: skip
+        return by_kernel
+    wide, blocks = wide_dtype(q), q.shape[:2]
     # One batch of matrices. With one head the overlapping views of its keys stay views.
-    do, q, out, k, v = (
-        x.to(wide).flatten(0, 1) for x in (block.do, block.q, block.out, k, v)
-    )
+    do, q, out, k, v = (x.to(wide).flatten(0, 1) for x in (block.do, q, block.out, k, v))
     q = q * scale
     weights = torch.baddbmm(-block.lse.flatten(0, 1)[..., None], q, k.mT)
     if piece.bias is not None:

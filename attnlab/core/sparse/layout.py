@@ -41,34 +41,73 @@ LEAST_SLIDING = 4  # blocks that slide are a batch of their own from so many on
 PAIRS_AT_ONCE = 1 << 20  # pairs evaluated at once
 
 
+class Steps(NamedTuple):
+    """Positions at constant steps: place c of block i is first + i · block + c · place.
+
+    In a window with blocks of 64 queries, the keys of each block are consecutive (``place`` 1) and
+    begin 64 further on (``block`` 64). Of the positions in the order of their residues modulo s,
+    neighbours are s apart (``place`` s).
+    """
+
+    first: int
+    block: int
+    place: int
+
+    @classmethod
+    def of(cls, positions: Tensor) -> "Steps | None":
+        """The steps of (blocks, places); None if they are not constant or not forwards."""
+        first = int(positions[0, 0])
+        block = int(positions[1, 0]) - first if len(positions) > 1 else 0
+        place = int(positions[0, 1]) - first if positions.shape[1] > 1 else 0
+        blocks, places = (torch.arange(size) for size in positions.shape)
+        regular = first + block * blocks[:, None] + place * places
+        constant = min(block, place) >= 0 and torch.equal(positions, regular)
+        return cls(first, block, place) if constant else None
+
+    def later(self, blocks: int) -> "Steps":
+        return self._replace(first=self.first + blocks * self.block)
+
+    def view(self, x: Tensor, blocks: int, places: int) -> Tensor:
+        """The rows of x (g, n, …) at the positions, in place; they may overlap: (g, blocks, …)."""
+        sequence, row, *width = x.stride()
+        shape = (len(x), blocks, places, *x.shape[2:])
+        strides = (sequence, self.block * row, self.place * row, *width)
+        return x.as_strided(shape, strides, x.storage_offset() + self.first * row)
+
+    def add(self, x: Tensor, values: Tensor) -> None:
+        """Add values (g, blocks, places, …) to the rows of x at the positions."""
+        blocks, places = values.shape[1:3]
+        if self.block == 0:  # the same positions in all blocks
+            self.view(x, 1, places).add_(values.sum(1, keepdim=True))
+            return
+        # Blocks may overlap, but some places at a time do not.
+        apart = blocks * self.block <= self.place
+        at_once = places if apart or blocks == 1 else max(1, self.block // max(1, self.place))
+        for place in range(0, places, at_once):
+            some = values[:, :, place : place + at_once]
+            start = self._replace(first=self.first + place * self.place)
+            start.view(x, blocks, some.shape[2]).add_(some)
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Blocks of queries that are computed at once, with equally many queries and keys each.
 
     ``queries`` and ``keys`` are indices into q and k. ``mask`` is None where every pair is allowed;
     its axes of blocks and rows have size 1 where all are equal; batch and head axes may stand in
-    front.
+    front. Positions at constant steps are read and written in place, others through their indices.
     """
 
     queries: Int[Tensor, "blocks rows"]
     keys: Int[Tensor, "blocks columns"]
     mask: Bool[Tensor, "... #blocks #rows columns"] | None
-    first_query: int | None = None  # the first index, if the queries are consecutive
-    slide: tuple[int, int] | None = None  # first key, step between lists (each consecutive)
+    query_steps: Steps | None = None
+    key_steps: Steps | None = None
 
     @classmethod
     def of(cls, queries: Tensor, keys: Tensor, mask: Tensor | None) -> "Batch":
-        """A batch, with ``first_query`` and ``slide`` found from its queries and keys."""
-        flat = queries.flatten()
-        first = int(flat[0])
-        follow = torch.equal(flat, torch.arange(first, first + len(flat)))
-        start = int(keys[0, 0])
-        step = int(keys[1, 0]) - start if len(keys) > 1 else 0
-        run = start + step * torch.arange(len(keys))[:, None] + torch.arange(keys.shape[1])
-        slides = step >= 0 and torch.equal(keys, run)
-        return cls(
-            queries, keys, mask, first if follow else None, (start, step) if slides else None
-        )
+        """A batch, with the steps of its queries and keys."""
+        return cls(queries, keys, mask, Steps.of(queries), Steps.of(keys))
 
     @property
     def pairs(self) -> int:
@@ -77,15 +116,13 @@ class Batch:
 
     def split(self, blocks: int) -> Iterator["Batch"]:
         """Smaller batches of at most ``blocks`` blocks."""
-        rows = self.queries.shape[1]
         for start in range(0, len(self.queries), blocks):
             part = slice(start, start + blocks)
             mask = self.mask
             if mask is not None and mask.shape[-3] > 1:
                 mask = mask[..., part, :, :]
-            first = None if self.first_query is None else self.first_query + start * rows
-            slide = self.slide and (self.slide[0] + start * self.slide[1], self.slide[1])
-            yield Batch(self.queries[part], self.keys[part], mask, first, slide)
+            steps = (s and s.later(start) for s in (self.query_steps, self.key_steps))
+            yield Batch(self.queries[part], self.keys[part], mask, *steps)
 
     def to(self, device: torch.device) -> "Batch":
         mask = None if self.mask is None else self.mask.to(device)
@@ -94,53 +131,40 @@ class Batch:
     # ---- read and write by blocks: x is (g, n, …), its blocks (g, blocks, rows, …)
 
     def take_queries(self, x: Tensor) -> Tensor:
-        """The rows of x at the queries; a view if they are consecutive."""
-        if self.first_query is None:
-            return x.index_select(1, self.queries.flatten()).unflatten(1, self.queries.shape)
-        return x.narrow(1, self.first_query, self.queries.numel()).unflatten(1, self.queries.shape)
+        """The rows of x at the queries; a view if these have steps."""
+        return _take(x, self.queries, self.query_steps)
 
     def take_keys(self, x: Tensor) -> Tensor:
-        """The rows of x at the keys; overlapping views if the lists slide."""
-        if self.slide is None:
-            return x.index_select(1, self.keys.flatten()).unflatten(1, self.keys.shape)
-        return _slid(x, *self.slide, *self.keys.shape)
+        """The rows of x at the keys; a view, which may overlap itself, if these have steps."""
+        return _take(x, self.keys, self.key_steps)
 
     def put(self, x: Tensor, values: Tensor) -> None:
         """Write ``values`` to the rows of x at the queries."""
-        values = values.flatten(1, 2).to(x.dtype)
-        if self.first_query is None:
-            x.index_copy_(1, self.queries.flatten(), values)
+        if self.query_steps is None:
+            x.index_copy_(1, self.queries.flatten(), values.flatten(1, 2).to(x.dtype))
         else:
-            x.narrow(1, self.first_query, self.queries.numel()).copy_(values)
+            self.query_steps.view(x, *self.queries.shape).copy_(values)
 
     def add_queries(self, x: Tensor, values: Tensor) -> None:
         """Add ``values`` to the rows of x at the queries."""
-        values = values.flatten(1, 2).to(x.dtype)
-        if self.first_query is None:
-            x.index_add_(1, self.queries.flatten(), values)
-        else:
-            x.narrow(1, self.first_query, self.queries.numel()).add_(values)
+        _add(x, self.queries, self.query_steps, values)
 
     def add_keys(self, x: Tensor, values: Tensor) -> None:
         """Add ``values`` to the rows of x at the keys, which may be listed several times."""
-        values = values.to(x.dtype)
-        if self.slide is None:
-            x.index_add_(1, self.keys.flatten(), values.flatten(1, 2))
-            return
-        first, step = self.slide
-        if step == 0:  # all blocks have the same keys
-            values, step = values.sum(1, keepdim=True), values.shape[2]
-        # The lists overlap, but of ``step`` consecutive columns no two hold the same key.
-        for column in range(0, values.shape[2], step):
-            some = values[:, :, column : column + step]
-            _slid(x, first + column, step, *some.shape[1:3]).add_(some)
+        _add(x, self.keys, self.key_steps, values)
 
 
-def _slid(x: Tensor, first: int, step: int, blocks: int, columns: int) -> Tensor:
-    """A view of x (g, n, d): block i has the rows first + i · step, … (g, blocks, columns, d)."""
-    sequence, place, width = x.stride()
-    shape, strides = (len(x), blocks, columns, x.shape[2]), (sequence, step * place, place, width)
-    return x.as_strided(shape, strides, x.storage_offset() + first * place)
+def _take(x: Tensor, positions: Tensor, steps: Steps | None) -> Tensor:
+    if steps is None:
+        return x.index_select(1, positions.flatten()).unflatten(1, positions.shape)
+    return steps.view(x, *positions.shape)
+
+
+def _add(x: Tensor, positions: Tensor, steps: Steps | None, values: Tensor) -> None:
+    if steps is None:
+        x.index_add_(1, positions.flatten(), values.flatten(1, 2).to(x.dtype))
+    else:
+        steps.add(x, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +364,7 @@ def _lay_out(
 
 
 class _Block(NamedTuple):
-    """Positions of queries, the keys that any of them attends to, and which of these all attend to."""
+    """Queries, the keys that any of them attends to, and which of these all of them attend to."""
 
     queries: Tensor
     keys: Tensor
