@@ -223,6 +223,7 @@ def _text(label: str | None, x: float, y: float, **look: Any) -> str:
         return ""
     raised = re.sub(r"<sup>(.*?)</sup>", "\0\\1\1", label)
     content = escape(plain(raised), quote=False)
+    content = re.sub("\1(?=.)", '</tspan><tspan dy="5">&#8203;</tspan>', content)
     content = content.replace("\0", '<tspan dy="-5" font-size="9">').replace("\1", "</tspan>")
     return svg.text(content, x, y, **look)
 

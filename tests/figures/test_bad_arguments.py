@@ -23,6 +23,7 @@ from attnlab.figures.patches import patch_maps
 from attnlab.figures.patterns import density_curves, head_patterns, pattern_map
 from attnlab.figures.pixels import pixel_receptive_field
 from attnlab.figures.receptive_field import receptive_field_film
+from attnlab.figures.roofline import roofline
 from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import contrast
 
@@ -43,8 +44,11 @@ GOOD = {
     | {"mask": np.ones((3, 3), bool), "largest": 1.0, "along": "step", "quantity": "weight"},
     loss_curves: {"runs": {"full": ROWS}, "unit": "nats", "log": False},
     cost_curves: {"series": {"full": [(3, 5.0), (7, 11.0)]}, "exponents": {"full": 1.0}}
-    | {"quantity": "time", "length": "n", "letter": "n"},
-    trade_off: {"points": {"full": (1.0, [3.0, 5.0])}, "cost": "pairs", "score": "loss"},
+    | {"quantity": "time", "length": "n", "letter": "n", "claims": {"full": "n²"}}
+    | {"intervals": {"full": (1.5, 2)}, "crossovers": {"faster": (5, 4, 6)}, "limits": {"a": 9}},
+    trade_off: {"points": {"full": (1.0, [3.0, 5.0])}, "cost": "pairs", "score": "loss"}
+    | {"front": "highest", "log": True},
+    roofline: {"points": {"full": (2e9, 4e6, 0.1)}, "peak": 1e11, "bandwidth": 1e10},
     claimed_costs: {"cards": [attnlab.card("full")], "n": 64, "what": "time", "form": "naive"}
     | {"values": {"w": 4}},
     spectrum_curves: {"series": {"full": [0.5, 1.0]}, "share": 0.9, "quantity": "energy"},

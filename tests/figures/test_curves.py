@@ -11,6 +11,7 @@ from attnlab.figures.claims import claimed_costs
 from attnlab.figures.costs import cost_curves, trade_off
 from attnlab.figures.curves import spaced
 from attnlab.figures.losses import loss_curves
+from attnlab.figures.roofline import roofline
 from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import DASHES, MARKERS, SERIES
 
@@ -276,3 +277,120 @@ def test_sizes_of_one_thing_are_joined_in_a_trade_off():
     assert list(seeds.y) == [2.5, 2.7, 1.75]
     assert [row["seeds"] for row in picture.rows] == [1, 2, 1]
     assert "window: 2.6 at 127; window: 1.75 at 702." in picture.description
+
+
+def legend(picture):
+    return [trace.name for trace in picture.data if trace.showlegend is not False]
+
+
+def named(picture, name):
+    return next(place for place, t in enumerate(picture.data) if t.name.startswith(name))
+
+
+SQUARE = {"full": [(n, 3.0 * n**2, 2.5 * n**2, 4.0 * n**2) for n in (101, 199, 401)]}
+
+
+def test_spread_claim_fit_crossover_and_limit_stand_beside_the_points(drawn):
+    picture = cost_curves(
+        SQUARE,
+        quantity="bytes",
+        title="All",
+        claims={"full": "n"},
+        intervals={"full": (1.9, 2.2)},
+        crossovers={"cheaper": (1234, 1000, 1500)},
+        limits={"memory": 5e6},
+    )
+    assert legend(picture) == [
+        "full  ∝ n<sup>2.00</sup>  (1.90 to 2.20)",
+        "full: claimed ∝ n",
+        "cheaper: 1,230 (1,000 to 1,500)",
+        "memory",
+    ]
+    assert len(legend(picture)) * 20 + 62 == picture.layout.margin.b
+    claim = drawn(picture, named(picture, "full: claimed"))
+    np.testing.assert_allclose(claim["y"][2] / claim["y"][0], 401 / 101, rtol=1e-5)
+    middle = np.exp(np.mean(np.log([3.0 * n**2 for n in (101, 199, 401)])))
+    np.testing.assert_allclose(np.exp(np.mean(np.log(claim["y"]))), middle, rtol=1e-5)
+    band = drawn(picture, named(picture, "full: fitted"))
+    slopes = [np.log(band["y"][2] / band["y"][1]) / np.log(band["x"][2] / band["x"][1])]
+    slopes += [np.log(band["y"][3] / band["y"][4]) / np.log(band["x"][3] / band["x"][4])]
+    np.testing.assert_allclose(slopes, [2.2, 1.9], rtol=1e-4)
+    whiskers = drawn(picture, named(picture, "full: spread"))
+    np.testing.assert_allclose(
+        whiskers["x"], [101, 101, np.nan, 199, 199, np.nan, 401, 401, np.nan]
+    )
+    np.testing.assert_allclose(whiskers["y"][:2], [2.5 * 101**2, 4.0 * 101**2])
+    line = drawn(picture, named(picture, "cheaper: 1,230"))
+    np.testing.assert_allclose(line["x"], [1234, 1234])
+    assert picture.layout.xaxis.range[1] > np.log10(1500)
+    assert picture.layout.yaxis.range[1] > np.log10(5e6)
+    for words in (
+        "full is claimed to grow like n.",
+        "fitted exponent of full is between 1.90 and 2.20.",
+        "cheaper: n = 1,230 (1,000 to 1,500).",
+        "memory: 5e+06.",
+    ):
+        assert words in picture.description
+    assert picture.rows[0]["low"] == 2.5 * 101**2
+    assert '2.00</tspan><tspan dy="5">' in picture.svg()  # what follows an exponent stands lower
+
+
+@pytest.mark.parametrize(
+    ("claim", "ratio"),
+    [("n", 4), ("n log n", 4 * np.log(404) / np.log(101)), ("n√n", 8), ("n²", 16), (0.5, 2)],
+)
+def test_a_claim_grows_as_it_is_written(claim, ratio, drawn):
+    series = {"a": [(101, 1.0), (404, 2.0)]}
+    picture = cost_curves(series, quantity="s", title="t", claims={"a": claim})
+    low, high = drawn(picture, 1)["y"]
+    assert high / low == pytest.approx(ratio, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"claims": {"b": "n"}}, "not a series"),
+        ({"claims": {"a": "n³"}}, "did you mean"),
+        ({"claims": {"a": "n log n"}}, "leave it out"),
+        ({"intervals": {"a": (2, 1)}}, "lowest, highest"),
+        ({"crossovers": {"x": (5, 6, 7)}}, "with n between"),
+        ({"crossovers": {"x": 0}}, "above 0"),
+        ({"limits": {"x": -1}}, "above 0"),
+    ],
+)
+def test_what_cannot_stand_beside_is_refused(more, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        cost_curves({"a": [(1, 1.0), (3, 2.0)]}, quantity="s", title="t", **more)
+
+
+def test_the_pareto_front_joins_what_nothing_cheaper_equals():
+    points = {"a": (10, [3.0, 4.0]), "b": (40, [5.0, 5.4]), "c": (50, [5.1]), "d": (40, [1.0])}
+    high = trade_off(points, cost="FLOPs", score="right", title="t", front="highest", log=True)
+    assert legend(high)[0] == "Pareto front"
+    assert list(high.data[0].x) == [10, 40, 40]
+    assert list(high.data[0].y) == pytest.approx([3.5, 3.5, 5.2])
+    assert high.layout.xaxis.type == "log"
+    assert high.description.endswith("On the Pareto front: a, b.")
+    assert [row["on the front"] for row in high.rows] == ["yes", "yes", "no", "no"]
+    low = trade_off(points, cost="FLOPs", score="loss", title="t", front="lowest")
+    assert low.description.endswith("On the Pareto front: a, d.")
+    assert low.layout.xaxis.type == "linear"
+    with pytest.raises(ValueError, match="logarithmic"):
+        trade_off({"a": (0, [1.0])}, cost="c", score="s", title="t", log=True)
+
+
+def test_a_roofline_has_its_ridge_and_says_what_the_bound_is(drawn):
+    points = {"copy": (1e6, 1e7, 0.01), "product": (2e9, 1e6, 0.05)}
+    picture = roofline(points, peak=1e11, bandwidth=1e10, title="Roof")
+    roof = drawn(picture)
+    np.testing.assert_allclose(roof["x"], [0.1, 10, 2000])
+    np.testing.assert_allclose(roof["y"], [1, 100, 100])
+    np.testing.assert_allclose([drawn(picture, 1)["x"], drawn(picture, 2)["x"]], [[0.1], [2000]])
+    assert drawn(picture, 2)["y"] == pytest.approx([40.0])
+    assert [row["bound"] for row in picture.rows] == [
+        "the memory is the bound",
+        "the arithmetic is the bound",
+    ]
+    assert [row["of what is possible (%)"] for row in picture.rows] == [10.0, 40.0]
+    with pytest.raises(ValueError, match="got 2 numbers"):
+        roofline({"a": (1, 2)}, peak=1, bandwidth=1, title="t")

@@ -9,8 +9,8 @@ $$s_{ij} = \frac{1}{\sqrt d} \Bigl( \underbrace{q_i \cdot k_j}_{(a)} + \underbra
 R_{i-j}}_{(b)} + \underbrace{u \cdot k_j}_{(c)} + \underbrace{t \cdot W_R R_{i-j}}_{(d)} \Bigr) =
 \frac{(q_i + u) \cdot k_j + (q_i + t) \cdot r_{i-j}}{\sqrt d},\qquad r_\delta = W_R R_\delta$$
 
-(a) compares contents; (b) is what this query makes of the distance; (c) is how much any query wants
-this key; (d) is how much any query wants this distance. $R_\delta$ are sinusoids, not trained,
+(a) compares contents; (b) compares the query with the distance; (c) is the score of the key for all
+queries; (d) is the score of the distance for all queries. $R_\delta$ are sinusoids, not trained,
 defined for every distance; $W_R$ is learned, for each head (h d rows in all). Nothing depends on
 where the sequence begins, so keys of an earlier segment may be kept and attended to.
 
@@ -37,7 +37,7 @@ leaves wrong numbers at later keys, which the causal mask must remove; the 1/√
 Departures. u, t and W_R belong to each layer; the paper's default shares u and t between layers.
 Sinusoids are ordered (sin, cos, sin, cos, …) and not all sines first: a permutation of the columns
 of W_R. Layers that are not causal are not in the paper (XLNet has them). u and t start at zero. A
-row with nothing to see gives zeros; there is no dropout.
+row without keys gives zeros; there is no dropout.
 
 Dai, Yang, Yang, Carbonell, Le, Salakhutdinov. Transformer-XL: Attentive Language Models beyond a
 Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.3 and appendix B.
@@ -46,7 +46,6 @@ Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.3 and appendix B.
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlab.core import patterns
@@ -54,42 +53,30 @@ from attnlab.core.attention import SelfAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import exact_dtype, wide
-from attnlab.core.probe import note
+from attnlab.core.precision import wide
+from attnlab.core.relative import (
+    DistanceWeight,
+    HeadVector,
+    content_scores,
+    distance_keys,
+    relative_shift,
+    sinusoids,
+    weigh,
+)
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
-from attnlab.core.softmax import masked_softmax
 
-HeadVector = Float[Tensor, "h d"]  # u and t: one vector for each head
-DistanceWeight = Float[Tensor, "h d p"]  # W_R: from sinusoids of width p to keys of width d
+__all__ = [
+    "CARD",
+    "FORMS",
+    "RelativeAttention",
+    "distance_keys",
+    "naive",
+    "relative_shift",
+    "shifted",
+    "sinusoids",
+]
 
 # ---- helpers
-
-
-@checked
-def sinusoids(distances: Int[Tensor, "r"], width: Size) -> Float[Tensor, "r p"]:
-    """R: the sines and cosines of each distance, in turn."""
-    t = torch.arange(0, width, 2, device=distances.device, dtype=exact_dtype(distances.device))
-    angles = distances[:, None] * 10000.0 ** (-t / width)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[:, :width]
-
-
-@checked
-def distance_keys(weight: DistanceWeight, distances: Int[Tensor, "r"]) -> Float[Tensor, "h r d"]:
-    """W_R R: what queries are compared with to score each distance."""
-    return sinusoids(distances, weight.shape[-1]).to(weight.dtype) @ weight.mT
-
-
-@checked
-def relative_shift(scores: Float[Tensor, "b h n r"]) -> Float[Tensor, "b h n r"]:
-    """Row i moved to the left by n - 1 - i (Dai et al., appendix B).
-
-    Columns are the distances m - 1, m - 2, … in descending order; after the shift column j of row i
-    is the distance of key j from query i, for queries that are the last n of m positions. What is
-    moved in from the right belongs to the next row: those entries are to be masked or cut off.
-    """
-    b, h, n, r = scores.shape
-    padded = nn.functional.pad(scores, (1, 0))  # (b, h, n, r + 1), a zero before each row
-    return padded.reshape(b, h, r + 1, n)[:, :, 1:].reshape(b, h, n, r)
 
 
 def _distances(n: int, m: int, causal: bool, device: torch.device) -> Tensor:
@@ -102,13 +89,6 @@ def _numbers(n: int, m: int, causal: bool, padding: Tensor | None, device: torch
     at = positions_of(m, device, padding=padding).expand(1 if padding is None else -1, -1)
     number = m - 1 - (at[:, m - n :, None] - at[:, None, :])
     return number.clamp(max=m - 1) if causal else number  # later keys are masked there
-
-
-def _weigh(content: Tensor, position: Tensor, v: Tensor, mask: Tensor | None, d: int) -> Tensor:
-    """Softmax of the two scores' sum, and the mean of values."""
-    content, position = note("content", content * d**-0.5), note("position", position * d**-0.5)
-    weights = note("weights", masked_softmax(note("scores", content + position), mask))
-    return (weights @ wide(v)).to(v.dtype)
 
 
 # ---- naive
@@ -124,9 +104,9 @@ def naive(
     mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
     keys = distance_keys(wide(weight), _distances(n, m, causal, q.device))
     r = keys[:, _numbers(n, m, causal, padding, q.device)].transpose(0, 1)  # (1 | b, h, n, m, d)
-    content = (wide(q) + wide(u)[:, None]) @ wide(k).mT
+    content = content_scores(q, k, u)
     position = ((wide(q) + wide(t)[:, None])[..., None, :] @ r.mT).squeeze(-2)
-    return _weigh(content, position, v, mask, d)
+    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
 
 
 # ---- shifted
@@ -141,14 +121,14 @@ def shifted(
     (b, h, n, d), m = q.shape, k.shape[-2]
     mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
     r = distance_keys(wide(weight), _distances(n, m, causal, q.device))
-    content = (wide(q) + wide(u)[:, None]) @ wide(k).mT
+    content = content_scores(q, k, u)
     position = (wide(q) + wide(t)[:, None]) @ r.mT  # (b, h, n, distances)
     if padding is None:
         position = relative_shift(position)[..., :m]
     else:
         number = _numbers(n, m, causal, padding, q.device)
         position = position.gather(-1, number[:, None].expand(b, h, n, m))
-    return _weigh(content, position, v, mask, d)
+    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
 
 
 FORMS = {"naive": naive, "shifted": shifted}
@@ -214,10 +194,10 @@ CARD = Card(
         "u, t and W_R belong to each layer, and u and t start at zero",
         "sinusoids are ordered (sin, cos, sin, cos, …)",
         "layers that are not causal, with distances on both sides",
-        "a row with nothing to see gives zeros",
+        "a row without keys gives zeros",
         "no dropout on the weights",
     ),
     build=RelativeAttention,
     aliases=("transformer_xl_positions",),
-    gives_up="Every pair needs a second product, that of its distance.",
+    gives_up="Every pair needs a second product: the query with the vector of the distance.",
 )
