@@ -19,7 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] in ([], ["sweep"]):
         return sweep_command.main(given[1:])
     if given[0] == "compare":
-        return sweep_command.compare(given[1:])
+        try:
+            print(sweep_command.compare(given[1:]))
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 2
+        return 0
     options = command.parser(topics, "topic", _DESCRIPTION).parse_args(given)
     if options.names[:1] == ["notebooks"]:
         return _notebooks(options.names[1:], options)

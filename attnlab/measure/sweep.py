@@ -31,7 +31,8 @@ SHORT = 16  # tokens at which nearly all time is overhead
 OVERHEAD = 3.0  # a point that takes less than so many times the time at SHORT is overhead-bound
 TOGETHER = 4  # layers that run interleaved
 MOST, FEWEST = 9, 3  # rounds of a point
-SHARES = 4.0  # a point may use so many times an even share of what is left
+SHARES = 2.0  # a point may use so many times its share of the time that is left
+HELD = 100  # so many of its largest tensor a call never holds at once
 COUNTING = 3.0  # seconds that one count may be predicted to take
 
 Row = dict[str, Any]
@@ -173,7 +174,9 @@ class _Run:
                 name = row["mechanism"] if row["peer"] is None else row["peer"]
                 self.past.setdefault((name, row["pass"]), {})[row["n"]] = row["median"]
         cells = len(plan.entries) * len(plan.passes)
-        self.left = max(1, cells * (1 + len(plan.lengths)) - len(self.done))
+        self.left = cells * sum(map(_weight, (SHORT, *plan.lengths)))
+        timed = (row for row in known if row.get("seconds"))
+        self.left -= sum(_weight(row["n"]) for row in timed)
 
     def row(self, entry: Entry, n: int, which: str, **found: Any) -> Row:
         """One row with all its fields; `reason` says in a sentence why a figure is missing."""
@@ -218,7 +221,7 @@ class _Run:
                     yield self.row(entry, n, which, reason=why)
                 else:
                     calls[entry, which] = call, rounds
-                self.left = max(1, self.left - 1)
+                self.left -= _weight(n)
         if calls:
             yield from self.timed(calls, n)
 
@@ -226,7 +229,7 @@ class _Run:
         self, entry: Entry, n: int, which: str
     ) -> tuple[Callable[[], object] | None, int, str]:
         """The call, already warm, and its rounds; or a sentence that says why there is none."""
-        expected, most = self.expected(entry, n, which), self.share()
+        expected, most = self.expected(entry, n, which), self.share(n)
         if expected * (1 + FEWEST) > most:
             return None, 0, (
                 f"left out at n = {n:,}: about {expected:.1f} s a round, {FEWEST} rounds and a "
@@ -252,9 +255,10 @@ class _Run:
         rounds = int(min(MOST, MOST_ROUNDS, max(FEWEST, most / max(first, 1e-6))))
         return call, rounds, ""
 
-    def share(self) -> float:
-        """Seconds that the next point may take."""
-        return max(0.0, self.ends - time.monotonic()) * min(SHARES, self.left) / self.left
+    def share(self, n: int) -> float:
+        """Seconds that the next point may take, more of them at greater lengths."""
+        part = SHARES * _weight(n) / max(self.left, _weight(n))
+        return max(0.0, self.ends - time.monotonic()) * min(1.0, part)
 
     def expected(self, entry: Entry, n: int, which: str) -> float:
         """Seconds of a round, from the last two lengths; 0 where nothing but overhead is known."""
@@ -274,13 +278,15 @@ class _Run:
         """A sentence where the call would hold more than nine tenths of the free memory."""
         if entry.peer is not None or which == "decode" or self.plan.device != "cpu":
             return ""
-        small = min(n, 1024)
+        small, free = min(n, 1024), available()
+        if HELD * 4 * (entry.subject.claim("memory", n) + n * entry.subject.dim) < free:
+            return ""  # so far from it that there is no need to count
         try:
             held = counted(entry.subject, small, which == "both").peak_bytes
         except Uncountable as error:
             return str(error)
         growth = entry.subject.claim("memory", n) / entry.subject.claim("memory", small)
-        needed, free = held * max(growth, n / small), available()
+        needed = held * max(growth, n / small)
         if free and needed > 0.9 * free:
             return (
                 f"left out at n = {n:,}: it would hold about {needed / 1e9:.1f} GB, "
@@ -311,17 +317,22 @@ class _Run:
             yield self.row(
                 entry, n, which, **_spread(own),
                 baseline_seconds=base if len(base) == len(own) else None,
-                peak_bytes=self.peak(running[entry, which], statistics.median(own)),
+                peak_bytes=self.peak(running[entry, which], n, statistics.median(own)),
             )  # fmt: skip
 
     def affordable(self, which: str, n: int) -> bool:
         """Whether fused full attention can run beside each few layers at this length."""
         rounds = FEWEST + 1
-        return 2 * rounds * self.expected(self.base, n, which) < self.share()
+        return 2 * rounds * self.expected(self.base, n, which) < self.share(n)
 
-    def peak(self, call: Callable[[], object], median: float) -> int | None:
+    def peak(self, call: Callable[[], object], n: int, median: float) -> int | None:
         """Bytes allocated at most, where one more call takes less than half of a share."""
-        return allocated(call, self.plan.device) if median < self.share() / 2 else None
+        return allocated(call, self.plan.device) if median < self.share(n) / 2 else None
+
+
+def _weight(n: int) -> float:
+    """How much of the time a point has beside others: it costs more at greater lengths."""
+    return math.sqrt(n)
 
 
 def _short(entry: Entry) -> str:

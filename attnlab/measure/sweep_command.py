@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm.auto import tqdm
-
 from attnlab import catalog
 from attnlab.core.suggest import suggestion
 from attnlab.measure import summary
@@ -50,6 +48,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the sweep; 2 where it cannot be run as asked, 130 where it was interrupted."""
+    from tqdm.auto import tqdm
+
     options = _parser().parse_args(arguments)
     try:
         plan = _plan(options)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         kept = f"; {options.json} has them, run again to go on" if options.json else ""
         print(f"\ninterrupted after {len(rows)} rows{kept}", file=sys.stderr)
     bar.close()
-    _show(rows, plan, options.markdown)
+    print(_shown(rows, plan, options.markdown), flush=True)
     return code
 
 
@@ -134,21 +134,23 @@ def _line(row: summary.Row) -> str:
     return f"{what}: {row['median'] * 1e3:.3g} ms{memory}"
 
 
-def _show(rows: Sequence[summary.Row], plan: Plan, markdown: bool) -> None:
+def _shown(rows: Sequence[summary.Row], plan: Plan, markdown: bool) -> str:
+    """The table of what was swept, why figures are missing, and how many claims are met."""
     mine = {(entry.key()["mechanism"], entry.key()["peer"]) for entry in plan.entries}
     found = summary.summaries(row for row in rows if (row["mechanism"], row["peer"]) in mine)
-    print(f"\n{summary.table(found, markdown=markdown)}")
     missing = dict.fromkeys(f"{one.name}: {reason}" for one in found for reason in one.reasons)
-    if missing:
-        print("\n" + "\n".join(missing))
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    print(f"\nload at the end: {load:.2f}; {summary.verdict(found)}", flush=True)
+    load = f"load at the end: {os.getloadavg()[0]:.2f}; " if hasattr(os, "getloadavg") else ""
+    parts = [summary.table(found, markdown=markdown), "\n".join(missing)]
+    return "\n" + "\n\n".join([*filter(None, parts), load + summary.verdict(found)])
 
 
-def compare(arguments: Sequence[str]) -> int:
-    """Show what two sweeps both timed, and what changed beyond its interval."""
+def compare(arguments: Sequence[str]) -> str:
+    """What two sweeps both timed, and what changed beyond its interval, as text.
+
+    Raises ValueError with a sentence where a file is missing or holds no sweep.
+    """
     made = argparse.ArgumentParser(
-        prog="python -m attnlab.measure compare", description=summary.changes.__doc__
+        prog="python -m attnlab.measure compare", description=summary.Change.__doc__
     )
     made.add_argument("a", type=Path, metavar="A.json")
     made.add_argument("b", type=Path, metavar="B.json")
@@ -156,13 +158,13 @@ def compare(arguments: Sequence[str]) -> int:
     options = made.parse_args(arguments)
     for path in (options.a, options.b):
         if not path.exists():
-            print(f"there is no file {path}; a sweep writes one with --json", file=sys.stderr)
-            return 2
+            raise ValueError(f"there is no file {path}; a sweep writes one with --json")
     runs = [read(path) for path in (options.a, options.b)]
-    for letter, rows in zip("AB", runs, strict=True):
-        where = {machine_line(row["machine"]) for row in rows}
-        print(f"{letter}: " + "\n   ".join(sorted(where)))
     found = summary.changes(*runs)
-    print(f"\n{summary.changes_table(found, markdown=options.markdown)}")
-    print(f"\n{summary.changed(found)}")
-    return 0
+    where = [
+        f"{letter}: {line}"
+        for letter, rows in zip("AB", runs, strict=True)
+        for line in sorted({machine_line(row["machine"]) for row in rows})
+    ]
+    table = summary.changes_table(found, markdown=options.markdown)
+    return "\n".join([*where, "", table, "", summary.changed(found)])
