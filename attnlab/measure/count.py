@@ -121,7 +121,7 @@ class _Ledger(TorchDispatchMode):
         if name != "lift_fresh":  # how torch.tensor(…), not dispatched, appears
             self._meet(_tensors((args, kwargs)))
         result = func(*args, **kwargs)
-        self._book(func, name, args, result)
+        self._book(func, name, (*args, *kwargs.values()), result)
         return result
 
     def _meet(self, tensors: list[Tensor]) -> None:

@@ -1,7 +1,8 @@
 """Floating-point operations of one ATen operation, from the shapes it is called with.
 
-The rule of the field: a multiply-add is 2. Matrix products, convolutions, attention kernels and
-Fourier transforms are counted; a bias, a softmax or any other elementwise work is not (`count`
+The rule of the field: a multiply-add is 2. Matrix products, convolutions, attention kernels,
+Fourier transforms, running sums (1 for each element) and sorts (log₂ N for each of N elements, a
+comparison taken as 1) are counted; a bias, a softmax or any other elementwise work is not (`count`
 reports the elements written, for mechanisms that mix without a product). A complex multiply-add
 is four real ones. Attention kernels are counted over the whole n × m rectangle, causal or not:
 what they skip depends on the kernel's block size, not on the mechanism.
@@ -66,6 +67,19 @@ def _fourier(tensor: Tensor, dims: Sequence[int], real: bool) -> int:
     return round(operations / 2 if real else operations)
 
 
+def _scan(args: Sequence[Any], _: Any) -> int:
+    """One addition, multiplication or comparison for each element."""
+    return int(args[0].numel())
+
+
+def _sort(args: Sequence[Any], out: Any) -> int:
+    """N log₂ N comparisons for each sorted row of N elements; the axis is the only whole number."""
+    tensor = args[0]
+    axes = [each for each in args[1:] if type(each) is int] or [-1]
+    length = tensor.shape[axes[0]] if tensor.ndim else 1
+    return round(tensor.numel() * math.log2(length)) if length > 1 else 0
+
+
 def _from(first: int) -> Formula:
     return lambda args, _: _product(args[first], args[first + 1])
 
@@ -81,6 +95,10 @@ FORMULAS: dict[str, Formula] = {
         lambda args, out: _convolution(args[0], args[1], out, transposed=args[6]),
     ),
     "convolution_backward": _convolution_backward,
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "_logcumsumexp", "topk"), _scan
+    ),
+    **dict.fromkeys(("sort", "argsort"), _sort),
     "_fft_c2c": lambda args, out: _fourier(out, args[1], real=False),
     "_fft_r2c": lambda args, out: _fourier(args[0], args[1], real=True),
     "_fft_c2r": lambda args, out: _fourier(out, args[1], real=True),

@@ -1,14 +1,20 @@
-"""Memory of a real process: the cross-check of the counted peak.
+"""Memory of a call as it runs: the cross-check of the counted peak.
 
 `count` follows PyTorch's storages; it cannot see a kernel's own workspace, fragments or caches.
-`resident` runs the call in a fresh interpreter and asks the operating system for the peak.
+`allocated` asks PyTorch's allocator, which sees the workspaces that kernels take from it.
+`resident` runs the call in a fresh interpreter and asks the operating system for the peak, which
+has also what libraries such as oneDNN and MKL take for themselves.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -42,6 +48,48 @@ def resident(call: str, *, setup: str = "", threads: int = 2) -> int:
     if child.returncode:
         raise RuntimeError(f"the measured process failed:\n{child.stderr.strip()}")
     return int(child.stdout.splitlines()[-1])
+
+
+def allocated(call: Callable[[], object], device: str = "cpu") -> int:
+    """Most bytes that PyTorch's allocator had given out at once during `call`, above those before.
+
+    On a CPU the allocator reports every block, results and kernels' workspaces alike, to the
+    profiler; on a GPU it keeps the peak itself.
+    """
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = call()
+        torch.cuda.synchronize()
+        peak_now = torch.cuda.max_memory_allocated()
+        del result
+        return peak_now - before
+    with _quiet(), torch.profiler.profile(activities=[_CPU], profile_memory=True) as profiled:
+        result = call()
+    del result
+    events = profiled.profiler.kineto_results.events()
+    changes = sorted((e.start_ns(), i, e.nbytes()) for i, e in enumerate(events) if _of_memory(e))
+    return max(accumulate((size for _, _, size in changes), initial=0))
+
+
+_CPU = torch.profiler.ProfilerActivity.CPU
+
+
+def _of_memory(event: Any) -> bool:
+    return bool(event.name() == "[memory]")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Some builds of the profiler write that they start and stop on the process's error stream."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def environment() -> dict[str, str]:

@@ -125,8 +125,17 @@ def test_multihead_attention_is_counted_by_its_parts_on_its_fast_path_too():
 
 def test_elementwise_work_is_written_and_no_flops():
     x = torch.randn(3, 5)
-    counted = count(lambda: x.cumsum(0).view(15, 1).expand(15, 7).sum())
+    counted = count(lambda: (x * x).view(15, 1).expand(15, 7).sum())
     assert (counted.flops, counted.elements_written) == (0, 15 + 1)
+
+
+def test_running_sums_and_sorts_are_counted():
+    x = torch.randn(3, 64)
+    assert count(lambda: x.cumsum(0)).flops == 3 * 64
+    assert count(lambda: x.topk(5)).flops == 3 * 64
+    assert count(lambda: x.sort()).flops == 3 * 64 * 6
+    assert count(lambda: x.T.sort(dim=0, stable=True)).flops == 3 * 64 * 6
+    assert count(lambda: x[:, :1].sort()).flops == 0
 
 
 # ---- the largest tensor

@@ -31,6 +31,7 @@ from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
+from attnlab.core.tracing import on_cpu
 
 # The most bytes gathered at once: on a CPU they fit its cache. Meta tensors are split as on a CPU.
 PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
@@ -295,7 +296,7 @@ def _merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Te
 
 
 def _by_kernel(q: Tensor, v: Tensor, piece: _Piece) -> bool:
-    return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and piece.keep is None
+    return on_cpu(q) and q.shape[-1] == v.shape[-1] and piece.keep is None
 
 
 def _bias(q: Tensor, allowed: Tensor | None) -> Tensor | None:

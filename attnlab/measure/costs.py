@@ -1,0 +1,247 @@
+"""What a layer costs at any length, counted without computing it.
+
+The layer is built on PyTorch's meta device, whose tensors have shapes and no numbers, and called
+once: every operation is booked by `count`, as if it had run on a CPU. PyTorch's fused attention
+is given the CPU's kernel there, which the meta device would replace by an n × n softmax.
+
+Whether a mechanism does on the meta device what it does on a CPU is not assumed: at a small length
+both are counted, and where they differ (a learned span decides which keys are read) the layer is
+computed on the CPU instead, up to `LONGEST_COMPUTED` tokens.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from attnlab.measure.count import Count, count
+from attnlab.measure.subject import Subject, check_length
+
+LONGEST_COMPUTED = 16_384
+PIECE = 512  # tokens that a decoding layer is fed at once
+TRIAL = 96  # tokens at which the meta device is compared with the CPU
+
+
+class Uncountable(ValueError):
+    """A cost that cannot be counted; the message says why, and what can be done."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call of a layer on one sequence of n tokens costs, counted, in 32-bit numbers.
+
+    flops             two per multiply-add, of the whole layer (`flops` says what is counted)
+    mixing_flops      the same without the layer's linear maps: what a card claims
+    elements_written  by all operations; the work of what mixes without products
+    parameters        of the layer, as numbers
+    largest_elements  elements of the largest tensor that the call makes
+    peak_bytes        most bytes alive at once beside the input and the parameters
+    saved_bytes       kept between forward and backward pass, input and parameters apart
+    `state_bytes(subject, n)` counts what decoding keeps.
+    """
+
+    subject: Subject
+    n: int
+    backward: bool
+    flops: int
+    mixing_flops: int
+    elements_written: int
+    parameters: int
+    largest_elements: int
+    peak_bytes: int
+    saved_bytes: int
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte, where each operation writes its result to memory and reads as much."""
+        return self.flops / max(1, 8 * self.elements_written)
+
+
+@functools.lru_cache(maxsize=20_000)
+def counted(subject: Subject, n: int, backward: bool = False) -> Cost:
+    """The cost of `subject` at length n, forward or forward and backward. Remembered.
+
+    Raises Uncountable with a sentence where the mechanism refuses the length, or where its work
+    depends on numbers that are not there and n is too long to compute them.
+    """
+    n = check_length(n)
+    device = "meta" if _faithful(subject) else "cpu"
+    if device == "cpu" and n > LONGEST_COMPUTED:
+        raise Uncountable(
+            f"{subject.label} reads as many keys as its parameters say, so it is counted by "
+            f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
+        )
+    with _in_words(subject, n):
+        layer = subject.layer(n, device)
+        call = _call(subject, layer, n, device)
+        with _cpu_kernels():
+            call()  # a layout is made once for each length, and kept
+            linear, booked = _linear_flops(layer, call), _count(call, backward)
+            saved = _saved(subject, layer, n, device)
+    return Cost(
+        subject, n, backward, booked.flops, booked.flops - (3 if backward else 1) * linear,
+        booked.elements_written, sum(p.numel() for p in layer.parameters()),
+        booked.largest_tensor.elements, booked.peak_bytes, saved,
+    )  # fmt: skip
+
+
+@functools.cache
+def _faithful(subject: Subject) -> bool:
+    """Whether the meta device counts what the CPU counts, at a small length."""
+    counts = []
+    for device in ("cpu", "meta"):
+        try:
+            with _cpu_kernels():
+                call = _call(subject, subject.layer(TRIAL, device), TRIAL, device)
+                call()
+                counts.append(_count(call, False))
+        except (RuntimeError, ValueError, TypeError, AssertionError):
+            return False
+    cpu, meta = counts
+    return (cpu.flops, cpu.largest_tensor) == (meta.flops, meta.largest_tensor)
+
+
+def _call(subject: Subject, layer: nn.Module, n: int, device: str) -> Callable[[], Any]:
+    x, told = subject.sequence(n, device), subject.told(n, device)
+    return lambda: layer(x, **told)
+
+
+def _count(call: Callable[[], Any], backward: bool) -> Count:
+    with torch.set_grad_enabled(backward):
+        return count(call, backward=backward)
+
+
+def _linear_flops(layer: nn.Module, call: Callable[[], Any]) -> int:
+    """FLOPs of the nn.Linear maps in one forward pass."""
+    total = 0
+
+    def book(part: Any, args: tuple[Tensor, ...], _: Any) -> None:
+        nonlocal total
+        total += 2 * args[0].numel() * part.out_features
+
+    maps = [part for part in layer.modules() if isinstance(part, nn.Linear)]
+    hooks = [part.register_forward_hook(book) for part in maps]
+    with torch.no_grad():
+        call()
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+def _saved(subject: Subject, layer: nn.Module, n: int, device: str) -> int:
+    """Bytes that autograd keeps for the backward pass, each storage once."""
+    x, told = subject.sequence(n, device), subject.told(n, device)
+    given = {id(tensor.untyped_storage()) for tensor in (x, *layer.parameters(), *layer.buffers())}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if id(storage) not in given:
+            kept[id(storage)] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = layer(x, **told)
+    bytes_kept = sum(storage.nbytes() for storage in kept.values())
+    del out
+    return bytes_kept
+
+
+@functools.lru_cache(maxsize=20_000)
+def state_bytes(subject: Subject, n: int) -> int | None:
+    """Bytes of what the causal layer keeps after n tokens in order to decode the next one.
+
+    None where it is never causal or has no step; Uncountable as for `counted`.
+    """
+    n = check_length(n)
+    if not decodes(subject):
+        return None
+    device = "meta" if _steps_on_meta(subject) else "cpu"
+    if device == "cpu" and n > LONGEST_COMPUTED:
+        raise Uncountable(
+            f"What {subject.label} keeps depends on numbers, so it is counted by computing it, up "
+            f"to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
+        )
+    with _in_words(subject, n):
+        return _bytes(after(subject, n, device)[1])
+
+
+def decodes(subject: Subject) -> bool:
+    """Whether the layer can be causal and gives the next token's output from a state."""
+    return subject.card.causal != "never" and hasattr(subject.layer(1, "meta"), "step")
+
+
+def after(subject: Subject, n: int, device: str = "cpu") -> tuple[nn.Module, Any]:
+    """The causal layer, and its state after n tokens, fed in pieces."""
+    layer = subject.caused().layer(n + 1, device)
+    x, state = subject.sequence(n, device).detach(), None
+    with torch.no_grad():
+        for piece in x.split(PIECE, dim=1):
+            _, state = layer.step(piece, state)  # type: ignore[operator]
+    return layer, state
+
+
+def _bytes(state: Any) -> int:
+    storages = {
+        id(leaf.untyped_storage()): leaf.untyped_storage().nbytes()
+        for leaf in tree_leaves(state)
+        if isinstance(leaf, Tensor)
+    }
+    return sum(storages.values())
+
+
+@functools.cache
+def _steps_on_meta(subject: Subject) -> bool:
+    """Whether the meta device keeps what the CPU keeps, at a small length."""
+    try:
+        kept = [_bytes(after(subject, TRIAL, device)[1]) for device in ("cpu", "meta")]
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return False
+    return kept[0] == kept[1]
+
+
+@contextmanager
+def _in_words(subject: Subject, n: int) -> Iterator[None]:
+    try:
+        yield
+    except Uncountable:
+        raise
+    except (ValueError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise Uncountable(f"{subject.label} at n = {n:,} cannot be counted: {reason}") from error
+
+
+class _CpuKernels(TorchFunctionMode):
+    """Gives meta tensors the attention kernel that PyTorch takes on a CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention and args[0].is_meta:
+            return _attention(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+_cpu_kernels = _CpuKernels
+
+
+def _attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    learned = attn_mask is not None and attn_mask.requires_grad
+    if q.ndim != 4 or q.shape[-1] != v.shape[-1] or dropout_p or learned:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(~attn_mask, -torch.inf)
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out: Tensor = kernel(q, k, v, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
+    return out
