@@ -7,7 +7,6 @@ Formulas of the cards move with the sliders, in a saved file too; counting and t
 """
 
 import json
-import math
 import threading
 import zlib
 from collections.abc import Mapping
@@ -15,10 +14,12 @@ from typing import Any
 
 import traitlets
 
-from attnlab.catalog import card, cards
+from attnlab.catalog import cards
 from attnlab.core.options import check_value
 from attnlab.core.suggest import choose
-from attnlab.measure.count import exponent
+from attnlab.measure.costs import Cost
+from attnlab.measure.fit import crossover, fit
+from attnlab.measure.measured import Measurement
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
@@ -84,7 +85,8 @@ class CostLab(BaseWidget):
         backward: bool = False,
         theme: str = "auto",
     ) -> None:
-        self._known = {one.name: cost_formulas.told(one) for one in cards() if one.mixes}
+        self._cards = {one.name: one for one in cards() if one.mixes}
+        self._known = {name: cost_formulas.told(one) for name, one in self._cards.items()}
         about = {
             "mechanisms": list(self._known.values()),
             "lengths": LENGTHS, "dims": DIMS, "heads": HEADS, "window": WINDOW,
@@ -103,7 +105,7 @@ class CostLab(BaseWidget):
         self.observe(self._renewed, ["mechanism"])
         self.observe(lambda _: self._counter.ask(), ["n", "dim", "heads", "options"])
         self.on_msg(self._told)
-        self._count()
+        self._counter.ask()
 
     # What follows from the state
 
@@ -125,7 +127,7 @@ class CostLab(BaseWidget):
     def exponent(self) -> float:
         """The power of n with which the cost grows from n / 16 to n, by the card's formula."""
         lengths = self.lengths()
-        return exponent(lengths, [self.cost(n) for n in lengths]).slope
+        return fit(lengths, [self.cost(n) for n in lengths]).slope
 
     def crossover(self) -> float | None:
         """The length from which on the mechanism costs less than full attention, by the formulas;
@@ -151,8 +153,8 @@ class CostLab(BaseWidget):
         found = {}
         for n in self.lengths():
             try:
-                given = self.mechanism, n, self.dim, self.heads, self._pairs
-                found[n] = cost_counts.flops(*given).mixing
+                given = self.mechanism, n, self.dim, self.heads, self.options
+                found[n] = cost_counts.flops(*given).mixing_flops
             except ValueError:
                 continue
         return found
@@ -220,15 +222,14 @@ class CostLab(BaseWidget):
     # In the background
 
     @property
-    def _pairs(self) -> cost_counts.Options:
-        return tuple(sorted(self.options.items()))
+    def _given(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in sorted(self.options.items()))
 
     @property
     def _key(self) -> str:
         """The setting, as ``key`` of ``lib/costs.js`` writes it."""
-        given = ",".join(f"{name}={value}" for name, value in self._pairs)
         both = "both" if self.backward else "forward"
-        return f"{self.mechanism} {self.n} {self.dim} {self.heads} {both} {given}"
+        return f"{self.mechanism} {self.n} {self.dim} {self.heads} {both} {self._given}"
 
     def _renewed(self, _change: Any) -> None:
         """Another mechanism has other options."""
@@ -240,8 +241,7 @@ class CostLab(BaseWidget):
 
     def _count(self) -> None:
         try:
-            given = ",".join(f"{name}={value}" for name, value in self._pairs)
-            key = f"{self.mechanism} {self.dim} {self.heads} {given}"
+            key = f"{self.mechanism} {self.dim} {self.heads} {self._given}"
             self._counted = {"key": key, "flops": {str(n): x for n, x in self.counted().items()}}
         except Exception as error:  # in a thread, where no other code would report it
             self._progress = {"error": f"This cannot be counted: {error}"}
@@ -249,9 +249,10 @@ class CostLab(BaseWidget):
     def _time(self) -> None:
         """Lengths from the shortest on; what was measured before a stop or an error stays."""
         key, lengths = self._key, [n for n in self.lengths() if n <= LONGEST_TIMED]
-        names = [(self.mechanism, self._pairs), (BASE, ())]
+        names = [(self.mechanism, self.options), (BASE, {})]
+        widths = self.dim, self.heads
         given: dict[str, Any] = {"dim": self.dim, "heads": self.heads, "backward": self.backward}
-        name, spent, rows = self.mechanism, 0.0, []
+        spent, timed = 0.0, []
         if not lengths:
             self._progress = {"error": f"Sequences of up to {LONGEST_TIMED:,} tokens are timed."}
             return
@@ -259,19 +260,15 @@ class CostLab(BaseWidget):
             for at, n in enumerate(lengths):
                 self._progress = {"key": key, "done": at, "of": len(lengths), "n": n}
                 rounds = 5 if n < LONG else 3
-                own, base = cost_counts.times(names, n, rounds=rounds, **given)
-                rows.append([n, own.median, *own.quartiles, base.median, *base.quartiles])
-                layer = [self._layer(name, m) for m, *_ in rows]
-                self._times = {**self._times, key: _result(rows, layer)}
-                spent += sum(own.seconds) + sum(base.seconds)
+                pair = cost_counts.times(names, n, rounds=rounds, **given)
+                timed.append((n, *pair, cost_counts.flops(names[0][0], n, *widths, names[0][1])))
+                self._times = {**self._times, key: _result(timed)}
+                spent += sum(sum(one.seconds) for one in pair)
                 if self._stopped.is_set() or spent > PATIENCE:
                     break
             self._progress = {"key": key, "done": len(lengths), "of": len(lengths)}
         except Exception as error:  # in a thread, where no other code would report it
             self._progress = {"key": key, "error": f"This cannot be timed: {error}"}
-
-    def _layer(self, name: str, n: int) -> int:
-        return cost_counts.flops(name, n, self.dim, self.heads, self._pairs).layer
 
     def _told(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if content == {"kind": "measure"}:
@@ -280,6 +277,7 @@ class CostLab(BaseWidget):
             self.stop()
 
     def _saved_state(self) -> dict[str, Any]:
+        self._count()
         return {**super()._saved_state(), "_live": False, "_progress": {}}
 
     def _sliders(self) -> dict[str, dict[str, Any]]:
@@ -306,7 +304,7 @@ class CostLab(BaseWidget):
 
     @traitlets.validate("options")
     def _options_fit(self, proposal: Any) -> dict[str, int]:
-        known, kinds = self._sliders(), card(self.mechanism).option_names()
+        known, kinds = self._sliders(), self._cards[self.mechanism].option_names()
         found = {}
         for name, value in proposal["value"].items():
             try:
@@ -327,32 +325,28 @@ class CostLab(BaseWidget):
         return dict(proposal["value"])
 
 
-def _result(rows: list[list[float]], layer: list[int]) -> dict[str, Any]:
+Timed = tuple[int, Measurement, Measurement, Cost]
+"""A length, the layer's time, full attention's, and what the layer costs by counting."""
+
+
+def _result(timed: list[Timed]) -> dict[str, Any]:
     """What was measured, with the exponents of the layer's time and FLOPs and a sentence."""
-    found: dict[str, Any] = {"rows": rows}
-    if len(rows) < 2:
-        return found | {"said": "", "crossing": ""}
-    lengths = [row[0] for row in rows]
-    slope, error = exponent(lengths, [row[1] for row in rows])
-    counted = exponent(lengths, layer).slope
-    found |= {"slope": slope, "error": error, "layer": counted, "crossing": _crossing(rows)}
-    said = (
-        f"The measured time of the layer grows like n to the power {slope:.2f}, its FLOPs with "
-        f"projections to the power {counted:.2f}. {found['crossing']}"
+    rows = [
+        [n, own.median, *own.quartiles, base.median, *base.quartiles] for n, own, base, _ in timed
+    ]
+    found: dict[str, Any] = {"rows": rows, "said": "", "crossing": ""}
+    if len(timed) < 3:  # two points leave nothing to judge the scatter by
+        return found
+    lengths = [n for n, *_ in timed]
+    line = fit(lengths, [own.median for _, own, *_ in timed])
+    layer = fit(lengths, [cost.flops for *_, cost in timed]).slope
+    where = crossover(
+        {n: own.seconds for n, own, *_ in timed}, {n: base.seconds for n, _, base, _ in timed}
     )
-    return found | {"said": said}
-
-
-def _crossing(rows: list[list[float]]) -> str:
-    """From where on the layer is faster than full attention's, as a sentence."""
-    ratios = [(row[0], row[1] / row[4]) for row in rows]
-    (first, _), (last, end) = ratios[0], ratios[-1]
-    than = "faster than full attention"
-    if end >= 1:
-        return f"Measured, it is not {than} at {last:,} tokens, the longest timed."
-    above = [at for at, (_, ratio) in enumerate(ratios) if ratio >= 1]
-    if not above:
-        return f"Measured, it is {than} at every length timed, from {first:,} on."
-    (short, slow), (long, fast) = ratios[above[-1]], ratios[above[-1] + 1]
-    share = math.log(slow) / math.log(slow / fast)
-    return f"Measured, it is {than} from about {short * (long / short) ** share:,.0f} on."
+    crossing = f"Beside full attention, its layer is {where.sentence}."
+    said = (
+        f"The time of the layer grows like n to the power {line.slope:.2f} ({line.low:.2f} to "
+        f"{line.high:.2f}), its FLOPs with projections to the power {layer:.2f}. {crossing}"
+    )
+    ends = {"slope": line.slope, "low": line.low, "high": line.high, "layer": layer}
+    return found | ends | {"said": said, "crossing": crossing}

@@ -24,7 +24,7 @@ import traitlets
 from attnlab.catalog import card, cards
 from attnlab.core.card import Card
 from attnlab.core.suggest import choose
-from attnlab.measure.count import exponent
+from attnlab.measure.fit import fit
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
@@ -75,7 +75,7 @@ class Survey(BaseWidget):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The table as dicts: name, title, family, year, claimed, formula (the exponent of the
-        card's formula), counted, measured, error, decodes, because, page, lesson, checked."""
+        card's formula), counted, measured, interval, decodes, because, page, lesson, checked."""
         return [dict(row) for row in self._rows]
 
     def check(self, name: str) -> None:
@@ -188,10 +188,10 @@ def row_of(one: Card, stored: dict[str, Any] | None) -> dict[str, Any]:
 def stored_of(one: Card, *, timed: bool) -> dict[str, Any]:
     """What is stored of a mechanism: exponents, and whether it decodes."""
     able, because = cost_counts.decodes(one.name)
-    found: dict[str, Any] = {"counted": _counted(one), "measured": None, "error": None}
+    found: dict[str, Any] = {"counted": _counted(one), "measured": None, "interval": None}
     if timed:
-        slope, error = _measured(one)
-        found |= {"measured": slope, "error": error}
+        slope, *interval = _measured(one)
+        found |= {"measured": slope, "interval": interval}
     return found | {"decodes": able, "because": because}
 
 
@@ -205,17 +205,16 @@ def checked(one: Card, *, timed: bool) -> dict[str, Any]:
         f"at these lengths. Decodes: {found['because']}."
     )
     if timed:
-        said += (
-            f" Timed now: n^{found['measured']:.2f} ± {2 * found['error']:.2f}, the whole layer."
-        )
+        low, high = found["interval"]
+        said += f" Timed now: n^{found['measured']:.2f} ({low:.2f} to {high:.2f}), the whole layer."
     else:
-        del found["measured"], found["error"]
+        del found["measured"], found["interval"]
     return found | {"checked": said}
 
 
 def _counted(one: Card) -> float:
-    counts = [cost_counts.flops.__wrapped__(one.name, n, DIM, WIDE).mixing for n in COUNTED]
-    return round(exponent(COUNTED, counts).slope, 3)
+    counts = [cost_counts.flops(one.name, n, DIM, WIDE, {}).mixing_flops for n in COUNTED]
+    return round(fit(COUNTED, counts).slope, 3)
 
 
 def _formula(one: Card) -> float:
@@ -225,15 +224,16 @@ def _formula(one: Card) -> float:
     width = DIM // WIDE
     known = usual | {"h": WIDE, "d": width, "e": width, "dim": DIM}
     values = [cost_formulas.value(told["time"], known | {"n": n}) for n in COUNTED]
-    return round(exponent(COUNTED, values).slope, 3)
+    return round(fit(COUNTED, values).slope, 3)
 
 
-def _measured(one: Card) -> tuple[float, float]:
+def _measured(one: Card) -> list[float]:
+    """The exponent of the layer's time, and the interval that holds it at 95 %."""
     medians = [
-        cost_counts.times([(one.name, ())], n, DIM, WIDE, rounds=ROUNDS)[0].median for n in TIMED
+        cost_counts.times([(one.name, {})], n, DIM, WIDE, rounds=ROUNDS)[0].median for n in TIMED
     ]
-    slope, error = exponent(TIMED, medians)
-    return round(slope, 3), round(error, 3)
+    line = fit(TIMED, medians)
+    return [round(each, 3) for each in (line.slope, line.low, line.high)]
 
 
 @cache
@@ -252,14 +252,14 @@ def machine() -> str:
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """Count and time every mechanism, or those named, and store it."""
-    found = {**_stored(), "machine": machine()}
-    for one in cards():
-        if one.mixes and (not names or one.name in names):
-            found["rows"][one.name] = stored_of(one, timed=True)
-    known = {one.name for one in cards()}
-    found["rows"] = {name: row for name, row in sorted(found["rows"].items()) if name in known}
-    STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    """Count and time every mechanism, or those named; each row is stored as it comes."""
+    mixing = {one.name: one for one in cards() if one.mixes}
+    old = _stored()["rows"]
+    rows = {name: row for name, row in old.items() if name in mixing}
+    for name in names or mixing:
+        rows[name] = stored_of(mixing[name], timed=True)
+        found = {"machine": machine(), "rows": dict(sorted(rows.items()))}
+        STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from attnlab_widgets.drawing import Drawing
 _WIDE, _TOP, _ROW, _MARGIN = 900, 66, 19, 20
 _COLUMNS = {
     "mechanism": 0, "year": 268, "family": 318, "claims": 402, "formula": 500, "counted": 572,
-    "measured": 644, "decodes": 752, "lesson": 816,
+    "measured": 644, "decodes": 776, "lesson": 836,
 }  # fmt: skip
 
 
@@ -43,7 +43,9 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
         "claims": row["claimed"],
         "formula": f"{row['formula']:.2f}",
         "counted": f"{row['counted']:.2f}",
-        "measured": "–" if measured is None else f"{measured:.2f} ± {2 * row['error']:.2f}",
+        "measured": "–"
+        if measured is None
+        else "{:.2f} ({:.2f} to {:.2f})".format(measured, *row["interval"]),
         "decodes": "yes" if row["decodes"] else "no",
         "lesson": row["lesson"][1].split()[1] if row["lesson"] else "–",
     }

@@ -16,7 +16,7 @@ const COLUMNS = [
   ["claimed", "claims", "The order of growth that the card claims for its fastest form, in n alone; the column beside it is the exponent of that formula at n = 1,024 to 8,192"],
   [null, "formula", "The exponent of the card's formula at n = 1,024 to 8,192"],
   ["counted", "counted", "The exponent of the FLOPs of the mixing, counted operation by operation at n = 1,024 to 8,192"],
-  ["measured", "measured", "The exponent of the time of the whole layer at n = 512 to 4,096, ± two standard errors"],
+  ["measured", "measured", "The exponent of the time of the whole layer at n = 512 to 4,096, with its interval at 95 %"],
   ["decodes", "decodes", "Whether its causal layer gives one token after another, tried out"],
   [null, "lesson", "Where it is taught"],
   [null, "check", "Count it again and try whether it decodes; time it"],
@@ -75,7 +75,7 @@ function render({ model, el: host }) {
       el("td", { text: row.claimed, title: row.order }),
       el("td", { text: power(row.formula) }),
       el("td", { text: power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: blocks and windows are not yet short beside the sequence" : "" }),
-      el("td", { text: within(row.measured, row.error) }),
+      el("td", { text: within(row.measured, row.interval) }),
       el("td", { text: row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
       el("td", { class: "sv-acts" }, busy ? el("progress", { "aria-label": `${row.title} is being checked` }) : el("span", {}, act("check", "Check", "Count it again, try whether it decodes"), act("time", "Time", "Check it and time it"))),
@@ -99,7 +99,7 @@ function render({ model, el: host }) {
     if (found?.checked && !state._busy.includes(last)) said.textContent = `${found.title}. ${found.checked}`;
     else if (state._busy.length) said.textContent = `Checking ${state._busy.join(", ")} …`;
     else if (!last) said.textContent = state._live ? "Press Check to count a row again, or Time to time it on this machine." : "A saved file sorts and filters; checking needs Python.";
-    machine.textContent = state._machine ? `Times stored with attnlab: ${state._machine}; ± two standard errors.` : "";
+    machine.textContent = state._machine ? `Times stored with attnlab: ${state._machine}; in brackets the interval of the slope at 95 %.` : "";
   }
 
   return live({ model, view, traits: TRAITS, draw, sizes: ["wide", { wide: 860, narrow: 0 }] });

@@ -15,5 +15,5 @@ export function arranged(rows, { order, down, family, search }) {
 
 export const power = (value) => (value === null ? "–" : value.toFixed(2));
 
-/** An exponent with twice its standard error. */
-export const within = (value, error) => (value === null ? "–" : `${value.toFixed(2)} ± ${(2 * error).toFixed(2)}`);
+/** An exponent with its interval. */
+export const within = (value, interval) => (value === null ? "–" : `${power(value)} (${interval.map(power).join(" to ")})`);

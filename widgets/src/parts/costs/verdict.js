@@ -37,7 +37,7 @@ export function verdictPanel(store, view) {
       ...entry("you say", claim, claim === "n log n" ? `(${power(meant)} here)` : ""),
       ...entry("its formula", power(store.exponent), `(nearest: ${nearest(store.exponent, lengths)}; in the long run ${store.own.order})`),
       ...(counted === null ? [] : entry("counted", power(counted), "")),
-      ...(times?.slope === undefined ? [] : entry("measured", power(times.slope), `± ${(2 * times.error).toFixed(2)} (FLOPs with projections: ${power(times.layer)})`)),
+      ...(times?.slope === undefined ? [] : entry("measured", power(times.slope), `(${times.low.toFixed(2)} to ${times.high.toFixed(2)}; FLOPs with projections: ${power(times.layer)})`)),
     ];
   }
 
