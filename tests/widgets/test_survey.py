@@ -48,9 +48,8 @@ def test_every_mechanism_has_a_row_from_its_card(table: Survey) -> None:
     assert [row["name"] for row in table.rows] == [card.name for card in MIXING]
     for row, card in zip(table.rows, MIXING, strict=True):
         assert (row["title"], row["year"]) == (card.title, card.paper.year)
-        assert row["page"][0].rstrip("/").split("/")[-1].removesuffix(".py") in card.forms[
-            "naive"
-        ].__module__.split(".")
+        address = row["page"][0].removesuffix(".py").rstrip("/")
+        assert address.endswith(attnlab.catalog.pages()[card.name].replace(".", "/"))
         assert row["decodes"] == row["because"].startswith("yes")
         assert not (row["decodes"] and card.causal == "never")
 
