@@ -159,7 +159,7 @@ def masks(form: Callable[..., Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
         yield {"bias": torch.randn(b, h, n, m), "mask": patterns.causal()}
     if "mask" in letters_of(form):
         holes = torch.rand(b, h, n, m) > 0.4
-        holes[0, 0, 0] = False  # a row with nothing to see
+        holes[0, 0, 0] = False  # a row without keys
         yield {"mask": holes}
         yield {"mask": holes[0, 0]}
 

@@ -110,6 +110,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_given_back              63  given_back(q, k, scale, allowed)
     check_strongest               63  strongest(weight, bias, x, heads, allowed)
     check_collected_bytes         63  a number of bytes
+    check_time_crossing           70  a number of tokens
+    check_training_gain           70  a number of times
+    check_exponent                70  exponent(sizes, costs)
+    check_stopwatch               70  ratio(ours, base, rounds, clock)
     check_number                      a count, in its unit
 """
 
@@ -117,6 +121,12 @@ from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
 from attnlab.exercises.complex_words import check_complex_layer, check_complex_score, check_wave
+from attnlab.exercises.costs import (
+    check_exponent,
+    check_stopwatch,
+    check_time_crossing,
+    check_training_gain,
+)
 from attnlab.exercises.decoding import check_cache_bytes, check_grouped_layer
 from attnlab.exercises.distances import (
     check_clipped_rows,
@@ -280,6 +290,7 @@ __all__ = [
     "check_entropy",
     "check_equal_lengths",
     "check_etc_pairs",
+    "check_exponent",
     "check_factorized",
     "check_feature_count",
     "check_fetch",
@@ -331,6 +342,7 @@ __all__ = [
     "check_sparsemax",
     "check_split_heads",
     "check_step",
+    "check_stopwatch",
     "check_strided",
     "check_strided_keys",
     "check_strongest",
@@ -339,7 +351,9 @@ __all__ = [
     "check_table_length",
     "check_table_width",
     "check_tiled_attention",
+    "check_time_crossing",
     "check_top_share",
+    "check_training_gain",
     "check_transient",
     "check_transient_keys",
     "check_tree_depths",

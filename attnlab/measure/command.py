@@ -1,7 +1,9 @@
 """The command line of a folder of modules that each yield rows: benchmarks or experiments.
 
 The folder's modules are found by walking it. The first line of a module's docstring is its title,
-and `rows(*, quick, threads)` does the work and yields the rows.
+and `rows(*, quick, threads)` does the work and yields the rows. A module that also has
+`figures(*, quick)`, the names of all rows, and `row(figure, *, quick, threads)` can be interrupted:
+its rows are written as they come, and those that the file holds are not measured again.
 """
 
 import argparse
@@ -9,12 +11,12 @@ import importlib
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
 from attnlab.core.suggest import suggestion
-from attnlab.measure.report import Row, cells, machine, machine_line, plain, table
+from attnlab.measure.report import Row, cells, from_plain, machine, machine_line, plain, table
 
 
 def names(folder: ModuleType) -> list[str]:
@@ -73,16 +75,45 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
         print("--quick: small sizes and few repeats; these are not the figures to report.")
     for name in sorted(set(options.names)) or names(folder):
         one, rows = module(folder, name), []
-        for row in one.rows(quick=options.quick, threads=options.threads):
-            rows.append(
-                row
-            )  # shown at once: the table comes after the last row, perhaps minutes later
+        kept = _kept(options.json, f"{kind}s", name, quick=options.quick)
+        for row in _rows(one, kept, quick=options.quick, threads=options.threads):
+            rows.append(row)
+            if row.figure in kept:
+                continue
+            # shown at once: the table comes after the last row, perhaps minutes later
             print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
+            if _by_figure(one):
+                tables[name] = [plain(row) for row in rows]
+                results = {"machine": described, "quick": options.quick, f"{kind}s": tables}
+                write(options.json, results)
         print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
         print(table(rows, markdown=options.markdown), flush=True)
         tables[name] = [plain(row) for row in rows]
         write(options.json, {"machine": described, "quick": options.quick, f"{kind}s": tables})
     return 0
+
+
+def _by_figure(one: ModuleType) -> bool:
+    """Whether the module measures one named figure at a time, so that it can be interrupted."""
+    return hasattr(one, "figures") and hasattr(one, "row")
+
+
+def _kept(path: Path | None, kinds: str, name: str, *, quick: bool) -> dict[str, Row]:
+    """The rows that an interrupted run has left in the file, by their figures."""
+    if path is None or not path.exists():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    if stored.get("quick") is not quick:
+        return {}
+    return {row["figure"]: from_plain(row) for row in stored[kinds].get(name, ())}
+
+
+def _rows(one: ModuleType, kept: Mapping[str, Row], *, quick: bool, threads: int) -> Iterator[Row]:
+    if not _by_figure(one):
+        yield from one.rows(quick=quick, threads=threads)
+        return
+    for figure in one.figures(quick=quick):
+        yield kept.get(figure) or one.row(figure, quick=quick, threads=threads)
 
 
 def write(path: Path | None, results: dict[str, object]) -> None:

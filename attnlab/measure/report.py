@@ -2,9 +2,10 @@
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,10 @@ def _processor() -> str:
 def plain(row: Row) -> dict[str, object]:
     """The row as JSON-able values, `met` included."""
     return {**asdict(row), "met": row.met}
+
+
+def from_plain(values: Mapping[str, Any]) -> Row:
+    """The row of which `plain` made these values."""
+    own = {name: value for name, value in values.items() if name != "met"}
+    quartiles = own.get("quartiles")
+    return Row(**{**own, "quartiles": None if quartiles is None else tuple(quartiles)})

@@ -55,4 +55,43 @@ def test_the_stored_rows_of_each_experiment_load_and_carry_no_threshold(name):
     stored = [json.loads(path.read_text()) for path in ASSETS.glob("[0-9]*.json")]
     rows = [row for one in stored for row in one.get("experiments", {}).get(name, ())]
     assert len(rows) > 20
-    assert all(isinstance(row["measured"], float) and row["met"] is None for row in rows)
+    assert all(row["met"] is None for row in rows)
+    assert all(isinstance(row["measured"], float) or row["note"] for row in rows)
+
+
+BY_FIGURE = '''"""Slow: two figures."""
+
+from attnlab.measure.report import Row
+
+measured = []
+
+def figures(*, quick):
+    return ["one", "two", "three"]
+
+def row(figure, *, quick, threads):
+    if figure == "three" and measured == ["one", "two"] and not quick:
+        raise KeyboardInterrupt
+    measured.append(figure)
+    return Row(figure, 1.5 if figure == "one" else None, quartiles=(1.0, 2.0), note="because")
+'''
+
+
+def test_an_interrupted_experiment_keeps_its_rows_and_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(BY_FIGURE)
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    file = tmp_path / "rows.json"
+    command_line = ["slow", "--threads", "1", "--json", str(file)]
+    with pytest.raises(KeyboardInterrupt):
+        main(command_line)
+    slow = sys.modules.pop("attnlab.experiments.slow")
+    assert slow.measured == ["one", "two"]
+    first = json.loads(file.read_text())["experiments"]["slow"]
+    assert [row["figure"] for row in first] == ["one", "two"]
+    main(command_line)
+    slow = sys.modules.pop("attnlab.experiments.slow")
+    assert slow.measured == ["three"]
+    rows = json.loads(file.read_text())["experiments"]["slow"]
+    assert [row["figure"] for row in rows] == ["one", "two", "three"]
+    assert rows[:2] == first
+    main([*command_line, "--quick"])  # rows of another kind of run are not kept
+    assert sys.modules.pop("attnlab.experiments.slow").measured == ["one", "two", "three"]

@@ -38,7 +38,7 @@ The paper's letters: $W^Q, W^K, W^V$ are the complex projections; $e_{ij}$ is ou
 Departures. Scores are divided by √d as in real attention: the paper prints the length under the
 root, the authors' classification code uses √d, their translation code √(2d). The printed
 $a_{ij} = \mathrm{softmax}(e_{ij}) / \sum e_{ij}$ is a softmax over the keys. The authors' code does
-not conjugate. A row with nothing to see gives zeros, causal masks are aligned at the bottom right,
+not conjugate. A row without keys gives zeros, causal masks are aligned at the bottom right,
 and there is no dropout on the weights.
 
 Wang, Zhao, Lioma, Li, Zhang, Simonsen. Encoding Word Order in Complex Embeddings. ICLR 2020,
@@ -205,7 +205,7 @@ CARD = Card(
     departures=(
         "scores are |z|/√d; the paper prints the length under the root",
         "keys are conjugated, as the paper writes and its code does not",
-        "a row with nothing to see gives zeros",
+        "a row without keys gives zeros",
         "causal masks are aligned at the bottom right when there are fewer queries than keys",
         "no dropout on the weights",
     ),
@@ -215,5 +215,5 @@ CARD = Card(
         {"karatsuba": True},
     ),
     build=ComplexAttention,
-    gives_up="A complex number takes the room of two real ones, and its products cost more.",
+    gives_up="A complex number needs the memory of two real ones, and its products cost more.",
 )

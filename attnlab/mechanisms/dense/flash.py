@@ -252,5 +252,5 @@ CARD = Card(
     variants=({"tile": 32}, {"tile": 3}),
     build=FlashAttention,
     aliases=("flash_attention",),
-    gives_up="Nothing is given up; weights are not stored, and gradients compute them again.",
+    gives_up="Nothing; the weights are not stored, and the gradients compute them again.",
 )

@@ -118,5 +118,5 @@ CARD = Card(
         "no dropout on the weights",
     ),
     build=FullAttention,
-    gives_up="Nothing is given up: every pair of tokens is compared, and paid for.",
+    gives_up="Nothing: every pair of tokens is compared, so the cost is quadratic.",
 )

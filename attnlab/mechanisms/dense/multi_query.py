@@ -168,5 +168,5 @@ CARD = Card(
     variants=({"kv_heads": 2}, {"kv_heads": 6}),
     build=MultiQueryAttention,
     aliases=("mqa", "gqa", "grouped_query"),
-    gives_up="Heads share their keys and values, so they cannot search in different ones.",
+    gives_up="All heads share the same keys and values; only their queries differ.",
 )

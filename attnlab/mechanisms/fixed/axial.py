@@ -197,6 +197,6 @@ CARD = pattern_card(
         {"width": 6, "axis": 0},
         {"width": 3, "split": True},
     ),
-    gives_up="Tokens in different lines and columns meet only after a second layer.",
+    gives_up="A token reaches tokens of other rows and columns only through a second layer.",
     small={"width": 6, "split": True},
 )

@@ -69,7 +69,7 @@ class BlockGraph(PatternOptions):
 
     CAUSAL: ClassVar[str] = "never"
     BECAUSE: ClassVar[str] = (
-        "its global positions see what comes later, and all positions see them; "
+        "its global positions attend to later positions, and all positions attend to them; "
         "take a window of the past instead, as longformer has"
     )
 
@@ -169,6 +169,6 @@ CARD = pattern_card(
         {"block": 3, "window": 1, "global_blocks": 1, "random": 2},
         {"block": 2, "window": 5, "global_blocks": 3},
     ),
-    gives_up="Most far pairs are left out; chance decides which of them are not.",
+    gives_up="Most far pairs are left out; the others are drawn at random.",
     small={"block": 2, "window": 3, "random": 1},
 )

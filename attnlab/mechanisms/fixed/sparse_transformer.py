@@ -182,6 +182,6 @@ CARD = pattern_card(
         {"kind": "fixed", "stride": 5, "columns": 2, "distinct": True},
         {"kind": "fixed", "stride": 7, "columns": 2, "separate": True, "distinct": True},
     ),
-    gives_up="Most of the past is out of sight in one layer; two layers reach all of it.",
+    gives_up="In one layer a query attends to a small part of the past; two layers reach it all.",
     small={"stride": 6},
 )

@@ -313,6 +313,6 @@ CARD = Card(
     ),
     build=AdaptiveSpanAttention,
     aliases=("adaptive_attention_span",),
-    gives_up="Tokens further back than a head's learned span are not seen.",
+    gives_up="A head does not attend to tokens further back than its learned span.",
     small={"max_span": 12, "ramp": 6, "start": 4.0},
 )

@@ -338,6 +338,6 @@ CARD = Card(
     ),
     build=TransformerXL,
     aliases=("txl", "segment_recurrence"),
-    gives_up="What is further back than the memory is reached through several layers only.",
+    gives_up="Tokens further back than the memory are reached only through several layers.",
     small={"segment": 8, "memory": 8},
 )

@@ -3,9 +3,9 @@ r"""NoPE: no positions at all.
 $$x_i = E_{w_i}$$
 
 Without positions a layer that attends to both sides treats its tokens as a set: permute them and
-the outputs are permuted. A causal layer does not, since each token sees one token more than the one
-before it: the first token can attend only to itself, the second to two, and a uniform mean over
-what is visible already tells the model how many tokens came before. Kazemnejad et al. find that
+the outputs are permuted. A causal layer does not: the first token can attend only to itself, the
+second to two tokens, and so on, so that even a uniform mean over the past depends on the number of
+tokens before. Kazemnejad et al. find that
 causal models trained without positions generalise to longer sequences at least as well as with
 them.
 

@@ -9,8 +9,8 @@ $$s_{ij} = \frac{1}{\sqrt d} \Bigl( \underbrace{q_i \cdot k_j}_{(a)} + \underbra
 R_{i-j}}_{(b)} + \underbrace{u \cdot k_j}_{(c)} + \underbrace{t \cdot W_R R_{i-j}}_{(d)} \Bigr) =
 \frac{(q_i + u) \cdot k_j + (q_i + t) \cdot r_{i-j}}{\sqrt d},\qquad r_\delta = W_R R_\delta$$
 
-(a) compares contents; (b) is what this query makes of the distance; (c) is how much any query wants
-this key; (d) is how much any query wants this distance. $R_\delta$ are sinusoids, not trained,
+(a) compares contents; (b) compares the query with the distance; (c) is the score of the key for all
+queries; (d) is the score of the distance for all queries. $R_\delta$ are sinusoids, not trained,
 defined for every distance; $W_R$ is learned, for each head (h d rows in all). Nothing depends on
 where the sequence begins, so keys of an earlier segment may be kept and attended to.
 
@@ -37,7 +37,7 @@ leaves wrong numbers at later keys, which the causal mask must remove; the 1/√
 Departures. u, t and W_R belong to each layer; the paper's default shares u and t between layers.
 Sinusoids are ordered (sin, cos, sin, cos, …) and not all sines first: a permutation of the columns
 of W_R. Layers that are not causal are not in the paper (XLNet has them). u and t start at zero. A
-row with nothing to see gives zeros; there is no dropout.
+row without keys gives zeros; there is no dropout.
 
 Dai, Yang, Yang, Carbonell, Le, Salakhutdinov. Transformer-XL: Attentive Language Models beyond a
 Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.3 and appendix B.
@@ -194,10 +194,10 @@ CARD = Card(
         "u, t and W_R belong to each layer, and u and t start at zero",
         "sinusoids are ordered (sin, cos, sin, cos, …)",
         "layers that are not causal, with distances on both sides",
-        "a row with nothing to see gives zeros",
+        "a row without keys gives zeros",
         "no dropout on the weights",
     ),
     build=RelativeAttention,
     aliases=("transformer_xl_positions",),
-    gives_up="Every pair needs a second product, that of its distance.",
+    gives_up="Every pair needs a second product: the query with the vector of the distance.",
 )

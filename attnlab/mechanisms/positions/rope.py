@@ -1,6 +1,6 @@
 r"""RoPE: queries and keys are turned by angles that grow with their positions.
 
-Attention compares a query with a key by a dot product, which knows no order. Rotary position
+The dot product of a query and a key does not depend on their positions. Rotary position
 embedding splits a head of width d into d/2 pairs of coordinates and turns pair t of a token at
 position i by the angle $i\,\theta_t$:
 

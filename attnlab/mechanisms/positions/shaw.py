@@ -9,7 +9,7 @@ $$s_{ij} = \frac{q_i \cdot (k_j + a^K_{c})}{\sqrt d},\qquad o_i = \sum_j w_{ij}\
 
 The key vectors let a query prefer a distance, by content: $q_i \cdot a^K_c$ is another number for
 another query. The value vectors write the distance at which something was found into the output.
-Beyond k the order of the keys is not seen.
+Beyond k the scores do not depend on the order of the keys.
 
 Only 2k + 1 vectors differ, so no tensor of all pairs' vectors is needed. Queries meet the table
 once, $q_i \cdot a^K_c$ for every c, and each pair looks its number up. In the output, weights of
@@ -28,7 +28,7 @@ The traps: the distance is key minus query; 1/√d scales both terms of the scor
 the vectors of the k distances to later keys are never used.
 
 Departures. One of the two tables may be left out (the paper finds that keys matter most). Under a
-``padding`` only valid tokens are counted as positions. A row with nothing to see gives zeros; there
+``padding`` only valid tokens are counted as positions. A row without keys gives zeros; there
 is no dropout.
 
 Shaw, Uszkoreit, Vaswani. Self-Attention with Relative Position Representations. NAACL 2018,
@@ -213,11 +213,11 @@ CARD = Card(
     },
     departures=(
         "one of the two tables may be left out",
-        "a row with nothing to see gives zeros",
+        "a row without keys gives zeros",
         "no dropout on the weights",
     ),
     variants=({"clip": 2}, {"clip": 3, "values": False}, {"clip": 3, "keys": False}),
     build=ShawAttention,
-    gives_up="All distances beyond the clip look alike.",
+    gives_up="All distances beyond the clip share one vector.",
     small={"clip": 4},
 )

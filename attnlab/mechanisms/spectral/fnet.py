@@ -172,5 +172,5 @@ CARD = Card(
     departures=("padding is left out of the transform; the released code transforms it, too",),
     build=FNet,
     aliases=("fourier",),
-    gives_up="The mixing is fixed: no token decides what it takes from another.",
+    gives_up="The mixing is fixed: its weights do not depend on the tokens.",
 )

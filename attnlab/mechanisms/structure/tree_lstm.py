@@ -23,7 +23,7 @@ maps of the input. The states are n × d numbers.
 The paper's letters are ours.
 
 Departures. None from the child-sum equations. The order of the children does not matter; the
-paper's N-ary variant, which knows it, is not built.
+paper's N-ary variant, which uses it, is not built.
 
 Tai, Socher, Manning. Improved Semantic Representations From Tree-Structured Long Short-Term Memory
 Networks. ACL 2015, arXiv:1503.00075, section 3.1, equations 2 to 8.
@@ -157,5 +157,5 @@ CARD = Card(
     memory=4 * n * dim,
     build=TreeLSTM,
     aliases=("child_sum_tree_lstm",),
-    gives_up="A node sees only what stands below it, and must wait for its children.",
+    gives_up="A node depends only on the nodes below it, and is computed after its children.",
 )

@@ -223,6 +223,6 @@ CARD = Card(
         {"global_tokens": 1, "radius": 200},
     ),
     build=ETCAttention,
-    gives_up="Far tokens meet only through a few global tokens.",
+    gives_up="Far tokens exchange information only through a few global tokens.",
     small={"global_tokens": 2, "radius": 3, "segment": 4},
 )

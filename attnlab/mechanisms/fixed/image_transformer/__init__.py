@@ -129,6 +129,6 @@ CARD = pattern_card(
         {"width": 7, "rows": 2, "block": 3, "above": 1, "memory": 2},
         {"width": 5, "rows": 3, "block": 2, "above": 4, "memory": 5},
     ),
-    gives_up="A token sees nothing beyond its block and the memory before it.",
+    gives_up="A token attends only to its block and the memory around it.",
     small={"block": 6, "memory": 4},
 )

@@ -234,7 +234,7 @@ CARD = Card(
     forms=FORMS,
     causal="never",
     because="a global token is the sum of a whole block, and holds tokens that come after some of "
-    "the queries that see it (LongT5 decodes with full attention)",
+    "the queries that attend to it (LongT5 decodes with full attention)",
     options=TransientGlobal,
     letters={"c": "block", "r": "radius"},
     time={
@@ -255,6 +255,6 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
-    gives_up="Far tokens are seen only as sums of whole blocks.",
+    gives_up="A query attends to far tokens only as sums of whole blocks.",
     small={"radius": 3, "block": 6},
 )

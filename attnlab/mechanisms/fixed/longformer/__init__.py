@@ -1,7 +1,7 @@
 r"""Longformer: a sliding window, and a few global tokens with full attention.
 
-Most of the context that a word needs is near it, and layers on top of each other see more: with a
-window of w, L layers reach L·w positions. Tokens that need the whole sequence at once (the token
+Most of the context that a word needs is near it, and several layers reach further: with a window
+of w, L layers reach L·w positions. Tokens that need the whole sequence at once (the token
 that is classified, a question) are *global*: they attend to all, and all attend to them. With the
 global tokens G
 
@@ -268,6 +268,6 @@ CARD = pattern_card(
     forms=FORMS,
     build=LongformerAttention,
     aliases=("led",),
-    gives_up="Tokens farther away than half the window are not seen.",
+    gives_up="A token does not attend to tokens farther away than half the window.",
     small={"window": 8},
 )

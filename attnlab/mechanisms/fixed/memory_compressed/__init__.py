@@ -276,5 +276,5 @@ CARD = Card(
         {"kind": "local", "block": 4},
     ),
     build=MemoryCompressedAttention,
-    gives_up="No token is seen alone, only mixtures of a few neighbours.",
+    gives_up="A query attends only to mixtures of neighbouring tokens, never to a single token.",
 )

@@ -193,5 +193,5 @@ CARD = Card(
     variants=({"alpha": 1.2, "learn_alpha": True},),
     build=EntmaxAttention,
     aliases=("sparsemax", "adaptively_sparse"),
-    gives_up="Nothing in time: all pairs are compared, and the weights of most become zero.",
+    gives_up="All pairs are compared, so no time is saved; most weights become zero.",
 )

@@ -277,6 +277,6 @@ CARD = Card(
     ),
     build=MemorizingAttention,
     aliases=("memorizing", "knn_memory"),
-    gives_up="Of the far past each query sees only the few keys that it finds.",
+    gives_up="In the far past, each query attends only to the few keys with the largest scores.",
     small={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
 )

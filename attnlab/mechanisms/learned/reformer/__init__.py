@@ -265,6 +265,6 @@ CARD = Card(
     ),
     build=Reformer,
     aliases=("lsh", "lsh attention"),
-    gives_up="A query attends to what its hashes find: near keys, most of the time.",
+    gives_up="A query attends only to keys with the same hash, which are usually the similar ones.",
     small={"buckets": 4, "chunk": 8, "rounds": 2},
 )

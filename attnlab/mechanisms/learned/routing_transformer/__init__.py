@@ -348,6 +348,6 @@ CARD = Card(
     variants=({"clusters": 3}, {"clusters": 4, "window": 3}, {"clusters": 2, "decay": 0.5}),
     build=RoutingAttention,
     aliases=("routing",),
-    gives_up="Tokens in different clusters do not see each other.",
+    gives_up="Tokens in different clusters do not attend to each other.",
     small={"clusters": 4},
 )

@@ -320,6 +320,6 @@ CARD = Card(
     ),
     build=SinkhornAttention,
     aliases=("sparse_sinkhorn",),
-    gives_up="Most blocks are not seen, or only mixed with others.",
+    gives_up="A query does not attend to most blocks, or only to mixtures of them.",
     small={"block": 4},
 )

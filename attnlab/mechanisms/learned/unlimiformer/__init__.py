@@ -251,6 +251,6 @@ CARD = Card(
     ),
     variants=({"neighbours": 2},),
     build=Unlimiformer,
-    gives_up="Of the input each query sees only the k states that it finds.",
+    gives_up="Each query attends only to the k states of the input with the largest scores.",
     small={"neighbours": 4},
 )

@@ -240,6 +240,6 @@ CARD = Card(
         {"projection": "convolution", "sharing": "none", "max_len": 257},
     ),
     build=Linformer,
-    gives_up="Keys and values are k sums over all tokens: nothing causal, and a longest length.",
+    gives_up="Keys and values are k sums over all tokens: never causal, and of limited length.",
     small={"k": 8, "max_len": 64},
 )

@@ -41,7 +41,7 @@ The paper's letters: b is our s, $M$ the number of sizes (there 1, …, M), $\ha
 Readings, where the paper is silent. The last block of a size, and the last mean of d_s, are over
 the characters that are there. Padding takes no place: blocks are counted over real characters, and
 what comes out stands at the front, so a padded sequence gives what it gives alone, calibrated or
-not. The convolution has no bias, sees zeros outside, and one of even width looks further right.
+not. The convolution has no bias, is padded with zeros, and one of even width reaches further right.
 
 Known elsewhere. The authors' Mesh TensorFlow code divides the last block by its full size; its
 calibration works on the scores before the softmax and mixes no positions; its sizes are 2, 3, 4
@@ -246,7 +246,7 @@ CARD = Card(
     departures=(
         "the last block and the last mean are over the characters that are there",
         "padding takes no place; what comes out stands at the front",
-        "the convolution has no bias, and one of even width looks further right",
+        "the convolution has no bias, and one of even width reaches further right",
     ),
     variants=(
         {"calibrate": True},

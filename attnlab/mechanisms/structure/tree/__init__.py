@@ -210,5 +210,5 @@ CARD = Card(
         "the vertical index is the length of the branch, as printed; the code takes the depth",
     ),
     build=TreeAttention,
-    gives_up="Each sentence needs its tree, and a phrase sees only what stands below it.",
+    gives_up="Each sentence needs its tree, and a phrase attends only to the nodes below it.",
 )
