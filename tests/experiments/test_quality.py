@@ -108,4 +108,6 @@ def test_what_the_lesson_draws() -> None:
     for kind in TASKS:
         for name in ("full", "linear", "longformer", NOTHING):
             assert 0 < rows[f"{kind}, {name}, seed 0"]["measured"] <= 100
-            assert rows[f"{kind}, {name}, compute"]["measured"] == compute(name, kind)
+            assert rows[f"{kind}, {name}, compute"]["measured"] == pytest.approx(
+                compute(name, kind), rel=0.02
+            )
