@@ -115,6 +115,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_training_gain           70  a number of times
     check_exponent                70  exponent(sizes, costs)
     check_stopwatch               70  ratio(ours, base, rounds, clock)
+    check_seed_chance             72  a share
+    check_front                   72  front(points)
+    check_beaten                  72  beaten(scores, compute)
     check_number                      a count, in its unit
 """
 
@@ -141,6 +144,7 @@ from attnlab.exercises.first_steps import (
     check_previous_share,
     check_writer,
 )
+from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
@@ -272,6 +276,7 @@ __all__ = [
     "check_axial_pairs",
     "check_axis",
     "check_backward",
+    "check_beaten",
     "check_bigbird",
     "check_block_means",
     "check_buckets",
@@ -304,6 +309,7 @@ __all__ = [
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
+    "check_front",
     "check_gap",
     "check_gated",
     "check_generator",
@@ -343,6 +349,7 @@ __all__ = [
     "check_row_share",
     "check_running_step",
     "check_score_bytes",
+    "check_seed_chance",
     "check_sharp",
     "check_shift",
     "check_sinkhorn",
