@@ -11,6 +11,7 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.TinyTransformer(256, attention="full")   a small model with any mechanism
     attnlab.train.fit(model, task, steps=500)        train it
     attnlab.wall("one sentence")                     every mechanism on it, side by side
+    attnlab.survey()                                 what every mechanism costs, to be checked
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
 
@@ -29,6 +30,7 @@ _HOMES = {
     "build": "attnlab.catalog",
     "goes_with": "attnlab.catalog",
     "TinyTransformer": "attnlab.models.tiny",
+    "survey": "attnlab_widgets.survey",
     "generate": "attnlab.models.generate",
     "view": "attnlab_widgets.view",
     "watch": "attnlab.lens.watch",
@@ -55,12 +57,14 @@ __all__ = [
     "cards",
     "generate",
     "goes_with",
+    "survey",
     "view",
     "wall",
     "watch",
 ]
 
 if _typing.TYPE_CHECKING:
+    from attnlab_widgets.survey import survey
     from attnlab_widgets.view import view
     from attnlab_widgets.wall import wall
 

@@ -580,7 +580,8 @@ def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
     counted = count(layer, x)
     for hook in hooks:
         hook.remove()
-    return counted.flops - linear, counted.largest_tensor.elements
+    # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
+    return counted.flops - linear or counted.elements_written, counted.largest_tensor.elements
 
 
 def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Expr:

@@ -1,40 +1,44 @@
 """Search by dot product: which of many keys have the largest with a query?
 
-``nearest`` searches all keys exactly, in PyTorch or by faiss's exact index. An ``Index`` is built
-once for keys that many queries will ask for; the approximate one compares each query with coarse
-codes of the keys first, and with the keys themselves for the best of those. ``recall`` says how
-many of the true neighbours a search has found.
+``nearest`` searches keys of several sequences and heads, ``Lookup`` does so many times, and an
+``Index`` holds the keys of one. Exact search compares a query with all keys, in PyTorch. An
+approximate one compares it with coarse codes of the keys first, and with the keys themselves for
+the best of those; ``recall`` says how many of the true neighbours a search has found.
 
-faiss (Douze et al., The Faiss Library, 2024, arXiv:2401.08281) is the extra ``search``; it is
-imported where it is used. It searches in float32, on the processor.
+Codes are those of faiss (Douze et al., The Faiss Library, 2024, arXiv:2401.08281), the extra
+``search``, which is imported where it is used. It searches in float32, on the processor.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.core.options import Size
+from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Keys, Queries, checked
 
-Search = Literal["torch", "faiss"]
+Search = Literal["exact", "approximate"]
 NOTHING = -1
 """In place of a position, where there are fewer keys than neighbours were asked for."""
+AT_ONCE = 1 << 21  # scores: few enough for a processor's cache
+FEWEST = 640  # keys from which codes are learned: 40 for each of 16
 
 
 class Found(NamedTuple):
     """The k best keys of each query, best first: dot products and positions."""
 
-    scores: Float[Tensor, "n k"]
-    positions: Int[Tensor, "n k"]
+    scores: Float[Tensor, "... n k"]
+    positions: Int[Tensor, "... n k"]
 
 
 @checked
 def nearest(
     q: Queries, keys: Keys, neighbours: Size, *,
-    seen: Bool[Tensor, "b m"] | None = None, search: Search = "torch",
+    seen: Bool[Tensor, "b m"] | None = None, search: Search = "exact",
 ) -> Int[Tensor, "b h n k"]:  # fmt: skip
     """The positions of the k keys with the largest dot product, best first; k is ``neighbours``,
     or m where there are fewer keys.
@@ -42,69 +46,182 @@ def nearest(
     Keys that are not ``seen`` are not found; in place of those that are lacking stands −1. No
     gradient: a choice has none.
     """
-    k = min(neighbours, keys.shape[2])
-    with torch.no_grad():
-        if search == "faiss":
-            return _by_faiss(q, keys, k, seen)
-        scores = wide(q) @ wide(keys).mT
+    return Lookup(keys, seen=seen, search=search).nearest(q, neighbours)
+
+
+# ---- exact
+
+
+def _best(q: Tensor, keys: Tensor, k: int, seen: Tensor | None) -> Found:
+    """Of keys (…, m, d) for queries (…, n, d), some of the keys after the other."""
+    m, rows = keys.shape[-2], max(1, q[..., 0].numel())
+    step = max(4096, AT_ONCE // rows)
+    found: Found | None = None
+    for start in range(0, max(1, m), step):
+        scores = wide(q) @ wide(keys[..., start : start + step, :]).mT
         if seen is not None:
-            scores = scores.masked_fill(~seen[:, None, None], -torch.inf)
-        best, positions = scores.topk(k, dim=-1)
-        return positions.masked_fill(best == -torch.inf, NOTHING)
+            scores = scores.masked_fill(~seen[..., start : start + step], -torch.inf)
+        best, positions = _largest(scores, min(k, scores.shape[-1]))
+        here = Found(best, positions + start)
+        found = here if found is None else _merged(found, here, k)
+    assert found is not None
+    return Found(found.scores, found.positions.masked_fill(found.scores == -torch.inf, NOTHING))
 
 
-def _by_faiss(q: Tensor, keys: Tensor, k: int, seen: Tensor | None) -> Tensor:
-    """A flat index for each sequence and head."""
-    found = torch.full((*q.shape[:3], k), NOTHING)
-    for b in range(len(q)):
-        here = torch.arange(keys.shape[2]) if seen is None else seen[b].cpu().nonzero()[:, 0]
-        for h in range(q.shape[1] if len(here) else 0):
-            index = Index(keys[b, h][here.to(keys.device)])
-            positions = index.search(q[b, h], min(k, len(here))).positions.cpu()
-            found[b, h, :, : positions.shape[1]] = here[positions]
-    return found.to(q.device)
+def _largest(scores: Tensor, k: int) -> Found:
+    """``scores.topk(k)``. The k largest are in the k groups with the largest maxima, so that only
+    these groups are sorted."""
+    m = scores.shape[-1]
+    size = math.isqrt(m // max(1, k))
+    if size < 4:
+        return Found(*scores.topk(k, dim=-1))
+    groups = m // size
+    maxima = scores[..., : groups * size].unflatten(-1, (size, groups)).amax(dim=-2)
+    chosen = maxima.topk(k, dim=-1, sorted=False).indices
+    members = torch.arange(size, device=scores.device) * groups
+    candidates = (chosen[..., None, :] + members[:, None]).flatten(-2)
+    rest = torch.arange(groups * size, m, device=scores.device).expand(*chosen.shape[:-1], -1)
+    candidates = torch.cat([candidates, rest], dim=-1)
+    best, at = scores.gather(-1, candidates).topk(k, dim=-1)
+    return Found(best, candidates.gather(-1, at))
+
+
+def _merged(one: Found, other: Found, k: int) -> Found:
+    scores, positions = (torch.cat(both, dim=-1) for both in zip(one, other, strict=True))
+    best, at = scores.topk(min(k, scores.shape[-1]), dim=-1)
+    return Found(best, positions.gather(-1, at))
+
+
+# ---- many searches of the same keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codes(Options):
+    """How keys are coded for an approximate search: 4 bits for every two numbers.
+
+    ``candidates``  times k: for how many keys with the best codes the dot product is computed.
+    ``lists``       into how many lists k-means divides the keys; without lists a query is compared
+                    with the codes of all keys.
+    ``probed``      how many of the lists a query is compared with.
+
+    More candidates and more probed lists find more of the true neighbours, and take longer. Lists
+    help where keys lie in clusters; directions drawn at random have none.
+    """
+
+    candidates: Size = 8
+    lists: Count = 0
+    probed: Count = 0
+
+    def check(self) -> None:
+        if bool(self.lists) != bool(self.probed) or self.probed > self.lists:
+            raise ValueError(
+                "lists and probed belong together, and no more lists are probed than there are; "
+                f"got lists={self.lists} and probed={self.probed}"
+            )
+
+    def refuse(self, m: int, d: int) -> None:
+        """A ValueError for m keys of width d that cannot be coded."""
+        if d % 2:
+            raise ValueError(
+                f"codes are of the numbers of a key in pairs, and the width {d} is odd; search "
+                "exactly"
+            )
+        fewest = max(FEWEST, 40 * self.lists)
+        if m < fewest:
+            raise ValueError(
+                f"codes are learned from at least {fewest:,} keys, got {m:,}; search so few exactly"
+                + (", or make fewer lists" if self.lists else "")
+            )
 
 
 class Index:
     """Keys (m, d) that can be asked, many times, for those nearest to a query.
 
-    ``kind="exact"`` compares with every key and holds 4·m·d bytes. ``kind="approximate"`` also has
-    a code of 4 bits for every two numbers of a key (m·d/4 bytes), compares with the codes alone,
-    and with the keys themselves for the ``candidates``·k best.
+    Without ``codes`` it compares with every key, on their device, and holds no more than the keys.
+    With codes it holds a copy of 4·m·d bytes and m·d/4 bytes of codes.
     """
 
     @checked
-    def __init__(
-        self, keys: Float[Tensor, "m d"], kind: Literal["exact", "approximate"] = "exact", *,
-        candidates: Size = 8,
-    ) -> None:  # fmt: skip
-        faiss = _faiss()
-        numbers = _numbers(keys)
-        m, d = numbers.shape
-        self.kind, self.size, self.device = kind, m, keys.device
-        if kind == "exact":
-            self._index: Any = faiss.IndexFlatIP(d)
-        else:
-            _refuse_small(m, d)
-            codes = faiss.IndexPQFastScan(d, d // 2, 4, faiss.METRIC_INNER_PRODUCT)
-            self._index = faiss.IndexRefineFlat(codes)
-            self._index.k_factor = candidates
-            self._index.train(numbers[: 256 * 64])
-            self._parts = codes  # the index above refers to it without owning it
-        self._index.add(numbers)
+    def __init__(self, keys: Float[Tensor, "m d"], codes: Codes | None = None) -> None:
+        self.keys, self.codes, self.size = keys.detach(), codes, len(keys)
+        self._coded: Any = None if codes is None else _coded(self.keys, codes)
 
     @checked
     def search(self, queries: Float[Tensor, "n d"], neighbours: Size) -> Found:
         """The ``neighbours`` best keys of each query, or all keys where there are fewer."""
-        wanted = _numbers(queries)
-        if wanted.shape[1] != self._index.d:
+        width = self.keys.shape[1]
+        if queries.shape[1] != width:
             raise ValueError(
-                f"the index holds keys of width {self._index.d}, but the queries have width "
-                f"{wanted.shape[1]}; search with queries of the same width"
+                f"the index holds keys of width {width}, but the queries have width "
+                f"{queries.shape[1]}; search with queries of the same width"
             )
-        scores, positions = self._index.search(wanted, min(neighbours, self.size))
+        k = min(neighbours, self.size)
+        if self._coded is None:
+            return _best(queries.detach(), self.keys, k, None)
+        scores, positions = self._coded[0].search(_numbers(queries), k)
         home = queries.device
         return Found(torch.from_numpy(scores).to(home), torch.from_numpy(positions).to(home))
+
+
+def _coded(keys: Tensor, codes: Codes) -> tuple[Any, ...]:
+    """faiss's index, and those that it refers to without owning them."""
+    faiss, numbers = _faiss(), _numbers(keys)
+    m, d = numbers.shape
+    codes.refuse(m, d)
+    product = faiss.METRIC_INNER_PRODUCT
+    if codes.lists:
+        centres = faiss.IndexFlatIP(d)
+        inner = faiss.IndexIVFPQFastScan(centres, d, codes.lists, d // 2, 4, product)
+        inner.by_residual, inner.nprobe, inner.cp.niter = False, codes.probed, 10
+    else:
+        centres, inner = None, faiss.IndexPQFastScan(d, d // 2, 4, product)
+    index = faiss.IndexRefineFlat(inner)
+    index.k_factor = codes.candidates
+    index.train(numbers[:: max(1, m // max(256 * 64, 64 * codes.lists))])
+    index.add(numbers)
+    return index, inner, centres
+
+
+class Lookup:
+    """Keys (b, h, m, d), to be asked many times for those nearest to queries, of the same sequence
+    and head; those that are not ``seen`` (b, m) are not found.
+
+    With an approximate ``search`` each sequence and head has an index of its own. Where there are
+    fewer than 640 keys, or their width is odd, the search is exact all the same.
+    """
+
+    def __init__(
+        self, keys: Tensor, *, seen: Tensor | None = None, search: Search = "exact"
+    ) -> None:
+        self.keys, self.seen, self.search = keys.detach(), seen, search
+        self._indexes = [self._of(b) for b in range(len(keys))] if search == "approximate" else None
+
+    def _of(self, b: int) -> tuple[Tensor, list[Index]] | None:
+        """The positions of the keys of a sequence that are seen, and an index for each head."""
+        m, d = self.keys.shape[2:]
+        here = torch.arange(m, device=self.keys.device)
+        here = here if self.seen is None else here[self.seen[b]]
+        if len(here) < FEWEST or d % 2:
+            return None
+        return here, [Index(keys[here], Codes()) for keys in self.keys[b]]
+
+    def nearest(self, q: Tensor, neighbours: int) -> Int[Tensor, "b h n k"]:
+        """As the function ``nearest``; without any key k is 0."""
+        q, k = q.detach(), min(neighbours, self.keys.shape[2])
+        if self._indexes is None:
+            seen = None if self.seen is None else self.seen[:, None, None]
+            return _best(q, self.keys, k, seen).positions
+        found = q.new_full((*q.shape[:3], k), NOTHING, dtype=torch.int64)
+        for b, of_sequence in enumerate(self._indexes):
+            if of_sequence is None:
+                seen = None if self.seen is None else self.seen[b]
+                found[b] = _best(q[b], self.keys[b], k, seen).positions
+                continue
+            here, indexes = of_sequence
+            for h, index in enumerate(indexes):
+                positions = index.search(q[b, h], k).positions
+                found[b, h, :, : positions.shape[1]] = here[positions]
+        return found
 
 
 def recall(found: Int[Tensor, "... k"], exact: Int[Tensor, "... k"]) -> float:
@@ -124,24 +241,11 @@ def _numbers(x: Tensor) -> Any:
     return x.detach().to("cpu", torch.float32).contiguous().numpy()
 
 
-def _refuse_small(m: int, d: int) -> None:
-    if d % 2:
-        raise ValueError(
-            f"the approximate index codes the numbers of a key in pairs, and the width {d} is odd; "
-            "take kind='exact'"
-        )
-    if m < 640:
-        raise ValueError(
-            f"the approximate index learns its codes from at least 640 keys, got {m}; for so few "
-            "take kind='exact'"
-        )
-
-
 def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
         raise ImportError(
-            "a search by faiss needs the package faiss-cpu: pip install 'attnlab[search]'"
+            "an approximate search needs the package faiss-cpu: pip install 'attnlab[search]'"
         ) from error
     return faiss

@@ -53,9 +53,6 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
     check_entmax_attention        16  attend(q, k, v)
-    check_rounds                  14  a number of rounds
-    check_hash                    14  buckets(x, R)
-    check_lsh_attention           14  lsh_attention(q, v, buckets)
     check_fetch                   17  fetch(q, keys, values, k)
     check_gated                   17  gated(near, far, b)
     check_index_ratio             17  a number of times
@@ -76,6 +73,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_sharp                   34  a number
+    check_energy                  34  energy(xi, X, beta)
+    check_retrieve                34  retrieve(xi, X, beta, steps)
+    check_complete                34  complete(xi, known, X, beta, steps)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -114,6 +115,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_training_gain           70  a number of times
     check_exponent                70  exponent(sizes, costs)
     check_stopwatch               70  ratio(ours, base, rounds, clock)
+    check_seed_chance             72  a share
+    check_front                   72  front(points)
+    check_beaten                  72  beaten(scores, compute)
     check_number                      a count, in its unit
 """
 
@@ -140,6 +144,7 @@ from attnlab.exercises.first_steps import (
     check_previous_share,
     check_writer,
 )
+from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.grids import (
@@ -192,6 +197,12 @@ from attnlab.exercises.reading import (
     check_arriving_shares,
     check_entropy,
     check_mean_ablation,
+)
+from attnlab.exercises.retrieval import (
+    check_complete,
+    check_energy,
+    check_retrieve,
+    check_sharp,
 )
 from attnlab.exercises.running import (
     check_cache_length,
@@ -265,6 +276,7 @@ __all__ = [
     "check_axial_pairs",
     "check_axis",
     "check_backward",
+    "check_beaten",
     "check_bigbird",
     "check_block_means",
     "check_buckets",
@@ -278,6 +290,7 @@ __all__ = [
     "check_chain_pairs",
     "check_clipped_rows",
     "check_collected_bytes",
+    "check_complete",
     "check_complex_layer",
     "check_complex_score",
     "check_decoder_layer",
@@ -286,6 +299,7 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_energy",
     "check_entmax_attention",
     "check_entropy",
     "check_equal_lengths",
@@ -295,6 +309,7 @@ __all__ = [
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
+    "check_front",
     "check_gap",
     "check_gated",
     "check_generator",
@@ -327,12 +342,15 @@ __all__ = [
     "check_rank",
     "check_read",
     "check_repeat_heads",
+    "check_retrieve",
     "check_root_value",
     "check_rotation",
     "check_rounds",
     "check_row_share",
     "check_running_step",
     "check_score_bytes",
+    "check_seed_chance",
+    "check_sharp",
     "check_shift",
     "check_sinkhorn",
     "check_slowest_turn",

@@ -30,12 +30,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from attnlab.core.cache import KeyValueCache
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.learned.memorizing_transformer import MemoryState
+from attnlab.mechanisms.learned.memorizing_transformer import MemoryState, unit
 from attnlab.models.tiny import DecoderState, TinyTransformer
 from attnlab.tasks import UNSCORED, Batch
 from attnlab.tasks.documentation import Documentation, topics_by_split
@@ -153,9 +151,8 @@ def memorized(model: TinyTransformer, tokens: Tensor) -> DecoderState:
     x = block.attention_residual.read(model.embedding(tokens))  # type: ignore[operator, union-attr]
     layer: Any = block.attention
     _, k, v = layer.heads.project(x)
-    begins = torch.zeros(len(tokens), dtype=torch.int64)
-    state = MemoryState(KeyValueCache(F.normalize(k, dim=-1), v), tokens.shape[1], begins)
-    return DecoderState(tokens.shape[1], [state.trimmed(layer.options)])
+    state = MemoryState.of(unit(k, layer.options), v, layer.options)
+    return DecoderState(tokens.shape[1], [state])
 
 
 @torch.no_grad()

@@ -1,19 +1,31 @@
-"""`python -m attnlab.measure [topic …]` and `python -m attnlab.measure notebooks [path …]`."""
+"""`python -m attnlab.measure`: a sweep, `compare A.json B.json`, topics, `notebooks [path …]`."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-from attnlab.measure import command, notebooks, topics
+from attnlab.measure import command, notebooks, sweep_command, topics
 from attnlab.measure.report import machine, machine_line
 
-_DESCRIPTION = """Measure attnlab beside what it is compared to: each topic in one run, interleaved,
-medians. `--list` shows the topics. `notebooks [path …]` runs notebooks instead, each in a fresh
-process, and prints their seconds and peak memory; it fails over 60 s or 1.5 GB."""
+_DESCRIPTION = """Without arguments, or as `sweep …`: every mechanism over a range of lengths
+(`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With topics: attnlab
+beside what it is compared to, each topic in one run, interleaved, medians. `--list` shows the
+topics. `notebooks [path …]` runs notebooks instead, each in a fresh process, and prints their
+seconds and peak memory; it fails over 60 s or 1.5 GB."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = command.parser(topics, "topic", _DESCRIPTION).parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] in ([], ["sweep"]):
+        return sweep_command.main(given[1:])
+    if given[0] == "compare":
+        try:
+            print(sweep_command.compare(given[1:]))
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 2
+        return 0
+    options = command.parser(topics, "topic", _DESCRIPTION).parse_args(given)
     if options.names[:1] == ["notebooks"]:
         return _notebooks(options.names[1:], options)
     if "notebooks" in options.names:

@@ -48,11 +48,11 @@ def parser(folder: ModuleType, kind: str, description: str) -> argparse.Argument
     made.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     made.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    made.add_argument("--threads", type=_at_least_one, default=2, help="default: 2")
+    made.add_argument("--threads", type=at_least_one, default=2, help="default: 2")
     return made
 
 
-def _at_least_one(text: str) -> int:
+def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
     return int(text)

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from attnlab.core.complex_linear import ComplexLinear
 from attnlab.measure.count import Count, count
 from attnlab.measure.subject import Subject, check_length
 
@@ -119,14 +120,14 @@ def _count(call: Callable[[], Any], backward: bool) -> Count:
 
 
 def _linear_flops(layer: nn.Module, call: Callable[[], Any]) -> int:
-    """FLOPs of the nn.Linear maps in one forward pass."""
+    """FLOPs of the linear maps, real and complex, in one forward pass."""
     total = 0
 
-    def book(part: Any, args: tuple[Tensor, ...], _: Any) -> None:
+    def book(part: nn.Module, args: tuple[Tensor, ...], _: Any) -> None:
         nonlocal total
-        total += 2 * args[0].numel() * part.out_features
+        total += count(type(part).forward, part, *args).flops
 
-    maps = [part for part in layer.modules() if isinstance(part, nn.Linear)]
+    maps = [part for part in layer.modules() if isinstance(part, nn.Linear | ComplexLinear)]
     hooks = [part.register_forward_hook(book) for part in maps]
     with torch.no_grad():
         call()

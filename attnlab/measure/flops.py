@@ -84,6 +84,12 @@ def _from(first: int) -> Formula:
     return lambda args, _: _product(args[first], args[first + 1])
 
 
+def _recurrent_layer(args: Sequence[Any], passes: int) -> int:
+    """(n, b, inputs), and the matrices of all gates for the inputs and for the hidden state."""
+    steps = math.prod(args[0].shape[:2])
+    return passes * 2 * steps * (args[1].numel() + args[2].numel())
+
+
 FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm"), _from(0)),
     **dict.fromkeys(("addmm", "addbmm", "baddbmm", "addmv", "_addmm_activation"), _from(1)),
@@ -95,6 +101,8 @@ FORMULAS: dict[str, Formula] = {
         lambda args, out: _convolution(args[0], args[1], out, transposed=args[6]),
     ),
     "convolution_backward": _convolution_backward,
+    "mkldnn_rnn_layer": lambda args, _: _recurrent_layer(args, 1),
+    "mkldnn_rnn_layer_backward": lambda args, _: _recurrent_layer(args, 2),
     **dict.fromkeys(
         ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "_logcumsumexp", "topk"), _scan
     ),
@@ -133,7 +141,6 @@ OPAQUE = frozenset(
         "_flash_attention_forward",
         "_efficient_attention_forward",
         "_trilinear",
-        "mkldnn_rnn_layer",
         "_cudnn_rnn",
         "_thnn_fused_lstm_cell",
         "_thnn_fused_gru_cell",

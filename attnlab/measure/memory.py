@@ -92,6 +92,14 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
+def available() -> float:
+    """Bytes available without swapping; 0 where there is no /proc."""
+    information = Path("/proc/meminfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return float(found[0]) * 1024 if found else 0.0
+
+
 def environment() -> dict[str, str]:
     """This process's environment, in which a child imports the same attnlab as this process."""
     root = str(Path(__file__).resolve().parents[2])

@@ -53,8 +53,8 @@ def compare(
     with thread_count(threads), _no_collection():
         for _ in range(warmup):
             for function in functions.values():
-                _seconds(function)
-        rounds = [[_seconds(function) for function in functions.values()] for _ in range(repeats)]
+                seconds_of(function)
+        rounds = [[seconds_of(function) for function in functions.values()] for _ in range(repeats)]
     columns = dict(zip(names, map(tuple, zip(*rounds, strict=True)), strict=True))
     return [_timing(name, columns[name], columns[baseline]) for name in names]
 
@@ -105,7 +105,8 @@ def quartiles(values: tuple[float, ...] | list[float]) -> tuple[float, float]:
     return lower, upper
 
 
-def _seconds(function: Callable[[], object]) -> float:
+def seconds_of(function: Callable[[], object]) -> float:
+    """The seconds of one call, its work on a GPU included; compared calls belong to `compare`."""
     _synchronize()
     start = time.perf_counter()
     result = function()

@@ -21,11 +21,16 @@ from torch import Tensor, nn
 
 from attnlab.core.integers import check_integer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.search import Index, nearest
+from attnlab.core.search import Index
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.learned.unlimiformer import in_states, weighed
+from attnlab.mechanisms.learned.unlimiformer import (
+    Projected,
+    Retrieval,
+    found_states,
+    in_states,
+    weighed,
+)
 
 
 @dataclass(frozen=True)
@@ -70,25 +75,20 @@ class Retrieving(nn.Module):
     def attend(self, x: Tensor, states: Tensor, padding: Tensor | None) -> Tensor:
         """(b, n, dim) and states (b, m, dim) → (b, n, dim)."""
         own = parts_of(self.attention)
-        q = own.query(x).unflatten(-1, (own.heads, -1)).transpose(1, 2)
-        key_map, value_map = (y.weight.unflatten(0, (own.heads, -1)) for y in (own.key, own.value))
+        q, key_map, value_map, bias = Projected.of(x, own.query, own.key, own.value, own.heads)
         moved = in_states(note("queries", q), key_map)
-        found = self._search(moved.flatten(1, 2), states, padding).unflatten(1, q.shape[1:3])
-        bias = own.value.bias
-        out = weighed(
-            moved, found, states, value_map, scale=own.scale,
-            value_bias=None if bias is None else bias.unflatten(0, (own.heads, -1)),
-        )  # fmt: skip
+        found = self._search(moved, states, padding)
+        out = weighed(moved, found, states, value_map, value_bias=bias, scale=own.scale)
         return own.output(out.to(x.dtype).transpose(1, 2).flatten(2))
 
     def _search(self, moved: Tensor, states: Tensor, padding: Tensor | None) -> Tensor:
-        """(b, h·n, dim) → (b, h·n, k)."""
+        """(b, h, n, dim) → (b, h, n, k)."""
         if not self.indexes:
-            keys = wide(states)[:, None]
-            return nearest(moved[:, None], keys, self.neighbours, seen=padding)[:, 0]
+            return found_states(moved, states, padding, Retrieval(neighbours=self.neighbours))
         _check_indexes(self.indexes, states, padding)
-        pairs = zip(self.indexes, moved, strict=True)
-        return torch.stack([index.search(q, self.neighbours).positions for index, q in pairs])
+        pairs = zip(self.indexes, moved.flatten(1, 2), strict=True)
+        found = [index.search(q, self.neighbours).positions for index, q in pairs]
+        return torch.stack(found).unflatten(1, moved.shape[1:3])
 
 
 class _OfTiny(Retrieving):
@@ -98,33 +98,35 @@ class _OfTiny(Retrieving):
         return self.attend(x, context, context_padding)
 
 
-class _OfT5(Retrieving):
+class _OfLibrary(Retrieving):
+    """In Hugging Face's models. The cache stays empty, for no keys are computed."""
+
+    def masked(self, x: Tensor, states: Tensor, mask: Tensor | None, weights: bool) -> Tensor:
+        """``attend`` with the library's mask; ``weights`` says whether it asks for them."""
+        if weights:
+            raise ValueError(
+                "cross-attention by retrieval has no weights over all states; leave "
+                "output_attentions out, and record the notes 'neighbours' and 'neighbour_weights'"
+            )
+        return self.attend(x, states, _padding(mask))
+
+
+class _OfT5(_OfLibrary):
     def forward(
         self, hidden_states: Tensor, mask: Tensor | None = None, *, key_value_states: Tensor,
-        position_bias: Tensor | None = None, past_key_values: Any = None, **others: Any,
+        position_bias: Tensor | None = None, past_key_values: Any = None,
+        output_attentions: bool = False,
     ) -> tuple[Tensor, Tensor | None, None]:  # fmt: skip
-        """Caches stay empty: no keys are computed. ``others`` are the library's own settings."""
-        _refuse_weights(others)
-        out = self.attend(hidden_states, key_value_states, _padding(mask))
+        out = self.masked(hidden_states, key_value_states, mask, output_attentions)
         return out, position_bias, None
 
 
-class _OfBart(Retrieving):
+class _OfBart(_OfLibrary):
     def forward(
         self, hidden_states: Tensor, key_value_states: Tensor, past_key_values: Any = None,
-        attention_mask: Tensor | None = None, **others: Any,
+        attention_mask: Tensor | None = None, output_attentions: bool = False,
     ) -> tuple[Tensor, None]:  # fmt: skip
-        """As that of ``_OfT5``."""
-        _refuse_weights(others)
-        return self.attend(hidden_states, key_value_states, _padding(attention_mask)), None
-
-
-def _refuse_weights(others: dict[str, Any]) -> None:
-    if others.get("output_attentions"):
-        raise ValueError(
-            "cross-attention by retrieval has no weights over all states; leave "
-            "output_attentions out, and record the notes 'neighbours' and 'neighbour_weights'"
-        )
+        return self.masked(hidden_states, key_value_states, attention_mask, output_attentions), None
 
 
 def _padding(mask: Tensor | None) -> Tensor | None:

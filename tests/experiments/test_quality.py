@@ -1,5 +1,8 @@
 """The experiment `quality`, small: who can be trained on what, and what is stored."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -18,6 +21,8 @@ from attnlab.experiments.quality import (
     row,
     train,
 )
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/72_quality.json"
 
 
 def test_all_that_mix_are_in_the_grid_and_a_model_that_mixes_nothing() -> None:
@@ -93,3 +98,16 @@ def test_training_improves_and_leaves_the_generators(monkeypatch: pytest.MonkeyP
     worse, better = train("full", "text", 0, steps=1)[0], train("full", "text", 0, steps=12)[0]
     assert torch.equal(torch.get_rng_state(), state)
     assert 5 < better < worse < 9  # bits per byte
+
+
+def test_what_the_lesson_draws() -> None:
+    stored = json.loads(STORED.read_text())
+    assert not stored["quick"]
+    rows = {one["figure"]: one for one in stored["experiments"]["quality"]}
+    assert set(rows) <= set(figures(quick=False))
+    for kind in TASKS:
+        for name in ("full", "linear", "longformer", NOTHING):
+            assert 0 < rows[f"{kind}, {name}, seed 0"]["measured"] <= 100
+            assert rows[f"{kind}, {name}, compute"]["measured"] == pytest.approx(
+                compute(name, kind), rel=0.02
+            )

@@ -86,7 +86,7 @@ def test_the_peer_computes_the_same():
 
 
 def test_naive_is_not_started_without_the_memory(monkeypatch):
-    monkeypatch.setattr(lowrank, "_available", lambda: 1e6)
+    monkeypatch.setattr(lowrank, "available", lambda: 1e6)
     (row,) = lowrank._longest_naive(512, 1, 1)
     assert row.measured is None
     assert "GB are free" in row.note

@@ -170,7 +170,7 @@ def test_a_batch_can_be_cut_and_moved():
     ("call", "sentence"),
     [
         (lambda: task("recal"), "no task 'recal'; did you mean 'recall'"),
-        (lambda: task("xyz"), "no task 'xyz'; known: addition, agreement, copying"),
+        (lambda: task("xyz"), "no task 'xyz'; known: addition, agreement, copy_first, copying"),
         (lambda: task("documentation", unit="byte"), "no unit 'byte'; did you mean 'bytes'"),
         (lambda: task("copying").batch("trian", 1, 0), "no split 'trian'; did you mean 'train'"),
         (lambda: task("copying").batch("train", 0, 0), "size should be at least 1, got 0"),
@@ -197,6 +197,8 @@ def test_wrong_values_are_refused_in_sentences(call, sentence):
         ("reversing", {"symbols": 10**9}),
         ("sorting", {"items": 10**9, "symbols": 10**9}),
         ("recall", {"pairs": 10**8, "keys": 10**8}),
+        ("copy_first", {"levels": 10**9}),
+        ("denoising", {"steps": 10**9}),
         ("induction", {"length": 10**9, "symbols": 10**9}),
         ("needle", {"length": 10**9}),
         ("gist", {"length": 10**9}),

@@ -8,12 +8,14 @@ import torch
 from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.complex_words import ComplexWordExplorer
+from attnlab_widgets.cost_lab import CostLab
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.pattern_studio import PatternStudio
 from attnlab_widgets.position_explorer import PositionExplorer
 from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
+from attnlab_widgets.survey import Survey
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
@@ -55,5 +57,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     Wall: lambda: Wall("a for loop"),
     WhoIsChosen: WhoIsChosen,
     SynthesizerLab: SynthesizerLab,
+    CostLab: lambda: CostLab(claims={"longformer": "n"}),
+    Survey: Survey,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

@@ -10,12 +10,14 @@ _HOMES = {
     "AttentionExplorer": "attention_explorer",
     "AttentionView": "attention_view",
     "ComplexWordExplorer": "complex_words",
+    "CostLab": "cost_lab",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
     "QueryKeySpace": "query_key_space",
     "QueryOnAPlane": "query_on_a_plane",
+    "Survey": "survey",
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
     "Wall": "wall",
@@ -27,12 +29,14 @@ __all__ = [
     "AttentionExplorer",
     "AttentionView",
     "ComplexWordExplorer",
+    "CostLab",
     "HeadSwitchboard",
     "KernelLab",
     "PatternStudio",
     "PositionExplorer",
     "QueryKeySpace",
     "QueryOnAPlane",
+    "Survey",
     "SynthesizerLab",
     "TreeExplorer",
     "Wall",
@@ -45,12 +49,14 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.attention_view import AttentionView
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.complex_words import ComplexWordExplorer
+    from attnlab_widgets.cost_lab import CostLab
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer
     from attnlab_widgets.query_key_space import QueryKeySpace
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
+    from attnlab_widgets.survey import Survey
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer
     from attnlab_widgets.wall import Wall

@@ -83,10 +83,15 @@ def _image(weights: Tensor, text: str) -> str:
     )
 
 
-@functools.cache
 def _links(name: str) -> str:
+    return " · ".join(f'<a href="{escape(url)}">{escape(text)}</a>' for url, text in links(name))
+
+
+@functools.cache
+def links(name: str) -> tuple[tuple[str, str], ...]:
+    """Address and text of a mechanism's page and of the lesson that names it most, if there is."""
     if name not in pages():  # somebody's own card
-        return ""
+        return ()
     root = _repository()
     path = pages()[name].replace(".", "/")
     page = path if (LESSONS.parent / path).is_dir() else f"{path}.py"
@@ -95,7 +100,7 @@ def _links(name: str) -> str:
         (f"{root}/notebooks/{one['path']}", f"lesson {one['path'].partition('_')[0]}")
         for one in lessons(card(name))[:1]
     ]
-    return " · ".join(f'<a href="{escape(url)}">{escape(text)}</a>' for url, text in found)
+    return tuple(found)
 
 
 @functools.cache

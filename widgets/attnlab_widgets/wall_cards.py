@@ -59,7 +59,7 @@ def costs(
 ) -> list[float]:
     """FLOPs, or the elements of the largest tensor, of the card's last form at each length, as its
     expression gives them."""
-    chosen, claim = _claim(card, what, options)
+    chosen, claim = claim_of(card, what, options)
     known = {"h": heads, "d": dim // heads, "e": dim // heads, "dim": dim}
     known |= {letter: getattr(chosen, name) for letter, name in card.letters.items()}
     claim = claim.subs({x: known[x.name] for x in claim.free_symbols if x.name in known})
@@ -67,7 +67,7 @@ def costs(
     return [float(f"{float(at(length)):.4g}") for length in lengths]
 
 
-def _claim(card: Card, what: str, options: Mapping[str, Any]) -> tuple[Any, sympy.Expr]:
+def claim_of(card: Card, what: str, options: Mapping[str, Any]) -> tuple[Any, sympy.Expr]:
     """The options in force, and the cost of the last form under them with m = n."""
     own = {name: value for name, value in options.items() if name in annotations_of(card.options)}
     chosen = card.options(**own)
@@ -78,7 +78,7 @@ def _claim(card: Card, what: str, options: Mapping[str, Any]) -> tuple[Any, symp
 def growth(card: Card, what: str, options: Mapping[str, Any]) -> str:
     """How the cost grows in n alone, its other letters held: n, n², n log n."""
     n = letters("n")[0]
-    terms = sympy.Add.make_args(sympy.expand(_claim(card, what, options)[1]))
+    terms = sympy.Add.make_args(sympy.expand(claim_of(card, what, options)[1]))
     orders = [term.as_independent(n)[1] for term in terms]
     return in_plain_text(max(orders, key=lambda order: float(order.subs(n, LARGE))))
 

@@ -1,21 +1,23 @@
 """Attention over a layout: blocks of queries, each with the keys that its queries attend to.
 
-For each block the keys and values that any of its queries attends to are gathered, and a batch of
-blocks is computed at once. A layout may have several parts, each with its own order of the queries.
-A query then has an output in each part, and these are combined by their log-sum-exps: with $\\ell_p
-= \\log \\sum_{j \\in p} e^{s_j}$,
+A batch of blocks is computed at once. Where positions follow one another at constant steps, as the
+keys of windows, queries, keys and values are read in place, through views that overlap; otherwise
+they are gathered. A layout may have several parts, each with its own order of the queries. A query
+then has an output in each part, and these are combined by their log-sum-exps: with
+$\\ell_p = \\log \\sum_{j \\in p} e^{s_j}$,
 
 $$o = \\sum_p e^{\\ell_p - \\ell} o_p,\\qquad \\ell = \\log \\sum_p e^{\\ell_p}$$
 
 The backward pass needs only the combined log-sum-exp and output: with them the gradient of a block
-is that of ordinary attention (Dao et al. 2022, section 3.1). So each block is gathered and computed
-a second time, and no tensor of the size of the pairs is kept.
+is that of ordinary attention (Dao et al. 2022, section 3.1). So each block is computed a second
+time, and no tensor of the size of the pairs is kept.
 
 On a CPU a block is computed by the kernel of PyTorch's ``scaled_dot_product_attention``; elsewhere,
-with dropout, or where values and keys differ in width, by the equation.
+with dropout, or where values and keys differ in width, by the equation. The gradients of small
+blocks with consecutive keys are computed by the equation on a CPU, too: its five batched products
+take about two thirds of the time of the kernel's backward pass.
 """
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,8 +35,11 @@ from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 from attnlab.core.tracing import on_cpu
 
-# The most bytes gathered at once: on a CPU they fit its cache. Meta tensors are split as on a CPU.
+# The most bytes of keys, values and weights at once: on a CPU they fit its cache. Meta tensors are
+# split as on a CPU.
 PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
+
+KERNEL_ROWS = 128  # from so many queries in a block on, the kernel's backward pass is as fast
 
 _aten = torch.ops.aten
 
@@ -187,48 +192,64 @@ class _Options:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some blocks of a batch, their mask, and the factors of their weights for dropout."""
+    """Some blocks of a batch for some heads (of b·h), their mask, and the factors for dropout."""
 
     batch: Batch
-    allowed: Tensor | None
+    heads: slice
+    bias: Tensor | None  # 0 where allowed, −∞ elsewhere; axes may have size 1
     first: bool  # in the layout's first part, so that its queries have no output yet
     keep: Tensor | None
 
+    def bias_of(self, q: Tensor) -> Tensor | None:
+        """The bias in the shape that the kernel asks for."""
+        return None if self.bias is None else self.bias.expand(*q.shape[:3], self.bias.shape[-1])
+
     @property
     def fully_masked(self) -> Tensor | None:
-        return None if self.allowed is None else ~self.allowed.any(-1)
+        return None if self.bias is None else self.bias.amax(-1) == -torch.inf
 
 
 def _pieces(
     plan: Layout, q: Tensor, width: int, valid: Tensor | None, options: _Options
 ) -> Iterator[_Piece]:
-    """The batches of the layout, split so that what each gathers stays below ``PIECE`` bytes."""
+    """The batches of the layout, split so that each piece needs about ``PIECE`` bytes at most.
+
+    A piece has many blocks of few heads: the keys of one head can be read in place.
+    """
     b, h = q.shape[:2]
     generator = torch.Generator(q.device).manual_seed(options.seed) if options.dropout else None
     budget = PIECE.get(q.device.type, PIECE["else"]) // q.element_size()
     for part_number, part in enumerate(plan.parts):
         for batch in part:
             rows, columns = batch.queries.shape[1], batch.keys.shape[1]
-            per_block = b * h * columns * (width + (rows if options.dropout else 0))
+            gathered = width if batch.key_steps is None else 0
+            per_block = columns * (gathered + 2 * rows)  # keys and values; weights, gradients
             for some in batch.split(max(1, budget // max(1, per_block))):
-                allowed = _allowed(some, valid, b, h)
-                keep = None
-                if generator is not None:
-                    shape = (b * h, len(some.queries), rows, columns)
-                    chance = torch.rand(shape, generator=generator, device=q.device)
-                    keep = (chance >= options.dropout).to(wide_dtype(q)) / (1 - options.dropout)
-                yield _Piece(some, allowed, part_number == 0, keep)
+                blocks = len(some.queries)
+                bias = _bias(some, valid, b, h, q.dtype)
+                at_once = max(1, budget // (per_block * blocks))
+                for start in range(0, b * h, at_once):
+                    heads = slice(start, min(start + at_once, b * h))
+                    keep = None
+                    if generator is not None:
+                        shape = (heads.stop - start, blocks, rows, columns)
+                        chance = torch.rand(shape, generator=generator, device=q.device)
+                        keep = (chance >= options.dropout).to(wide_dtype(q)) / (1 - options.dropout)
+                    of_heads = bias[heads] if bias is not None and len(bias) > 1 else bias
+                    yield _Piece(some, heads, of_heads, part_number == 0, keep)
 
 
-def _allowed(batch: Batch, valid: Tensor | None, b: int, h: int) -> Tensor | None:
-    """The mask of a batch with the padding: (b·h, blocks, rows, columns); axes may have size 1."""
+def _bias(batch: Batch, valid: Tensor | None, b: int, h: int, dtype: torch.dtype) -> Tensor | None:
+    """The mask of a batch with the padding as a bias: (b·h, blocks, rows, columns)."""
     mask = batch.mask
     if valid is not None:
         seen = valid[:, batch.keys][:, None, :, None, :]  # (b, 1, blocks, 1, columns)
         mask = seen if mask is None else mask & seen
-    if mask is None or mask.dim() == 3:
-        return mask if mask is None else mask[None]
-    return mask.expand(b, h, *mask.shape[-3:]).flatten(0, 1)
+    if mask is None:
+        return None
+    mask = mask[None] if mask.dim() == 3 else mask.expand(b, h, *mask.shape[-3:]).flatten(0, 1)
+    bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return bias.masked_fill_(~mask, -torch.inf)
 
 
 class _Blocked(torch.autograd.Function):
@@ -244,14 +265,15 @@ class _Blocked(torch.autograd.Function):
         out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
         lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=wide_dtype(q))
         for piece in _pieces(plan, q, q.shape[-1] + v.shape[-1], valid, options):
-            batch = piece.batch
-            qs, ks, vs = batch.take_queries(flat[0]), *map(batch.take_keys, flat[1:])
-            some, piece_lse = _attend(qs, ks, vs, piece, options.scale)
+            batch, (qs, ks, vs) = piece.batch, (x[piece.heads] for x in flat)
+            taken = batch.take_queries(qs), batch.take_keys(ks), batch.take_keys(vs)
+            some, some_lse = _attend(*taken, piece, options.scale)
+            to, to_lse = out[piece.heads], lse[piece.heads]
             if not piece.first:
-                so_far = batch.take_queries(out), batch.take_queries(lse)
-                some, piece_lse = _merge(*so_far, some, piece_lse)
-            batch.put(out, some)
-            batch.put(lse, piece_lse)
+                so_far = batch.take_queries(to), batch.take_queries(to_lse)
+                some, some_lse = _merge(*so_far, some, some_lse)
+            batch.put(to, some)
+            batch.put(to_lse, some_lse)
         out = out.to(q.dtype)
         # With +∞ for a row without keys, e^(score − lse) in the backward pass is 0, not NaN.
         lse = lse.masked_fill_(lse == -torch.inf, torch.inf)
@@ -272,14 +294,14 @@ class _Blocked(torch.autograd.Function):
         )
         like = q.unflatten(0, ctx.heads)
         for piece in _pieces(ctx.plan, like, q.shape[-1] + v.shape[-1], valid, ctx.options):
-            batch = piece.batch
-            block = _Block(*map(batch.take_queries, (do, q, out, lse)))
-            ks, vs = batch.take_keys(k), batch.take_keys(v)
+            batch, heads = piece.batch, piece.heads
+            block = _Block(*(batch.take_queries(x[heads]) for x in (do, q, out, lse)))
+            ks, vs = (batch.take_keys(x[heads]) for x in (k, v))
             with unrounded(q.device):
                 d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
-            batch.add_queries(dq, d_q)
-            batch.add_keys(dk, d_k)
-            batch.add_keys(dv, d_v)
+            batch.add_queries(dq[heads], d_q)
+            batch.add_keys(dk[heads], d_k)
+            batch.add_keys(dv[heads], d_v)
         grads = (x.to(q.dtype).unflatten(0, ctx.heads) for x in (dq, dk, dv))
         return *grads, None, None, None
 
@@ -299,25 +321,18 @@ def _by_kernel(q: Tensor, v: Tensor, piece: _Piece) -> bool:
     return on_cpu(q) and q.shape[-1] == v.shape[-1] and piece.keep is None
 
 
-def _bias(q: Tensor, allowed: Tensor | None) -> Tensor | None:
-    """The mask in the form that PyTorch's kernel takes: 0 where allowed, −∞ elsewhere."""
-    if allowed is None:
-        return None
-    bias = q.new_zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)
-    return bias.expand(*q.shape[:3], bias.shape[-1])
-
-
 def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of blocks (−∞ for a row without allowed keys)."""
     if _by_kernel(q, v, piece):
-        bias = _bias(q, piece.allowed)
         out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, attn_mask=bias, scale=scale
+            q, k, v, attn_mask=piece.bias_of(q), scale=scale
         )
         if piece.fully_masked is not None:
             lse = lse.masked_fill(piece.fully_masked, -torch.inf)
         return out, lse
-    scores = _scores(q, k, piece.allowed, scale)
+    scores = q.to(wide_dtype(q)) @ k.to(wide_dtype(q)).mT * scale
+    if piece.bias is not None:
+        scores += piece.bias
     lse = torch.logsumexp(scores, dim=-1)
     weights = torch.exp(scores - lse.masked_fill(lse == -torch.inf, 0)[..., None])
     if piece.keep is not None:
@@ -338,24 +353,29 @@ def _gradients(
     block: _Block, k: Tensor, v: Tensor, piece: _Piece, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v of blocks, given output and log-sum-exp over all parts."""
-    do, q, out, lse = block
-    if _by_kernel(q, v, piece):
-        grads: tuple[Tensor, Tensor, Tensor] = (
+    q, steps = block.q, piece.batch.key_steps
+    small = q.shape[2] < KERNEL_ROWS and steps is not None and steps.place <= 1
+    if _by_kernel(q, v, piece) and not small:
+        by_kernel: tuple[Tensor, Tensor, Tensor] = (
             _aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                do, q, k, v, out, lse, 0.0, False, attn_mask=_bias(q, piece.allowed), scale=scale
+                block.do, q, k, v, block.out, block.lse, 0.0, False,
+                attn_mask=piece.bias_of(q), scale=scale,
             )
-        )
-        return grads
-    weights = torch.exp(_scores(q, k, piece.allowed, scale) - lse[..., None])
-    do, q, k, v, out = (x.to(weights.dtype) for x in (do, q, k, v, out))
-    d_weights = do @ v.mT
-    kept = weights
+        )  # fmt: skip
+        return by_kernel
+    wide, blocks = wide_dtype(q), q.shape[:2]
+    # One batch of matrices. With one head the overlapping views of its keys stay views.
+    do, q, out, k, v = (x.to(wide).flatten(0, 1) for x in (block.do, q, block.out, k, v))
+    q = q * scale
+    weights = torch.baddbmm(-block.lse.flatten(0, 1)[..., None], q, k.mT)
+    if piece.bias is not None:
+        weights.unflatten(0, blocks).add_(piece.bias)
+    kept = weights.exp_()
+    d_weights = torch.bmm(do, v.mT)
     if piece.keep is not None:
-        d_weights, kept = d_weights * piece.keep, weights * piece.keep
-    d_scores = weights * (d_weights - (do * out).sum(-1, keepdim=True)) * scale
-    return d_scores @ k, d_scores.mT @ q, kept.mT @ do
-
-
-def _scores(q: Tensor, k: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
-    scores = q.to(wide_dtype(q)) @ k.to(wide_dtype(q)).mT * scale
-    return scores if allowed is None else scores.masked_fill_(~allowed, -math.inf)
+        keep = piece.keep.flatten(0, 1)
+        d_weights, kept = d_weights.mul_(keep), weights * keep
+    d_scores = d_weights.sub_((do * out).sum(-1, keepdim=True)).mul_(weights)
+    grads = torch.bmm(d_scores, k).mul_(scale), torch.bmm(d_scores.mT, q), torch.bmm(kept.mT, do)
+    d_q, d_k, d_v = (x.unflatten(0, blocks) for x in grads)
+    return d_q, d_k, d_v

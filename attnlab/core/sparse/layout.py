@@ -20,6 +20,7 @@ then single columns of the mixed blocks; only mixed columns are evaluated pair b
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attnlab.core.options import Size
 from attnlab.core.patterns import FULL, Intervals, Order, Pattern
@@ -35,7 +37,56 @@ from attnlab.core.shapes import checked
 
 BLOCKS = (32, 64, 128)  # queries in a block
 GATHER_COST = 24  # cost of fetching a key for a block, as a number of pairs
+LEAST_SLIDING = 4  # blocks that slide are a batch of their own from so many on
 PAIRS_AT_ONCE = 1 << 20  # pairs evaluated at once
+
+
+class Steps(NamedTuple):
+    """Positions at constant steps: place c of block i is first + i · block + c · place.
+
+    In a window with blocks of 64 queries, the keys of each block are consecutive (``place`` 1) and
+    begin 64 further on (``block`` 64). Of the positions in the order of their residues modulo s,
+    neighbours are s apart (``place`` s).
+    """
+
+    first: int
+    block: int
+    place: int
+
+    @classmethod
+    def of(cls, positions: Tensor) -> "Steps | None":
+        """The steps of (blocks, places); None if they are not constant or not forwards."""
+        first = int(positions[0, 0])
+        block = int(positions[1, 0]) - first if len(positions) > 1 else 0
+        place = int(positions[0, 1]) - first if positions.shape[1] > 1 else 0
+        blocks, places = (torch.arange(size) for size in positions.shape)
+        regular = first + block * blocks[:, None] + place * places
+        constant = min(block, place) >= 0 and torch.equal(positions, regular)
+        return cls(first, block, place) if constant else None
+
+    def later(self, blocks: int) -> "Steps":
+        return self._replace(first=self.first + blocks * self.block)
+
+    def view(self, x: Tensor, blocks: int, places: int) -> Tensor:
+        """The rows of x (g, n, …) at the positions, in place; they may overlap: (g, blocks, …)."""
+        sequence, row, *width = x.stride()
+        shape = (len(x), blocks, places, *x.shape[2:])
+        strides = (sequence, self.block * row, self.place * row, *width)
+        return x.as_strided(shape, strides, x.storage_offset() + self.first * row)
+
+    def add(self, x: Tensor, values: Tensor) -> None:
+        """Add values (g, blocks, places, …) to the rows of x at the positions."""
+        blocks, places = values.shape[1:3]
+        if self.block == 0:  # the same positions in all blocks
+            self.view(x, 1, places).add_(values.sum(1, keepdim=True))
+            return
+        # Blocks may overlap, but some places at a time do not.
+        apart = blocks * self.block <= self.place
+        at_once = places if apart or blocks == 1 else max(1, self.block // max(1, self.place))
+        for place in range(0, places, at_once):
+            some = values[:, :, place : place + at_once]
+            start = self._replace(first=self.first + place * self.place)
+            start.view(x, blocks, some.shape[2]).add_(some)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,28 +95,19 @@ class Batch:
 
     ``queries`` and ``keys`` are indices into q and k. ``mask`` is None where every pair is allowed;
     its axes of blocks and rows have size 1 where all are equal; batch and head axes may stand in
-    front.
+    front. Positions at constant steps are read and written in place, others through their indices.
     """
 
     queries: Int[Tensor, "blocks rows"]
     keys: Int[Tensor, "blocks columns"]
     mask: Bool[Tensor, "... #blocks #rows columns"] | None
-    first_query: int | None = None  # the first index, if the queries are consecutive
-    slide: tuple[int, int] | None = None  # first key, step between lists (each consecutive)
+    query_steps: Steps | None = None
+    key_steps: Steps | None = None
 
     @classmethod
     def of(cls, queries: Tensor, keys: Tensor, mask: Tensor | None) -> "Batch":
-        """A batch, with ``first_query`` and ``slide`` found from its queries and keys."""
-        flat = queries.flatten()
-        first = int(flat[0])
-        follow = torch.equal(flat, torch.arange(first, first + len(flat)))
-        start = int(keys[0, 0])
-        step = int(keys[1, 0]) - start if len(keys) > 1 else 0
-        run = start + step * torch.arange(len(keys))[:, None] + torch.arange(keys.shape[1])
-        slides = step >= 0 and torch.equal(keys, run)
-        return cls(
-            queries, keys, mask, first if follow else None, (start, step) if slides else None
-        )
+        """A batch, with the steps of its queries and keys."""
+        return cls(queries, keys, mask, Steps.of(queries), Steps.of(keys))
 
     @property
     def pairs(self) -> int:
@@ -74,15 +116,13 @@ class Batch:
 
     def split(self, blocks: int) -> Iterator["Batch"]:
         """Smaller batches of at most ``blocks`` blocks."""
-        rows = self.queries.shape[1]
         for start in range(0, len(self.queries), blocks):
             part = slice(start, start + blocks)
             mask = self.mask
             if mask is not None and mask.shape[-3] > 1:
                 mask = mask[..., part, :, :]
-            first = None if self.first_query is None else self.first_query + start * rows
-            slide = self.slide and (self.slide[0] + start * self.slide[1], self.slide[1])
-            yield Batch(self.queries[part], self.keys[part], mask, first, slide)
+            steps = (s and s.later(start) for s in (self.query_steps, self.key_steps))
+            yield Batch(self.queries[part], self.keys[part], mask, *steps)
 
     def to(self, device: torch.device) -> "Batch":
         mask = None if self.mask is None else self.mask.to(device)
@@ -91,39 +131,40 @@ class Batch:
     # ---- read and write by blocks: x is (g, n, …), its blocks (g, blocks, rows, …)
 
     def take_queries(self, x: Tensor) -> Tensor:
-        """The rows of x at the queries; a view if they are consecutive."""
-        if self.first_query is None:
-            return x.index_select(1, self.queries.flatten()).unflatten(1, self.queries.shape)
-        return x.narrow(1, self.first_query, self.queries.numel()).unflatten(1, self.queries.shape)
+        """The rows of x at the queries; a view if these have steps."""
+        return _take(x, self.queries, self.query_steps)
 
     def take_keys(self, x: Tensor) -> Tensor:
-        """The rows of x at the keys; overlapping views if each list is consecutive."""
-        if self.slide is None:
-            return x.index_select(1, self.keys.flatten()).unflatten(1, self.keys.shape)
-        (first, step), (sequence, place, width) = self.slide, x.stride()
-        shape = (len(x), *self.keys.shape, x.shape[2])
-        strides = (sequence, step * place, place, width)
-        return x.as_strided(shape, strides, x.storage_offset() + first * place)
+        """The rows of x at the keys; a view, which may overlap itself, if these have steps."""
+        return _take(x, self.keys, self.key_steps)
 
     def put(self, x: Tensor, values: Tensor) -> None:
         """Write ``values`` to the rows of x at the queries."""
-        values = values.flatten(1, 2).to(x.dtype)
-        if self.first_query is None:
-            x.index_copy_(1, self.queries.flatten(), values)
+        if self.query_steps is None:
+            x.index_copy_(1, self.queries.flatten(), values.flatten(1, 2).to(x.dtype))
         else:
-            x.narrow(1, self.first_query, self.queries.numel()).copy_(values)
+            self.query_steps.view(x, *self.queries.shape).copy_(values)
 
     def add_queries(self, x: Tensor, values: Tensor) -> None:
         """Add ``values`` to the rows of x at the queries."""
-        values = values.flatten(1, 2).to(x.dtype)
-        if self.first_query is None:
-            x.index_add_(1, self.queries.flatten(), values)
-        else:
-            x.narrow(1, self.first_query, self.queries.numel()).add_(values)
+        _add(x, self.queries, self.query_steps, values)
 
     def add_keys(self, x: Tensor, values: Tensor) -> None:
         """Add ``values`` to the rows of x at the keys, which may be listed several times."""
-        x.index_add_(1, self.keys.flatten(), values.flatten(1, 2).to(x.dtype))
+        _add(x, self.keys, self.key_steps, values)
+
+
+def _take(x: Tensor, positions: Tensor, steps: Steps | None) -> Tensor:
+    if steps is None:
+        return x.index_select(1, positions.flatten()).unflatten(1, positions.shape)
+    return steps.view(x, *positions.shape)
+
+
+def _add(x: Tensor, positions: Tensor, steps: Steps | None, values: Tensor) -> None:
+    if steps is None:
+        x.index_add_(1, positions.flatten(), values.flatten(1, 2).to(x.dtype))
+    else:
+        steps.add(x, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +346,7 @@ def _lay_out(
 
     In a part of their own, the keys of the first kind need no mask, and those of the second kind
     often have the same mask in all blocks. Two parts are cheaper if most keys are of the first kind
-    and their number differs from block to block, as with global columns under a causal mask.
+    and their number is not the same in most blocks, as with global columns under a causal mask.
     """
     size = min(_sizes(block), key=lambda size: _block_cost(pattern, order, n, m, size))
     blocks = [
@@ -313,60 +354,94 @@ def _lay_out(
         for positions in _row_blocks(order, n, m, size)
         for made in _blocks(pattern, positions, _Columns.of(order, m), m)
     ]
-    by_all, by_some = sum(len(b.by_all) for b in blocks), sum(len(b.by_some) for b in blocks)
-    ragged = len({len(b.by_all) for b in blocks}) > 2
-    if by_some and by_all > by_some and ragged:
-        separate = [b._replace(by_some=b.by_some[:0]) for b in blocks]
-        yield tuple(_batches(pattern, separate, m - n))
-        blocks = [b._replace(by_all=b.by_all[:0]) for b in blocks]
+    numbers = [int(b.by_all.sum()) for b in blocks]
+    by_some = sum(len(b.keys) for b in blocks) - sum(numbers)
+    (_, commonest), *_ = Counter(numbers).most_common(1) or [(0, 0)]
+    if by_some and sum(numbers) > by_some and 2 * commonest < len(blocks):
+        yield tuple(_batches(pattern, [b.only(b.by_all) for b in blocks], m - n))
+        blocks = [b.only(~b.by_all) for b in blocks]
     yield tuple(_batches(pattern, blocks, m - n))
 
 
 class _Block(NamedTuple):
-    """Positions of the queries, the keys that all of them attend to, and those of only some."""
+    """Queries, the keys that any of them attends to, and which of these all of them attend to."""
 
     queries: Tensor
+    keys: Tensor
     by_all: Tensor
-    by_some: Tensor
 
     @property
-    def keys(self) -> Tensor:
-        return torch.cat([self.by_all, self.by_some]).sort().values
+    def is_full(self) -> bool:
+        return bool(self.by_all.all())
+
+    def only(self, chosen: Tensor) -> "_Block":
+        return _Block(self.queries, self.keys[chosen], self.by_all[chosen])
 
 
 def _blocks(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> Iterator[_Block]:
     for some in positions.split(max(1, PAIRS_AT_ONCE // m)):
         for queries, seen, by_all in zip(some, *_seen(pattern, some, columns, m), strict=True):
             keys = seen.nonzero().squeeze(-1)
-            whole = by_all[keys]
-            yield _Block(queries, keys[whole], keys[~whole])
+            yield _Block(queries, keys, by_all[keys])
 
 
 def _batches(pattern: Pattern, blocks: list[_Block], past: int) -> Iterator[Batch]:
-    """Batches of blocks with equally many queries and key lists of about equal length."""
-    blocks = sorted(
-        (b for b in blocks if len(b.by_all) + len(b.by_some)),
-        key=lambda b: (len(b.queries), len(b.by_some) > 0, len(b.by_all) + len(b.by_some)),
-    )
-    while blocks:
-        first = blocks[0]
+    """Batches of blocks with equally many queries: of those that slide, and of the others.
+
+    Among the others, blocks with key lists of about equal length are put together.
+    """
+    others: list[_Block] = []
+    for alike in _sliding([b for b in blocks if len(b.keys)]):
+        if len(alike) < LEAST_SLIDING:
+            others += alike
+        else:
+            yield _batch(pattern, alike, past)
+    others.sort(key=lambda b: (len(b.queries), b.is_full, len(b.keys)))
+    while others:
+        first = others[0]
         shortest = len(first.keys)
         # Lists are padded to the longest: about a sixteenth of the fetched keys at most.
         longest = shortest + shortest // 16 + 2
-        similar = [
-            b
-            for b in blocks
-            if len(b.queries) == len(first.queries)
-            and (len(b.by_some) > 0) == (len(first.by_some) > 0)
-            and len(b.keys) <= longest
-        ]
-        blocks = blocks[len(similar) :]
+        similar = [b for b in others if _is_like(b, first) and len(b.keys) <= longest]
+        others = others[len(similar) :]
         similar.sort(key=lambda b: int(b.queries[0]))
-        widest = max(len(b.keys) for b in similar)
-        keys = torch.stack([_padded(b.keys, widest) for b in similar])
-        queries = torch.stack([b.queries for b in similar])
-        mask = _mask(pattern, queries, keys) if len(first.by_some) else _is_key(keys)
-        yield Batch.of(queries - past, keys.clamp(min=0), mask)
+        yield _batch(pattern, similar, past)
+
+
+def _is_like(block: _Block, other: _Block) -> bool:
+    return len(block.queries) == len(other.queries) and block.is_full == other.is_full
+
+
+def _sliding(blocks: list[_Block]) -> Iterator[list[_Block]]:
+    """Successive blocks whose keys are one run, the same in each but for a constant step."""
+    alike: list[_Block] = []
+    for block in blocks:
+        if alike and not _slides_on(alike, block):
+            yield alike
+            alike = []
+        alike.append(block)
+    if alike:
+        yield alike
+
+
+def _slides_on(alike: list[_Block], block: _Block) -> bool:
+    last = alike[-1]
+    start, end = last.keys[0], last.keys[-1]
+    step = block.keys[0] - start
+    before = start - alike[-2].keys[0] if len(alike) > 1 else step
+    is_run = end - start == len(last.keys) - 1
+    regular = bool(is_run & (step == before) & (step >= 0))
+    return regular and torch.equal(block.keys, last.keys + step) and _is_like(block, last)
+
+
+def _batch(pattern: Pattern, blocks: list[_Block], past: int) -> Batch:
+    """The batch of some blocks; lists are padded to the longest of them."""
+    columns = max(len(b.keys) for b in blocks)
+    keys = torch.stack([pad(b.keys, (0, columns - len(b.keys)), value=-1) for b in blocks])
+    queries = torch.stack([b.queries for b in blocks])
+    mask = _is_key(keys) if blocks[0].is_full else _mask(pattern, queries, keys)
+    # What pads a list is masked: there its column number, so that a prefix stays consecutive.
+    return Batch.of(queries - past, torch.where(keys < 0, torch.arange(columns), keys), mask)
 
 
 def _seen(pattern: Pattern, positions: Tensor, columns: _Columns, m: int) -> tuple[Tensor, Tensor]:
@@ -403,10 +478,6 @@ def _is_key(keys: Tensor) -> Tensor | None:
     """(blocks, 1, columns): which entries of the key lists are keys; None if all are."""
     is_key = (keys >= 0)[:, None]
     return None if is_key.all() else is_key
-
-
-def _padded(keys: Tensor, columns: int) -> Tensor:
-    return torch.nn.functional.pad(keys, (0, columns - len(keys)), value=-1)
 
 
 def _mask(pattern: Pattern, queries: Tensor, keys: Tensor) -> Tensor | None:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.measure import peers
 from attnlab.measure.count import count, exponent
+from attnlab.measure.memory import available
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 from attnlab.mechanisms.dense.full import FullAttention
@@ -76,11 +77,9 @@ def _beside_peer(n: int, repeats: int, threads: int) -> Iterator[Row]:
         note = "linformer is not installed: pip install 'attnlab[peers]'"
         yield Row(f"package linformer, n = {n:,}", None, note=note)
         return
-    from linformer import LinformerSelfAttention
-
     x = _sequence(n)
     ours = {"early": _linformer(n), "late": _linformer(n, early=False)}
-    peer = LinformerSelfAttention(DIM, n, k=K, heads=HEADS)
+    peer, _ = peers.linformer(n, DIM, HEADS, k=K)
     calls = {"peer": partial(_train, peer, x)}
     calls |= {name: partial(_train, module, x) for name, module in ours.items()}
     peer_time, *own = compare(calls, repeats=repeats, threads=threads)
@@ -228,7 +227,7 @@ def _longest_naive(n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The published 8.6× of n = 16,384, k = 128, where the memory for naive is there."""
     figure = f"time saved against naive, inference, n = {n:,}, k = {K}"
     needed = 1.25 * _peak(_full("naive", "meta"), n)
-    if needed > (free := _available()):
+    if needed > (free := available()):
         note = f"naive would need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
         yield Row(figure, None, note=note)
         return
@@ -236,11 +235,3 @@ def _longest_naive(n: int, repeats: int, threads: int) -> Iterator[Row]:
     calls = {"naive": partial(_infer, naive, x), "ours": partial(_infer, ours, x)}
     base, timing = compare(calls, repeats=repeats, warmup=1, threads=threads)
     yield _faster(figure, timing, base, at_least=PUBLISHED[n][K][0] if n == 16384 else None)
-
-
-def _available() -> float:
-    """Bytes available without swapping; 0 where there is no /proc."""
-    information = Path("/proc/meminfo")
-    lines = information.read_text().splitlines() if information.exists() else []
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return float(found[0]) * 1024 if found else 0.0

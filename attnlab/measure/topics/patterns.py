@@ -15,6 +15,7 @@ from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.layout import forget, layout
 from attnlab.measure.count import count, exponent
 from attnlab.measure.memory import resident
+from attnlab.measure.peers import Layer, Made, big_bird, longformer
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 from attnlab.measure.topics.dense import HEADS, WIDTH, inputs
@@ -84,7 +85,7 @@ def _window(n: int, repeats: int, threads: int) -> Iterator[Row]:
         yield _missing("Hugging Face Longformer", "transformers")
         return
     ours = catalog.build("longformer", dim=HEADS * WIDTH, heads=HEADS, window=WINDOW)
-    peer = _longformer(n)
+    peer = longformer(n, HEADS * WIDTH, HEADS, window=WINDOW)
     yield from _beside(peer, ours, n, repeats, threads, name="Longformer", at_least=None)
     x = torch.randn(1, n, HEADS * WIDTH, requires_grad=True)
     calls = {"peer": partial(_train_layer, peer[1], x, _used(peer[0])), "ours": _run(pattern, n)}
@@ -98,71 +99,12 @@ def _bigbird(n: int, repeats: int, threads: int) -> Iterator[Row]:
         yield _missing("Hugging Face BigBird", "transformers")
         return
     ours = catalog.build("bigbird", dim=HEADS * WIDTH, heads=HEADS, block=BLOCK, random=3)
-    peer = _big_bird(n)
+    peer = big_bird(n, HEADS * WIDTH, HEADS, block=BLOCK, random=3)
     yield from _beside(peer, ours, n, repeats, threads, name="BigBird", at_least=3)
 
 
-Layer = Callable[[Tensor], Tensor]
-
-
-def _longformer(n: int) -> tuple[nn.Module, Layer]:
-    """Their layer: three projections; three more for global tokens, of which there are none."""
-    from transformers import LongformerConfig
-    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
-
-    config = LongformerConfig(
-        hidden_size=HEADS * WIDTH,
-        num_attention_heads=HEADS,
-        attention_window=[WINDOW],
-        attention_probs_dropout_prob=0.0,
-    )
-    layer, real = LongformerSelfAttention(config, 0), torch.zeros(1, n)
-
-    def call(x: Tensor) -> Tensor:
-        none = real > 0
-        out: Tensor = layer(
-            x,
-            attention_mask=real,
-            is_index_masked=none,
-            is_index_global_attn=none,
-            is_global_attn=False,
-        )[0]
-        return out
-
-    return layer, call
-
-
-def _big_bird(n: int) -> tuple[nn.Module, Layer]:
-    """Their sparse layer in training mode; in evaluation its random blocks are all block 0."""
-    from transformers import BigBirdConfig
-    from transformers.models.big_bird.modeling_big_bird import (
-        BigBirdBlockSparseAttention,
-        BigBirdModel,
-    )
-
-    config = BigBirdConfig(
-        hidden_size=HEADS * WIDTH,
-        num_attention_heads=HEADS,
-        block_size=BLOCK,
-        num_random_blocks=3,
-        max_position_embeddings=n,
-        attention_probs_dropout_prob=0.0,
-    )
-    layer = BigBirdBlockSparseAttention(config).train()
-    masks = BigBirdModel.create_masks_for_block_sparse_attn(torch.ones(1, n), BLOCK)
-    names = ("from_blocked_mask", "band_mask", "from_mask", "to_mask")
-    known = dict(zip(names, masks, strict=True))
-    known["to_blocked_mask"] = known["from_blocked_mask"]
-
-    def call(x: Tensor) -> Tensor:
-        out: Tensor = layer(x, **known)[0]
-        return out
-
-    return layer, call
-
-
 def _beside(
-    peer: tuple[nn.Module, Layer],
+    peer: Made,
     ours: nn.Module,
     n: int,
     repeats: int,

@@ -35,12 +35,14 @@ arXiv:1905.07799.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
@@ -66,8 +68,10 @@ from attnlab.core.tracing import hidden
 Spans = Float[Tensor, "h"] | Float[Tensor, "b h n"]
 """The span z of each head, or of each query in each head, in tokens."""
 
-BLOCK = (32, 512)
+BLOCK = (32, 128)
 """The fewest and the most queries in a block."""
+AT_ONCE = 1 << 22
+"""From twice as many scores on, blocks are computed in parts."""
 
 # ---- helpers
 
@@ -111,11 +115,15 @@ def penalty(notes: Notes) -> Tensor:
     return torch.stack([span.mean() for span in notes["span"]]).sum()
 
 
+def _powers(scores: Tensor) -> Tensor:
+    """e^s in units of the largest of a row; zeros where all s are −∞."""
+    largest = scores.detach().amax(-1, keepdim=True)
+    return torch.exp(scores - largest.masked_fill(largest == -torch.inf, 0))
+
+
 def _weights(scores: Tensor, mask: Tensor) -> Tensor:
     """m e^s over its sum; zeros where all m are 0."""
-    seen = scores.masked_fill(mask <= 0, -torch.inf)
-    largest = seen.detach().amax(-1, keepdim=True)
-    powers = mask * torch.exp(seen - largest.masked_fill(largest == -torch.inf, 0))
+    powers = mask * _powers(scores.masked_fill(mask <= 0, -torch.inf))
     total = powers.sum(-1, keepdim=True)
     return powers / (total + (total == 0))
 
@@ -153,35 +161,54 @@ def banded(
 ) -> Outputs:  # fmt: skip
     """The same in blocks of queries, each with the keys within the longest span.
 
-    A block of c queries has the c + reach keys that end with its own.
+    A block of c queries has the c + reach keys that end with its own. Of a long sequence the
+    blocks are computed in several parts, and again in the backward pass, so that the weights of
+    one part alone are held at once.
     """
     n, m = q.shape[-2], k.shape[-2]
     reach = options.reach(note("span", span), m)
     c = min(n, max(BLOCK[0], min(BLOCK[1], reach // 2)))
-    blocks = -(-n // c)
-    before, after = reach + n - m, blocks * c - n  # fewer than no keys before: some are cut off
+    parts = max(1, q[..., 0].numel() * (c + reach) // AT_ONCE)
+    rows = -(-n // (parts * c)) * c
+    parts = -(-n // rows)
+    before, after = reach + n - m, parts * rows - n  # fewer than no keys before: some are cut off
 
-    def of_keys(x: Tensor) -> Tensor:
-        """(…, m, d) → (…, blocks, c + reach, d)."""
-        return F.pad(x, (0, 0, before, after)).unfold(-2, c + reach, c).mT
+    def of_keys(x: Tensor) -> tuple[Tensor, ...]:
+        """(…, m, d) → for each part the keys within its reach, (…, rows + reach, d)."""
+        return F.pad(x, (0, 0, before, after)).unfold(-2, rows + reach, rows).mT.unbind(-3)
 
-    queries = F.pad(wide(q), (0, 0, 0, after)).unflatten(2, (blocks, c))
-    scores = queries @ of_keys(wide(k)).mT * q.shape[-1] ** -0.5
+    def of_queries(x: Tensor) -> tuple[Tensor, ...]:
+        return F.pad(x, (0, 0, 0, after)).unflatten(-2, (parts, rows)).unbind(-3)
+
+    real = q.new_ones(1, m, dtype=torch.bool) if padding is None else padding
+    z = _of_queries(span)
+    spans = [z] * parts if span.ndim == 1 else of_queries(z)
+    given = (
+        of_queries(wide(q) * q.shape[-1] ** -0.5), of_keys(wide(k)),
+        of_keys(F.pad(wide(v), (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
+    )  # fmt: skip
+    part = partial(_part, c=c, options=options)
+    if parts > 1:
+        part = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
+    out = torch.cat([part(*each) for each in zip(*given, strict=True)], dim=-2)
+    return out[:, :, :n].to(v.dtype)
+
+
+def _part(
+    q: Tensor, k: Tensor, v: Tensor, span: Tensor, real: Tensor, *, c: int, options: Span
+) -> Tensor:
+    """Some blocks of c queries; the last column of v is 1, for the sum of weights."""
+    reach = k.shape[-2] - q.shape[-2]
+    queries = q.unflatten(-2, (-1, c))
+    keys, values, seen = (x.unfold(-2, c + reach, c).mT for x in (k, v, real))
     distances = torch.arange(c, device=q.device)[:, None] + reach
     distances = distances - torch.arange(c + reach, device=q.device)
-    mask = options.mask(distances, _of_blocks(span, blocks, c))
-    real = q.new_ones(1, m, dtype=torch.bool) if padding is None else padding
-    mask = mask * of_keys(real[:, None, :, None]).mT  # and no keys before the first
-    out = _weights(scores, mask) @ of_keys(wide(v))
-    return out.flatten(2, 3)[:, :, :n].to(v.dtype)
-
-
-def _of_blocks(span: Tensor, blocks: int, c: int) -> Tensor:
-    """(h, 1, 1, 1) or (b, h, blocks, c, 1)."""
-    if span.ndim == 1:
-        return wide(span)[:, None, None, None]
-    padded = F.pad(wide(span), (0, blocks * c - span.shape[-1]))
-    return padded.unflatten(2, (blocks, c))[..., None]
+    mask = options.mask(distances, span.unflatten(-2, (-1, c if span.shape[-2] > 1 else 1)))
+    scores = (queries @ keys.mT).masked_fill(mask <= 0, -torch.inf)
+    scores = scores.masked_fill(~seen.mT, -torch.inf)  # nor any key before the first
+    sums = (mask * _powers(scores)) @ values
+    total = sums[..., -1:]
+    return (sums[..., :-1] / (total + (total == 0))).flatten(2, 3)
 
 
 FORMS = {"naive": naive, "banded": banded}

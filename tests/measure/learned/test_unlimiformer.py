@@ -9,6 +9,6 @@ def test_a_quick_run_has_every_figure():
     assert stored == [6, 12]  # L and 2 L
     steps = [figure for figure in found if figure.startswith("one token")]
     assert [figure.split(": ")[1] for figure in steps] == [
-        "search by PyTorch / full", "exact index / full", "approximate index / full"
+        "exact search / full", "approximate index / full"
     ]  # fmt: skip
     assert all(row.measured for row in found.values())

@@ -8,12 +8,14 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import attnlab
 from attnlab.core import patterns
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense import full
+from attnlab.mechanisms.learned import adaptive_span
 from attnlab.mechanisms.learned.adaptive_span import (
     FORMS,
     AdaptiveSpanAttention,
@@ -63,6 +65,34 @@ def test_each_weight_is_that_of_the_equation(
                 power = soft * math.exp(float(q[b, h, row] @ k[b, h, j]) / math.sqrt(D))
                 total, expected = total + power, expected + power * v[b, h, j]
         torch.testing.assert_close(out[b, h, row], expected / total if total else expected)
+
+
+@pytest.mark.parametrize(("n", "m"), [(97, 97), (33, 70), (64, 64)])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_blocks_in_several_parts_give_the_same(
+    n: int, m: int, dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and gradients, those of the spans included."""
+    options = Span(max_span=11, ramp=4)
+    z = torch.rand(B, H, n, dtype=torch.float64) * 14 - 2
+    inputs = [x.requires_grad_() for x in (*made(n, m), z if dynamic else z[0, :, 0])]
+    padding = torch.rand(B, m) > 0.2
+    expected = naive(*inputs, padding=padding, options=options)
+    arriving = torch.randn_like(expected)
+    theirs = torch.autograd.grad(expected, inputs, arriving)
+    counted = []
+    monkeypatch.setattr(
+        adaptive_span, "checkpoint", lambda f, *x, **y: counted.append(f) or checkpoint(f, *x, **y)
+    )
+    for at_once, parts in ((1 << 22, 0), (B * H * 16 * 43, None), (1, -(-n // 32))):
+        counted.clear()
+        monkeypatch.setattr(adaptive_span, "AT_ONCE", at_once)
+        out = banded(*inputs, padding=padding, options=options)
+        torch.testing.assert_close(out, expected)
+        mine = torch.autograd.grad(out, inputs, arriving)
+        for one, other in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(one, other)
+        assert parts is None or len(counted) == parts
 
 
 @by_form

@@ -15,6 +15,7 @@ from attnlab.mechanisms.learned.memorizing_transformer import (
     FORMS,
     MemorizingAttention,
     Memory,
+    MemoryState,
     chunked,
     naive,
 )
@@ -72,7 +73,6 @@ def by_loops(
         Memory(segment=4, cache=3, memory=9, neighbours=40, stored="leaving"),
         Memory(segment=5, cache=0, memory=6, neighbours=3, normalise=False),
         Memory(segment=3, cache=8, memory=2, neighbours=2),
-        Memory(segment=4, cache=3, memory=9, neighbours=2, search="faiss"),
     ],
     ids=str,
 )
@@ -218,18 +218,41 @@ def test_any_cut_gives_the_same(sizes: list[int], stored: str) -> None:
         torch.testing.assert_close(one, other)
 
 
+def kept(state: MemoryState) -> tuple[Tensor, ...]:
+    return (*state.past[:2], *state.own, state.past.memory.keys, state.begins)
+
+
 def test_the_state_is_bounded_and_is_not_changed() -> None:
     module = layer()
     x = torch.randn(2, 60, 12, dtype=torch.float64)
-    _, state = module.step(x[:, :40])
-    before = [y.clone() for y in state.cache]
-    once, after = module.step(x[:, 40:], state)
-    again, _ = module.step(x[:, 40:], state)
+    _, state = module.step(x[:, :41])
+    before = [y.clone() for y in kept(state)]
+    once, after = module.step(x[:, 41:], state)
+    again, _ = module.step(x[:, 41:], state)
     assert torch.equal(once, again)
-    assert all(map(torch.equal, before, state.cache))
-    assert after.length == 60
+    assert all(map(torch.equal, before, kept(state)))
+    assert (state.length, after.length) == (41, 60)
     for each in (state, after):
-        assert each.cache.length <= SMALL.reach + SMALL.segment
+        assert each.past.length == SMALL.reach
+        assert each.own.length == each.length % SMALL.segment
+
+
+def test_within_a_segment_the_past_is_not_copied() -> None:
+    module = layer()
+    x = torch.randn(2, 44, 12, dtype=torch.float64)
+    _, state = module.step(x[:, :41])
+    _, next_ = module.step(x[:, 41:43], state)
+    assert next_.past is state.past
+    _, last = module.step(x[:, 43:], next_)
+    assert last.past is not state.past
+    assert torch.equal(last.past.keys[:, :, -2], next_.own.keys[:, :, 2])
+
+
+def test_a_state_of_other_segments_is_refused() -> None:
+    x = torch.randn(2, 11, 12, dtype=torch.float64)
+    _, state = layer().step(x)
+    with pytest.raises(ValueError, match="other segments than of 5 tokens"):
+        layer(Memory(**{**vars(SMALL), "segment": 5})).step(x, state)
 
 
 def test_documents_do_not_read_each_other() -> None:
@@ -282,43 +305,45 @@ def test_local_biases_by_distance() -> None:
     torch.testing.assert_close(read(module, x, [5, 1, 9, 8]), module(x))
 
 
-# ---- search
+# ---- approximate search
 
 
-def test_faiss_and_pytorch_find_the_same() -> None:
-    torch.manual_seed(3)
-    q, keys = torch.randn(2, 3, 7, 16), torch.randn(2, 3, 41, 16)
-    seen = torch.rand(2, 41) > 0.5
-    seen[0] = False
-    for visible in (None, seen):
-        ours = search.nearest(q, keys, 5, seen=visible)
-        assert torch.equal(search.nearest(q, keys, 5, seen=visible, search="faiss"), ours)
-    assert (ours[0] == search.NOTHING).all()
-    assert search.nearest(q, keys, 100).shape[-1] == 41
+def test_a_long_memory_may_be_searched_by_codes() -> None:
+    """Most of the true neighbours are found, by ``forward`` and by ``step`` alike; a memory of few
+    keys is searched exactly."""
+    pytest.importorskip("faiss", reason="for the approximate search")
+    torch.manual_seed(5)
+    sizes = {"segment": 300, "cache": 0, "memory": 1200, "neighbours": 8}
+    module = layer(Memory(**sizes, search="approximate")).float()
+    exact = layer(Memory(**sizes)).float()
+    x = torch.randn(2, 1800, 12)
+    found = []
+    for one in (module, exact):
+        with record() as notes:
+            out = one(x)
+        found.append((out, notes.last("neighbours")))
+    (mine, near), (theirs, true) = found
+    assert torch.equal(near[:, :, :900], true[:, :, :900])  # memories of up to 600 keys
+    torch.testing.assert_close(mine[:, :900], theirs[:, :900])
+    share = search.recall(near[:, :, 900:], true[:, :, 900:])
+    assert 0.8 < share < 1
+    torch.testing.assert_close(read(module, x, [700, 600, 500]), mine)
 
 
-def test_the_index() -> None:
-    torch.manual_seed(4)
-    keys, q = torch.randn(5000, 16), torch.randn(20, 16)
-    exact = search.Index(keys).search(q, 10)
-    best, positions = (q @ keys.T).topk(10)
-    assert torch.equal(exact.positions, positions)
-    torch.testing.assert_close(exact.scores, best)
-    near = search.Index(keys, "approximate").search(q, 10)
-    found = search.recall(near.positions, positions)
-    assert 0.9 < found <= 1
-    few = search.Index(keys, "approximate", candidates=1).search(q, 10)
-    assert search.recall(few.positions, positions) < found
-    torch.testing.assert_close(near.scores, (q @ keys.T).gather(1, near.positions))
-    assert search.recall(positions[:, :5], positions) == 0.5
-    for wrong, words in (
-        (lambda: search.Index(keys[:600], "approximate"), "at least 640 keys, got 600"),
-        (lambda: search.Index(keys[:, :15], "approximate"), "the width 15 is odd"),
-        (lambda: search.Index(keys).search(q[:, :8], 3), "width 16, but the queries have width 8"),
-        (lambda: search.recall(positions[:3], positions), "the same queries"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            wrong()
+def test_the_approximate_search_of_documents() -> None:
+    """Sees nothing of the one before, once a document has ended."""
+    pytest.importorskip("faiss", reason="for the approximate search")
+    sizes = {"segment": 350, "cache": 0, "memory": 1400, "neighbours": 4}
+    module = layer(Memory(**sizes, search="approximate")).float()
+    x = torch.randn(2, 1800, 12)
+    _, state = module.step(x[:, :1000])
+    state = state.cleared(torch.tensor([True, False]))
+    with record() as notes:
+        module.step(x[:, 1000:], state)
+    first, second = notes.last("neighbours")
+    assert ((first >= 1000) | (first == search.NOTHING)).all()
+    assert (first[:, 700:] >= 1000).all()
+    assert ((second < 1000) & (second >= 0)).any()
 
 
 # ---- refusals

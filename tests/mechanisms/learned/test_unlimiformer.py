@@ -45,7 +45,7 @@ def by_loops(q, states, key_map, value_map, bias, real, k: int) -> Tensor:
 
 @by_form
 @pytest.mark.parametrize("k", [1, 4, 30])
-@pytest.mark.parametrize("by", ["torch", "faiss"])
+@pytest.mark.parametrize("by", ["exact", "approximate"])
 def test_the_equation_by_loops(form, k: int, by) -> None:
     inputs = made()
     bias = torch.randn(H, E, dtype=torch.float64)

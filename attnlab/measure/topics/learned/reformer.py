@@ -11,9 +11,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from attnlab.measure import peers
 from attnlab.measure.count import count, exponent
+from attnlab.measure.peers import Made
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.mechanisms.learned.reformer import Hashing, Reformer
@@ -49,14 +51,11 @@ def _train(layer: Callable[[Tensor], Tensor], parameters: Sequence[Any], x: Tens
 # ---- the peers
 
 
-def _reformer_pytorch(n: int) -> tuple[Callable[[Tensor], Tensor], nn.Module]:
-    from reformer_pytorch.reformer_pytorch import LSHSelfAttention
-
-    layer = LSHSelfAttention(DIM, heads=HEADS, bucket_size=CHUNK, n_hashes=ROUNDS, causal=True)
-    return layer, layer
+def _reformer_pytorch(n: int) -> Made:
+    return peers.reformer(n, DIM, HEADS, chunk=CHUNK, rounds=ROUNDS)
 
 
-def _hugging_face(n: int) -> tuple[Callable[[Tensor], Tensor], nn.Module]:
+def _hugging_face(n: int) -> Made:
     """The projections and the attention; that layer has no projection of its output."""
     from transformers import ReformerConfig
     from transformers.models.reformer.modeling_reformer import LSHSelfAttention
@@ -75,10 +74,10 @@ def _hugging_face(n: int) -> tuple[Callable[[Tensor], Tensor], nn.Module]:
             is_decoder=True,
         )
     )
-    return lambda x: layer(x).hidden_states, layer
+    return layer, lambda x: layer(x).hidden_states
 
 
-PEERS: Mapping[str, Callable[[int], tuple[Callable[[Tensor], Tensor], nn.Module]]] = {
+PEERS: Mapping[str, Callable[[int], Made]] = {
     "reformer_pytorch": _reformer_pytorch,
     "transformers": _hugging_face,
 }
@@ -92,7 +91,7 @@ def _beside(
         yield Row(f"{name}'s time / Reformer's, n = {n:,}", None, note=note)
         return
     x, own = _sequence(n), _ours(n)
-    peer, layer = make(n)
+    layer, peer = make(n)
     calls = {
         "peer": partial(_train, peer, list(layer.parameters()), x),
         "ours": partial(_train, own, list(own.parameters()), x),

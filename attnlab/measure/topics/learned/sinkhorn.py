@@ -1,12 +1,12 @@
 """Sparse Sinkhorn attention: the package beside it, and its memory."""
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.measure import peers
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
@@ -49,15 +49,10 @@ def _beside_the_package(n: int, repeats: int, target: float | None, threads: int
     network, and adds a bias to its output."""
     figure = f"package sinkhorn-transformer's time / ours, both passes, n = {n:,}"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from sinkhorn_transformer.sinkhorn_transformer import SinkhornSelfAttention
+        theirs, _ = peers.sinkhorn(n, DIM, HEADS, block=BLOCK, iterations=ITERATIONS)
     except ImportError:
         yield Row(figure, None, note="sinkhorn-transformer cannot be imported")
         return
-    theirs = SinkhornSelfAttention(
-        DIM, BLOCK, n, heads=HEADS, non_permutative=False, sinkhorn_iter=ITERATIONS
-    )
     x = torch.randn(1, n, DIM, requires_grad=True)
     calls = {"package": partial(_train, theirs, x), "ours": partial(_train, _layer(n), x)}
     base, ours = compare(calls, repeats=repeats, warmup=1, threads=threads)

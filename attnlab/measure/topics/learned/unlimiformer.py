@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from attnlab.core.search import Index
+from attnlab.core.search import Codes, Index
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.models.tiny import TinyTransformer
@@ -41,12 +41,11 @@ def _steps(n: int, repeats: int, threads: int) -> Iterator[Row]:
     states, token = torch.randn(1, n, DIM), torch.zeros(1, 1, dtype=torch.int64)
     calls: dict[str, Callable[[], object]] = {
         "full": partial(_decode, model, token, states),
-        "search by PyTorch": partial(_retrieve, model, token, states, ()),
+        "exact search": partial(_retrieve, model, token, states, ()),
     }
     if find_spec("faiss"):
-        for kind in ("exact", "approximate"):
-            index = Index(states[0], kind)
-            calls[f"{kind} index"] = partial(_retrieve, model, token, states, (index,))
+        index = Index(states[0], Codes())
+        calls["approximate index"] = partial(_retrieve, model, token, states, (index,))
     else:
         yield Row("by an index", None, note="faiss is not installed: pip install 'attnlab[search]'")
     for timing in compare(calls, repeats=repeats, threads=threads)[1:]:

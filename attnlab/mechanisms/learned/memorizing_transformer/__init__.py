@@ -58,7 +58,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
@@ -82,15 +81,20 @@ from attnlab.mechanisms.learned.memorizing_transformer.segments import (
     Memory,
     MemoryState,
     PerHead,
+    Piece,
     attend,
     combined,
+    joined,
     local_biases,
     note_fetched,
+    piece,
     refuse_twice,
     unit,
 )
 
-__all__ = ["CARD", "FORMS", "MemorizingAttention", "Memory", "MemoryState", "chunked", "naive"]
+__all__ = [
+    "CARD", "FORMS", "MemorizingAttention", "Memory", "MemoryState", "chunked", "naive", "unit",
+]  # fmt: skip
 
 # ---- naive
 
@@ -149,7 +153,7 @@ def chunked(
     at = positions_of(q.shape[2], q.device, padding=padding).expand(len(q), q.shape[2])
     return attend(
         unit(q, options), unit(k, options), v, gate, scale,
-        first=0, at=at, seen=padding, local_bias=local_bias, options=options,
+        at=at, seen=padding, local_bias=local_bias, options=options,
     )  # fmt: skip
 
 
@@ -210,18 +214,24 @@ class MemorizingAttention(nn.Module):
     def step(self, x: NewTokens, state: MemoryState | None = None) -> tuple[NewTokens, MemoryState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         q, k, v = self.heads.project(x)
-        k = unit(k, self.options)
+        q, k = unit(q, self.options), unit(k, self.options)
         if state is None:
-            begins = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-            state = MemoryState(KeyValueCache(k[:, :, :0], v[:, :, :0]), 0, begins)
-        state = state.extended(k, v)
-        at = positions_of(state.cache.length, x.device, start=state.first)
-        out = attend(
-            unit(q, self.options), *state.cache, self.gate, self.scale,
-            first=state.first, at=at.expand(len(x), -1), seen=state.seen,
-            local_bias=self._local_bias(), options=self.options,
-        )  # fmt: skip
-        return self.heads.merge(out), state.trimmed(self.options)
+            state = MemoryState.of(k[:, :, :0], v[:, :, :0], self.options)
+        pieces: list[Piece] = []
+        while q.shape[2]:
+            t = self.options.segment - state.own.length  # to the end of the segment
+            state = state.extended(k[:, :, :t], v[:, :, :t], self.options)
+            at = positions_of(state.length - state.first, x.device, start=state.first)
+            pieces.append(
+                piece(
+                    q[:, :, :t], *state.own, past=state.past, gate=self.gate, scale=self.scale,
+                    at=at.expand(len(x), -1), first=state.first, seen=state.seen,
+                    local_bias=self._local_bias(), options=self.options,
+                )
+            )  # fmt: skip
+            q, k, v = (y[:, :, t:] for y in (q, k, v))
+            state = state.stored(self.options)
+        return self.heads.merge(joined(pieces, self.gate, self.options)), state
 
     def extra_repr(self) -> str:
         return f"{self.options}, form={self.form!r}".removeprefix(", ")

@@ -12,7 +12,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.search import NOTHING, Search, nearest
+from attnlab.core.search import NOTHING, Lookup, Search
 from attnlab.core.softmax import masked_softmax
 
 PerHead = Float[Tensor, "h"]
@@ -30,7 +30,8 @@ class Memory(Options):
     ``stored``      what enters the memory at the end of a segment: the segment itself, or the
                     positions that leave the cache.
     ``normalise``   whether queries and keys are made unit vectors.
-    ``search``      the exact search by PyTorch, or by faiss.
+    ``search``      exact, or approximate, which needs faiss and codes the memory anew after each
+                    segment: faster where segments and memory are large.
     """
 
     segment: Size = 128
@@ -39,7 +40,7 @@ class Memory(Options):
     neighbours: Size = 32
     stored: Literal["segment", "leaving"] = "segment"
     normalise: bool = True
-    search: Search = "torch"
+    search: Search = "exact"
 
     @property
     def local(self) -> int:
@@ -109,6 +110,36 @@ def note_fetched(
 # ---- one piece of a segment
 
 
+class Past(NamedTuple):
+    """What the queries of one segment may need of the positions before it, without gradients."""
+
+    keys: Float[Tensor, "b h p d"]
+    values: Float[Tensor, "b h p e"]
+    stored: slice
+    """Which of these positions the memory holds."""
+    memory: Lookup
+    """The keys of these."""
+
+    @classmethod
+    def of(cls, k: Tensor, v: Tensor, seen: Tensor | None, options: Memory) -> "Past":
+        """Of the last positions before a segment, at least as many as ``options.reach``."""
+        high = max(0, k.shape[2] - options.delay)
+        stored = slice(max(0, high - options.memory), high)
+        of_memory = None if seen is None else seen[:, stored]
+        memory = Lookup(k[:, :, stored], seen=of_memory, search=options.search)
+        return cls(k.detach(), v.detach(), stored, memory)
+
+    @property
+    def length(self) -> int:
+        """The number of positions p."""
+        return self.keys.shape[2]
+
+    def hiding(self, seen: Bool[Tensor, "b p"]) -> "Past":
+        """The same positions, of which others are seen."""
+        old = self.memory
+        return self._replace(memory=Lookup(old.keys, seen=seen[:, self.stored], search=old.search))
+
+
 class Piece(NamedTuple):
     """Output of some queries of one segment, the positions they fetched, and with what weights."""
 
@@ -119,67 +150,64 @@ class Piece(NamedTuple):
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, scale: Tensor, *,
-    first: int, at: Tensor, seen: Tensor | None, local_bias: LocalBias, options: Memory,
+    at: Tensor, seen: Tensor | None, local_bias: LocalBias, options: Memory,
 ) -> Tensor:  # fmt: skip
-    """The queries are the last n of the m positions, the first of which is number ``first``.
+    """All segments of a text, one after the other.
 
-    q and k are as ``unit`` makes them. ``at`` (b or 1, m) counts positions for the biases; keys
-    that are not ``seen`` (b, m) are never attended to.
+    q and k are as ``unit`` makes them. ``at`` (b or 1, n) counts positions for the biases; keys
+    that are not ``seen`` (b, n) are never attended to.
     """
     refuse_twice(gate, options)
-    m = k.shape[2]
     pieces: list[Piece] = []
-    begin = end = m - q.shape[2]
-    while end < m:
-        begin, start = end, options.start(first + end)
-        end = min(m, start + options.segment - first)
-        low = max(0, start - options.reach - first)
-        keys, values = (_detached(x[:, :, low:end], start - first - low) for x in (k, v))
+    for start in range(0, q.shape[2], options.segment):
+        low, end = max(0, start - options.reach), start + options.segment
+        visible = None if seen is None else seen[:, low:end]
+        before = (k[:, :, low:start], v[:, :, low:start])
+        past = Past.of(*before, None if visible is None else visible[:, : start - low], options)
+        own = [x[:, :, start:end] for x in (q, k, v)]
         pieces.append(
-            _piece(
-                q[:, :, begin - m + q.shape[2] : end - m + q.shape[2]], keys, values, gate, scale,
-                first=first + low, start=start, at=at[:, low:end],
-                seen=None if seen is None else seen[:, low:end],
-                local_bias=local_bias, options=options,
+            piece(
+                *own, past=past, gate=gate, scale=scale,
+                at=at[:, low:end], first=low, seen=visible, local_bias=local_bias, options=options,
             )
         )  # fmt: skip
+    return joined(pieces, gate, options)
+
+
+def joined(pieces: list[Piece], gate: Tensor | None, options: Memory) -> Tensor:
+    """The outputs of all pieces; what they fetched is noted."""
     neighbours, weights = ([getattr(p, name) for p in pieces] for name in ("neighbours", "weights"))
     note_fetched(neighbours, weights, gate, options)
     return torch.cat([p.out for p in pieces], dim=2)
 
 
-def _detached(x: Tensor, count: int) -> Tensor:
-    """The first ``count`` positions, those of earlier segments, give no gradient."""
-    return torch.cat([x[:, :, :count].detach(), x[:, :, count:]], dim=2)
-
-
-def _piece(
-    q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, scale: Tensor, *,
-    first: int, start: int, at: Tensor, seen: Tensor | None, local_bias: LocalBias, options: Memory,
+def piece(
+    q: Tensor, k: Tensor, v: Tensor, *, past: Past, gate: Tensor | None, scale: Tensor,
+    at: Tensor, first: int, seen: Tensor | None, local_bias: LocalBias, options: Memory,
 ) -> Piece:  # fmt: skip
-    """One softmax over the local keys, one over the fetched, or one over both without a gate."""
-    t, m = q.shape[2], k.shape[2]
-    near = max(0, start - options.cache - first)
-    high = max(0, start - options.delay - first)
-    low = max(0, high - options.memory)
+    """One softmax over the local keys, one over the fetched, or one over both without a gate.
+
+    k and v are of a segment so far, q of its last t tokens. ``at`` and ``seen`` are of the past,
+    the first position of which is number ``first``, and of the segment.
+    """
+    t, near = q.shape[2], max(0, past.length - options.cache)
+    k, v = (torch.cat([x[:, :, near:], y], dim=2) for x, y in ((past.keys, k), (past.values, v)))
     factor = wide(scale)[:, None, None]
-    local = factor * (q @ k[:, :, near:].mT) + local_biases(
-        local_bias, at[:, m - t :], at[:, near:]
-    )
-    mask = _visible(t, m - near, q.device, None if seen is None else seen[:, near:])
-    of_memory = None if seen is None else seen[:, low:high]
-    fetched, found = _fetched(q, k[:, :, low:high], v[:, :, low:high], of_memory, options)
+    local = factor * (q @ k.mT) + local_biases(local_bias, at[:, at.shape[1] - t :], at[:, near:])
+    mask = _visible(t, k.shape[2], q.device, None if seen is None else seen[:, near:])
+    fetched, found = _fetched(q, past, options)
     scores, there = factor * fetched.scores, found != NOTHING
     if gate is None:
         both = torch.cat([local, scores], dim=-1)
         allowed = torch.cat([mask.expand(*there.shape[:3], -1), there], dim=-1)
-        of_near, of_far = masked_softmax(both, allowed).split([m - near, scores.shape[-1]], dim=-1)
-        out = of_near @ wide(v[:, :, near:]) + _sum(of_far, fetched.values)
+        of_both = masked_softmax(both, allowed)
+        of_near, of_far = of_both.split([k.shape[2], scores.shape[-1]], dim=-1)
+        out = of_near @ wide(v) + _sum(of_far, fetched.values)
     else:
         of_near = masked_softmax(local, mask)
         of_far = masked_softmax(scores, there) if scores.shape[-1] else scores
-        out = combined(of_near @ wide(v[:, :, near:]), _sum(of_far, fetched.values), gate)
-    positions = torch.where(there, found + (first + low), NOTHING)
+        out = combined(of_near @ wide(v), _sum(of_far, fetched.values), gate)
+    positions = torch.where(there, found + (first + past.stored.start), NOTHING)
     return Piece(out.to(v.dtype), positions, of_far)
 
 
@@ -196,15 +224,10 @@ class Fetched(NamedTuple):
     values: Float[Tensor, "b h t k e"]
 
 
-def _fetched(
-    q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, options: Memory
-) -> tuple[Fetched, Tensor]:
-    """What each query fetches from the memory (k, v), and where from."""
-    if not k.shape[2]:
-        nothing = q.new_zeros(*q.shape[:3], 0)
-        return Fetched(nothing, q.new_zeros(*q.shape[:3], 0, v.shape[-1])), nothing.long()
-    found = nearest(q, k, options.neighbours, seen=seen, search=options.search)
-    keys, values = (_gathered(x, found) for x in (k, wide(v)))
+def _fetched(q: Tensor, past: Past, options: Memory) -> tuple[Fetched, Tensor]:
+    """What each query fetches from the memory, and where from."""
+    found = past.memory.nearest(q, options.neighbours)
+    keys, values = (wide(_gathered(x[:, :, past.stored], found)) for x in past[:2])
     return Fetched((keys @ q[..., None]).squeeze(-1), values), found
 
 
@@ -222,12 +245,26 @@ def _sum(weights: Tensor, values: Tensor) -> Tensor:
 
 
 class MemoryState(NamedTuple):
-    """The keys and values that later queries may need, the number of positions read so far, and
-    where the document of each sequence begins."""
+    """What later queries may need: the past, and keys and values of the present segment so far.
 
-    cache: KeyValueCache
+    Until the segment ends the past is handed on as it is, not copied. ``length`` is the number of
+    positions read so far, ``begins`` is where the document of each sequence begins.
+    """
+
+    past: Past
+    own: KeyValueCache
     length: int
     begins: Int[Tensor, "b"]
+
+    @classmethod
+    def of(cls, k: Tensor, v: Tensor, options: Memory) -> "MemoryState":
+        """After a text whose keys (b, h, m, d), as ``unit`` makes them, and values these are."""
+        length = k.shape[2]
+        start = options.start(length)
+        low = max(0, start - options.reach)
+        past = Past.of(k[:, :, low:start], v[:, :, low:start], None, options)
+        own = KeyValueCache(k[:, :, start:], v[:, :, start:])
+        return cls(past, own, length, torch.zeros(len(k), dtype=torch.int64, device=k.device))
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "MemoryState":
         """The state after the end of a document in those sequences where ``ended`` is True: later
@@ -237,27 +274,37 @@ class MemoryState(NamedTuple):
                 f"ended should be one bool for each of the {len(self.begins)} sequences, got "
                 f"{ended.dtype} of shape {tuple(ended.shape)}"
             )
-        return self._replace(begins=self.begins.masked_fill(ended, self.length))
+        new = self._replace(begins=self.begins.masked_fill(ended, self.length))
+        return new._replace(past=self.past.hiding(new.seen[:, : self.past.length]))
 
-    def extended(self, k: Tensor, v: Tensor) -> "MemoryState":
-        """With the keys and values of new positions."""
-        cache = KeyValueCache.extended(self.cache, k, v)
-        return self._replace(cache=cache, length=self.length + k.shape[2])
+    def extended(self, k: Tensor, v: Tensor, options: Memory) -> "MemoryState":
+        """With the keys and values of new positions of the present segment."""
+        if self.own.length != self.length % options.segment:
+            raise ValueError(
+                f"the state was made with other segments than of {options.segment} tokens: it is "
+                "another layer's; start anew with state=None"
+            )
+        own = KeyValueCache.extended(self.own, k, v)
+        return self._replace(own=own, length=self.length + k.shape[2])
+
+    def stored(self, options: Memory) -> "MemoryState":
+        """The same where the segment goes on; after its end it is part of the past."""
+        if self.own.length < options.segment:
+            return self
+        drop = max(0, self.past.length + self.own.length - options.reach)
+        both = zip(self.past[:2], self.own, strict=True)
+        k, v = (torch.cat([x, y], dim=2)[:, :, drop:] for x, y in both)
+        empty = KeyValueCache(*(x[:, :, :0] for x in self.own))
+        past = Past.of(k, v, self.seen[:, drop:], options)
+        return self._replace(past=past, own=empty)
 
     @property
     def first(self) -> int:
         """The position of the first key that is kept."""
-        return self.length - self.cache.length
+        return self.length - self.own.length - self.past.length
 
     @property
     def seen(self) -> Bool[Tensor, "b m"]:
-        """Which keys are of the present document."""
+        """Which of the keys that are kept are of the present document."""
         at = torch.arange(self.first, self.length, device=self.begins.device)
         return at >= self.begins[:, None]
-
-    def trimmed(self, options: Memory) -> "MemoryState":
-        """Without what no later query needs; earlier segments without their gradients."""
-        start = options.start(self.length)
-        drop = max(0, start - options.reach - self.first)
-        kept = (_detached(x[:, :, drop:], start - self.first - drop) for x in self.cache)
-        return self._replace(cache=KeyValueCache(*kept))

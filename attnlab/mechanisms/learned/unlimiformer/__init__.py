@@ -46,7 +46,8 @@ NeurIPS 2023, arXiv:2305.01625, section 2.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -65,6 +66,7 @@ from attnlab.mechanisms.learned.unlimiformer.chunks import Window, encode, windo
 __all__ = [
     "CARD",
     "FORMS",
+    "Projected",
     "Retrieval",
     "Unlimiformer",
     "Window",
@@ -85,11 +87,11 @@ class Retrieval(Options):
     """The search.
 
     ``neighbours``  how many states each query fetches; all, where there are fewer.
-    ``search``      the exact search by PyTorch, or by faiss.
+    ``search``      exact, or approximate, which needs faiss.
     """
 
     neighbours: Size = 64
-    search: Search = "torch"
+    search: Search = "exact"
 
 
 # ---- naive
@@ -138,19 +140,25 @@ def retrieved(
 ) -> Outputs:  # fmt: skip
     """The queries of all heads, moved to the width of the states, search these."""
     moved = in_states(q, key_map)
-    found = nearest(
-        moved.flatten(1, 2)[:, None], wide(states)[:, None], options.neighbours,
-        seen=padding, search=options.search,
-    )  # fmt: skip
-    return weighed(
-        moved, found[:, 0].unflatten(1, q.shape[1:3]), states, value_map,
-        value_bias=value_bias, scale=q.shape[-1] ** -0.5 if scale is None else scale,
-    ).to(q.dtype)  # fmt: skip
+    found = found_states(moved, states, padding, options)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    out = weighed(moved, found, states, value_map, value_bias=value_bias, scale=scale)
+    return out.to(q.dtype)
 
 
 def in_states(q: Queries, key_map: KeyMap) -> Float[Tensor, "b h n dim"]:
     """W_kᵀ q: what a query searches the states with."""
     return wide(q) @ wide(key_map)
+
+
+def found_states(
+    moved: Float[Tensor, "b h n dim"], states: States, padding: KeyPadding, options: Retrieval
+) -> Int[Tensor, "b h n k"]:
+    """The states with the largest scores, by one search for all heads."""
+    queries = moved.flatten(1, 2)[:, None]
+    keys, k = wide(states)[:, None], options.neighbours
+    found = nearest(queries, keys, k, seen=padding, search=options.search)
+    return found[:, 0].unflatten(1, moved.shape[1:3])
 
 
 def weighed(
@@ -173,6 +181,25 @@ def weighed(
 FORMS = {"naive": naive, "retrieved": retrieved}
 
 # ---- module
+
+
+class Projected(NamedTuple):
+    """A layer's queries and maps, as the forms take them; the value bias is (h, e) or None."""
+
+    q: Queries
+    key_map: KeyMap
+    value_map: ValueMap
+    value_bias: Tensor | None
+
+    @classmethod
+    def of(
+        cls, x: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linear, heads: int
+    ) -> "Projected":
+        """Of x (b, n, dim) and the projections of all heads side by side."""
+        q = query(x).unflatten(-1, (heads, -1)).transpose(1, 2)
+        keys, values = (each.weight.unflatten(0, (heads, -1)) for each in (key, value))
+        bias = None if value.bias is None else value.bias.unflatten(0, (heads, -1))
+        return cls(q, keys, values, bias)
 
 
 class Unlimiformer(nn.Module):
@@ -204,11 +231,10 @@ class Unlimiformer(nn.Module):
         self.projections.fits(states, "context")
         states = finite(states, real)
         own = self.projections
-        q = own.split(own.query(finite(x, padding)), own.head_dim)
-        key_map, value_map = (y.weight.unflatten(0, (own.heads, -1)) for y in (own.key, own.value))
-        attend = FORMS[self.form]
-        out = attend(q, states, key_map, value_map, padding=real, options=self.options)
-        return own.merge(out)
+        x = finite(x, padding)
+        q, keys, values, bias = Projected.of(x, own.query, own.key, own.value, own.heads)
+        attend = partial(FORMS[self.form], value_bias=bias, padding=real, options=self.options)
+        return own.merge(attend(q, states, keys, values))
 
     def extra_repr(self) -> str:
         return f"{self.options}, form={self.form!r}".removeprefix(", ")

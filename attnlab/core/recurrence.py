@@ -1,0 +1,107 @@
+"""Recurrent layers: what the pages of recurrences share.
+
+A recurrent layer reads tokens from left to right and carries a state, a ``NamedTuple`` of tensors
+(b, …). What is written here does not depend on what the state holds.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.core.heads import fits, zero_padded
+from attnlab.core.precision import wide
+from attnlab.core.probe import note
+from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
+
+
+def skipping_padding(run: Callable[[Tokens], Tokens], x: Tokens, padding: TokenPadding) -> Tokens:
+    """``run`` on the real tokens of each sequence as if they stood alone; zeros at padding.
+
+    The real tokens are moved to the front, in their order, so that no padded token comes between
+    two of them; ``run`` is causal, so what follows them changes nothing.
+    """
+    if padding is None:
+        return run(x)
+    order = (~padding).int().argsort(dim=1, stable=True)
+    there, back = (at[..., None].expand_as(x) for at in (order, order.argsort(dim=1)))
+    out = run(zero_padded(x, padding).gather(1, there))
+    return zero_padded(out.gather(1, back), padding)
+
+
+def check_state(state: Any, needed: Any) -> None:
+    """Raise a sentence unless every tensor of ``state`` has the shape, dtype and device of the one
+    in ``needed``, the state at the beginning."""
+    for name, found, wanted in zip(needed._fields, state, needed, strict=True):
+        if not isinstance(found, Tensor):
+            raise TypeError(
+                f"the state's `{name}` should be a tensor, got a {type(found).__name__}: give back "
+                "what step returned, or state=None to begin"
+            )
+        if _kind(found) != _kind(wanted):
+            raise ValueError(
+                f"the state's `{name}` is {_words(found)}, but this call needs {_words(wanted)}: "
+                "start a new batch with state=None, and give each layer its own state"
+            )
+
+
+def _kind(x: Tensor) -> tuple[torch.Size, torch.dtype, torch.device, torch.layout]:
+    return x.shape, x.dtype, x.device, x.layout
+
+
+def _words(x: Tensor) -> str:
+    kind = "" if x.layout == torch.strided else "sparse "
+    return f"{kind}{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)} on {x.device}"
+
+
+class Hidden(NamedTuple):
+    """The state of a cell whose output is all that it carries: dim numbers per sequence."""
+
+    hidden: Float[Tensor, "b dim"]
+
+
+class Cell(nn.Module):
+    """A layer whose state is its last output: (b, n, dim) → (b, n, dim); zeros at padding.
+
+    A page gives ``form``, one of its functions: ``form(x, *parameters, before=…)``. A state is
+    never detached; whoever wants to stop gradients detaches it between two calls of ``step``.
+    """
+
+    def __init__(self, dim: int, name: str, form: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.dim, self.name, self.form = dim, name, form
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        self._fits(x)
+        return skipping_padding(lambda real: self.form(real, *self.parameters()), x, padding)
+
+    @checked
+    def step(self, x: NewTokens, state: Hidden | None = None) -> tuple[NewTokens, Hidden]:
+        """The next t tokens given the state of all before them (None at the beginning)."""
+        self._fits(x)
+        fresh = Hidden(torch.zeros_like(x[:, 0]))
+        if state is None:
+            state = fresh
+        check_state(state, fresh)
+        out = self.form(x, *self.parameters(), before=state.hidden)
+        return out, note("state", Hidden(out[:, -1].clone()))  # a view would keep all of them
+
+    def _fits(self, x: Tokens) -> None:
+        fits(x, "x", self.dim, next(self.parameters()))
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, form={self.name!r}"
+
+
+def begin(x: Tokens, before: Float[Tensor, "b dim"] | None) -> Float[Tensor, "b dim"]:
+    """The state before the first token: zeros unless ``before`` is given."""
+    return torch.zeros_like(wide(x)[:, 0]) if before is None else wide(before)
+
+
+def glorot(*shape: int) -> nn.Parameter:
+    """Matrices (…, out, in) from a uniform distribution of variance 2 / (in + out)."""
+    bound = (6 / (shape[-1] + shape[-2])) ** 0.5
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))

@@ -1,0 +1,168 @@
+"""Checks of lesson 34: a sharp enough β, the energy, repeated updates, a pattern completed."""
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attempt import (
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+
+# ---- a sharp enough β
+
+_SHARP_MISTAKEN: dict[float, str] = {
+    math.log(0.9 / 0.1) / 2: "The dot products differ by 1, not by 2.",
+    math.log10(9): "That is the logarithm to base 10; the softmax has powers of e.",
+    9.0: "The ratio of the weights is 9 to 1, and it is e^β.",
+    -math.log(0.9): "That solves e^(−β) = 0.9. The weights are e^β and 1, divided by their sum.",
+}
+
+
+def check_sharp(beta: object) -> Verdict:
+    """Is it the β at which dot products 1 and 0 get the weights 0.9 and 0.1?"""
+    return check_number(beta, math.log(9), tolerance=0.02, mistakes=_SHARP_MISTAKEN)
+
+
+# ---- the energy
+
+
+def _energy(
+    xi: Tensor, X: Tensor, beta: float, *, sign: int = -1, divided: bool = True,
+    constants: bool = True, half: float = 0.5,
+) -> Tensor:  # fmt: skip
+    """E of one state; every keyword is a mistake."""
+    spread = torch.logsumexp(beta * X @ xi, 0) / (beta if divided else 1)
+    out = sign * spread + half * xi @ xi
+    if constants:
+        out = out + math.log(len(X)) / beta + X.square().sum(1).max() / 2
+    return out
+
+
+_ENERGY_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The log-sum-exp has a minus sign: near a pattern the energy is low.",
+        partial(_energy, sign=1),
+    ),
+    ("The log-sum-exp is divided by β.", partial(_energy, divided=False)),
+    (
+        "The two constants are missing: log(m) / β and half of M².",
+        partial(_energy, constants=False),
+    ),
+    ("Half of ξ · ξ is added, not the whole.", partial(_energy, half=1.0)),
+)
+
+
+@returns_verdict
+def check_energy(function: Function) -> str:
+    """Is it the energy of one state? `energy(xi, X, beta)`: `xi` (d,), `X` (m, d); a number."""
+    xi, X = random_tensors((5,), (7, 5), seed=34)
+    for beta in (0.5, 2.0):
+        given = {"xi": xi, "X": X, "beta": beta}
+        require(function, given, _energy, shape="", known_mistakes=_ENERGY_MISTAKEN)
+    return "It is low near the stored patterns."
+
+
+# ---- repeated updates
+
+
+def _retrieve(xi: Tensor, X: Tensor, beta: float, steps: int) -> Tensor:
+    for _ in range(steps):
+        xi = (beta * xi @ X.mT).softmax(-1) @ X
+    return xi
+
+
+def _plain_sums(xi: Tensor, X: Tensor, beta: float, steps: int) -> Tensor:
+    for _ in range(steps):
+        xi = (beta * xi @ X.mT) @ X
+    return xi
+
+
+def _over_states(xi: Tensor, X: Tensor, beta: float, steps: int) -> Tensor:
+    for _ in range(steps):
+        xi = (beta * xi @ X.mT).softmax(0) @ X
+    return xi
+
+
+def _added(xi: Tensor, X: Tensor, beta: float, steps: int) -> Tensor:
+    for _ in range(steps):
+        xi = xi + (beta * xi @ X.mT).softmax(-1) @ X
+    return xi
+
+
+_RETRIEVE_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Only one update was made: repeat it `steps` times, each from the new state.",
+        lambda xi, X, beta, steps: _retrieve(xi, X, beta, 1),
+    ),
+    ("β is missing in the softmax.", lambda xi, X, beta, steps: _retrieve(xi, X, 1.0, steps)),
+    ("There is no softmax: the dot products themselves are the weights.", _plain_sums),
+    ("The softmax runs over the states. It runs over the patterns.", _over_states),
+    ("The old state is added. An update replaces it.", _added),
+)
+
+
+@returns_verdict
+def check_retrieve(function: Function) -> str:
+    """Are the states updated `steps` times? `retrieve(xi, X, beta, steps)`.
+
+    `xi` is (n, d), `X` (m, d); it returns (n, d).
+    """
+    xi, X = random_tensors((3, 5), (7, 5), seed=35)
+    for steps in (1, 4):
+        given = {"xi": xi, "X": X, "beta": 0.7, "steps": steps}
+        require(function, given, _retrieve, shape="n d", known_mistakes=_RETRIEVE_MISTAKEN)
+    check_arguments_and_dtype(function, {"xi": xi, "X": X, "beta": 0.7, "steps": 2})
+    return "Each update starts from the state before it."
+
+
+# ---- a pattern completed
+
+
+def _complete(
+    xi: Tensor, known: Tensor, X: Tensor, beta: float, steps: int, *,
+    keep: bool = True, blank: bool = True, of: str = "unknown",
+) -> Tensor:  # fmt: skip
+    """Updates that change the unknown entries alone; every keyword is a mistake."""
+    state = torch.where(known, xi, 0) if blank else xi
+    fixed = ~known if of == "known" else known
+    for _ in range(steps):
+        new = (beta * state @ X.mT).softmax(-1) @ X
+        state = torch.where(fixed, state, new) if keep else new
+    return state
+
+
+_COMPLETE_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The known entries have changed: after each update set them back to those of xi.",
+        partial(_complete, keep=False),
+    ),
+    (
+        "The unknown entries of xi take part in the first dot products. Start with zeros there.",
+        partial(_complete, blank=False),
+    ),
+    ("The known entries are updated, and the unknown ones kept.", partial(_complete, of="known")),
+    (
+        "Only one update was made: repeat it `steps` times.",
+        lambda xi, known, X, beta, steps: _complete(xi, known, X, beta, 1),
+    ),
+)
+
+
+@returns_verdict
+def check_complete(function: Function) -> str:
+    """Are only the unknown entries filled in? `complete(xi, known, X, beta, steps)`.
+
+    `xi` and `known` (True at a known entry) are (n, d), `X` (m, d); it returns (n, d).
+    """
+    xi, X, chance = random_tensors((5, 7), (11, 7), (5, 7), seed=36)
+    given = {"xi": xi, "known": chance > 0, "X": X, "beta": 0.6, "steps": 3}
+    require(function, given, _complete, shape="n d", known_mistakes=_COMPLETE_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "The known entries stay, and the others come from the stored patterns."

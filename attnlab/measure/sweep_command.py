@@ -1,0 +1,170 @@
+"""`python -m attnlab.measure sweep [family or mechanism …]` and `compare A.json B.json`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnlab import catalog
+from attnlab.core.suggest import suggestion
+from attnlab.measure import summary
+from attnlab.measure.command import at_least_one
+from attnlab.measure.measured import PASSES
+from attnlab.measure.peers import PEERS
+from attnlab.measure.report import machine, machine_line
+from attnlab.measure.subject import subject
+from attnlab.measure.sweep import LENGTHS, Entry, Plan, append, points, read, sweep
+
+_DESCRIPTION = """Count and time every mechanism over a range of lengths, in its fastest form,
+beside its claim and beside fused full attention. Rows are shown as they come; with --json they are
+also written, one a line, and a sweep that was interrupted goes on where it stopped."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m attnlab.measure sweep", description=_DESCRIPTION)
+    made.add_argument(
+        "names", nargs="*", metavar="name", help="families or mechanisms; default: all"
+    )
+    made.add_argument("--lengths", nargs="+", type=at_least_one, default=LENGTHS, metavar="N")
+    made.add_argument(
+        "--passes", nargs="+", choices=list(PASSES), default=["forward", "both"],
+        help="default: forward both",
+    )  # fmt: skip
+    made.add_argument("--peers", action="store_true", help="other packages, where installed")
+    made.add_argument("--dim", type=at_least_one, default=256, help="model width; default: 256")
+    made.add_argument("--heads", type=at_least_one, default=4, help="default: 4")
+    made.add_argument("--device", default="cpu", help="cpu or cuda; default: cpu")
+    made.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    made.add_argument("--threads", type=at_least_one, default=2, help="default: 2")
+    made.add_argument("--seed", type=int, default=0, help="of parameters and inputs; default: 0")
+    made.add_argument(
+        "--seconds", type=at_least_one, default=420, help="budget of the timing; default: 420"
+    )
+    made.add_argument("--json", type=Path, metavar="FILE", help="rows go there; resumed if it is")
+    made.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the sweep; 2 where it cannot be run as asked, 130 where it was interrupted."""
+    from tqdm.auto import tqdm
+
+    options = _parser().parse_args(arguments)
+    try:
+        plan = _plan(options)
+        known = read(options.json) if options.json else []
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(machine_line(plan.where), flush=True)
+    rows, code = list(known), 0
+    bar = tqdm(total=points(plan), unit="row", disable=None, file=sys.stderr)
+    try:
+        for row in sweep(plan, known):
+            rows.append(row)
+            if options.json:
+                append(options.json, row)
+            tqdm.write(_line(row), file=sys.stderr)
+            bar.update()
+    except KeyboardInterrupt:
+        code = 130
+        kept = f"; {options.json} has them, run again to go on" if options.json else ""
+        print(f"\ninterrupted after {len(rows)} rows{kept}", file=sys.stderr)
+    bar.close()
+    print(_shown(rows, plan, options.markdown), flush=True)
+    return code
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    width = {"dim": options.dim, "heads": options.heads}
+    if options.device not in ("cpu", "cuda"):
+        raise ValueError(f"--device must be cpu or cuda, got {options.device!r}")
+    if options.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError("--device cuda needs a GPU that runs CUDA; there is none here.")
+        if options.peers:
+            raise ValueError("--peers runs on the CPU only: leave out --device cuda.")
+    if "bfloat16" in (options.dtype,) and (options.peers or "decode" in options.passes):
+        raise ValueError("--dtype bfloat16 is for forward and both of our own layers only.")
+    cards = chosen(options.names)
+    entries = []
+    for card in cards:
+        entries.append(Entry(subject(card, **width)))
+        if options.peers:
+            entries += [
+                Entry(subject(card, **width), peer)
+                for peer in PEERS.values()
+                if peer.mechanism == card
+            ]
+    return Plan(
+        tuple(entries), tuple(options.lengths), tuple(options.passes), options.seconds,
+        options.threads, options.device, options.dtype, options.seed, machine(options.threads),
+    )  # fmt: skip
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Mechanisms that mix positions: those named, those of a named family, or all."""
+    cards = [card for card in catalog.cards() if card.mixes]
+    families = {card.family for card in cards}
+    found: dict[str, None] = {}
+    for name in names:
+        if name in families:
+            found |= dict.fromkeys(card.name for card in cards if card.family == name)
+        elif any(name in (card.name, *card.aliases) for card in cards):
+            found[catalog.card(name).name] = None
+        else:
+            every = [*families, *(card.name for card in cards)]
+            raise ValueError(
+                f"there is no mechanism that mixes positions, and no family, called {name!r}"
+                f"{suggestion(name, every)}"
+            )
+    return list(found) or [card.name for card in cards]
+
+
+def _line(row: summary.Row) -> str:
+    what = f"{summary.name(row)}, {row['pass']}, n = {row['n']:,}"
+    if row["reason"]:
+        return f"{what}: {row['reason']}"
+    if row["pass"] == "counted":
+        return f"{what}: {row['flops'] / 1e9:.3g} GFLOP, largest tensor {row['largest_elements']:,}"
+    memory = f", {row['peak_bytes'] / 2**20:,.0f} MiB" if row["peak_bytes"] else ""
+    return f"{what}: {row['median'] * 1e3:.3g} ms{memory}"
+
+
+def _shown(rows: Sequence[summary.Row], plan: Plan, markdown: bool) -> str:
+    """The table of what was swept, why figures are missing, and how many claims are met."""
+    mine = {(entry.key()["mechanism"], entry.key()["peer"]) for entry in plan.entries}
+    found = summary.summaries(row for row in rows if (row["mechanism"], row["peer"]) in mine)
+    missing = dict.fromkeys(f"{one.name}: {reason}" for one in found for reason in one.reasons)
+    load = f"load at the end: {os.getloadavg()[0]:.2f}; " if hasattr(os, "getloadavg") else ""
+    parts = [summary.table(found, markdown=markdown), "\n".join(missing)]
+    return "\n" + "\n\n".join([*filter(None, parts), load + summary.verdict(found)])
+
+
+def compare(arguments: Sequence[str]) -> str:
+    """What two sweeps both timed, and what changed beyond its interval, as text.
+
+    Raises ValueError with a sentence where a file is missing or holds no sweep.
+    """
+    made = argparse.ArgumentParser(
+        prog="python -m attnlab.measure compare", description=summary.Change.__doc__
+    )
+    made.add_argument("a", type=Path, metavar="A.json")
+    made.add_argument("b", type=Path, metavar="B.json")
+    made.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    options = made.parse_args(arguments)
+    for path in (options.a, options.b):
+        if not path.exists():
+            raise ValueError(f"there is no file {path}; a sweep writes one with --json")
+    runs = [read(path) for path in (options.a, options.b)]
+    found = summary.changes(*runs)
+    where = [
+        f"{letter}: {line}"
+        for letter, rows in zip("AB", runs, strict=True)
+        for line in sorted({machine_line(row["machine"]) for row in rows})
+    ]
+    table = summary.changes_table(found, markdown=options.markdown)
+    return "\n".join([*where, "", table, "", summary.changed(found)])

@@ -1,0 +1,105 @@
+"""RWKV-4: chunks beside its own loop and Hugging Face's, growth in n, and decoding."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from attnlab.measure.count import exponent
+from attnlab.measure.report import Row
+from attnlab.measure.timing import Timing, compare
+from attnlab.mechanisms.memory import rwkv
+
+DIM, REPEATS = 256, 7
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """fp32, batch 1, dim 256; the sum alone, without projections, and decoding of one layer."""
+    repeats = 2 if quick else REPEATS
+    yield from _beside_loops("forward", _infer, 256 if quick else 4096, repeats, threads)
+    # The backward pass of Hugging Face's loop copies its whole output at every token.
+    both = "forward and backward"
+    yield from _beside_loops(both, _train, 256 if quick else 1024, 2 if quick else 3, threads)
+    yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
+    yield from _decoding((64, 256) if quick else (1024, 4096, 16384), repeats, threads)
+
+
+def _beside_loops(
+    name: str, run: Callable[..., object], n: int, repeats: int, threads: int
+) -> Iterator[Row]:
+    forms: dict[str, Callable[..., Tensor]] = {"chunked": rwkv.chunked, "loop": rwkv.recurrent}
+    if find_spec("transformers"):
+        forms["peer"] = _peer
+    found = _compared({each: partial(run, forms[each], _sequence(n)) for each in forms}, repeats,
+                      threads)  # fmt: skip
+    loop = f"RWKV: token by token / chunked, n = {n:,}, {name}"
+    yield _ratio(loop, found["loop"], at_least=5)
+    figure = f"RWKV: Hugging Face / chunked, n = {n:,}, {name}"
+    if "peer" in found:
+        yield _ratio(figure, found["peer"], at_least=1)
+    else:
+        yield Row(figure, None, note="transformers is not installed: pip install 'attnlab[peers]'")
+
+
+def _peer(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor) -> Tensor:
+    from transformers.models.rwkv.modeling_rwkv import rwkv_linear_attention_cpu
+
+    out: Tensor = rwkv_linear_attention_cpu(decay, bonus, k, v)[0]
+    return out
+
+
+def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
+    calls = {f"{n}": partial(_infer, rwkv.chunked, _sequence(n)) for n in lengths}
+    times = [found.median for found in compare(calls, repeats=repeats, threads=threads)]
+    figure = f"RWKV: exponent of time, n = {lengths[0]:,} … {lengths[-1]:,}"
+    yield Row(figure, exponent(lengths, times).slope, at_most=1.1, note="1 ± 0.1 expected")
+
+
+def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
+    """One more token after n."""
+    layer, calls, held = rwkv.RWKV(DIM), {}, []
+    for n in lengths:
+        with torch.no_grad():
+            state = layer.step(torch.randn(1, n, DIM))[1]
+        held.append(sum(part.untyped_storage().nbytes() for part in state))
+        calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, DIM), state)
+    span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
+    yield Row(f"RWKV: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
+    found = compare(calls, repeats=3 * repeats, threads=threads)[-1]
+    yield _ratio(f"RWKV: one token {span}", found)
+
+
+def _compared(
+    calls: Mapping[str, Callable[[], object]], repeats: int, threads: int
+) -> dict[str, Timing]:
+    found = compare(calls, baseline="chunked", repeats=repeats, warmup=1, threads=threads)
+    return {one.name: one for one in found}
+
+
+def _ratio(figure: str, timing: Timing, at_least: float | None = None) -> Row:
+    return Row(figure, timing.ratio, "×", at_least=at_least, quartiles=timing.ratio_quartiles)
+
+
+def _sequence(n: int) -> list[Tensor]:
+    """Keys, values, decay and bonus."""
+    generator = torch.Generator().manual_seed(0)
+    k, v = torch.randn(2, 1, n, DIM, generator=generator)
+    layer = rwkv.RWKV(DIM)
+    given = (k, v, layer.decay, layer.bonus)
+    return [x.detach().requires_grad_() for x in given]
+
+
+@torch.no_grad()
+def _infer(form: Callable[..., Tensor], given: list[Tensor]) -> object:
+    return form(*given)
+
+
+def _train(form: Callable[..., Tensor], given: list[Tensor]) -> object:
+    return torch.autograd.grad(form(*given).sum(), given)
+
+
+@torch.no_grad()
+def _step(layer: rwkv.RWKV, x: Tensor, state: rwkv.State) -> object:
+    return layer.step(x, state)

@@ -1,0 +1,102 @@
+"""CostLab and the survey's table in JupyterLab and as files: claim, count, measure; sort, check."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+from attnlab_widgets.cost_lab import CostLab
+lab = CostLab(n=1024, dim=32, heads=2, options={"window": 16})
+lab.save_html("costs.html")
+lab
+"""
+TABLE = """
+import attnlab
+table = attnlab.survey()
+table.save_html("survey.html")
+table
+"""
+ASK = """
+import json
+found = lab.measured or {}
+print(json.dumps({"claims": lab.claims, "n": lab.n, "options": lab.options,
+                  "exponent": lab.exponent(), "rows": len(found.get("rows", [])),
+                  "checked": [row["name"] for row in table.rows if row["checked"]]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("cost_lab.ipynb", [MAKE, TABLE, ASK])
+    notebook.run_all()
+    notebook.output(0).locator("[data-drawn]").wait_for()
+    notebook.output(1).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+def slide(widget: Any, name: str, at: int) -> None:
+    widget.get_by_test_id(name).evaluate(
+        "(input, at) => { input.value = at; input.dispatchEvent(new Event('input')); }", at
+    )
+
+
+def test_a_claim_shows_the_curve_and_a_measurement_comes(notebook: Any, soon: Any) -> None:
+    lab = notebook.output(0).get_by_test_id("cost-lab")
+    assert lab.locator(".cl-own").count() == 0
+    assert lab.get_by_test_id("measure").is_disabled()
+    lab.get_by_test_id("claim-n").focus()
+    lab.page.keyboard.press("Enter")
+    soon(lambda: lab.locator("polyline.cl-own").count(), 1)
+    soon(lambda: lab.locator("svg circle.cl-counted").count() >= 5, True)
+    assert "from n = 17 on" in lab.get_by_test_id("crossover").inner_text()
+    lab.get_by_test_id("measure").click()
+    soon(lambda: lab.locator("rect.cl-timed.cl-of-base").count(), 5)
+    soon(lambda: "measured" in lab.get_by_test_id("exponents").inner_text(), True)
+    assert "Beside full attention, its layer is" in lab.get_by_test_id("measured").inner_text()
+    slide(lab, "n", 6)
+    slide(lab, "option-window", 6)
+    soon(lambda: "from n = 4,097 on" in lab.get_by_test_id("crossover").inner_text(), True)
+    lab.get_by_test_id("as-tables").locator("summary").click()
+    soon(lambda: lab.get_by_test_id("table").locator("tbody tr").count(), 15)
+
+
+def test_a_row_is_sorted_and_checked(notebook: Any, soon: Any) -> None:
+    table = notebook.output(1).get_by_test_id("survey")
+    names = table.locator("tbody tr")
+    assert "Linear" not in names.first.inner_text()
+    table.get_by_test_id("search").fill("linear attention")
+    soon(lambda: names.first.get_attribute("data-name"), "linear")
+    table.get_by_test_id("check-linear").click()
+    soon(lambda: "Counted now: n^1.00" in table.get_by_test_id("said").inner_text(), True)
+    table.get_by_test_id("search").fill("")
+    table.get_by_test_id("sort-counted").click()
+    table.get_by_test_id("sort-counted").click()
+    head = table.locator("th", has=table.get_by_test_id("sort-counted"))
+    soon(lambda: head.get_attribute("aria-sort"), "descending")
+    counted = [float(row.locator("td").nth(4).inner_text()) for row in names.all()]
+    assert counted == sorted(counted, reverse=True)
+    told = json.loads(notebook.run(2))
+    assert told["claims"] == {"longformer": "n"}
+    assert told["n"] == 4096
+    assert told["options"] == {"window": 4096}
+    assert told["checked"] == ["linear"]
+
+
+def test_saved_files_are_alive(notebook: Any, lab: Any, page: Any, soon: Any) -> None:
+    page.goto((lab.folder / "costs.html").as_uri())
+    costs = page.get_by_test_id("cost-lab")
+    costs.and_(page.locator("[data-drawn]")).wait_for()
+    costs.get_by_test_id("mechanism").select_option("performer")
+    soon(lambda: "Performer" in costs.get_by_test_id("question").inner_text(), True)
+    costs.get_by_test_id("claim-n²").click()
+    soon(lambda: "nearest: n;" in costs.get_by_test_id("exponents").inner_text(), True)
+    assert costs.get_by_test_id("measure").is_disabled()
+    page.goto((lab.folder / "survey.html").as_uri())
+    table = page.get_by_test_id("survey")
+    table.and_(page.locator("[data-drawn]")).wait_for()
+    table.get_by_test_id("family").select_option("spectral")
+    soon(lambda: table.locator("tbody tr").first.get_attribute("data-name"), "fnet")
+    assert table.get_by_test_id("check-fnet").is_disabled()

@@ -1,0 +1,13 @@
+"""The rows of attention through latents."""
+
+from attnlab.measure.topics.memory import latents
+
+
+def test_quick_rows() -> None:
+    found = {row.figure: row for row in latents.rows(quick=True, threads=1)}
+    assert len(found) == 14
+    for name in latents.LAYERS:
+        assert found[f"{name}: exponent of counted FLOPs"].met
+        crossing = found[f"{name}: faster than full attention from, forward"]
+        assert crossing.note
+    assert all(row.measured is None or row.measured > 0 for row in found.values())

@@ -1,0 +1,164 @@
+"""The survey's table: a row for every mechanism, nothing by hand, rows that are checked again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import traitlets
+from attnlab_widgets import cost_counts
+from attnlab_widgets import survey as module
+from attnlab_widgets.survey import STORED, Survey, checked, row_of, survey
+
+import attnlab
+from attnlab.measure.fit import fit
+
+FIXTURES = Path(__file__).parents[2] / "widgets/test/survey.json"
+MIXING = [card for card in attnlab.cards() if card.mixes]
+KNOWN = json.loads(STORED.read_text(encoding="utf-8"))
+FILTERS: list[dict[str, Any]] = [
+    {"order": "year", "down": False, "family": "", "search": ""},
+    {"order": "counted", "down": True, "family": "", "search": ""},
+    {"order": "name", "down": False, "family": "fixed", "search": ""},
+    {"order": "decodes", "down": True, "family": "", "search": "former"},
+]
+
+
+@pytest.fixture(scope="module")
+def table() -> Survey:
+    return survey()
+
+
+def filtered(table: Survey, chosen: dict[str, Any]) -> list[str]:
+    for name, value in chosen.items():
+        setattr(table, name, value)
+    return [row["name"] for row in table.shown()]
+
+
+def fixtures(table: Survey) -> dict[str, Any]:
+    names = ("name", "title", "family", "year", "formula", "counted", "measured", "decodes")
+    rows = [{name: row[name] for name in names} for row in table.rows]
+    cases = [[chosen, filtered(table, chosen)] for chosen in FILTERS]
+    return {"rows": rows, "cases": cases}
+
+
+def test_every_mechanism_has_a_row_from_its_card(table: Survey) -> None:
+    assert attnlab.survey is survey
+    assert [row["name"] for row in table.rows] == [card.name for card in MIXING]
+    for row, card in zip(table.rows, MIXING, strict=True):
+        assert (row["title"], row["year"]) == (card.title, card.paper.year)
+        address = row["page"][0].removesuffix(".py").rstrip("/")
+        assert address.endswith(attnlab.catalog.pages()[card.name].replace(".", "/"))
+        assert row["decodes"] == row["because"].startswith("yes")
+        assert not (row["decodes"] and card.causal == "never")
+
+
+def test_counted_exponents_are_those_of_the_cards_where_n_is_long(table: Survey) -> None:
+    for row in table.rows:
+        if row["name"] in ("full", "linear", "performer", "fnet", "entmax", "linformer"):
+            assert row["counted"] == pytest.approx(row["formula"], abs=0.02), row["name"]
+
+
+def test_what_is_stored_is_of_the_catalogue_and_comes_out_again() -> None:
+    assert set(KNOWN["rows"]) <= {card.name for card in attnlab.cards()}
+    for name in ("linear", "full", "fnet"):
+        assert module._counted(attnlab.card(name)) == KNOWN["rows"][name]["counted"]
+        assert list(cost_counts.decodes(name)) == [
+            KNOWN["rows"][name]["decodes"], KNOWN["rows"][name]["because"],
+        ]  # fmt: skip
+
+
+def test_a_mechanism_that_is_not_stored_is_counted() -> None:
+    row = row_of(attnlab.card("linear"), None)
+    assert row["counted"] == pytest.approx(1, abs=0.01)
+    assert row["measured"] is None
+    assert row["decodes"]
+
+
+def test_a_leak_from_the_future_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = cost_counts.Subject.layer
+
+    class Leaks(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + x.mean(dim=1, keepdim=True)
+
+        def step(self) -> None: ...
+
+    assert cost_counts.decodes("full")[0]
+    monkeypatch.setattr(cost_counts.Subject, "layer", lambda *_, **__: Leaks())
+    assert cost_counts.decodes("full") == (False, "no: what follows a token changes its output")
+    monkeypatch.setattr(cost_counts.Subject, "layer", honest)
+    monkeypatch.setattr(cost_counts, "steps", lambda _: False)
+    assert "no step" in cost_counts.decodes("full")[1]
+
+
+def test_a_row_is_checked_and_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Time:
+        def __init__(self, n: int) -> None:
+            self.median = 1e-6 * n**1.5
+
+    monkeypatch.setattr(cost_counts, "times", lambda _layers, n, *_, **__: [Time(n)])
+    table = Survey()
+    table.check("linear")
+    assert table.wait(60)
+    row = next(row for row in table.rows if row["name"] == "linear")
+    assert row["checked"].startswith("Counted now: n^1.00, as the card's formula gives n^1.00")
+    assert row["measured"] == KNOWN["rows"]["linear"]["measured"]
+    table._told(table, {"kind": "time", "name": "linear"}, [])
+    assert table.wait(60)
+    row = next(row for row in table.rows if row["name"] == "linear")
+    assert row["measured"] == 1.5
+    assert "Timed now: n^1.50 (1.50 to 1.50)" in row["checked"]
+    assert table._busy == []
+    with pytest.raises(ValueError, match="did you mean 'linear'"):
+        table.check("linera")
+
+
+def test_an_error_is_shown_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(module, "checked", fails)
+    table = Survey()
+    table.check("full")
+    assert table.wait(60)
+    row = next(row for row in table.rows if row["name"] == "full")
+    assert row["checked"] == "It could not be checked: no memory"
+
+
+def test_a_count_that_differs_from_the_formula_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_counted", lambda _: 1.4)
+    said = checked(attnlab.card("linear"), timed=False)["checked"]
+    assert "n^1.40, where the card's formula gives n^1.00" in said
+
+
+def test_what_the_page_is_tested_with_sorts_as_python() -> None:
+    given = json.loads(FIXTURES.read_text(encoding="utf-8"))
+    table = Survey()
+    table._rows = [{**row, "interval": None} for row in given["rows"]]
+    for chosen, names in given["cases"]:
+        assert filtered(table, chosen) == names
+
+
+def test_the_formula_column_is_the_cards_over_the_counted_lengths() -> None:
+    n = module.COUNTED
+    expected = fit(n, [5 * 256 * k * (torch.tensor(256.0 * k).log2().item()) / 2 for k in n]).slope
+    assert module._formula(attnlab.card("fnet")) == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_still_has_every_row(table: Survey) -> None:
+    for name, value in FILTERS[0].items():
+        setattr(table, name, value)
+    drawn = table.still().svg("")
+    assert drawn.count(">yes<") + drawn.count(">no<") == len(MIXING)
+    assert "mechanisms with the growth" in repr(table)
+
+
+def test_wrong_orders_are_refused() -> None:
+    with pytest.raises(traitlets.TraitError):
+        Survey().order = "price"
+
+
+if __name__ == "__main__":
+    FIXTURES.write_text(json.dumps(fixtures(Survey())) + "\n", encoding="utf-8")

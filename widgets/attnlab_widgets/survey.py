@@ -1,0 +1,268 @@
+"""The survey's table, to be checked: what each mechanism is said to cost, what it costs by
+counting and by the clock, and whether it decodes.
+
+    attnlab.survey()
+
+The table of "Efficient Transformers: A Survey" (Tay et al., arXiv:2009.06732) lists what papers
+state. Here every number comes from the catalogue: FLOPs are counted, times are those that
+``python -m attnlab_widgets.survey`` stored with the machine that they were taken on, and a row that
+is checked is counted, tried and timed again where it stands.
+"""
+
+import json
+import platform
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import torch
+import traitlets
+
+from attnlab.catalog import card, cards
+from attnlab.core.card import Card
+from attnlab.core.suggest import choose
+from attnlab.measure.fit import fit
+from attnlab_widgets import cost_counts, cost_formulas
+from attnlab_widgets.background import Latest
+from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.card_maps import links
+from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.survey_picture import picture
+from attnlab_widgets.wall_cards import growth
+
+STORED = Path(__file__).parent / "survey.json"
+DIM, WIDE = 256, 4
+COUNTED = (1024, 2048, 4096, 8192)
+TIMED = (512, 1024, 2048, 4096)
+ROUNDS = 3
+ORDERS = ("name", "year", "family", "claimed", "counted", "measured", "decodes")
+
+
+class Survey(BaseWidget):
+    """A row for every mechanism that mixes positions; sorted, filtered and checked where it stands.
+
+    ``order`` is one of "name", "year", "family", "claimed", "counted", "measured", "decodes",
+    ``down`` whether the largest comes first, ``family`` and ``search`` a filter; all can be read
+    and set. ``rows`` are the numbers as a list of dicts, ``check`` counts a row again and tries
+    whether it decodes, ``time`` times it too, in the background; ``wait`` waits for both.
+
+    Exponents are powers of n: counted from FLOPs of the mixing at n = 1,024 to 8,192, measured
+    from times of the whole layer, projections included, at 512 to 4,096; width 256, 4 heads.
+    """
+
+    _esm = STATIC / "survey.js"
+
+    order = Choice(ORDERS, "year").tag(sync=True)
+    down = traitlets.Bool(False).tag(sync=True)
+    family = traitlets.Unicode("").tag(sync=True)
+    search = traitlets.Unicode("").tag(sync=True)
+    _rows: Any = traitlets.List().tag(sync=True)
+    _busy: Any = traitlets.List().tag(sync=True)
+    _machine = traitlets.Unicode("").tag(sync=True)
+    _live = traitlets.Bool(True).tag(sync=True)
+
+    def __init__(self, *, theme: str = "auto") -> None:
+        stored = _stored()
+        super().__init__(_machine=stored["machine"], theme=theme)
+        self._rows = [row_of(one, stored["rows"].get(one.name)) for one in cards() if one.mixes]
+        self._asked: SimpleQueue[tuple[str, bool]] = SimpleQueue()
+        self._worker = Latest(self._work, 0)
+        self.on_msg(self._told)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as dicts: name, title, family, year, claimed, formula (the exponent of the
+        card's formula), counted, measured, interval, decodes, because, page, lesson, checked."""
+        return [dict(row) for row in self._rows]
+
+    def check(self, name: str) -> None:
+        """Count the FLOPs of a mechanism again, and try whether it decodes."""
+        self._ask(name, False)
+
+    def time(self, name: str) -> None:
+        """The same, and time its layer on this machine."""
+        self._ask(name, True)
+
+    def wait(self, timeout: float | None = 120) -> bool:
+        """Wait until what was asked for is checked; False if that took longer than ``timeout``."""
+        return self._worker.settle(timeout)
+
+    def close(self) -> None:
+        self._worker.close()
+        super().close()
+
+    def description(self) -> str:
+        """What is seen, in sentences."""
+        able = sum(row["decodes"] for row in self._rows)
+        return (
+            f"{len(self._rows)} mechanisms with the growth that their cards claim, the exponents "
+            f"of n that were counted and measured, and whether they decode: {able} do."
+        )
+
+    def still(self) -> Drawing:
+        """The table as a picture."""
+        return picture(self)
+
+    def shown(self) -> list[dict[str, Any]]:
+        """The rows that pass the filter, in order, as ``arranged`` of ``lib/survey.js``."""
+        words = self.search.casefold()
+        kept = [
+            row
+            for row in self._rows
+            if self.family in ("", row["family"])
+            and words in f"{row['title']} {row['name']}".casefold()
+        ]
+        found = [row for row in kept if row[_KEYS[self.order]] is not None]
+        rest = [row for row in kept if row[_KEYS[self.order]] is None]
+        found.sort(key=lambda row: _sortable(row[_KEYS[self.order]]), reverse=self.down)
+        return found + rest
+
+    def __repr__(self) -> str:
+        return f"Survey: {self.description()}"
+
+    def _ask(self, name: str, timed: bool) -> None:
+        name = choose("mechanism", name, {row["name"]: row["name"] for row in self._rows})
+        self._asked.put((name, timed))
+        self._busy = [*self._busy, name]
+        self._worker.ask()
+
+    def _work(self) -> None:
+        """In the background: all that was asked for, in turn."""
+        while True:
+            try:
+                name, timed = self._asked.get_nowait()
+            except Empty:
+                return
+            try:
+                found = checked(card(name), timed=timed)
+            except Exception as error:  # in a thread, where no other code would report it
+                found = {"checked": f"It could not be checked: {error}"}
+            self._rows = [row | found if row["name"] == name else row for row in self._rows]
+            busy = [*self._busy]
+            busy.remove(name)
+            self._busy = busy
+
+    def _told(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        known = {row["name"] for row in self._rows}
+        if isinstance(content, dict) and content.get("name") in known:
+            self._ask(content["name"], content.get("kind") == "time")
+
+    def _saved_state(self) -> dict[str, Any]:
+        return {**super()._saved_state(), "_live": False, "_busy": []}
+
+
+_KEYS = {order: {"name": "title", "claimed": "formula"}.get(order, order) for order in ORDERS}
+
+
+def _sortable(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value
+
+
+def survey(*, theme: str = "auto") -> Survey:
+    """Every mechanism with its claimed, counted and measured cost; see ``Survey``."""
+    return Survey(theme=theme)
+
+
+def row_of(one: Card, stored: dict[str, Any] | None) -> dict[str, Any]:
+    """What the table says of a mechanism; what is not stored is counted and tried now."""
+    known = stored or stored_of(one, timed=False)
+    addresses = {text.split()[0]: [url, text] for url, text in links(one.name)}
+    return {
+        "name": one.name,
+        "title": one.title,
+        "family": one.family,
+        "year": one.paper.year,
+        "claimed": growth(one, "time", {}),
+        "order": one.order_text("time", list(one.forms)[-1]),
+        "formula": _formula(one),
+        **known,
+        "page": addresses.get("page"),
+        "lesson": addresses.get("lesson"),
+        "checked": "",
+    }
+
+
+def stored_of(one: Card, *, timed: bool) -> dict[str, Any]:
+    """What is stored of a mechanism: exponents, and whether it decodes."""
+    able, because = cost_counts.decodes(one.name)
+    found: dict[str, Any] = {"counted": _counted(one), "measured": None, "interval": None}
+    if timed:
+        slope, *interval = _measured(one)
+        found |= {"measured": slope, "interval": interval}
+    return found | {"decodes": able, "because": because}
+
+
+def checked(one: Card, *, timed: bool) -> dict[str, Any]:
+    """What comes out now, with the sentence that compares it with the card."""
+    found = stored_of(one, timed=timed)
+    formula = _formula(one)
+    agrees = "as" if abs(found["counted"] - formula) <= 0.1 else "where"
+    said = (
+        f"Counted now: n^{found['counted']:.2f}, {agrees} the card's formula gives n^{formula:.2f} "
+        f"at these lengths. Decodes: {found['because']}."
+    )
+    if timed:
+        low, high = found["interval"]
+        said += f" Timed now: n^{found['measured']:.2f} ({low:.2f} to {high:.2f}), the whole layer."
+    else:
+        del found["measured"], found["interval"]
+    return found | {"checked": said}
+
+
+def _counted(one: Card) -> float:
+    counts = [cost_counts.flops(one.name, n, DIM, WIDE, {}).mixing_flops for n in COUNTED]
+    return round(fit(COUNTED, counts).slope, 3)
+
+
+def _formula(one: Card) -> float:
+    """The exponent of the card's formula over the counted lengths."""
+    told = cost_formulas.told(one)
+    usual = {letter: each["usual"] for letter, each in told["letters"].items()}
+    width = DIM // WIDE
+    known = usual | {"h": WIDE, "d": width, "e": width, "dim": DIM}
+    values = [cost_formulas.value(told["time"], known | {"n": n}) for n in COUNTED]
+    return round(fit(COUNTED, values).slope, 3)
+
+
+def _measured(one: Card) -> list[float]:
+    """The exponent of the layer's time, and the interval that holds it at 95 %."""
+    medians = [
+        cost_counts.times([(one.name, {})], n, DIM, WIDE, rounds=ROUNDS)[0].median for n in TIMED
+    ]
+    line = fit(TIMED, medians)
+    return [round(each, 3) for each in (line.slope, line.low, line.high)]
+
+
+@cache
+def _stored() -> dict[str, Any]:
+    if not STORED.is_file():
+        return {"machine": "", "rows": {}}
+    return dict(json.loads(STORED.read_text(encoding="utf-8")))
+
+
+def machine() -> str:
+    """Where times are taken, in words."""
+    threads = torch.get_num_threads()
+    version = re.sub(r"\+.*", "", torch.__version__)
+    kind = f"{threads} thread{'s' * (threads > 1)} of {platform.machine()}"
+    return f"{kind}, PyTorch {version}, float32, forward"
+
+
+def main(names: Sequence[str] = ()) -> None:
+    """Count and time every mechanism, or those named; each row is stored as it comes."""
+    mixing = {one.name: one for one in cards() if one.mixes}
+    old = _stored()["rows"]
+    rows = {name: row for name, row in old.items() if name in mixing}
+    for name in names or mixing:
+        rows[name] = stored_of(mixing[name], timed=True)
+        found = {"machine": machine(), "rows": dict(sorted(rows.items()))}
+        STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

@@ -1,0 +1,19 @@
+// The survey's rows: their order and filter, the mirror of `shown` in attnlab_widgets/survey.py, and no DOM.
+
+const KEYS = { name: "title", claimed: "formula" };
+const sortable = (value) => (typeof value === "string" ? value.toLowerCase() : Number(value));
+
+/** The rows that pass the filter, in order; those without a value come last. */
+export function arranged(rows, { order, down, family, search }) {
+  const key = KEYS[order] ?? order;
+  const words = search.toLowerCase();
+  const kept = rows.filter((row) => ["", row.family].includes(family) && `${row.title} ${row.name}`.toLowerCase().includes(words));
+  const [found, rest] = [kept.filter((row) => row[key] !== null), kept.filter((row) => row[key] === null)];
+  const compare = (a, b) => (sortable(a[key]) < sortable(b[key]) ? -1 : Number(sortable(a[key]) > sortable(b[key])));
+  return [...found.sort((a, b) => (down ? compare(b, a) : compare(a, b))), ...rest];
+}
+
+export const power = (value) => (value === null ? "–" : value.toFixed(2));
+
+/** An exponent with its interval. */
+export const within = (value, interval) => (value === null ? "–" : `${power(value)} (${interval.map(power).join(" to ")})`);
