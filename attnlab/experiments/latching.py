@@ -10,7 +10,7 @@ question is only which cells learn to keep the bit within a few hundred steps of
     python -m attnlab.experiments latching --threads 1
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from attnlab.tasks.copy_first import CopyFirst
 
 CELLS, LENGTHS, SEEDS = ("gru", "lstm", "brc", "nbrc"), (30, 300), (0, 1, 2)
 DIM, STEPS, UNSEEN = 32, 600, 1000
-TRAINING: Mapping[str, float] = {"lr": 5e-3}
+RATE = 5e-3
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -56,7 +56,7 @@ def train(cell: str, task: CopyFirst, seed: int, *, steps: int = STEPS) -> Reade
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Reader(cell)
-    optimizer = torch.optim.Adam(model.parameters(), **TRAINING)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     for step in range(steps):
         batch = task.batch("train", 64, seed=seed * STEPS + step)
         optimizer.zero_grad()
