@@ -205,6 +205,26 @@ def test_chunks_are_the_same_in_blocks_of_any_size(
 # ---- the hash
 
 
+@pytest.mark.parametrize("count", ["attended", "buckets"])
+def test_compiled_it_is_the_same(count: Any) -> None:
+    """To the compiler each pass is one operator; values and gradients, with a graph of both."""
+    options = Hashing(buckets=6, chunk=4, rounds=R, count=count)
+    q, v, rotations = made()
+    inputs = [q.requires_grad_(), v.requires_grad_()]
+
+    def run(q: Tensor, v: Tensor) -> Tensor:
+        return chunked(q, v, rotations, causal=True, padding=PADDING, options=options)
+
+    torch.compiler.reset()
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    mine, theirs = compiled(*inputs), run(*inputs)
+    torch.testing.assert_close(mine, theirs)
+    arriving = torch.randn_like(mine)
+    gradients = (torch.autograd.grad(out, inputs, arriving) for out in (mine, theirs))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_hash_depends_on_the_direction_alone() -> None:
     q, _, rotations = made(buckets=14)
     buckets = hash_buckets(q, rotations)

@@ -38,7 +38,9 @@ exact. ``causal_window="chunks"`` is as printed, to see the leak.
 Readings. The scale 1/√d, which the paper omits for clarity, multiplies q·k with k of unit length.
 The first chunk has none before it. Rotations are drawn once for each head and round and redrawn by
 ``redraw``; the authors' code draws new ones for each batch. Padded tokens are sorted to the end,
-and are nobody's keys. A sequence that m does not divide is filled up inside.
+and are nobody's keys. A sequence that m does not divide is filled up inside. There is no decoding
+step by step: chunks as printed have no fixed beginning while tokens are added, and with
+``causal_window="nearest"`` a step would have to look through the buckets of all past tokens.
 
 Other implementations. Transformers (Hugging Face) does not compare buckets within chunks, divides
 by no $N_{ij}$, uses the scale 1 and lets the first chunk of a round look back at the last of the
@@ -63,7 +65,7 @@ from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import Outputs, Queries, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.learned.reformer.chunks import OverRounds, Rounds
+from attnlab.mechanisms.learned.reformer.chunks import over_rounds
 from attnlab.mechanisms.learned.reformer.hashing import (
     Buckets,
     Hashing,
@@ -159,10 +161,10 @@ def chunked(
     with unrounded(q.device):
         wide_q, wide_v, wide_r = widened(q, v, rotations)
         places = _places(wide_q, wide_r, padding, options, causal=causal)
-        rounds = Rounds(places, options.chunk, exact=options.count == "attended")
+        exact = options.count == "attended"
         scaled, values = wide_q * options.scale_of(q.shape[-1]), wide_v.flatten(0, 1)
         given = (scaled.flatten(0, 1), unit(wide_q).flatten(0, 1), values)
-        out, log_sum = OverRounds.apply(*given, rounds)
+        out, log_sum = over_rounds(*given, places, options.chunk, exact=exact)
         found = log_sum.unflatten(0, q.shape[:2]) > -torch.inf
         out = out.unflatten(0, q.shape[:2]) + _alone(found, padding)[..., None] * wide_v
         return out.to(v.dtype)
@@ -258,6 +260,7 @@ CARD = Card(
         "the number of buckets is an option, not 2 n / m",
         "rotations are drawn once, not for each batch",
         "the scale is 1/√d",
+        "no decoding token by token: a step would look through the buckets of all past tokens",
     ),
     variants=(
         {"buckets": 2, "chunk": 3, "rounds": 2},

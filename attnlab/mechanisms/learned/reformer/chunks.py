@@ -20,6 +20,8 @@ NOBODY = -2  # in place of the bucket of a key: that of no query
 
 At = tuple[slice, slice]
 """Some chunks of some groups."""
+Both = tuple[Tensor, Tensor]
+"""The output (g, n, e) and the log-sum-exp of each query (g, n)."""
 
 
 class Rounds:
@@ -129,34 +131,77 @@ def _pairs(sides: tuple[Tensor, ...], at: At) -> tuple[Tensor, Tensor]:
     return own[..., :, None], keys[..., None, :]
 
 
-class OverRounds(torch.autograd.Function):
+def over_rounds(
+    q: Tensor, k: Tensor, v: Tensor, places: Places, chunk: int, *, exact: bool
+) -> Both:
     """q (scaled), k, v (g, n, d or e) → (out, log-sum-exp (g, n)), zero and -inf without keys."""
+    if torch.compiler.is_compiling():
+        return _compiled(q, k, v, *places, chunk, exact)
+    return OverRounds.apply(q, k, v, Rounds(places, chunk, exact=exact))
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, rounds: Rounds) -> Both:
+    queries, keys = q.flatten(0, 1), k.flatten(0, 1)
+    values = F.pad(v, (0, 1), value=1).flatten(0, 1)  # a column of ones: the sum of weights
+    shape = rounds.groups, rounds.chunks, rounds.chunk
+    sums = v.new_zeros(*v.shape[:2], v.shape[2] + 1)
+    largest = v.new_full(v.shape[:2], -torch.inf)
+    for index in range(len(rounds)):
+        round_ = Round(rounds, index)
+        found, most = v.new_empty(*shape, values.shape[1]), v.new_empty(*shape, 1)
+        for at in rounds.blocks():
+            scores = round_.gather(queries, at, 0) @ round_.gather(keys, at, 1).mT
+            scores.masked_fill_(round_.hidden(at), -torch.inf)
+            top = scores.amax(dim=-1, keepdim=True)
+            scores.sub_(top.masked_fill(top == -torch.inf, 0)).exp_()
+            weights = round_.divide(scores, at)
+            found[at] = (weights @ round_.gather(values, at, 1)).view_as(found[at])
+            most[at] = top.view_as(most[at])
+        found, most = (rounds.by_position(x, index) for x in (found, most))
+        sums, largest = _added(sums, largest, found, most.squeeze(-1))
+    total = sums[..., -1:]
+    return sums[..., :-1] / (total + (total == 0)), largest + total.squeeze(-1).log()
+
+
+def _gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor, rounds: Rounds
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of q, k and v."""
+    queries, keys, values, grads = (x.flatten(0, 1) for x in (q, k, v, grad))
+    log_sum = log_sum.masked_fill(log_sum == -torch.inf, 0)
+    of_rows = torch.stack([log_sum, (grad * out).sum(dim=-1)], dim=-1).flatten(0, 1)
+    shape = rounds.groups, rounds.chunks, rounds.chunk
+    total = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for index in range(len(rounds)):
+        round_ = Round(rounds, index)
+        own = [x.new_empty(*shape, x.shape[-1]) for x in (q, k, v)]
+        before = [x.new_empty(*shape, x.shape[-1]) for x in (k, v)]
+        for at in rounds.blocks():
+            q_, grad_, rows_ = (round_.gather(x, at, 0) for x in (queries, grads, of_rows))
+            k_, v_ = (round_.gather(x, at, 1) for x in (keys, values))
+            weights = (q_ @ k_.mT).sub_(rows_[..., :1])
+            weights.masked_fill_(round_.hidden(at), -torch.inf).exp_()
+            weights = round_.divide(weights, at)
+            grad_v = weights.mT @ grad_
+            grad_scores = weights.mul_((grad_ @ v_.mT).sub_(rows_[..., 1:]))
+            own[0][at] = (grad_scores @ k_).view_as(own[0][at])
+            for i, both in enumerate((grad_scores.mT @ q_, grad_v)):
+                earlier, later = both.split(rounds.chunk, dim=-2)
+                before[i][at] = earlier.reshape(before[i][at].shape)
+                own[i + 1][at] = later.reshape(own[i + 1][at].shape)
+        for mine, earlier in zip(own[1:], before, strict=True):
+            mine[:, :-1] += earlier[:, 1:]
+        for whole, mine in zip(total, own, strict=True):
+            whole += rounds.by_position(mine, index)
+    return total
+
+
+class OverRounds(torch.autograd.Function):
+    """The two passes, with what the second needs of the first."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, rounds: Rounds) -> tuple[Tensor, Tensor]:
-        queries, keys = q.flatten(0, 1), k.flatten(0, 1)
-        values = F.pad(v, (0, 1), value=1).flatten(0, 1)  # a column of ones: the sum of weights
-        shape = rounds.groups, rounds.chunks, rounds.chunk
-        sums, largest = (
-            v.new_zeros(*v.shape[:2], v.shape[2] + 1),
-            v.new_full(v.shape[:2], -torch.inf),
-        )
-        for index in range(len(rounds)):
-            round_ = Round(rounds, index)
-            found, most = v.new_empty(*shape, values.shape[1]), v.new_empty(*shape, 1)
-            for at in rounds.blocks():
-                scores = round_.gather(queries, at, 0) @ round_.gather(keys, at, 1).mT
-                scores.masked_fill_(round_.hidden(at), -torch.inf)
-                top = scores.amax(dim=-1, keepdim=True)
-                scores.sub_(top.masked_fill(top == -torch.inf, 0)).exp_()
-                weights = round_.divide(scores, at)
-                found[at] = (weights @ round_.gather(values, at, 1)).view_as(found[at])
-                most[at] = top.view_as(most[at])
-            found, most = (rounds.by_position(x, index) for x in (found, most))
-            sums, largest = _added(sums, largest, found, most.squeeze(-1))
-        total = sums[..., -1:]
-        out = sums[..., :-1] / (total + (total == 0))
-        log_sum = largest + total.squeeze(-1).log()
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, rounds: Rounds) -> Both:
+        out, log_sum = _attended(q, k, v, rounds)
         ctx.save_for_backward(q, k, v, out, log_sum)
         ctx.rounds = rounds
         ctx.mark_non_differentiable(log_sum)
@@ -164,37 +209,54 @@ class OverRounds(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, log_sum = ctx.saved_tensors
-        rounds: Rounds = ctx.rounds
-        grad = given[0]
-        queries, keys, values, grads = (x.flatten(0, 1) for x in (q, k, v, grad))
-        log_sum = log_sum.masked_fill(log_sum == -torch.inf, 0)
-        of_rows = torch.stack([log_sum, (grad * out).sum(dim=-1)], dim=-1).flatten(0, 1)
-        shape = rounds.groups, rounds.chunks, rounds.chunk
-        total = tuple(torch.zeros_like(x) for x in (q, k, v))
-        for index in range(len(rounds)):
-            round_ = Round(rounds, index)
-            own = [x.new_empty(*shape, x.shape[-1]) for x in (q, k, v)]
-            before = [x.new_empty(*shape, x.shape[-1]) for x in (k, v)]
-            for at in rounds.blocks():
-                q_, grad_, rows_ = (round_.gather(x, at, 0) for x in (queries, grads, of_rows))
-                k_, v_ = (round_.gather(x, at, 1) for x in (keys, values))
-                weights = (q_ @ k_.mT).sub_(rows_[..., :1])
-                weights.masked_fill_(round_.hidden(at), -torch.inf).exp_()
-                weights = round_.divide(weights, at)
-                grad_v = weights.mT @ grad_
-                grad_scores = weights.mul_((grad_ @ v_.mT).sub_(rows_[..., 1:]))
-                own[0][at] = (grad_scores @ k_).view_as(own[0][at])
-                for i, both in enumerate((grad_scores.mT @ q_, grad_v)):
-                    earlier, later = both.split(rounds.chunk, dim=-2)
-                    before[i][at] = earlier.reshape(before[i][at].shape)
-                    own[i + 1][at] = later.reshape(own[i + 1][at].shape)
-            for mine, earlier in zip(own[1:], before, strict=True):
-                mine[:, :-1] += earlier[:, 1:]
-            for whole, mine in zip(total, own, strict=True):
-                whole += rounds.by_position(mine, index)
-        return *total, None
+        return *_gradients(grad, q, k, v, out, log_sum, ctx.rounds), None
+
+
+# To torch.compile each pass is one operator: to follow rounds and blocks would take it seconds.
+
+
+@torch.library.custom_op("attnlab::over_rounds", mutates_args=())
+def _compiled(
+    q: Tensor, k: Tensor, v: Tensor, buckets: Tensor, order: Tensor, rank: Tensor, reach: int,
+    causal: bool, nearest: bool, chunk: int, exact: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    places = Places(buckets, order, rank, reach, causal, nearest)
+    return _attended(q, k, v, Rounds(places, chunk, exact=exact))
+
+
+@_compiled.register_fake
+def _shapes(q: Tensor, k: Tensor, v: Tensor, *_: object) -> Both:
+    return v.new_empty(v.shape), v.new_empty(v.shape[:2])
+
+
+@torch.library.custom_op("attnlab::over_rounds_backward", mutates_args=())
+def _compiled_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor, buckets: Tensor,
+    order: Tensor, rank: Tensor, reach: int, causal: bool, nearest: bool, chunk: int, exact: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    places = Places(buckets, order, rank, reach, causal, nearest)
+    return _gradients(grad, q, k, v, out, log_sum, Rounds(places, chunk, exact=exact))
+
+
+@_compiled_backward.register_fake
+def _shapes_of_gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object
+) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Both) -> None:
+    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:6])
+    ctx.options = inputs[6:]
+
+
+def _differentiate(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return *_compiled_backward(grad, *ctx.saved_tensors, *ctx.options), *[None] * 8
+
+
+_compiled.register_autograd(_differentiate, setup_context=_keep)
 
 
 def _added(sums: Tensor, largest: Tensor, more: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:

@@ -167,7 +167,8 @@ def blocked(
     else:
         out = _sdpa(q, keys, values, theirs)
         out = out + _sdpa(q, k, v, own) if options.join == "sum" else out
-    return out.flatten(2, 3)[:, :, :n].to(dtype)
+    out = out.flatten(2, 3)
+    return (out if out.shape[2] == n else out[:, :, :n]).to(dtype)
 
 
 def _sorted(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:

@@ -21,8 +21,10 @@ def in_blocks(x: Tensor, block: int, dim: int = 1) -> Tensor:
     """
     block = min(block, x.shape[dim])
     extra = -x.shape[dim] % block
-    after = (0, 0) * (x.dim() - 1 - dim % x.dim())
-    return F.pad(x, (*after, 0, extra)).unflatten(dim, (-1, block))
+    if extra:  # to pad by nothing would copy
+        after = (0, 0) * (x.dim() - 1 - dim % x.dim())
+        x = F.pad(x, (*after, 0, extra))
+    return x.unflatten(dim, (-1, block))
 
 
 @checked
