@@ -83,7 +83,9 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
             # shown at once: the table comes after the last row, perhaps minutes later
             print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
             if _by_figure(one):
-                tables[name] = [plain(row) for row in rows]
+                reached = {row.figure for row in rows}
+                later = [row for row in kept.values() if row.figure not in reached]
+                tables[name] = [plain(row) for row in (*rows, *later)]
                 results = {"machine": described, "quick": options.quick, f"{kind}s": tables}
                 write(options.json, results)
         print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")

@@ -93,5 +93,15 @@ def test_an_interrupted_experiment_keeps_its_rows_and_goes_on(tmp_path, monkeypa
     rows = json.loads(file.read_text())["experiments"]["slow"]
     assert [row["figure"] for row in rows] == ["one", "two", "three"]
     assert rows[:2] == first
+    without_one = json.loads(file.read_text())
+    del without_one["experiments"]["slow"][0]
+    file.write_text(json.dumps(without_one))
+    monkeypatch.setattr(command, "table", lambda *rows, **how: 1 / 0)  # interrupted at the end
+    with pytest.raises(ZeroDivisionError):
+        main(command_line)
+    assert sys.modules.pop("attnlab.experiments.slow").measured == ["one"]
+    assert len(json.loads(file.read_text())["experiments"]["slow"]) == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
     main([*command_line, "--quick"])  # rows of another kind of run are not kept
     assert sys.modules.pop("attnlab.experiments.slow").measured == ["one", "two", "three"]
