@@ -85,8 +85,8 @@ def _window(n: int, repeats: int, threads: int) -> Iterator[Row]:
             )
             figure = f"local-attention's time / blocked's, window {window}, n = {n:,}"
             row = _faster(figure, *timed, at_least=2 if n >= 16384 else None)
-            ours = layout(local(half), n, n).pairs / n
-            keys = f"{window + 1} keys seen; computed: {ours:.0f} beside {3 * half}"
+            computed = layout(local(half), n, n).pairs / n
+            keys = f"{window + 1} keys seen; computed: {computed:.0f} beside {3 * half}"
             yield replace(row, note=f"{row.note}; {keys}")
     else:
         yield _missing("local-attention", "local-attention")
