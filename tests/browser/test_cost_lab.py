@@ -67,7 +67,7 @@ def test_a_row_is_sorted_and_checked(notebook: Any, soon: Any) -> None:
     table = notebook.output(1).get_by_test_id("survey")
     names = table.locator("tbody tr")
     assert "Linear" not in names.first.inner_text()
-    table.get_by_test_id("search").fill("linear attention")
+    table.get_by_test_id("search").fill("linear transf")
     soon(lambda: names.first.get_attribute("data-name"), "linear")
     table.get_by_test_id("check-linear").click()
     soon(lambda: "Counted now: n^1.00" in table.get_by_test_id("said").inner_text(), True)
