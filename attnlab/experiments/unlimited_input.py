@@ -47,7 +47,7 @@ LENGTHS: Mapping[str, tuple[int, ...]] = {
     "copy": (128, 512, 2048),
 }
 LAYERS: Mapping[str, int] = {"needle": 1, "copy": 2}
-STEPS: Mapping[str, int] = {"needle": 100, "copy": 150}
+STEPS: Mapping[str, int] = {"needle": 200, "copy": 150}
 RATES: Mapping[str, float] = {"needle": 1e-2, "copy": 5e-3}
 MODEL: Mapping[str, Any] = {
     "dim": 64, "heads": 2, "hidden": 128, "max_len": 10**6, "positions": "t5_bias", "tie": False
