@@ -213,7 +213,9 @@ def checked(one: Card, *, timed: bool) -> dict[str, Any]:
 
 
 def _counted(one: Card) -> float:
-    counts = [cost_counts.flops(one.name, n, DIM, WIDE, {}).mixing_flops for n in COUNTED]
+    """Of the FLOPs of the mixing; of its element-wise work where it has no products."""
+    costs = [cost_counts.flops(one.name, n, DIM, WIDE, {}) for n in COUNTED]
+    counts = [cost.mixing_flops or cost.elements_written for cost in costs]
     return round(fit(COUNTED, counts).slope, 3)
 
 
