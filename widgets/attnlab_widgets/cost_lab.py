@@ -304,14 +304,15 @@ class CostLab(BaseWidget):
 
     @traitlets.validate("options")
     def _options_fit(self, proposal: Any) -> dict[str, int]:
-        known, kinds = self._sliders(), self._cards[self.mechanism].option_names()
-        found = {}
-        for name, value in proposal["value"].items():
-            try:
+        known, one = self._sliders(), self._cards[self.mechanism]
+        kinds, found = one.option_names(), {}
+        try:
+            for name, value in proposal["value"].items():
                 choose("option", name, known)
                 found[name] = check_value(name, value, kinds[name])
-            except (TypeError, ValueError) as error:
-                raise traitlets.TraitError(f"{self.mechanism}: {error}") from None
+            one.arguments(one.build, found)
+        except (TypeError, ValueError) as error:
+            raise traitlets.TraitError(f"{self.mechanism}: {error}") from None
         return found
 
     @traitlets.validate("claims")

@@ -6,7 +6,7 @@ from typing import Any
 from attnlab.figures.theme import THEMES
 from attnlab_widgets.drawing import Drawing
 
-_WIDE, _TOP, _ROW, _MARGIN = 900, 66, 19, 20
+_WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _COLUMNS = {
     "mechanism": 0, "year": 268, "family": 318, "claims": 402, "formula": 500, "counted": 572,
     "measured": 644, "decodes": 776, "lesson": 836,
@@ -17,19 +17,20 @@ def picture(survey: Any) -> Drawing:
     """The table; under it, on what machine the times were taken."""
     theme = THEMES[survey.theme]
     rows = survey.shown()
-    drawing = Drawing(_WIDE, _TOP + _ROW * len(rows) + 40, theme)
+    row_high = min(19, _ROWS // max(1, len(rows)))
+    drawing = Drawing(_WIDE, _TOP + row_high * len(rows) + 40, theme)
     drawing.text(
         "What mechanisms cost: claimed, counted, measured", _MARGIN, 24, bold=True, size=14
     )
     for name, x in _COLUMNS.items():
         drawing.text(name, _MARGIN + x, _TOP - 14, size=11, bold=True)
     for at, row in enumerate(rows):
-        y = _TOP + _ROW * at
+        y = _TOP + row_high * at
         drawing.line([(_MARGIN, y - 6), (_WIDE - _MARGIN, y - 6)], theme.grid)
         for name, cell in cells(row).items():
             drawing.text(cell, _MARGIN + _COLUMNS[name], y + 8, size=11)
     note = f"Exponents of n. Times: {survey._machine}." if survey._machine else "Exponents of n."
-    drawing.text(note, _MARGIN, _TOP + _ROW * len(rows) + 16, size=11, quiet=True)
+    drawing.text(note, _MARGIN, _TOP + row_high * len(rows) + 16, size=11, quiet=True)
     return drawing
 
 

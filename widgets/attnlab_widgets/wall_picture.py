@@ -15,9 +15,8 @@ from attnlab.figures.theme import CIVIDIS, HATCHING, SIGNED, THEMES, blend
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_bytes import decode
 
-_WIDE, _COLUMNS, _MARGIN, _GAP = 984, 6, 12, 8
+_TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 6, 12, 8  # more columns before more rows
 _TOP, _HIGH, _MAP, _FINER = 64, 106, 78, 2
-_TILE = (_WIDE - 2 * _MARGIN - (_COLUMNS - 1) * _GAP) / _COLUMNS
 _BACK, _LINE = 255, 256  # of the palette, after its colours: the hatching of masked cells
 _PITCH = 8
 
@@ -29,15 +28,17 @@ def draw(wall: Any) -> Drawing:
     dark = wall.theme == "dark"
     theme = THEMES["dark" if dark else "light"]
     tiles = arranged(wall)
-    rows = -(-len(tiles) // _COLUMNS)
-    drawing = Drawing(_WIDE, _TOP + rows * (_HIGH + _GAP) + _MARGIN - _GAP, theme)
+    columns = max(_COLUMNS, -(-len(tiles) // _ROWS))
+    rows = -(-len(tiles) // columns)
+    wide = 2 * _MARGIN + columns * (_TILE + _GAP) - _GAP
+    drawing = Drawing(wide, _TOP + rows * (_HIGH + _GAP) + _MARGIN - _GAP, theme)
     tokens = wall._wall["tokens"]
     drawing.text(f"{len(tiles)} mechanisms on the same {len(tokens)} tokens", _MARGIN, 20, size=15)
     sentence = "".join(tokens).replace("␣", " ").strip()
     drawing.text(textwrap.shorten(sentence, 150, placeholder=" …"), _MARGIN, 44, quiet=True)
     for at, tile in enumerate(tiles):
-        x = _MARGIN + at % _COLUMNS * (_TILE + _GAP)
-        y = _TOP + at // _COLUMNS * (_HIGH + _GAP)
+        x = _MARGIN + at % columns * (_TILE + _GAP)
+        y = _TOP + at // columns * (_HIGH + _GAP)
         _draw_tile(drawing, wall, tile, x, y, "dark" if dark else "light")
     return drawing
 
