@@ -1,6 +1,5 @@
 """Checks of lesson 70: where times cross, a fitted exponent, a share, and a fair stop-watch."""
 
-import functools
 import math
 import numbers
 import statistics
@@ -98,8 +97,7 @@ def check_exponent(function: Function) -> str:
     `sizes` and `costs` are float64 (n,), all positive. Called with five and with four points.
     """
 
-    @functools.wraps(function)
-    def tensor(sizes: Tensor, costs: Tensor) -> object:
+    def exponent(sizes: Tensor, costs: Tensor) -> object:
         slope = function(sizes, costs)
         return torch.tensor(float(slope)) if isinstance(slope, numbers.Real) else slope
 
@@ -112,7 +110,7 @@ def check_exponent(function: Function) -> str:
             "sizes": torch.tensor(sizes, dtype=torch.float64),
             "costs": torch.tensor(costs, dtype=torch.float64),
         }
-        require(tensor, given, _exponent, shape="", known_mistakes=_EXPONENT_MISTAKEN)
+        require(exponent, given, _exponent, shape="", known_mistakes=_EXPONENT_MISTAKEN)
     check_arguments(function, given)
     return "A factor in front of the power moves the line and leaves the slope."
 

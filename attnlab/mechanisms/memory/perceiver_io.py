@@ -49,6 +49,9 @@ from attnlab.core.options import Count, Options, Size
 from attnlab.core.shapes import KeyPadding, Queries, TokenPadding, Tokens, checked
 
 
+MOST_BLOCKS = 1000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Latents(Options):
     """The sizes of what stands between inputs and outputs.
@@ -63,6 +66,10 @@ class Latents(Options):
     depth: Count = 2
     widening: Size = 1
     residual: bool = True
+
+    def check(self) -> None:
+        if self.depth > MOST_BLOCKS:
+            raise ValueError(f"depth should be at most {MOST_BLOCKS}, got {self.depth:,}")
 
 
 # ---- naive

@@ -95,4 +95,6 @@ def test_what_does_not_fit_is_refused() -> None:
         layer(random(2, 7, DIM), queries=random(2, 3, 8))
     with pytest.raises(ValueError, match="depth"):
         Latents(depth=-1)
+    with pytest.raises(ValueError, match="depth should be at most 1000, got 1,001"):
+        Latents(depth=1001)
     assert repr(made(depth=0)).startswith("PerceiverIO(\n  depth=0, form='fused'")
