@@ -48,7 +48,6 @@ from attnlab.core.latents import LatentKeys, LatentQueries, Real
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.shapes import KeyPadding, Queries, TokenPadding, Tokens, checked
 
-
 MOST_BLOCKS = 1000
 
 
