@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import attnlab
+from attnlab import catalog
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.tasks.copy_first import CopyFirst
@@ -43,7 +43,7 @@ class Reader(nn.Module):
     def __init__(self, cell: str) -> None:
         super().__init__()
         self.inputs = nn.Linear(1, DIM)
-        self.cell = attnlab.build(cell, dim=DIM, causal=True)
+        self.cell = catalog.build(cell, dim=DIM, causal=True)
         self.output = nn.Linear(DIM, 2)
 
     def forward(self, numbers: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-import attnlab
+from attnlab import catalog
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 
@@ -23,7 +23,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         calls: dict[str, Callable[[], object]] = {"PyTorch's GRU": partial(run, own, x)}
         for cell, fast in FAST.items():
             for form in ("naive", fast):
-                layer = attnlab.build(cell, dim=DIM, causal=True, form=form)
+                layer = catalog.build(cell, dim=DIM, causal=True, form=form)
                 calls[f"{cell} {form}"] = partial(run, layer, x)
         timings = compare(calls, repeats=repeats, warmup=1, threads=threads)
         found = {each.name: each.median for each in timings}
