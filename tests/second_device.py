@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 NAME = "pretend"
 COPIES = ("aten::_to_copy", "aten::copy_")
 FROM_DATA = (torch.tensor, torch.as_tensor)
 BY_INDEX = (Tensor.__getitem__, Tensor.__setitem__)
+RECURRENT = (torch.gru, torch.lstm)  # whose kernels differ from device to device
 NewGenerator = torch.Generator
 
 
@@ -87,6 +89,9 @@ class Functions(TorchFunctionMode):
             raise RuntimeError(f"{func.__name__} draws with the generator of another device")
         if there and func in FROM_DATA:
             return func(*args, **{**kwargs, "device": "cpu"}).to(kwargs["device"])
+        if there and func in RECURRENT:
+            here = tree_map(lambda x: x.to("cpu") if isinstance(x, Elsewhere) else x, args)
+            return tree_map(lambda x: x.to(NAME), func(*here, **kwargs))
         if there and func in BY_INDEX:
             args = (args[0], listed_there(args[1]), *args[2:])
         return func(*args, **kwargs)
