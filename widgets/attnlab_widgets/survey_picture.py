@@ -9,7 +9,7 @@ from attnlab_widgets.drawing import Drawing
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _COLUMNS = {
     "mechanism": 0, "year": 268, "family": 318, "claims": 402, "formula": 500, "counted": 572,
-    "measured": 644, "decodes": 776, "lesson": 836,
+    "measured": 640, "decodes": 764, "lesson": 822,
 }  # fmt: skip
 
 
@@ -26,7 +26,8 @@ def picture(survey: Any) -> Drawing:
         drawing.text(name, _MARGIN + x, _TOP - 14, size=11, bold=True)
     for at, row in enumerate(rows):
         y = _TOP + row_high * at
-        drawing.line([(_MARGIN, y - 6), (_WIDE - _MARGIN, y - 6)], theme.grid)
+        over = y + 8 - row_high / 2
+        drawing.line([(_MARGIN, over), (_WIDE - _MARGIN, over)], theme.grid)
         for name, cell in cells(row).items():
             drawing.text(cell, _MARGIN + _COLUMNS[name], y + 8, size=11)
     note = f"Exponents of n. Times: {survey._machine}." if survey._machine else "Exponents of n."
