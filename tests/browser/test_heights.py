@@ -31,5 +31,6 @@ def test_it_fits(page: Any, files: Any, soon: Any, overlapping: Any, name: str) 
         page.set_viewport_size({"width": wide + 32, "height": 760})
         soon(lambda wide=wide: widget.bounding_box()["width"], wide)
         soon(lambda: widget.bounding_box()["height"], lambda high, most=most: high <= most)
-        assert page.evaluate("document.documentElement.scrollWidth") <= wide + 32
+        across = "document.documentElement.scrollWidth"
+        soon(lambda across=across: page.evaluate(across), lambda w, wide=wide: w <= wide + 32)
         assert overlapping(widget) == []
