@@ -252,7 +252,8 @@ class CostLab(BaseWidget):
         names = [(self.mechanism, self.options), (BASE, {})]
         widths = self.dim, self.heads
         given: dict[str, Any] = {"dim": self.dim, "heads": self.heads, "backward": self.backward}
-        spent, timed = 0.0, []
+        spent = 0.0
+        timed: list[Timed] = []
         if not lengths:
             self._progress = {"error": f"Sequences of up to {LONGEST_TIMED:,} tokens are timed."}
             return
@@ -260,10 +261,11 @@ class CostLab(BaseWidget):
             for at, n in enumerate(lengths):
                 self._progress = {"key": key, "done": at, "of": len(lengths), "n": n}
                 rounds = 5 if n < LONG else 3
-                pair = cost_counts.times(names, n, rounds=rounds, **given)
-                timed.append((n, *pair, cost_counts.flops(names[0][0], n, *widths, names[0][1])))
+                own, base = cost_counts.times(names, n, rounds=rounds, **given)
+                counted = cost_counts.flops(self.mechanism, n, *widths, self.options)
+                timed.append((n, own, base, counted))
                 self._times = {**self._times, key: _result(timed)}
-                spent += sum(sum(one.seconds) for one in pair)
+                spent += sum(own.seconds) + sum(base.seconds)
                 if self._stopped.is_set() or spent > PATIENCE:
                     break
             self._progress = {"key": key, "done": len(lengths), "of": len(lengths)}

@@ -53,14 +53,15 @@ def picture(lab: Any) -> Drawing:
         line = [start * grows(n) / grows(lengths[0]) for n in ahead]
         seen = [(n, cost) for n, cost in zip(ahead, line, strict=True) if cost <= 10.0**high]
         said_here = "" if claim else name
-        _curve(drawing, place, *zip(*seen, strict=True), _CLAIM, said_here, "2 4")  # type: ignore[arg-type]
+        shown, costs = [n for n, _ in seen], [cost for _, cost in seen]
+        _curve(drawing, place, shown, costs, _CLAIM, said_here, "2 4")
     if claim and lab.quantity == "time":
         for n, cost in lab.counted().items():
             drawing.disc(*place(n, cost), 4, _OWN)
     if claim:
         drawing.text(f"dotted: claimed, {claim}; discs: counted", _LEFT + 8, _TOP + 14, size=11)
-    for at, line in enumerate(said):
-        drawing.text(line, 20, _HIGH + 16 + 18 * at)
+    for at, sentence in enumerate(said):
+        drawing.text(sentence, 20, _HIGH + 16 + 18 * at)
     return drawing
 
 
