@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from attnlab.measure import command, notebooks, sweep_command, topics
 from attnlab.measure.report import machine, machine_line
 
-_DESCRIPTION = """Without arguments, or as `sweep …`: every mechanism over a range of lengths
-(`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With topics: attnlab
-beside what it is compared to, each topic in one run, interleaved, medians. `--list` shows the
-topics. `notebooks [path …]` runs notebooks instead, each in a fresh process, and prints their
-seconds and peak memory; it fails over 60 s or 1.5 GB."""
+_DESCRIPTION = """Without a topic, with an option of the sweep, or as `sweep …`: every mechanism over a
+range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With
+topics: attnlab beside what it is compared to, each topic in one run, interleaved, medians.
+`--list` shows the topics. `notebooks [path …]` runs notebooks instead, each in a fresh process,
+and prints their seconds and peak memory; it fails over 60 s or 1.5 GB."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 2
         return 0
-    options = command.parser(topics, "topic", _DESCRIPTION).parse_args(given)
+    options, others = command.parser(topics, "topic", _DESCRIPTION).parse_known_args(given)
+    if others or not (options.names or options.list or options.quick):
+        return sweep_command.main(given)
     if options.names[:1] == ["notebooks"]:
         return _notebooks(options.names[1:], options)
     if "notebooks" in options.names:

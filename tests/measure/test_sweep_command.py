@@ -45,6 +45,15 @@ def test_an_interruption_keeps_the_rows(tmp_path, capsys, monkeypatch):
     assert len(read(file)) == 8
 
 
+def test_an_option_of_the_sweep_or_no_topic_means_the_sweep(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(sweep_command, "sweep", lambda plan, known: seen.append(plan) or [])
+    assert main(["fixed", "--lengths", "32"]) == 0
+    assert {entry.subject.card.family for entry in seen[0].entries} == {"fixed"}
+    assert main(["--json", str(tmp_path / "rows.jsonl"), "--threads", "1"]) == 0
+    assert {entry.subject.card.family for entry in seen[1].entries} > {"fixed", "dense"}
+
+
 def test_without_arguments_every_mechanism_is_swept(monkeypatch):
     seen = []
     monkeypatch.setattr(sweep_command, "sweep", lambda plan, known: seen.append(plan) or [])
