@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attnlab.measure import command, notebooks, sweep_command, topics
 from attnlab.measure.report import machine, machine_line
 
-_DESCRIPTION = """Without a topic, with an option of the sweep, or as `sweep …`: every mechanism over
+_DESCRIPTION = """With no topic, with an option of the sweep, or as `sweep …`: every mechanism over
 a range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With
 topics: attnlab beside what it is compared to, each topic in one run, interleaved, medians.
 `--list` shows the topics. `notebooks [path …]` runs notebooks instead, each in a fresh process,
