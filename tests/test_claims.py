@@ -238,7 +238,8 @@ def test_form_equals_naive(
         expected = call(card, "naive", variant, exact, mask)
         out = call(card, form, variant, made, mask)
         assert out.dtype == (COMPLEX[dtype] if out.is_complex() else dtype)
-        torch.testing.assert_close(exactly(out), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+        tolerance = DTYPES[dtype] * max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(exactly(out), expected, rtol=DTYPES[dtype], atol=tolerance)
         for mine, theirs in zip(gradients(out, made), gradients(expected, exact), strict=True):
             tolerance = DTYPES[dtype] * max(1.0, theirs.abs().max().item())
             torch.testing.assert_close(exactly(mine), theirs, rtol=DTYPES[dtype], atol=tolerance)
@@ -251,7 +252,12 @@ def test_half_precision_does_not_overflow(card: Card, form: str) -> None:
     named_inputs = zip(drawn, letters_of(card.forms[form]), strict=False)
     made = [x * 200 if i < 2 and name != "v" else x for i, (x, name) in enumerate(named_inputs)]
     for variant in range(len(variants(card))):
-        assert torch.isfinite(call(card, form, variant, made)).all()
+        out = call(card, form, variant, made)
+        if not torch.isfinite(out).all():  # where products are not normalised, the result itself
+            exact = call(card, form, variant, [exactly(x) for x in made])
+            held = exact.abs() < torch.finfo(out.dtype).max
+            assert torch.isfinite(out[held]).all()
+            assert held.any()
 
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
@@ -317,11 +323,17 @@ def test_nothing_leaks_from_the_future(card: Card, variant: int) -> None:
         for t in (1, 6, 12):
             other = x.detach().clone()
             other[:, t:] = torch.randn_like(other[:, t:]) * 10
-            assert torch.equal(layer(other)[:, :t], out[:, :t]), form
+            assert_same(layer(other)[:, :t], out[:, :t], form)
             (grad,) = torch.autograd.grad(out[:, t - 1].sum(), x, retain_graph=True)
-            assert (grad[:, t:] == 0).all()
+            assert_same(grad[:, t:], torch.zeros_like(grad[:, t:]), form)
             sees_nothing = t == 1 and (out[:, 0] == 0).all()
             assert (grad[:, :t] != 0).any() or sees_nothing
+
+
+def assert_same(found: Tensor, wanted: Tensor, form: Mapping[str, str]) -> None:
+    """Bit by bit; up to rounding where a Fourier transform rounds all positions together."""
+    tolerance = 1e-10 if form == {"form": "fft"} else 0.0
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
 
 
 def depends_on_length(layer: nn.Module) -> bool:

@@ -140,6 +140,18 @@ class Heads(nn.Module):
         fits(x, name, self.dim, self.value.weight)
 
 
+class Channels(Heads):
+    """Heads of width one, of layers that move each of ``dim`` channels along the sequence alone.
+
+    ``value`` makes what moves, (b, n, dim) of any input, and ``output`` takes what arrives, with
+    whatever else it needs. ``lens.mixing_matrix`` finds the map between the two.
+    """
+
+    def __init__(self, dim: int, value: nn.Module, output: nn.Module) -> None:
+        parts = iter((value, output))
+        super().__init__(dim, dim, queries=False, linear=lambda *_, bias: next(parts))
+
+
 def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
     """A ValueError if ``x`` has not width ``dim``, or the device or dtype of a layer's weights."""
     if x.shape[-1] != dim:

@@ -16,6 +16,10 @@ def test_quick_rows() -> None:
         assert f"full attention (SDPA) / FNet, n = 256, {name}" in found
     assert found["FNet: exponent of largest tensor, n = 256 … 512"].met
     assert found["FNet: exponent of counted FLOPs, n = 256 … 512"].met
+    assert found["Hyena: a of n^a log n, both passes, n = 128 … 512"].at_most == 1.15
+    for title in ("Hyena", "Dynamic convolution", "Lightweight convolution"):
+        assert "faster" in found[f"causal SDPA layer / {title}, both passes, n = 512"].note
+        assert found[f"{title}: exponent of largest tensor, n = 128 … 512"].met
     assert all(math.isfinite(row.measured) for row in found.values() if row.measured is not None)
 
 

@@ -1,0 +1,114 @@
+"""The selective scan: spans beside its own loop and Hugging Face's, growth in n, and decoding."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from attnlab.measure.count import exponent
+from attnlab.measure.report import Row
+from attnlab.measure.timing import Timing, compare
+from attnlab.mechanisms.spectral import selective_scan
+from attnlab.mechanisms.spectral.selective_scan import SelectiveScan
+
+SMALL, LARGE, STATE, REPEATS = 32, 512, 16, 5
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """fp32, batch 1, 16 numbers of state per channel; the scan alone, without projections, and
+    decoding of one block. Of many channels a loop is as busy as a scan: both sizes are shown."""
+    n, repeats = (256, 2) if quick else (4096, REPEATS)
+    for channels, wanted in ((SMALL, 10), (LARGE, None)):
+        yield from _beside_loops("forward", _infer, n, channels, repeats, threads, wanted)
+    few, both = 256 if quick else 1024, "forward and backward"
+    yield from _beside_loops(both, _train, few, SMALL, 2 if quick else 3, threads, 10)
+    yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
+    yield from _decoding((64, 256) if quick else (1024, 4096, 16384), repeats, threads)
+
+
+def _beside_loops(
+    name: str, run: Callable[..., object], n: int, channels: int, repeats: int, threads: int,
+    wanted: float | None,
+) -> Iterator[Row]:  # fmt: skip
+    forms: dict[str, Callable[..., Tensor]] = {
+        "chunked": selective_scan.chunked,
+        "loop": selective_scan.naive,
+    }
+    if find_spec("transformers"):
+        forms["peer"] = _peer
+    calls = {each: partial(run, forms[each], _sequence(n, channels)) for each in forms}
+    found = _compared(calls, repeats, threads)
+    size = f"n = {n:,}, {channels} channels, {name}"
+    yield _ratio(f"Selective scan: token by token / chunked, {size}", found["loop"], wanted)
+    figure = f"Selective scan: Hugging Face / chunked, {size}"
+    if "peer" in found:
+        yield _ratio(figure, found["peer"], at_least=3)
+    else:
+        yield Row(figure, None, note="transformers is not installed: pip install 'attnlab[peers]'")
+
+
+def _peer(x: Tensor, log_A: Tensor, steps: Tensor, B: Tensor, C: Tensor, skip: Tensor) -> Tensor:
+    """What its block does where its kernels are missing; channels before tokens."""
+    from transformers.models.mamba.modeling_mamba import mamba_selective_scan
+
+    turned = (each.mT for each in (x, steps))
+    out: Tensor = mamba_selective_scan(*turned, -log_A.exp(), B.mT, C.mT, skip, delta_softplus=True)
+    return out.mT
+
+
+def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
+    calls = {f"{n}": partial(_infer, selective_scan.chunked, _sequence(n, 128)) for n in lengths}
+    times = [found.median for found in compare(calls, repeats=repeats, threads=threads)]
+    figure = f"Selective scan: exponent of time, n = {lengths[0]:,} … {lengths[-1]:,}"
+    yield Row(figure, exponent(lengths, times).slope, at_most=1.1, note="1 ± 0.1 expected")
+
+
+def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
+    """One more token after n."""
+    layer, calls, held = SelectiveScan(64), {}, []
+    for n in lengths:
+        with torch.no_grad():
+            state = layer.step(torch.randn(1, n, 64))[1]
+        held.append(sum(part.untyped_storage().nbytes() for part in state))
+        calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, 64), state)
+    span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
+    yield Row(f"Selective scan: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
+    found = compare(calls, repeats=3 * repeats, threads=threads)[-1]
+    yield _ratio(f"Selective scan: one token {span}", found)
+
+
+def _compared(
+    calls: Mapping[str, Callable[[], object]], repeats: int, threads: int
+) -> dict[str, Timing]:
+    found = compare(calls, baseline="chunked", repeats=repeats, warmup=1, threads=threads)
+    return {one.name: one for one in found}
+
+
+def _ratio(figure: str, timing: Timing, at_least: float | None = None) -> Row:
+    return Row(figure, timing.ratio, "×", at_least=at_least, quartiles=timing.ratio_quartiles)
+
+
+def _sequence(n: int, channels: int) -> list[Tensor]:
+    """x, log A, steps, B, C and D; steps and A as a block begins with them."""
+    generator = torch.Generator().manual_seed(0)
+    x, steps = torch.randn(2, 1, n, channels, generator=generator)
+    B, C = torch.randn(2, 1, n, STATE, generator=generator)
+    log_A = torch.arange(1.0, STATE + 1).log().repeat(channels, 1)
+    given = (x, log_A, steps - 4, B, C, torch.ones(channels))
+    return [each.requires_grad_() for each in given]
+
+
+@torch.no_grad()
+def _infer(form: Callable[..., Tensor], given: list[Tensor]) -> object:
+    return form(*given)
+
+
+def _train(form: Callable[..., Tensor], given: list[Tensor]) -> object:
+    return torch.autograd.grad(form(*given).sum(), given)
+
+
+@torch.no_grad()
+def _step(layer: SelectiveScan, x: Tensor, state: selective_scan.State) -> object:
+    return layer.step(x, state)
