@@ -246,7 +246,8 @@ class TinyTransformer(nn.Module):
         A ValueError if a layer keeps a state that cannot be cleared for some sequences alone.
         """
         assert self.decoder is not None
-        kept = zip(self.decoder.blocks, state.layers, strict=True)
+        blocks: Any = self.decoder.blocks
+        kept = zip(blocks, state.layers, strict=True)
         layers = [cleared(block.attention, of_layer, ended) for block, of_layer in kept]
         old = torch.zeros_like(ended, dtype=torch.int64) if state.begins is None else state.begins
         return DecoderState(state.position, layers, old.masked_fill(ended, state.position))

@@ -72,7 +72,8 @@ class Documents:
             rows.append(self._row(self.documents[which], index - first))
         inputs, targets, begins = (torch.stack(parts) for parts in zip(*rows, strict=True))
         kept = targets[targets != UNSCORED]
-        return Drawn(Segment(inputs, targets, begins), len(kept), int(kept.max()))
+        batch: Any = Segment(inputs, targets, begins)
+        return Drawn(batch, len(kept), int(kept.max()))
 
     def _give_out(self, index: int) -> None:
         """Give the next document to each row that is free at batch ``index`` or before it."""

@@ -78,7 +78,7 @@ def _is_number(value: object) -> bool:
 def _parts(state: Any) -> dict[str, Any]:
     """What a state is made of, by name; nothing for what has no parts, such as a string."""
     if isinstance(state, tuple) and hasattr(state, "_fields"):
-        return state._asdict()
+        return dict(zip(state._fields, state, strict=True))
     if isinstance(state, list | tuple):
         return {str(index): part for index, part in enumerate(state)}
     if isinstance(state, slice):

@@ -1,5 +1,7 @@
 """One row is run through the model before training, so that a mismatch gives a clear error."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -40,7 +42,7 @@ def _check_answers(
 ) -> None:
     try:
         with mode(model, training=False), torch.no_grad(), autocast(precision, device):
-            batch = row.batch.to(device)
+            batch: Any = row.batch.to(device)
             whole = not isinstance(batch, Segment)
             logits = logits_of(model, batch) if whole else try_documents(bare(model), batch)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
