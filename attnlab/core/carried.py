@@ -1,10 +1,13 @@
 """What a layer carries from one call to the next, checked before it is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool
-from torch import Tensor
+from torch import Tensor, nn
+
+Carried = TypeVar("Carried", bound=tuple[Any, ...])
 
 
 def check_carried(
@@ -46,19 +49,74 @@ def _check_dtype(name: str, part: Tensor, dtype: torch.dtype) -> None:
         )
 
 
+def check_inputs(parts: Mapping[str, tuple[Tensor, int]], seen: Tensor, like: Tensor) -> None:
+    """Raise unless every part of a state holds inputs (b, r, dim) such as ``like``, at most as many
+    as beside it, and ``seen`` says of each whether it may be attended to."""
+    batch, dim = len(like), like.shape[-1]
+    shapes = {name: (part, (None, dim)) for name, (part, _) in parts.items()}
+    check_carried(shapes, batch, like)
+    total = sum(part.shape[1] for part, _ in parts.values())
+    check_carried({"seen": (seen, (total,))}, batch, like)
+    for name, (part, most) in parts.items():
+        if part.shape[1] > most:
+            raise ValueError(
+                f"the state's {name} holds {part.shape[1]} vectors, but that of this layer at most "
+                f"{most}: it is another layer's state; start with state=None"
+            )
+
+
 def still_seen(seen: Bool[Tensor, "b r"], ended: Bool[Tensor, "b"]) -> Bool[Tensor, "b r"]:
     """Which columns may be attended to after the end of a document in those sequences where
     ``ended`` is True: none of theirs."""
-    if ended.dtype != torch.bool or ended.shape != seen.shape[:1]:
-        raise ValueError(
-            f"ended should be one bool for each of the {len(seen)} sequences, got {ended.dtype} of "
-            f"shape {tuple(ended.shape)}"
-        )
+    check_ended(ended, len(seen))
     return seen & ~ended[:, None]
 
 
-def pieces(t: int, room: int, segment: int) -> list[int]:
-    """t new tokens cut at the ends of segments, of which the present one has ``room`` left."""
-    first = min(t, room)
-    whole, rest = divmod(t - first, segment)
-    return [first, *[segment] * whole, *([rest] if rest else [])]
+def check_ended(ended: Tensor, batch: int) -> None:
+    """Raise unless ``ended`` says of each of ``batch`` sequences whether its document has ended."""
+    if ended.dtype != torch.bool or ended.shape != (batch,):
+        raise ValueError(
+            f"ended should be one bool for each of the {batch} sequences, got {ended.dtype} of "
+            f"shape {tuple(ended.shape)}"
+        )
+
+
+def emptied(state: Carried, ended: Bool[Tensor, "b"], **start: float) -> Carried:
+    """A named tuple of tensors (b, …) with 0 in those sequences where ``ended`` is True, or with
+    the number that ``start`` has for a field."""
+    check_ended(ended, len(state[0]))
+    fields = state._fields  # type: ignore[attr-defined]
+    changed = (
+        part.masked_fill(ended.view(-1, *[1] * (part.ndim - 1)), start.get(name, 0))
+        for name, part in zip(fields, state, strict=True)
+    )
+    return type(state)(*changed)
+
+
+def cleared(layer: nn.Module, state: Any, ended: Bool[Tensor, "b"]) -> Any:
+    """The state of a layer after the end of a document in those sequences where ``ended`` is True,
+    by ``layer.cleared(state, ended)`` or ``state.cleared(ended)``."""
+    if hasattr(layer, "cleared"):
+        return layer.cleared(state, ended)  # type: ignore[operator]
+    if hasattr(state, "cleared"):
+        return state.cleared(ended)
+    raise ValueError(
+        f"{type(layer).__name__} keeps a state that cannot be cleared for one sequence of a batch "
+        "where a new document begins; read one document at a time, or choose a mechanism whose "
+        "state has cleared(ended), such as transformer_xl"
+    )
+
+
+def read_on(
+    read: Callable[[Tensor, Any], tuple[Tensor, Any]], x: Tensor, state: Any, room: int,
+    segment: int,
+) -> tuple[Tensor, Any]:  # fmt: skip
+    """The outputs (b, h, t, e) of t new tokens, and the state after them: ``read`` takes them one
+    segment after the other, of which the present one has ``room`` left."""
+    first = min(x.shape[1], room)
+    whole, rest = divmod(x.shape[1] - first, segment)
+    out = []
+    for piece in x.split([first, *[segment] * whole, *([rest] if rest else [])], dim=1):
+        mixed, state = read(piece, state)
+        out.append(mixed)
+    return torch.cat(out, dim=2), state

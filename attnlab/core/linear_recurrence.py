@@ -18,10 +18,11 @@ has the dtype of the values. With fewer queries than keys, the queries are the l
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.carried import emptied
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.integers import check_integer
 from attnlab.core.precision import unrounded, widened
@@ -36,6 +37,10 @@ class Sums(NamedTuple):
 
     def __add__(self, other: "Sums") -> "Sums":  # type: ignore[override]
         return Sums(self.values + other.values, self.keys + other.keys)
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "Sums":
+        """Zeros, as at the beginning, in those sequences whose document has ``ended``."""
+        return emptied(self, ended)
 
 
 def chunked(

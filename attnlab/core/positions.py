@@ -132,11 +132,14 @@ class DistanceBias(PositionScheme):
 
 
 def positions_of(
-    n: int, device: torch.device, *, padding: Bool[Tensor, "b n"] | None = None, start: int = 0
-) -> Positions:
-    """start, start + 1, …; with ``padding`` only valid tokens are counted."""
+    n: int, device: torch.device, *, padding: Bool[Tensor, "b n"] | None = None,
+    start: int | Int[Tensor, "b"] = 0,
+) -> Positions:  # fmt: skip
+    """start, start + 1, …; with ``padding`` only valid tokens are counted. A ``start`` for each
+    sequence gives a row for each."""
+    start = start if isinstance(start, int) else start[:, None]
     if padding is None:
-        return torch.arange(start, start + n, device=device)
+        return start + torch.arange(n, device=device)
     return (padding.cumsum(1) - 1).clamp(min=0) + start
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnlab.core.carried import emptied
 from attnlab.core.heads import fits, zero_padded
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -60,6 +61,10 @@ class Hidden(NamedTuple):
     """The state of a cell whose output is all that it carries: dim numbers per sequence."""
 
     hidden: Float[Tensor, "b dim"]
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "Hidden":
+        """Zeros, as at the beginning, in those sequences whose document has ``ended``."""
+        return emptied(self, ended)
 
 
 class Cell(nn.Module):

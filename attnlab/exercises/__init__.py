@@ -73,6 +73,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_reach                   30  a number of tokens
+    check_next_memory             30  next_memory(memory, segment, M)
+    check_compress                30  compress(old, s)
+    check_compressive             30  read(x, Wq, Wk, Wv, c, M, k, s)
     check_sharp                   34  a number
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
@@ -124,6 +128,12 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.carried_memory import (
+    check_compress,
+    check_compressive,
+    check_next_memory,
+    check_reach,
+)
 from attnlab.exercises.complex_words import check_complex_layer, check_complex_score, check_wave
 from attnlab.exercises.costs import (
     check_exponent,
@@ -293,6 +303,8 @@ __all__ = [
     "check_complete",
     "check_complex_layer",
     "check_complex_score",
+    "check_compress",
+    "check_compressive",
     "check_decoder_layer",
     "check_decoder_parameters",
     "check_decoder_rows",
@@ -333,6 +345,7 @@ __all__ = [
     "check_mixture",
     "check_moved_keys",
     "check_neighbourhood",
+    "check_next_memory",
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
@@ -340,6 +353,7 @@ __all__ = [
     "check_projected_keys",
     "check_projection_parameters",
     "check_rank",
+    "check_reach",
     "check_read",
     "check_repeat_heads",
     "check_retrieve",

@@ -36,6 +36,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.core.carried import cleared
 from attnlab.core.options import takes_structure
 from attnlab.core.positions import positions_of
 from attnlab.core.suggest import check_choice, suggestion
@@ -53,6 +54,8 @@ class DecoderState(NamedTuple):
 
     position: int
     layers: list[Any]
+    begins: Int[Tensor, "b"] | None = None
+    """The position at which the present document of each sequence began; None: 0 for all."""
 
 
 def _signature() -> inspect.Signature:
@@ -236,6 +239,19 @@ class TinyTransformer(nn.Module):
         x, state = self._read_on(tokens, state, None, None, None)
         return self.logits(x), state
 
+    def cleared(self, state: DecoderState, ended: Bool[Tensor, "b"]) -> DecoderState:
+        """The state after the end of a document in those sequences where ``ended`` is True: later
+        tokens find nothing of what was read so far, and their positions start at 0.
+
+        A ValueError if a layer keeps a state that cannot be cleared for some sequences alone.
+        """
+        assert self.decoder is not None
+        blocks: Any = self.decoder.blocks
+        kept = zip(blocks, state.layers, strict=True)
+        layers = [cleared(block.attention, of_layer, ended) for block, of_layer in kept]
+        old = torch.zeros_like(ended, dtype=torch.int64) if state.begins is None else state.begins
+        return DecoderState(state.position, layers, old.masked_fill(ended, state.position))
+
     def _read_on(
         self, tokens: Tensor, state: DecoderState | None, memory: Tensor | None,
         memory_padding: Tensor | None, structure: Any,
@@ -246,12 +262,12 @@ class TinyTransformer(nn.Module):
                 "step() needs a decoder whose every attention module has .step(x, state); "
                 "generate(…) re-runs the prefix for others."
             )
-        position, layers = _checked_state(state, len(self.decoder.blocks))
-        x = self._embed(tokens, None, start=position)
+        position, layers, begins = _checked_state(state, len(self.decoder.blocks))
+        x = self._embed(tokens, None, start=position if begins is None else position - begins)
         self._check_memory(memory, memory_padding, tokens)
         memory_padding = self._padding_of(structure, memory, memory_padding)
         x, layers = self.decoder.step(x, layers, memory, memory_padding, structure)
-        return x, DecoderState(position + tokens.shape[1], layers)
+        return x, DecoderState(position + tokens.shape[1], layers, begins)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
@@ -348,9 +364,10 @@ class TinyTransformer(nn.Module):
         return (x.masked_fill(~padding[..., None], 0)).sum(1) / real.sum(1).clamp(min=1)
 
     def _embed(
-        self, tokens: Tensor, padding: Tensor | None, start: int = 0, structure: Any = None
+        self, tokens: Tensor, padding: Tensor | None, start: int | Tensor = 0, structure: Any = None
     ) -> Tensor:
-        inputs.check_input(tokens, padding, start, self)
+        furthest = start if isinstance(start, int) else int(start.max())
+        inputs.check_input(tokens, padding, furthest, self)
         if self.features is not None:
             if padding is not None:  # a NaN in a padded vector must not spread
                 tokens = tokens.masked_fill(~padding[..., None], 0)
@@ -368,7 +385,9 @@ class TinyTransformer(nn.Module):
         """Whether the embedding itself is asked where tokens stand."""
         return not isinstance(self.embedding, nn.Embedding | nn.Linear | FactorizedEmbedding)
 
-    def _place(self, x: Tensor, padding: Tensor | None, start: int, structure: Any) -> Tensor:
+    def _place(
+        self, x: Tensor, padding: Tensor | None, start: int | Tensor, structure: Any
+    ) -> Tensor:
         scheme = self.embedding if self._turns else self.positions
         if scheme is None:
             return x

@@ -115,7 +115,7 @@ def fit(
     processes = Processes(accelerator, target)
     with preserved_generators(target), _checkpointing(model, gradient_checkpointing):
         model.to(target)
-        row = try_out(model, task, settings.precision, target, processes)
+        row = try_out(model, task, settings, target, processes)
         saves = Saves(place, model, task, row, settings, processes)
         run = Run(model, task, settings, processes=processes, saves=saves, callbacks=callbacks)
         if resume:

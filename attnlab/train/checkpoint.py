@@ -6,7 +6,7 @@ files lie, and how they survive a kill at any moment, stands in `attnlab.train.f
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attnlab.train.checks import as_folder, as_integer, check_model, check_optimizer, shown
 from attnlab.train.errors import CheckpointError
-from attnlab.train.folder import PARTS, STATE, read, write
+from attnlab.train.folder import CARRIED, PARTS, STATE, read, write
 from attnlab.train.manifest import MANIFEST, unreadable
 from attnlab.train.tensors import (
     check_agreement,
@@ -38,6 +38,8 @@ class Checkpoint:
     optimizer: dict[str, Tensor]
     generators: dict[str, Tensor]
     state: dict[str, Any]
+    carried: dict[str, Tensor] = field(default_factory=dict)
+    """What the model carries from batch to batch, of a run that reads documents in segments."""
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Copies weights (and the optimizer's moments) in; checks all before changing any."""
@@ -89,6 +91,7 @@ def write_checkpoint(
     step: int,
     state: Mapping[str, Any] | None = None,
     generators: Mapping[str, Tensor] | None = None,
+    carried: Mapping[str, Tensor] | None = None,
     before: Callable[[], None] | None = None,
 ) -> Path:
     """`save_checkpoint`, with a last check (`before`) while the folder is locked."""
@@ -100,6 +103,7 @@ def write_checkpoint(
         "model": model_tensors(model),
         "optimizer": optimizer_tensors(model, optimizer),
         "generators": _checked_generators(generators),
+        **({CARRIED: carried} if carried else {}),
     }
     try:
         return write(place, step, _files(tensors, _json(state)), before)
@@ -124,10 +128,12 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
         raise CheckpointError(f"There is no checkpoint in '{folder}'{here}.")
     try:
         state = json.loads(found.files[STATE])
-        model, optimizer, generators = (load(found.files[f"{part}.safetensors"]) for part in PARTS)
+        parts = {n: load(found.files[f"{n}.safetensors"]) for n in PARTS}
+        carried = found.files.get(f"{CARRIED}.safetensors")
+        rest = {CARRIED: load(carried)} if carried is not None else {}
     except (SafetensorError, ValueError) as error:
         raise unreadable(found.path, error) from error
-    return Checkpoint(found.path, found.step, model, optimizer, generators, state)
+    return Checkpoint(found.path, found.step, **parts, state=state, **rest)
 
 
 def _files(tensors: Mapping[str, Mapping[str, Tensor]], state: str) -> Iterator[tuple[str, bytes]]:

@@ -1,6 +1,6 @@
 """Loss and accuracy on fixed batches, without training on them."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +8,13 @@ from torch import Tensor, nn
 from attnlab.core.modes import mode
 from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, check_model, shown
 from attnlab.train.diagnose import first_fault
+from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import derived_seed, preserved_generators
 from attnlab.train.objective import autocast, check_precision, logits_of, summed_loss
+from attnlab.train.segments import check_longest, check_segments, next_logits, segment_logits
 from attnlab.train.task import Batch, Task, check_task, draw
+from attnlab.train.tensors import bare
 
 
 class Evaluation(NamedTuple):
@@ -31,12 +34,14 @@ def evaluate(
     split: str = "validation",
     seed: int = 0,
     precision: str = "fp32",
+    segment: int | None = None,
 ) -> Evaluation:
     """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
 
-    The same `seed` gives the same batches every time. Of several processes each evaluates all
-    batches itself. The model's modes, the random generators and the gradients are as before.
-    Raises `TrainingError` naming the layer if the loss is not finite.
+    The same `seed` gives the same batches every time. `segment` reads texts in pieces as `fit`
+    does: of a task of documents a batch is the next piece of each. Of several processes each
+    evaluates all batches itself. The model's modes, the random generators and the gradients are as
+    before. Raises `TrainingError` naming the layer if the loss is not finite.
     """
     check_model(model)
     check_task(task)
@@ -46,9 +51,13 @@ def evaluate(
     indices = range(as_integer("batches", batches, least=1, most=MOST_STEPS))
     size = as_integer("batch_size", batch_size, least=1, most=MOST_ROWS)
     seed = as_integer("seed", seed)
-    return evaluation(
-        summed_scores(model, task, indices, size, split=split, seed=seed, precision=precision)
+    if segment is not None:
+        segment = as_integer("segment", segment, least=1, most=MOST_STEPS)
+        check_segments(bare(model), task)
+    sums = summed_scores(
+        model, task, indices, size, split=split, seed=seed, precision=precision, segment=segment
     )
+    return evaluation(sums)
 
 
 def evaluation(sums: Tensor) -> Evaluation:
@@ -69,17 +78,29 @@ def summed_scores(
     split: str = "validation",
     seed: int = 0,
     precision: str = "fp32",
+    segment: int | None = None,
 ) -> Tensor:
     """(summed loss, right answers, scored targets) over the batches `indices`, in float64."""
-    device = device_of(model)
+    device, state = device_of(model), None
+    documents = documents_of(task, split, batch_size, segment, seed)
+    if documents is not None:
+        check_longest(bare(model), documents)
     sums = torch.zeros(3, dtype=torch.float64)
     with mode(model, training=False), preserved_generators(device), torch.no_grad():
         for index in indices:
             torch.manual_seed(derived_seed(seed, "evaluate", index))
-            drawn = draw(task, split, batch_size, seed=derived_seed(seed, split, index))
+            if documents is None:
+                drawn = draw(task, split, batch_size, seed=derived_seed(seed, split, index))
+            else:
+                drawn = documents.draw(index)
             batch = drawn.batch.to(device)
             with autocast(precision, device):
-                logits = logits_of(model, batch, drawn.largest)
+                if segment is None:
+                    logits = logits_of(model, batch, drawn.largest)
+                elif documents is None:
+                    logits = torch.cat([*segment_logits(bare(model), batch, segment)], dim=1)
+                else:
+                    logits, state = next_logits(bare(model), cast(Segment, batch), state)
             part = _scores(logits, batch.targets, drawn.scored)
             if not part.isfinite().all():
                 raise _evaluation_error(model, batch, precision, index, float(part[0]))

@@ -42,6 +42,8 @@ from attnlab.train.manifest import (
 POINTER, STATE = "latest", "state.json"
 PARTS = ("model", "optimizer", "generators")
 FILES = (*(f"{part}.safetensors" for part in PARTS), STATE)
+CARRIED = "carried"  # a part of those runs alone whose model carries a state between batches
+MAYBE = (f"{CARRIED}.safetensors",)
 DRAFT = ".writing-"
 _OLD_DRAFT = 3600.0  # seconds without a change after which another machine's draft is abandoned
 _ATTEMPTS = 1000
@@ -161,7 +163,7 @@ def _age(draft: Path) -> float:
 
 def _retire(path: Path) -> None:
     """Renames a checkpoint to a draft and removes it, so that a kill leaves only a draft."""
-    known = {*FILES, POINTER, MANIFEST}
+    known = {*FILES, *MAYBE, POINTER, MANIFEST}
     if any(file.name not in known for file in path.iterdir()):
         return _remove(path)  # with a file of the user's in it, it keeps its name
     with claim() as name, suppress(OSError):
@@ -172,7 +174,7 @@ def _retire(path: Path) -> None:
 
 def _remove(path: Path) -> None:
     """Removes attnlab's files, the manifest last; a folder that holds anything else stays."""
-    for name in (*FILES, POINTER, MANIFEST):
+    for name in (*FILES, *MAYBE, POINTER, MANIFEST):
         with suppress(OSError):
             (path / name).unlink()
     with suppress(OSError):
@@ -237,7 +239,8 @@ def _read_once(folder: Path) -> Found | None:
             raise unreadable(path, f"its manifest belongs to '{manifest.name}'")
         if expected not in (None, digest(manifest.text().encode())):
             raise unreadable(path, f"its manifest is not the one that '{POINTER}' names")
-        files = {name: (path / name).read_bytes() for name in FILES}
+        names = [*FILES, *(name for name in MAYBE if name in manifest.files)]
+        files = {name: (path / name).read_bytes() for name in names}
     except OSError as error:
         raise unreadable(path, error) from error
     for name, content in files.items():

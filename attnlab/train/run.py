@@ -19,6 +19,7 @@ from attnlab.train.history import Callback, History, State
 from attnlab.train.processes import Processes
 from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings
+from attnlab.train.states import stored
 from attnlab.train.step import Broken, NotFiniteError, Stepper
 from attnlab.train.task import Task
 from attnlab.train.tensors import bare
@@ -56,6 +57,7 @@ class Run:
         self.done = checkpoint.step
         self.history.rows = checkpoint.state["rows"]
         self.stepper.tokens = checkpoint.state["tokens"]
+        self.stepper.carry_on(checkpoint.carried, f"The checkpoint in '{self.saves.folder}'")
         if not exact:
             self._seed_generators()
 
@@ -108,9 +110,9 @@ class Run:
         """Never weights that are not finite."""
         with self._explained(self.done):
             self.stepper.check_weights()
-        self.saves.save(
-            self.model, self.stepper.optimizer, self.done, self.stepper.tokens, self.history.rows
-        )
+        carried = stored(self.stepper.carried)
+        progress = (self.stepper.tokens, self.history.rows)
+        self.saves.save(self.model, self.stepper.optimizer, self.done, *progress, carried)
 
     def evaluate(self) -> Evaluation:
         """The same batches every time, whatever the seed; they are divided among the processes."""
@@ -118,8 +120,9 @@ class Run:
         indices = range(self.processes.rank, s.evaluate_batches, self.processes.count)
         try:
             sums = summed_scores(
-                self.model, self.task, indices, s.batch_size, precision=s.precision
-            )
+                self.model, self.task, indices, s.batch_size,
+                precision=s.precision, segment=s.segment,
+            )  # fmt: skip
         except TrainingError as error:
             sums, problem = torch.full((3,), math.nan, dtype=torch.float64), Fault("", str(error))
         if self.processes.count > 1:

@@ -136,6 +136,7 @@ class Saves:
         step: int,
         tokens: int,
         rows: list[dict[str, Any]],
+        carried: dict[str, Tensor],
     ) -> None:
         """Every process hands in its generators; the first one writes."""
         if self.folder is None or self.step == step:
@@ -149,6 +150,7 @@ class Saves:
                 step=step,
                 state=self.identity | self._progress(tokens, rows),
                 generators=generators,
+                carried=carried,
                 before=self._check_undisturbed,
             )
             self.pointer = pointer(self.folder)

@@ -29,9 +29,12 @@ class Settings:
     weight_decay: AdamW's, for matrices that multiply; biases, gains and embeddings do not decay.
     clip: largest gradient norm; None leaves gradients as they are.
     precision: "fp32", or "bf16" for autocast to bfloat16 (weights and loss stay in float32).
-    segment: read each row in pieces of so many positions, one after the other; the model carries
-        its state from piece to piece (`model.advance(tokens, state)`), and gradients end at each
-        beginning of a piece. One update for the whole batch; one process.
+    segment: read texts in pieces of so many positions, one after the other; the model carries its
+        state from piece to piece (`model.advance(tokens, state)`), and gradients end at each
+        beginning of a piece. The pieces of a row belong to one step. Of a task of documents
+        (`task.documents(split)`, such as "topics") each step reads the next piece of `batch_size`
+        documents, which follow one another in a shuffled order, and the state is carried from step
+        to step (`model.cleared(state, ended)` where a document begins). One process.
     seed: decides batches and dropout.
     save_every: steps between two checkpoints; None saves at the end only.
     evaluate_every: adds validation_loss and validation_accuracy to every such row and to the

@@ -2,14 +2,15 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.train.diagnose import Fault, first_fault
+from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import (
     derived_seed,
@@ -20,8 +21,9 @@ from attnlab.train.generators import (
 from attnlab.train.objective import autocast, logits_of, summed_loss
 from attnlab.train.optimizer import adamw, learning_rate
 from attnlab.train.processes import Processes
-from attnlab.train.segments import check_segments, segment_losses
+from attnlab.train.segments import check_longest, next_logits, segment_losses
 from attnlab.train.settings import Settings
+from attnlab.train.states import restored
 from attnlab.train.task import UNSCORED, Batch, Drawn, Task, check_length, draw, tokens_in
 from attnlab.train.tensors import bare
 
@@ -49,8 +51,12 @@ class Stepper:
     ) -> None:
         self.model, self.task, self.settings, self.processes = model, task, settings, processes
         self.device = processes.device
-        if settings.segment is not None:
-            check_segments(bare(model), processes.count)
+        s = settings
+        self.documents = documents_of(task, "train", s.batch_size, s.segment, s.seed)
+        if self.documents is not None:
+            check_longest(bare(model), self.documents)
+        self.carried: Any = None  # what the model has left after the last step, of documents
+        self._left: Any = None  # what it leaves in the present one
         self.optimizer = adamw(
             model, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
         )
@@ -67,7 +73,8 @@ class Stepper:
         share = self._backward(wrapped, parts, full_batch)
         loss, norm = self._loss_and_norm(share, parts, full_batch, before)
         rate = self._update(norm, step)
-        tokens = tokens_in(full_batch.batch)
+        self.carried = self._left
+        tokens = full_batch.scored if self.documents else tokens_in(full_batch.batch)
         self.tokens += tokens
         return {
             "step": step,
@@ -85,10 +92,22 @@ class Stepper:
                 fault = Fault(name.rpartition(".")[0], f"'{name}' itself, after the update")
                 raise NotFiniteError(Broken("a weight is no longer finite", fault))
 
+    def carry_on(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        """Takes over what the model carried when a checkpoint was written."""
+        if self.documents is None or not tensors:
+            return
+        first = self.documents.draw(0).batch.to(self.device)
+        model: Any = bare(self.model)
+        with preserved_generators(self.device), torch.no_grad():
+            _, like = model.advance(first.inputs[:, :1], None)
+        self.carried = restored(like, tensors, where)
+
     # --- the batch -----------------------------------------------------------------------------
 
     def _whole_batch(self, step: int) -> Drawn:
         """Each process draws the batch of all, so counting its targets needs no communication."""
+        if self.documents is not None:
+            return self.documents.draw(step - 1)
         size = self.settings.batch_size * self.processes.count
         drawn = draw(self.task, "train", size, seed=derived_seed(self.settings.seed, "train", step))
         if not drawn.scored:
@@ -137,8 +156,11 @@ class Stepper:
         with autocast(self.settings.precision, self.device):
             if segment is None:
                 yield summed_loss(logits_of(model, part, largest), part.targets)
-            else:
+            elif self.documents is None:
                 yield from segment_losses(bare(model), part, segment)
+            else:
+                logits, self._left = next_logits(bare(model), cast(Segment, part), self.carried)
+                yield summed_loss(logits, part.targets)
 
     def _loss_and_norm(
         self, share: Tensor, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]

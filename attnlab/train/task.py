@@ -31,7 +31,11 @@ class Batch(Protocol):
 
 
 class Task(Protocol):
-    """What `fit` requires of a task; `batch` is a function of its arguments alone."""
+    """What `fit` requires of a task; `batch` is a function of its arguments alone.
+
+    A task may also have `documents(split)`, a list of tensors of tokens (n,), int64: what `fit` and
+    `evaluate` read in segments, next token by next token, if they are given `segment`.
+    """
 
     @property
     def name(self) -> str: ...

@@ -1,29 +1,40 @@
 """One row is run through the model before training, so that a mismatch gives a clear error."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
 from attnlab.core.modes import mode
+from attnlab.train.documents import Segment, documents_of
 from attnlab.train.generators import derived_seed
 from attnlab.train.identity import fingerprint
 from attnlab.train.objective import autocast, logits_of
 from attnlab.train.processes import Processes
+from attnlab.train.segments import check_segments, try_documents
+from attnlab.train.settings import Settings
 from attnlab.train.task import Batch, Drawn, Task, advice, draw, requirements
+from attnlab.train.tensors import bare
 
 
 def try_out(
-    model: nn.Module, task: Task, precision: str, device: torch.device, processes: Processes
+    model: nn.Module, task: Task, settings: Settings, device: torch.device, processes: Processes
 ) -> Batch | None:
     """The row that was tried; None if the task gives another one for the same seed."""
-    row, again = _row(task), _row(task)
-    _check_answers(model, task, row, precision, device)
+    if settings.segment is not None:
+        check_segments(bare(model), task, processes.count, settings.accumulate)
+    row, again = (_row(task, settings.segment) for _ in range(2))
+    _check_answers(model, task, row, settings.precision, device)
     same = fingerprint(row.batch) == fingerprint(again.batch)
     _check_processes(task, row.batch, processes)
     return row.batch if same else None
 
 
-def _row(task: Task) -> Drawn:
-    return draw(task, "train", 1, seed=derived_seed(0, "try"))
+def _row(task: Task, segment: int | None) -> Drawn:
+    """A row of a batch; of documents that are read in segments, the first segment of one."""
+    seed = derived_seed(0, "try")
+    documents = documents_of(task, "train", 1, segment, seed)
+    return draw(task, "train", 1, seed=seed) if documents is None else documents.draw(0)
 
 
 def _check_answers(
@@ -31,7 +42,9 @@ def _check_answers(
 ) -> None:
     try:
         with mode(model, training=False), torch.no_grad(), autocast(precision, device):
-            logits = logits_of(model, row.batch.to(device))
+            batch: Any = row.batch.to(device)
+            whole = not isinstance(batch, Segment)
+            logits = logits_of(model, batch) if whole else try_documents(bare(model), batch)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): {error}"

@@ -3,6 +3,8 @@ import pytest
 import torch
 
 from attnlab.models.generate import generate, sample
+from attnlab.models.tiny import TinyTransformer
+from attnlab.train.states import stored
 
 
 def seeded():
@@ -74,6 +76,36 @@ def test_steps_are_taken_where_every_layer_has_them(make, tokens, monkeypatch, r
     assert lengths_decoded(mixed) == [11, 12, 13, 14]
     with pytest.raises(ValueError, match="step"):
         generate(mixed, tokens, 1, incremental=True)
+
+
+@pytest.mark.parametrize(
+    ("attention", "given"),
+    [
+        ("transformer_xl", {"segment": 4, "memory": 6}),
+        ("rwkv", {}),
+        ("block_recurrent", {"block": 4, "states": 3}),
+        ("full", {}),
+    ],
+)
+def test_what_is_carried_while_writing_is_constant(attention, given, monkeypatch):
+    """In bytes, from one whole segment to the next; only full attention keeps more and more."""
+    made = TinyTransformer(
+        11, dim=12, heads=2, layers=2, max_len=128, positions="none",
+        attention=attention, attention_options=given,
+    )  # fmt: skip
+    sizes, step = [], made.step
+
+    def counted(tokens, state, **read):
+        logits, state = step(tokens, state, **read)
+        parts = stored(state.layers).values()
+        sizes.append(sum(part.numel() * part.element_size() for part in parts))
+        return logits, state
+
+    monkeypatch.setattr(made, "step", counted)
+    generate(made, torch.zeros(2, 16, dtype=torch.int64), 81, temperature=0)
+    assert len(sizes) == 81
+    later = sizes[16:48], sizes[48:80]
+    assert (later[0] == later[1]) == (attention != "full")
 
 
 def test_past_max_len_the_last_tokens_are_read(make, tokens):

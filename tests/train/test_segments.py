@@ -94,6 +94,6 @@ def test_what_cannot_be_read_in_segments_is_refused() -> None:
     with pytest.raises(ValueError, match="a padding or a source"):
         fit(TinyTransformer(**sizes), both, 1, segment=4, **OPTIONS)
     with pytest.raises(ValueError, match="trains in one process, and there are 2"):
-        check_segments(model(), 2)
+        check_segments(model(), COPYING, 2)
     with pytest.raises(ValueError, match="segment must be"):
         fit(model(), COPYING, 1, segment=0, **OPTIONS)

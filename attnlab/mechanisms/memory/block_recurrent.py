@@ -65,7 +65,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.carried import check_carried, pieces, still_seen
+from attnlab.core.carried import check_carried, read_on, still_seen
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
@@ -326,12 +326,9 @@ class BlockRecurrent(nn.Module):
     def step(self, x: NewTokens, state: BlockState | None = None) -> tuple[NewTokens, BlockState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.tokens.fits(x, "x")
-        state, c, out = self._checked(state, x), self.options.block, []
-        room = c - state.keys.shape[2] % c
-        for piece in x.split(pieces(x.shape[1], room, c), dim=1):
-            mixed, state = self._read(piece, state)
-            out.append(mixed)
-        return self.tokens.merge(torch.cat(out, dim=2)), state
+        state, c = self._checked(state, x), self.options.block
+        out, state = read_on(self._read, x, state, c - state.keys.shape[2] % c, c)
+        return self.tokens.merge(out), state
 
     def _read(self, x: Tensor, state: BlockState) -> tuple[Tensor, BlockState]:
         """Tokens of one block, and the state after them."""

@@ -30,10 +30,11 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
 from attnlab.core.heads import fits
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, wide
@@ -50,6 +51,10 @@ class State(NamedTuple):
 
     hidden: Float[Tensor, "b dim"]
     memory: Float[Tensor, "b dim"]
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """Zeros, as at the beginning, in those sequences whose document has ``ended``."""
+        return emptied(self, ended)
 
 
 # ---- naive

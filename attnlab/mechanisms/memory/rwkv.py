@@ -46,10 +46,11 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, wide
@@ -179,6 +180,10 @@ class State(NamedTuple):
     values: Float[Tensor, "b dim"]
     weights: Float[Tensor, "b dim"]
     largest: Float[Tensor, "b dim"]
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """As at the beginning in those sequences whose document has ``ended``."""
+        return emptied(self, ended, largest=-torch.inf)
 
 
 class RWKV(nn.Module):

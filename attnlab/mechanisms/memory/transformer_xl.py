@@ -56,7 +56,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.carried import check_carried, pieces, still_seen
+from attnlab.core.carried import check_inputs, read_on, still_seen
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
@@ -238,42 +238,31 @@ class TransformerXL(nn.Module):
         """The next t tokens given the state of all before them (None at the beginning). Keys and
         values of memory and segment are made anew: 2 (m + s) dim² multiplications a call."""
         self.heads.fits(x, "x")
-        state = self._checked(state, x)
-        out = []
-        for piece in x.split(
-            pieces(x.shape[1], self.options.segment - state.segment.shape[1], self.options.segment),
-            dim=1,
-        ):
-            state = state.extended(piece)
-            out.append(self._read(piece, state))
-            state = state.closed(self.options)
-        return self.heads.merge(torch.cat(out, dim=2)), state
+        state, c = self._checked(state, x), self.options.segment
+        out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
+        return self.heads.merge(out), state
 
     def _checked(self, state: SegmentState | None, x: Tensor) -> SegmentState:
         if state is None:
             nothing = x.new_zeros(len(x), 0, x.shape[2])
             return SegmentState(nothing, nothing, nothing[..., 0].bool())
-        dim, (memory, segment, seen) = self.heads.dim, state
-        shapes = {"memory": (memory, (None, dim)), "segment": (segment, (None, dim))}
-        check_carried(shapes, len(x), x)
-        check_carried({"seen": (seen, (memory.shape[1] + segment.shape[1],))}, len(x), x)
-        if segment.shape[1] >= self.options.segment or memory.shape[1] > self.options.memory:
-            raise ValueError(
-                f"the state holds {memory.shape[1]} inputs of memory and {segment.shape[1]} of a "
-                f"segment, but this layer has {self.options.memory} and less than "
-                f"{self.options.segment}: it is another layer's state; start with state=None"
-            )
+        o, (memory, segment, seen) = self.options, state
+        most = {"memory": (memory, o.memory), "segment": (segment, o.segment - 1)}
+        check_inputs(most, seen, x)
         return state
 
-    def _read(self, x: Tensor, state: SegmentState) -> Outputs:
-        """What the last queries of the segment take from memory and segment."""
+    def _read(self, x: Tensor, state: SegmentState) -> tuple[Outputs, SegmentState]:
+        """What the next queries of the segment take from memory and segment; the state after
+        them."""
+        state = state.extended(x)
         q, k, v = self.heads.project(x, torch.cat(state[:2], dim=1))
         m, t = state.memory.shape[1], x.shape[1]
         at = torch.arange(-m, k.shape[2] - m, device=x.device)
         own, past = self.options.sees(at[-t:, None], at)
         mask = (own | past) & note("seen", state.seen)[:, None, None]
         r = past_keys(self.weight, k.shape[2])
-        return (past_weights(q, k, self.u, self.t, r, mask) @ wide(v)).to(v.dtype)
+        out = (past_weights(q, k, self.u, self.t, r, mask) @ wide(v)).to(v.dtype)
+        return out, state.closed(self.options)
 
     def extra_repr(self) -> str:
         return f"{self.options}, form={self.form!r}".removeprefix(", ")

@@ -383,7 +383,9 @@ def test_what_makes_no_sense_is_refused() -> None:
         layer().reconstruction_loss(tokens(7))
     module = layer()
     _, state = module.step(tokens())
-    with pytest.raises(ValueError, match="at most 4, 4 and 3: it is another layer's state"):
+    with pytest.raises(
+        ValueError, match="compressed holds 5 vectors, but that of this layer at most 4"
+    ):
         layer(options=replace(SMALL, compressed=4)).step(tokens(), state)
     with pytest.raises(ValueError, match="state's usage is of shape"):
         module.step(tokens(), state._replace(usage=state.usage[:, 1:]))

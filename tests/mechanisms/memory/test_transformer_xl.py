@@ -335,7 +335,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     _, state = module.step(x)
     with pytest.raises(ValueError, match="one bool for each of the 2 sequences"):
         state.cleared(torch.tensor([True]))
-    with pytest.raises(ValueError, match="6 inputs of memory and 3 of a segment, but"):
+    with pytest.raises(ValueError, match="memory holds 6 vectors, but that of this layer at most"):
         layer(Segments(segment=4, memory=5)).step(x, state)
     with pytest.raises(ValueError, match=r"state's memory is torch\.float32"):
         module.step(x, SegmentState(state.memory.float(), *state[1:]))

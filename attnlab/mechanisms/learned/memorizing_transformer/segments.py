@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.cache import KeyValueCache
+from attnlab.core.carried import check_ended
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -269,11 +270,7 @@ class MemoryState(NamedTuple):
     def cleared(self, ended: Bool[Tensor, "b"]) -> "MemoryState":
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens attend to nothing of what was read so far."""
-        if ended.dtype != torch.bool or ended.shape != self.begins.shape:
-            raise ValueError(
-                f"ended should be one bool for each of the {len(self.begins)} sequences, got "
-                f"{ended.dtype} of shape {tuple(ended.shape)}"
-            )
+        check_ended(ended, len(self.begins))
         new = self._replace(begins=self.begins.masked_fill(ended, self.length))
         return new._replace(past=self.past.hiding(new.seen[:, : self.past.length]))
 

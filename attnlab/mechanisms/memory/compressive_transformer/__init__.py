@@ -62,7 +62,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.carried import pieces
+from attnlab.core.carried import read_on
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
@@ -324,24 +324,21 @@ class CompressiveTransformer(nn.Module):
     ) -> tuple[NewTokens, CompressiveState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.fits(x, "x")
-        state = checked_state(state, x, self.options)
-        room, out = self.options.segment - state.segment.shape[1], []
-        for piece in x.split(pieces(x.shape[1], room, self.options.segment), dim=1):
-            state = state.extended(piece)
-            mixed, state = self._read(piece, state)
-            out.append(mixed)
-            if state.segment.shape[1] == self.options.segment:
-                state = state.closed(self._compressed, self.options)
-        return self.heads.merge(torch.cat(out, dim=2)), state
+        state, c = checked_state(state, x, self.options), self.options.segment
+        out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
+        return self.heads.merge(out), state
 
     def _read(self, x: Tensor, state: CompressiveState) -> tuple[Tensor, CompressiveState]:
-        """What the last queries of the segment take from both memories and from the segment."""
+        """What the next queries of the segment take from both memories and from the segment; the
+        state after them."""
+        state = state.extended(x)
         q, k, v = self.heads.project(x, torch.cat(state[:3], dim=1))
         r, seen = past_keys(self.weight, k.shape[2]), note("seen", state.seen)
         mixed, weights = attended(q, k, v, self.u, self.t, r, seen)
         first, m = state.compressed.shape[1], state.memory.shape[1]
         by = torch.ones_like(x[..., 0], dtype=torch.bool)
-        return mixed, state._replace(usage=state.usage + used(weights, first, m, by))
+        state = state._replace(usage=state.usage + used(weights, first, m, by))
+        return mixed, state.closed(self._compressed, self.options)
 
     # ---- what the compression is trained by
 

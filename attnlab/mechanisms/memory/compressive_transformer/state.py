@@ -1,6 +1,5 @@
 """One segment of queries with the columns before it, and what is carried to the next."""
 
-import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.carried import check_carried, still_seen
+from attnlab.core.carried import check_carried, check_inputs, still_seen
 from attnlab.core.precision import wide
 from attnlab.core.relative import past_weights
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
@@ -65,11 +64,14 @@ class CompressiveState(NamedTuple):
     def closed(
         self, compress: Callable[[Tensor, Tensor], Tensor], options: Compression
     ) -> "CompressiveState":
-        """After the last token of a segment: it enters the memory, and what leaves is compressed.
+        """The same; after the last token of a segment it enters the memory, and what leaves is
+        compressed.
 
         ``compress`` makes vectors of whole segments and of which of their inputs are seen.
         """
         c, k = options.segment, options.compressed
+        if self.segment.shape[1] < c:
+            return self
         of_short, of_inputs = self.seen.tensor_split((self.compressed.shape[1],), dim=1)
         inputs = torch.cat((self.memory, self.segment.detach()), dim=1)
         usage = F.pad(self.usage, (0, c))
@@ -96,16 +98,11 @@ def checked_state(
         nothing = x.new_zeros(len(x), 0, x.shape[2])
         usage = wide(nothing)[..., 0]
         return CompressiveState(nothing, nothing, nothing, nothing[..., 0].bool(), usage)
-    inputs = zip(state._fields, state[:3], strict=False)
-    check_carried({name: (part, (None, x.shape[2])) for name, part in inputs}, len(x), x)
-    lengths = [part.shape[1] for part in state[:3]]
-    check_carried({"seen": (state.seen, (sum(lengths),))}, len(x), x)
-    check_carried({"usage": (state.usage, (lengths[1],))}, len(x), wide(x))
-    most = (options.compressed, options.memory, options.segment - 1)
-    if any(map(operator.gt, lengths, most)):
-        raise ValueError(
-            f"the state holds {lengths[0]} compressed vectors, {lengths[1]} inputs of memory and "
-            f"{lengths[2]} of a segment, but this layer at most {most[0]}, {most[1]} and {most[2]}:"
-            " it is another layer's state; start with state=None"
-        )
+    most = {
+        "compressed": (state.compressed, options.compressed),
+        "memory": (state.memory, options.memory),
+        "segment": (state.segment, options.segment - 1),
+    }
+    check_inputs(most, state.seen, x)
+    check_carried({"usage": (state.usage, (state.memory.shape[1],))}, len(x), wide(x))
     return state
