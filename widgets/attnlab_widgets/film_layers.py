@@ -29,7 +29,7 @@ from attnlab.mechanisms.memory import (
     rwkv,
     transformer_xl,
 )
-from attnlab.mechanisms.memory.block_recurrent import BlockRecurrent
+from attnlab.mechanisms.memory.block_recurrent import BlockRecurrent, Gate
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
 from attnlab.mechanisms.memory.rwkv import RWKV
 from attnlab.mechanisms.memory.transformer_xl import TransformerXL
@@ -173,10 +173,11 @@ def _rwkv(card: Card, layer: RWKV, x: Tensor) -> Carried:
 
 def _block_recurrent(card: Card, layer: BlockRecurrent, x: Tensor) -> Carried:
     states = _stepped(layer, x, lambda state: state.states)
-    gates = [each.bias for each in layer.update.modules() if hasattr(each, "take")]
+    gates = [each for each in layer.update.modules() if isinstance(each, Gate)]
+    biases: list[Tensor] = [each.bias for each in gates if isinstance(each.bias, Tensor)]
     half_life = None
-    if all(bias is not None for bias in gates):  # fixed gates, in blocks
-        kept = torch.stack([torch.sigmoid(bias) for bias in gates]).prod(0)
+    if len(biases) == len(gates):  # all of them fixed
+        kept = torch.stack(biases).sigmoid().prod(0)  # of a state, from block to block
         half_life = (layer.options.block * math.log(2) / -kept.log()).cpu()
     return Carried(card, "number of a state vector", states, half_life, layer.options.block)
 

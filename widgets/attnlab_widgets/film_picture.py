@@ -60,11 +60,11 @@ def _columns(drawing: Drawing, widget: Any, found: Any) -> None:
     drawing.line([(_LEFT, top + 150), (_LEFT + _ACROSS, top + 150)], theme.grid)
     rows = np.arange(query // c * c, min(n, (query // c + 1) * c))
     maps = found.weights.mean(0) if widget.head is None else found.weights[widget.head]
-    j = np.arange(n)
-    column = np.where(zones == FAR, j - j % c % found.covers, j)  # of a vector's tokens, the first
+    at = np.arange(n)
+    column = np.where(zones == FAR, at - at % c % found.covers, at)  # a vector stands at its first
     seen = maps.numpy()[rows][:, column]
     level = np.rint(np.sqrt(seen / max(float(seen.max()), 1e-9)) * (_LEVELS - 1)).astype(int)
-    level[(j > rows[:, None]) | (zones == LOST)] = _LEVELS
+    level[(at > rows[:, None]) | (zones == LOST)] = _LEVELS
     palette = [blend(CIVIDIS, at / (_LEVELS - 1)) for at in range(_LEVELS)] + [theme.panel]
     drawing.map(level, palette, _LEFT, top + 166, _ACROSS, 110)
     high = 110 / len(rows)
