@@ -245,6 +245,33 @@ class Words:
         return [chr(97 + i) for i in ids.tolist()]
 
 
+class Twice(torch.nn.Module):
+    """The second call of its layer reads what the first one wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = layer("transformer_xl", **XL)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.inner(x))
+
+
+class Idle(Twice):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_a_layer_that_is_called_twice_is_shown_once_and_not_disturbed() -> None:
+    twice, calls = Twice(), []
+    handle = twice.register_forward_hook(lambda *given: calls.append(given[2]))
+    one = MemoryFilm(twice, vectors())
+    handle.remove()
+    assert len(one.layers) == 1
+    torch.testing.assert_close(calls[0], twice(vectors()))
+    alone = MemoryFilm(twice.inner, vectors())
+    torch.testing.assert_close(one.recorded.weights, alone.recorded.weights)
+
+
 def model() -> TinyTransformer:
     torch.manual_seed(0)
     return TinyTransformer(
@@ -319,6 +346,8 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence() -> None:
     given = {"tokens": torch.zeros(1, 7, dtype=torch.int64), "padding": padded}
     with pytest.raises(ValueError, match="`inputs` has padding"):
         MemoryFilm(model(), given)
+    with pytest.raises(ValueError, match="called none of its layers that have a memory"):
+        MemoryFilm(Idle(), torch.ones(1, 5, DIM))
     one, state = film("transformer_xl", **XL), film("gru")
     with pytest.raises(ValueError, match="attends to a memory; it has no state"):
         one.holds()

@@ -79,19 +79,10 @@ class MemoryFilm(BaseWidget):
         if not isinstance(module, nn.Module):
             raise TypeError(f"`module` should be an nn.Module, got {type(module).__name__}")
         with mode(module, training=False), torch.no_grad():
-            if type(module) in FILMED:
-                if tokenizer is not None:
-                    raise ValueError(
-                        "a layer reads vectors, which no `tokenizer` makes; name them by `tokens`"
-                    )
-                x = _vectors(inputs, module)
-                names, given = [""], [(module, x)]
-                found: Any = None
-            else:
-                names, given, found = _inside(module, inputs, tokenizer)
+            names, given, found = _read(module, inputs, tokenizer)
             n = given[0][1].shape[1]
             self.layers = [recorded(each, x) for each, x in given]
-        labels = found if tokens is None and found is not None else tokens
+        labels = found if tokens is None else tokens
         shown = [visible(token) for token in tokens_for("tokens", labels, n, "tokens")]
         told, data = _described(names, self.layers)
         super().__init__(
@@ -205,6 +196,18 @@ def _holds(found: Carried) -> Tensor:
 # What is recorded
 
 
+Given = tuple[list[str], list[tuple[nn.Module, Tensor]], list[Any] | None]
+"""Layers by name, each with its vectors (1, n, dim), and how the tokens are called."""
+
+
+def _read(module: nn.Module, inputs: Any, tokenizer: Any) -> Given:
+    if type(module) not in FILMED:
+        return _inside(module, inputs, tokenizer)
+    if tokenizer is not None:
+        raise ValueError("a layer reads vectors, which no `tokenizer` makes; name them by `tokens`")
+    return [""], [(module, _vectors(inputs, module))], None
+
+
 def _vectors(inputs: Any, layer: nn.Module) -> Tensor:
     """The vectors (1, n, dim) that a layer reads."""
     axes = "b n dim" if getattr(inputs, "ndim", 2) == 3 else "n dim"
@@ -222,11 +225,8 @@ def _check_length(n: int) -> None:
         raise ValueError(f"`inputs` should have 2 to {MOST_TOKENS} tokens, got {n}")
 
 
-def _inside(
-    model: nn.Module, inputs: Any, tokenizer: Any
-) -> tuple[list[str], list[tuple[nn.Module, Tensor]], Any]:
-    """The layers of a model, by name, each with the vectors (1, n, dim) that it read, and how the
-    tokens are called."""
+def _inside(model: nn.Module, inputs: Any, tokenizer: Any) -> Given:
+    """The layers of a model, on what they read in it."""
     layers = {name: each for name, each in model.named_modules() if type(each) in FILMED}
     if not layers:
         known = ", ".join(page.CARD.title for page, _ in FILMED.values())
@@ -234,25 +234,35 @@ def _inside(
             f"{type(model).__name__} has no layer whose memory can be shown; those are {known}"
         )
     given = inputs_of(model, inputs, tokenizer, None, None)
-    read: dict[str, tuple[Any, ...]] = {}
-    handles = [
-        layer.register_forward_pre_hook(lambda _, args, name=name: read.setdefault(name, args))
-        for name, layer in layers.items()
-    ]
+    read: dict[nn.Module, tuple[Any, ...]] = {}
+
+    def keep(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
+        read.setdefault(layer, arguments)  # a layer that is called again: the first call
+
+    handles = [layer.register_forward_pre_hook(keep) for layer in layers.values()]
     try:
         given.run(model)
     finally:
         for handle in handles:
             handle.remove()
+    called = {name: layer for name, layer in layers.items() if layer in read}
+    if not called:
+        raise ValueError(f"{type(model).__name__} called none of its layers that have a memory")
     found = []
-    for name, (x, *rest) in read.items():
+    for layer in called.values():
+        x, *rest = read[layer]
         if len(x) != 1:
             raise ValueError(f"`inputs` should be one sequence, got {len(x)}")
         if rest and rest[0] is not None and not bool(rest[0].all()):
             raise ValueError("`inputs` has padding; give the tokens of one text alone")
+        if found and x.shape != found[0][1].shape:
+            raise ValueError(
+                "the layers with a memory read sequences of different shapes, "
+                f"{tuple(found[0][1].shape)} and {tuple(x.shape)}; give one layer alone"
+            )
         _check_length(x.shape[1])
-        found.append((layers[name], x))
-    return list(read), found, given.read(given.own, 0)
+        found.append((layer, x))
+    return list(called), found, given.read(given.own, 0)
 
 
 # What the page is told
@@ -300,7 +310,7 @@ def _of_carried(one: Carried) -> tuple[dict[str, Any], list[bytes]]:
         raise ValueError(
             f"a state of {dim} channels is more than the {MOST_CHANNELS} that can be shown"
         )
-    states, holds = (x.numpy().astype("<f4") for x in (one.states, _holds(one)))
+    states, holds = (x.float().numpy().astype("<f4") for x in (one.states, _holds(one)))
     return {
         "kind": "state", "what": one.what, "r": r, "dim": dim, "every": one.every,
         "half_lives": one.half_life is not None,

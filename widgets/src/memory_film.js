@@ -33,7 +33,7 @@ function render({ model, el: host }) {
   view.point = (at) => {
     if (String(at) === String(study.at)) return;
     study.at = at;
-    view.later(drawPanels);
+    view.later(drawChosen);
   };
   const play = player({ at: () => study.moment, last: () => study.moments - 1, go: (moment) => study.show(moment), pause: () => (study.attends ? 1200 : 250) });
   const moments = slider("segment", "moment", { min: 0, step: 1 }, (value) => {
@@ -78,15 +78,13 @@ function render({ model, el: host }) {
     select.value = value === null ? "" : String(value);
   }
 
-  function drawPanels() {
-    const wide = root.clientWidth - 32;
-    const narrow = root.clientWidth < 620;
-    if (study.attends) {
-      parts.columns.draw(wide, { bars: 104, rows: Math.min(112, Math.max(56, 9 * Math.min(study.layer.segment, study.n))) });
-      parts.shares.draw(wide, narrow ? 60 : 72);
-    } else {
-      parts.state.draw(wide, Math.min(380, Math.max(160, 9 * study.layer.dim)));
-    }
+  const across = () => root.clientWidth - 32;
+
+  /** What shows the chosen token, and what is pointed at. */
+  function drawChosen() {
+    const { attends, layer, n } = study;
+    if (attends) parts.columns.draw(across(), { bars: 104, rows: Math.min(112, Math.max(56, 9 * Math.min(layer.segment, n))) });
+    else parts.state.draw(across(), Math.min(380, Math.max(160, 9 * layer.dim)));
   }
 
   function draw() {
@@ -108,7 +106,8 @@ function render({ model, el: host }) {
     if (summary.textContent !== study.sentence) readOut();
     summary.textContent = study.sentence;
     strip.draw();
-    drawPanels();
+    drawChosen();
+    if (attends) parts.shares.draw(across(), root.clientWidth < 620 ? 60 : 72);
     parts.tables.draw();
   }
   const stop = live({ model, view, traits: TRAITS, draw });

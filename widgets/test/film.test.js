@@ -53,11 +53,11 @@ test("where positions are while a token is read", () => {
 });
 
 test("a compressed vector stands at the first of its tokens", () => {
-  const zones = Uint8Array.from([3, 3, 3, 3, 3, 4, 1, 1, 1, 1, 1, 1]);
+  const zones = Uint8Array.from([3, 3, 3, 3, 3, 4]);
   const layer = { n: 6, segment: 6, covers: 2, zones };
-  const later = { ...layer, segment: 3, zones: Uint8Array.from([1, 1, 1, 0, 0, 0, 3, 3, 4, 1, 1, 1]) };
+  const later = { n: 9, segment: 3, covers: 2, zones: Uint8Array.from([...Array(18).fill(1), 3, 3, 4, 3, 3, 4, 1, 1, 1]) };
   assert.deepEqual([0, 1, 2, 3, 4, 5].map((j) => columnOf(layer, 5, j)), [0, 0, 2, 2, 4, 5]);
-  assert.deepEqual([0, 1, 2, 3].map((j) => columnOf(later, 4, j)), [0, 0, 2, 3]);
+  assert.deepEqual([0, 1, 2, 3, 4, 5, 6].map((j) => columnOf(later, 7, j)), [0, 0, 2, 3, 3, 5, 6], "windows begin anew with each segment");
 });
 
 test("another segment is shown at the same place in it, and the last one may be shorter", () => {
@@ -87,5 +87,5 @@ test("channels that hold longest come first", () => {
 });
 
 test("numbers of three digits or so", () => {
-  assert.deepEqual([0.014, 9.996, 12.34, 99.96, 1034.4].map(short), ["0.01", "10.0", "12.3", "100", "1034"]);
+  assert.deepEqual([0.014, 9.5, 9.996, 12.34, 99.96, 1034.4].map(short), ["0.01", "9.50", "10.0", "12.3", "100", "1034"]);
 });

@@ -41,7 +41,7 @@ test("bands begin at the lowest energy of the square and end at its corners", ()
   const cells = [...found.of];
   const low = cells.indexOf(0);
   const place = [((low % size) + 0.5) / size * 4 - 2, 2 - (Math.floor(low / size) + 0.5) / size * 4];
-  assert.ok(known[0].patterns.some((pattern) => Math.hypot(pattern[0] - place[0], pattern[1] - place[1]) < 0.5), `${place}`);
+  assert.ok(known[0].patterns.some((pattern) => Math.hypot(pattern[0] - place[0], pattern[1] - place[1]) < 0.25), `${place}`);
   assert.equal(Math.max(...cells), found.count - 1);
   assert.ok(found.low >= 0 && found.high > found.low);
 });

@@ -14,6 +14,7 @@ export function columnsPanel(study, view) {
   const readout = el("p", { class: "av-readout av-quiet", "data-testid": "readout" });
   const node = el("section", { class: "av-panel mf-attention" }, el("h3", { text: "What the token attends to" }), canvas, readout);
   let [wide, bars, rows] = [0, 0, 0];
+  let [shown, map] = ["", null]; // the weights of a segment as pixels, which pointing does not change
 
   const placeOf = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -81,24 +82,28 @@ export function columnsPanel(study, view) {
     readout.textContent = study.at === null || Array.isArray(study.at) ? "Point at a column to read its weight; click to go to that token." : said(study.at);
   }
 
-  function paintRows(context, cell, top) {
-    const { layer, n, state: { query, head } } = study;
-    const [first, count] = [firstOf(), rowsOf()];
+  function pixelsOf(first, count) {
+    const { layer, n, state: { head } } = study;
     const values = Float32Array.from({ length: count * n }, (_, at) => {
       const i = first + Math.floor(at / n);
       return weightOf(layer, head, i, columnOf(layer, i, at % n)).w;
     });
     const largest = values.reduce((a, b) => Math.max(a, b), 0);
     const out = Uint8Array.from(values, (w, at) => Number(!ZONES[zoneOf(layer, first + Math.floor(at / n), at % n)]));
-    const pixels = painted(values, largest, false, view.dark, out);
+    return bitmap(painted(values, largest, false, view.dark, out), n, count);
+  }
+
+  function paintRows(context, cell, top) {
+    const { layer, n, state: { query, head } } = study;
+    const [first, count] = [firstOf(), rowsOf()];
+    const key = JSON.stringify([study.state.layer, head, first, view.dark]);
+    if (key !== shown) [shown, map] = [key, pixelsOf(first, count)];
     const deep = rows / count;
-    for (let row = 0; row < count; row += 1) {
-      for (const { zone, first: from, end } of runsOf(layer, query)) {
-        if (zone === LOST) hatched(context, LEFT + from * cell, top + row * deep, (end - from) * cell, deep, view.colour("--av-hatch"));
-      }
+    for (const { zone, first: from, end } of runsOf(layer, query)) {
+      if (zone === LOST) hatched(context, LEFT + from * cell, top, (end - from) * cell, rows, view.colour("--av-hatch"));
     }
     context.imageSmoothingEnabled = false;
-    context.drawImage(bitmap(pixels, n, count), LEFT, top, n * cell, rows);
+    context.drawImage(map, LEFT, top, n * cell, rows);
     context.strokeStyle = view.colour("--av-ink");
     context.lineWidth = 1.5;
     context.strokeRect(LEFT + 0.75, top + (query - first) * deep, n * cell - 1.5, deep);
