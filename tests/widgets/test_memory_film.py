@@ -162,6 +162,18 @@ def test_states_are_those_after_reading_all_at_once(name: str) -> None:
         torch.testing.assert_close(found.states[:, n - 1], wanted.detach().view(-1, DIM))
 
 
+def test_layers_in_half_precision_are_shown_too(tmp_path: Path) -> None:
+    for name, options in (("transformer_xl", XL), ("gru", {})):
+        one = MemoryFilm(layer(name, **options).bfloat16(), vectors())
+        one.save_svg(tmp_path / "film.svg")
+        exact = film(name, **options)
+        found, wanted = (
+            x.recorded.weights if name == "transformer_xl" else x.recorded.states
+            for x in (one, exact)
+        )
+        torch.testing.assert_close(found.double(), wanted, rtol=0, atol=0.05)
+
+
 def test_half_of_what_rwkv_read_is_left_after_its_half_life() -> None:
     module = layer("rwkv")
     with torch.no_grad():
