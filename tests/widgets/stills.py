@@ -9,8 +9,10 @@ from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.complex_words import ComplexWordExplorer
 from attnlab_widgets.cost_lab import CostLab
+from attnlab_widgets.energy_landscape import EnergyLandscape
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
+from attnlab_widgets.memory_film import MemoryFilm
 from attnlab_widgets.pattern_studio import PatternStudio
 from attnlab_widgets.position_explorer import PositionExplorer
 from attnlab_widgets.query_key_space import QueryKeySpace
@@ -44,6 +46,16 @@ def switchboard() -> HeadSwitchboard:
     return HeadSwitchboard(model, "attention" * 2, silent=[(0, 1)])
 
 
+def film() -> MemoryFilm:
+    torch.manual_seed(0)
+    sizes = {"segment": 12, "memory": 12, "compressed": 6, "rate": 4}
+    given = {"attention": "compressive_transformer", "attention_options": sizes}
+    model = TinyTransformer(29, dim=8, layers=2, heads=2, max_len=128, **given)
+    return MemoryFilm(
+        model, torch.randint(29, (96,)), tokens=[*"attention to the past "] * 4 + [*"attended"]
+    )
+
+
 EXAMPLES: dict[type, Callable[[], Any]] = {
     AttentionView: view,
     PatternStudio: PatternStudio,
@@ -59,5 +71,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     SynthesizerLab: SynthesizerLab,
     CostLab: lambda: CostLab(claims={"longformer": "n"}),
     Survey: Survey,
+    EnergyLandscape: EnergyLandscape,
+    MemoryFilm: film,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

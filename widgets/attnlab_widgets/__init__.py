@@ -11,8 +11,10 @@ _HOMES = {
     "AttentionView": "attention_view",
     "ComplexWordExplorer": "complex_words",
     "CostLab": "cost_lab",
+    "EnergyLandscape": "energy_landscape",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
+    "MemoryFilm": "memory_film",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
     "QueryKeySpace": "query_key_space",
@@ -30,8 +32,10 @@ __all__ = [
     "AttentionView",
     "ComplexWordExplorer",
     "CostLab",
+    "EnergyLandscape",
     "HeadSwitchboard",
     "KernelLab",
+    "MemoryFilm",
     "PatternStudio",
     "PositionExplorer",
     "QueryKeySpace",
@@ -50,8 +54,10 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.complex_words import ComplexWordExplorer
     from attnlab_widgets.cost_lab import CostLab
+    from attnlab_widgets.energy_landscape import EnergyLandscape
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
+    from attnlab_widgets.memory_film import MemoryFilm
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer
     from attnlab_widgets.query_key_space import QueryKeySpace

@@ -10,10 +10,10 @@ import os
 import re
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anywidget
 import numpy as np
@@ -41,6 +41,7 @@ export default widget.default;
 """
 _TEXT = re.compile(r'^const deflated = atob\("([\w+/=]+)"\);$', re.MULTILINE)
 _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
+T = TypeVar("T")
 
 
 class Choice(traitlets.Enum[str]):
@@ -56,6 +57,14 @@ class Checked(traitlets.Any):
     """Any value but None: what it may be, a validator of the widget says."""
 
     allow_none = False
+
+
+def asked(check: Callable[..., T], *given: Any) -> T:
+    """What ``check`` returns; its errors as those of a trait."""
+    try:
+        return check(*given)
+    except (TypeError, ValueError) as error:
+        raise traitlets.TraitError(str(error)) from None
 
 
 class Pictured:

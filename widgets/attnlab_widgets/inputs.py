@@ -70,6 +70,16 @@ class Inputs:
         parts += [f"{name}={_described(value)}" for name, value in self.named.items()]
         return ", ".join(parts) or "nothing"
 
+    def run(self, model: nn.Module) -> None:
+        """Call the model; its own errors come with what was given, and what it takes."""
+        try:
+            model(*self.arguments, **self.named)
+        except Exception as error:
+            raise ValueError(
+                f"{type(model).__name__} could not be run on {self}: {_first_line(error)}. "
+                f"{self.advice(model)}"
+            ) from error
+
     def advice(self, model: nn.Module) -> str:
         """What the model takes."""
         names = [
@@ -87,6 +97,11 @@ class Inputs:
         if not names:
             return "Its forward takes nothing"
         return f"Its forward takes {shown}: give them as a dict, `inputs={{{names[0]!r}: …}}`"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(".")
 
 
 def inputs_of(

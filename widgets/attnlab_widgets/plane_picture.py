@@ -17,17 +17,23 @@ _QUERY, _KEY, _VALUE, _OUTPUT = SERIES[:4]
 _LONGEST = 116  # characters in a line of bold text
 
 
-class _Square:
-    """A square of the plane around the origin."""
+class Square:
+    """A square of the plane around the origin, at least ``least`` to each side."""
 
-    def __init__(self, drawing: Drawing, corner: Point, side: float, points: Sequence[Point]):
+    def __init__(
+        self, drawing: Drawing, corner: Point, side: float, points: Sequence[Point],
+        least: float = 3.0,
+    ) -> None:  # fmt: skip
         self.drawing, self.theme, self.side = drawing, drawing.theme, side
         self.corner = corner
-        self.half = max(3.0, 1.1 * max(abs(x) for point in points for x in point))
-        x, y = corner
-        drawing.frame(x, y, side, side, self.theme.grid)
-        drawing.line([(x, y + side / 2), (x + side, y + side / 2)], self.theme.grid)
-        drawing.line([(x + side / 2, y), (x + side / 2, y + side)], self.theme.grid)
+        self.half = max(least, 1.1 * max(abs(x) for point in points for x in point))
+
+    def axes(self) -> None:
+        """Both, and a frame."""
+        (x, y), side, grid = self.corner, self.side, self.theme.grid
+        self.drawing.frame(x, y, side, side, grid)
+        self.drawing.line([(x, y + side / 2), (x + side, y + side / 2)], grid)
+        self.drawing.line([(x + side / 2, y), (x + side / 2, y + side)], grid)
 
     def at(self, point: Point) -> tuple[float, float]:
         share = self.side / 2 / self.half
@@ -53,7 +59,7 @@ class _Square:
         self.drawing.patch([(x + size * a, y + size * b) for a, b in corners], colour)
 
 
-_DIAMOND = ((0, -1), (1, 0), (0, 1), (-1, 0))
+DIAMOND = ((0, -1), (1, 0), (0, 1), (-1, 0))
 _BOX = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
@@ -84,7 +90,8 @@ def _lines(text: str) -> list[str]:
 
 def _arrows(drawing: Drawing, plane: Any, weights: Sequence[float]) -> None:
     points = [*plane.key_vectors, plane.query]
-    square = _Square(drawing, (_MARGIN, _TOP), _SIDE, points)
+    square = Square(drawing, (_MARGIN, _TOP), _SIDE, points)
+    square.axes()
     ground, stroke = hatching(drawing.theme)
     _score_lines(square, plane)
     for j, (name, key) in enumerate(zip(plane.names, plane.key_vectors, strict=True)):
@@ -92,9 +99,9 @@ def _arrows(drawing: Drawing, plane: Any, weights: Sequence[float]) -> None:
         colour = stroke if masked else _KEY
         drawing.line([square.at((0, 0)), square.at(key)], colour, 1.5, "4 4" if masked else "")
         size = 8 if masked else 7 + 6 * math.sqrt(weights[j])
-        square.marker(_DIAMOND, key, size, colour)
+        square.marker(DIAMOND, key, size, colour)
         if masked:
-            square.marker(_DIAMOND, key, size - 1.2, ground)
+            square.marker(DIAMOND, key, size - 1.2, ground)
             for c in (-0.5, 0, 0.5):
                 x, y = square.at(key)
                 ends = [((c + 1) / 2, (c - 1) / 2), ((c - 1) / 2, (c + 1) / 2)]
@@ -107,7 +114,7 @@ def _arrows(drawing: Drawing, plane: Any, weights: Sequence[float]) -> None:
     square.label("query", plane.query, 12, lower=12, bold=True)
 
 
-def _score_lines(square: _Square, plane: Any) -> None:
+def _score_lines(square: Square, plane: Any) -> None:
     """Lines on which every key has the same score, each a whole multiple of a round step."""
     q, half = np.array(plane.query), square.half
     span = plane.scale * half * np.abs(q).sum()
@@ -161,7 +168,8 @@ def _bars(drawing: Drawing, plane: Any, weights: Sequence[float]) -> None:
 
 def _mean(drawing: Drawing, plane: Any, weights: Sequence[float], top: float, side: float) -> None:
     output = plane.output().tolist()
-    square = _Square(drawing, (_RIGHT, top), side, plane.value_vectors)
+    square = Square(drawing, (_RIGHT, top), side, plane.value_vectors)
+    square.axes()
     for j, (name, value) in enumerate(zip(plane.names, plane.value_vectors, strict=True)):
         masked = j in plane.masked
         colour = hatching(drawing.theme)[1] if masked else _VALUE

@@ -100,14 +100,16 @@ def _times(lead: float) -> str:
     if lead > math.log(1000):
         return ", or more than 1,000,"
     ratio = math.exp(lead)
-    return f" = {two(ratio) if ratio < 10 else _rounded(ratio, '1')}"
+    return f" = {fixed(ratio, 2 if ratio < 10 else 0)}"
 
 
 def two(number: float) -> str:
     """Two digits after the point, as JavaScript's toFixed rounds; a true minus, and no minus 0."""
-    return _rounded(number, "0.01")
+    return fixed(number, 2)
 
 
-def _rounded(number: float, unit: str) -> str:
+def fixed(number: float, digits: int) -> str:
+    """So many digits after the point, likewise."""
+    unit = "1" if not digits else f"0.{'0' * (digits - 1)}1"
     found = Decimal(number).quantize(Decimal(unit), ROUND_HALF_UP)
     return str(abs(found)) if not found else str(found).replace("-", "−")

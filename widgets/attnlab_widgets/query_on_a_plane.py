@@ -10,8 +10,8 @@ on the page, so a saved file stays alive.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import traitlets
@@ -19,17 +19,16 @@ import traitlets
 from attnlab.core.integers import check_integer
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import check_choice, choose
-from attnlab.figures.arguments import check_list, check_names, check_number
-from attnlab.figures.arrays import numbers
-from attnlab.figures.labels import visible
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice
+from attnlab.figures.arguments import check_list, check_number
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, asked
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_picture import picture
+from attnlab_widgets.plane_points import LETTERS, different_names, point, points
 from attnlab_widgets.plane_words import said_aloud
 
 SCALE = math.sqrt(0.5)  # 1/√d in the plane
 SHOWN = ("scores", "projections", "winners")
-MOST_KEYS, FARTHEST, LARGEST_SCALE = 8, 100.0, 100.0
+MOST_KEYS, LARGEST_SCALE = 8, 100.0
 PRESETS: dict[str, dict[str, Any]] = {
     "four keys": {
         "keys": [[1.6, 1.3], [2.2, -0.7], [-1.2, 1.9], [-1.7, -1.2]],
@@ -68,8 +67,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 _START = "four keys"
-_LETTERS = "abcdefgh"
-T = TypeVar("T")
 
 
 class QueryOnAPlane(BaseWidget):
@@ -123,7 +120,7 @@ class QueryOnAPlane(BaseWidget):
         own = keys is not None
         name = _START if preset is None else preset
         state = _own(keys, values, names) if own else _state(choose("preset", name, PRESETS))
-        state |= {} if query is None else {"query": _point("query", query)}
+        state |= {} if query is None else {"query": point("query", query)}
         state |= {} if scale is None else {"scale": _scale(scale)}
         if shows is not None:
             check_choice("view for `shows`", shows, SHOWN)
@@ -174,7 +171,7 @@ class QueryOnAPlane(BaseWidget):
     @traitlets.validate("key_vectors", "value_vectors")
     def _a_point_for_each_name(self, proposal: Any) -> list[list[float]]:
         name = proposal["trait"].name
-        found = _asked(_points, name, proposal["value"])
+        found = asked(points, name, proposal["value"], MOST_KEYS)
         if len(found) != len(self.names):
             raise traitlets.TraitError(
                 f"`{name}` should hold {len(self.names)} points, as many as there are keys, got "
@@ -184,27 +181,19 @@ class QueryOnAPlane(BaseWidget):
 
     @traitlets.validate("query")
     def _a_query(self, proposal: Any) -> list[float]:
-        return _asked(_point, "query", proposal["value"])
+        return asked(point, "query", proposal["value"])
 
     @traitlets.validate("scale")
     def _a_scale(self, proposal: Any) -> float:
-        return _asked(_scale, proposal["value"])
+        return asked(_scale, proposal["value"])
 
     @traitlets.validate("masked")
     def _masked_keys(self, proposal: Any) -> list[int]:
-        return _asked(_masked, proposal["value"], len(self.names))
+        return asked(_masked, proposal["value"], len(self.names))
 
     @traitlets.validate("names")
     def _different_names(self, proposal: Any) -> list[str]:
-        return _asked(_names, proposal["value"], len(self.key_vectors))
-
-
-def _asked(check: Callable[..., T], *given: Any) -> T:
-    """What ``check`` returns; its errors as those of a trait."""
-    try:
-        return check(*given)
-    except (TypeError, ValueError) as error:
-        raise traitlets.TraitError(str(error)) from None
+        return asked(different_names, proposal["value"], len(self.key_vectors), "key")
 
 
 def _state(preset: dict[str, Any]) -> dict[str, Any]:
@@ -214,48 +203,28 @@ def _state(preset: dict[str, Any]) -> dict[str, Any]:
         "query": preset["query"],
         "scale": preset.get("scale", SCALE),
         "masked": [],
-        "names": list(_LETTERS[: len(preset["keys"])]),
+        "names": [*LETTERS[: len(preset["keys"])]],
         "shows": preset.get("shows", "scores"),
     }
 
 
 def _own(keys: Any, values: Any, names: Any) -> dict[str, Any]:
-    points = _points("keys", keys)
-    others = points if values is None else _points("values", values)
-    if len(others) != len(points):
+    found = points("keys", keys, MOST_KEYS)
+    others = found if values is None else points("values", values, MOST_KEYS)
+    if len(others) != len(found):
         raise ValueError(
-            f"`values` should hold one for each of {len(points)} keys, got {len(others)}"
+            f"`values` should hold one for each of {len(found)} keys, got {len(others)}"
         )
     return {
-        "key_vectors": points,
+        "key_vectors": found,
         "value_vectors": others,
-        "query": [x / 2 for x in points[0]],
+        "query": [x / 2 for x in found[0]],
         "scale": SCALE,
-        "names": _names(list(_LETTERS[: len(points)]) if names is None else names, len(points)),
+        "names": different_names(
+            [*LETTERS[: len(found)]] if names is None else names, len(found), "key"
+        ),
         "shows": "scores",
     }
-
-
-def _points(name: str, points: Any) -> list[list[float]]:
-    array = numbers(name, points, "m 2")
-    if array.shape[1] != 2 or len(array) > MOST_KEYS:
-        raise ValueError(
-            f"`{name}` should be 1 to {MOST_KEYS} points of the plane, (m, 2), got {array.shape}"
-        )
-    return [_near(name, point) for point in array.tolist()]
-
-
-def _point(name: str, point: Any) -> list[float]:
-    array = numbers(name, point, "2")
-    if array.shape != (2,):
-        raise ValueError(f"`{name}` should be two coordinates, got {len(array)}")
-    return _near(name, array.tolist())
-
-
-def _near(name: str, point: list[float]) -> list[float]:
-    if max(map(abs, point)) > FARTHEST:
-        raise ValueError(f"`{name}` has coordinates beyond ±{FARTHEST:g}; make them smaller")
-    return point
 
 
 def _scale(scale: Any) -> float:
@@ -269,13 +238,4 @@ def _masked(masked: Any, count: int) -> list[int]:
     found = sorted({check_integer("a masked key", key) for key in check_list("masked", masked)})
     if found and not 0 <= found[0] <= found[-1] < count:
         raise ValueError(f"`masked` holds keys 0 … {count - 1}, got {found}")
-    return found
-
-
-def _names(names: Any, count: int) -> list[str]:
-    found = [visible(name) for name in check_names("names", names)]
-    if len(found) != count or len(set(found)) < count:
-        raise ValueError(
-            f"`names` should be {count} different names, one for each key, got {found}"
-        )
     return found

@@ -16,7 +16,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
 from attnlab.lens.watch import watch
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.inputs import Inputs, inputs_of
+from attnlab_widgets.inputs import inputs_of
 from attnlab_widgets.joined import Windowed
 from attnlab_widgets.windows import watch_windows
 
@@ -55,7 +55,7 @@ def view(
     with mode(model, training=False), torch.no_grad():
         given = inputs_of(model, inputs, tokenizer, target, steps)
         with watch_windows(model) as windows, watch(model, only=only) as seen:
-            _call(model, given)
+            given.run(model)
         if not len(seen):
             raise ValueError(f"there is nothing to show: {repr(seen)[1:-1].removeprefix('Seen: ')}")
         records = [Windowed.of(record, windows.get(record.name)) for record in seen]
@@ -68,18 +68,3 @@ def view(
             batch=batch,
             theme=theme,
         )
-
-
-def _call(model: nn.Module, given: Inputs) -> None:
-    try:
-        model(*given.arguments, **given.named)
-    except Exception as error:
-        raise ValueError(
-            f"{type(model).__name__} could not be run on {given}: {_first_line(error)}. "
-            f"{given.advice(model)}"
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".")

@@ -11,7 +11,7 @@ them. Everything is computed on the page, so a saved file stays alive.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from attnlab.figures.labels import labels
 from attnlab.lens import choices
 from attnlab.lens.choices import Choice
 from attnlab.mechanisms.learned.reformer import unit
-from attnlab_widgets.base import STATIC, BaseWidget, Checked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
 from attnlab_widgets.base import Choice as OneOf
 from attnlab_widgets.chosen_picture import picture
 from attnlab_widgets.drawing import Drawing
@@ -234,19 +234,11 @@ class WhoIsChosen(BaseWidget):
 
     @traitlets.validate("turn")
     def _angle(self, proposal: Any) -> float:
-        return _asked(check_number, "turn", proposal["value"])
+        return asked(check_number, "turn", proposal["value"])
 
     @traitlets.validate("moved")
     def _drags(self, proposal: Any) -> dict[str, list[float]]:
-        return _asked(_moved, proposal["value"], len(self.tokens))
-
-
-def _asked(check: Callable[..., Any], *given: Any) -> Any:
-    """What ``check`` returns; its errors as those of a trait."""
-    try:
-        return check(*given)
-    except (TypeError, ValueError) as error:
-        raise traitlets.TraitError(str(error)) from None
+        return asked(_moved, proposal["value"], len(self.tokens))
 
 
 def _moved(moved: dict[Any, Any], n: int) -> dict[str, list[float]]:

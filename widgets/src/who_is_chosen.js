@@ -2,6 +2,7 @@
 import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import boardStyle from "./parts/plane/board.css";
+import stripStyle from "./parts/token_strip.css";
 import style from "./who_is_chosen.css";
 import { bar } from "./parts/bar.js";
 import { chartPanel } from "./parts/chosen/chart.js";
@@ -53,7 +54,7 @@ function render({ model, el: host }) {
   const legend = el("div", { class: "wc-legends" }, el("span", { class: "wc-legend" }, el("i", { class: "wc-found" }), "chosen, by weight"), el("span", { class: "wc-legend" }, el("i", { class: "wc-lost" }), "missed, by weight"), masked);
   const parts = { strip: stripPanel(study), plane: planePanel(study, legend), chart: chartPanel(study), maps: mapsPanel(study, view) };
   root.append(
-    el("style", { text: base + barStyle + boardStyle + style }),
+    el("style", { text: base + barStyle + boardStyle + stripStyle + style }),
     el("header", { class: "av-top" }, controls.node, parts.strip.node, summary),
     el("div", { class: "wc-panels" }, parts.plane.node, parts.chart.node, parts.maps.node),
   );

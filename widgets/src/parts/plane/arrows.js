@@ -3,7 +3,7 @@ import { foot, long, scoreLines, two, winners } from "../../lib/plane.js";
 import { parse } from "../../lib/colours.js";
 import { bitmap, el } from "../dom.js";
 import { drawn } from "../svg.js";
-import { board, diamond, grip, hatchOf, tell } from "./board.js";
+import { board, diamond, grip, hatchOf, pressedBeside, tell } from "./board.js";
 
 const CELLS = 110; // of the map of winners, along a side
 const LOOKS = { scores: "lines of equal score", projections: "projections on the query", winners: "which key wins" };
@@ -32,19 +32,7 @@ export function arrowsPanel(study, view) {
     });
   }
 
-  // A press beside all points takes the query there.
-  let held = false;
-  it.node.addEventListener("pointerdown", (event) => {
-    if (event.button || event.pointerType !== "mouse") return;
-    held = true;
-    it.node.setPointerCapture(event.pointerId);
-    study.move("query", 0, it.place(event));
-  });
-  it.node.addEventListener("pointermove", (event) => held && study.move("query", 0, it.place(event)));
-  ["pointerup", "pointercancel"].forEach((name) => it.node.addEventListener(name, () => (held = false)));
-  it.node.addEventListener("click", (event) => {
-    if (event.target === it.node || it.under.contains(event.target)) study.move("query", 0, it.place(event));
-  });
+  pressedBeside(it, (point) => study.move("query", 0, point));
 
   function build() {
     const { names } = study.state;

@@ -99,6 +99,22 @@ export function grip(it, { label, testid, at, move, tap = null, point = () => {}
   return node;
 }
 
+/** A press beside all points, and a drag from there: `move(point)`. */
+export function pressedBeside(it, move) {
+  let held = false;
+  it.node.addEventListener("pointerdown", (event) => {
+    if (event.button || event.pointerType !== "mouse") return;
+    held = true;
+    it.node.setPointerCapture(event.pointerId);
+    move(it.place(event));
+  });
+  it.node.addEventListener("pointermove", (event) => held && move(it.place(event)));
+  ["pointerup", "pointercancel"].forEach((name) => it.node.addEventListener(name, () => (held = false)));
+  it.node.addEventListener("click", (event) => {
+    if (event.target === it.node || it.under.contains(event.target)) move(it.place(event));
+  });
+}
+
 export function tell(node, { half }, [x, y], more = "") {
   node.setAttribute("aria-valuemin", -half);
   node.setAttribute("aria-valuemax", half);

@@ -1,8 +1,8 @@
 // From one map to another: points move there. Training steps, or named maps, have a slider and can play.
 import { el, slider } from "../dom.js";
+import { player } from "../player.js";
 
 const LENGTH = 700; // milliseconds from one map to the next
-const PAUSE = 1000; // from step to step while it plays
 
 /** Where points are between the map that was shown before and the one that is. */
 export function motions(study) {
@@ -29,30 +29,13 @@ export function motions(study) {
 
 export function filmPanel(study, view) {
   const steps = slider("Training step", "step", { min: 0, step: 1 }, (value) => go(value));
-  const play = el("button", { type: "button", class: "av-button qk-play", "data-testid": "play", onclick: () => (playing ? stop() : start()) });
-  const node = el("div", { class: "qk-film", role: "group", "aria-label": "Film" }, play, steps.node);
-  let playing = null;
+  const play = player({ at: () => study.shown, last: () => study.space.maps.length - 1, go: (shown) => study.set({ shown }) });
+  const node = el("div", { class: "qk-film", role: "group", "aria-label": "Film" }, play.node, steps.node);
   let told = study.shown;
 
   function go(value) {
-    stop();
+    play.stop();
     study.set({ shown: value });
-  }
-
-  function start() {
-    const last = study.space.maps.length - 1;
-    study.set({ shown: study.shown === last ? 0 : study.shown + 1 });
-    playing = setInterval(() => {
-      if (!node.isConnected || study.shown === last) stop();
-      else study.set({ shown: study.shown + 1 });
-    }, PAUSE);
-    draw();
-  }
-
-  function stop() {
-    clearInterval(playing);
-    playing = null;
-    draw();
   }
 
   function draw() {
@@ -61,10 +44,9 @@ export function filmPanel(study, view) {
     steps.input.max = study.space.maps.length - 1;
     steps.input.value = study.shown;
     steps.output.textContent = study.map.name;
-    play.textContent = playing ? "Pause" : "Play";
     if (study.space.film && told !== study.shown) view.announce(`${study.space.film.toLowerCase()} ${study.map.name}`);
     told = study.shown;
   }
 
-  return { node, draw, stop: () => clearInterval(playing) };
+  return { node, draw, stop: play.stop };
 }

@@ -1,0 +1,104 @@
+"""EnergyLandscape in JupyterLab and as a file: what is moved there is what Python computes."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+from attnlab_widgets.energy_landscape import EnergyLandscape
+landscape = EnergyLandscape()
+landscape.save_html("landscape.html", title="<Landscape>")
+landscape
+"""
+ASK = """
+import json
+print(json.dumps({"said": landscape.description(), "query": landscape.query, "beta": landscape.beta,
+                  "energies": [f"{energy:.3f}" for energy in landscape.energies().tolist()]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("energy_landscape.ipynb", [MAKE, ASK])
+    notebook.run_all()
+    notebook.output(0).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture(params=["JupyterLab", "a saved file"])
+def landscape(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
+    if request.param == "JupyterLab":
+        found = notebook.output(0).get_by_test_id("energy-landscape")
+    else:
+        page = request.getfixturevalue("page")
+        page.goto((lab.folder / "landscape.html").as_uri())
+        found = page.get_by_test_id("energy-landscape")
+        found.and_(page.locator("[data-drawn]")).wait_for()
+    found.get_by_test_id("preset").select_option("two alike")
+    found.get_by_test_id("preset").select_option("four patterns")
+    found.get_by_test_id("summary").filter(has_text="from (0.50, 0.40)").wait_for()
+    return found
+
+
+def column(landscape: Any, at: int) -> list[str]:
+    rows = landscape.get_by_test_id("table").locator("tbody tr")
+    return [row.locator("td").nth(at).inner_text() for row in rows.all()]
+
+
+def test_a_dragged_query_falls_into_another_valley(landscape: Any, soon: Any, still: Any) -> None:
+    still(landscape)
+    assert "pattern a" in landscape.get_by_test_id("summary").inner_text()
+    box = landscape.get_by_test_id("landscape").bounding_box()
+    dot = landscape.get_by_test_id("query").locator(".qp-reach").bounding_box()
+    x, y = dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2
+    mouse = landscape.page.mouse
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x - 9, y + 9)
+    mouse.move(2 * box["x"] + box["width"] - x, 2 * box["y"] + box["height"] - y, steps=4)
+    mouse.up()
+    summary = landscape.get_by_test_id("summary")
+    soon(lambda: "pattern c" in summary.inner_text(), True)
+    assert landscape.get_by_test_id("preset").input_value() == ""
+    energies = [float(text) for text in column(landscape, 1)]
+    assert energies == sorted(energies, reverse=True)
+    assert len(energies) == 7
+    assert landscape.locator(".el-stage .el-step").count() == 6
+
+
+def test_keys_move_and_beta_flattens(landscape: Any, soon: Any) -> None:
+    query = landscape.get_by_test_id("query")
+    query.focus()
+    landscape.page.keyboard.press("Shift+ArrowLeft")
+    soon(lambda: query.get_attribute("aria-valuetext").startswith("at 0.1"), True)
+    valley = landscape.locator("canvas.qp-map")
+    before = valley.evaluate("canvas => canvas.toDataURL()")
+    landscape.get_by_test_id("beta").evaluate(
+        "input => { input.value = -3; input.dispatchEvent(new Event('input')); }"
+    )
+    summary = landscape.get_by_test_id("summary")
+    soon(lambda: "a mean of all 4 patterns" in summary.inner_text(), True)
+    assert valley.evaluate("canvas => canvas.toDataURL()") != before
+    landscape.get_by_test_id("live").filter(has_text="mean of all 4").wait_for(state="attached")
+
+
+def test_a_row_of_the_table_finds_its_state(landscape: Any, expect: Any) -> None:
+    landscape.get_by_test_id("table").locator("tbody tr").nth(2).hover()
+    expect(landscape.locator(".el-stage .el-step").nth(1)).to_have_class("el-step el-at")
+    expect(landscape.locator(".el-plot .el-step").nth(2)).to_have_class("el-step el-at")
+
+
+def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
+    widget = notebook.output(0).get_by_test_id("energy-landscape")
+    widget.get_by_test_id("pattern-1").focus()
+    widget.page.keyboard.press("Shift+ArrowUp")
+    widget.get_by_test_id("steps").evaluate(
+        "input => { input.value = 3; input.dispatchEvent(new Event('input')); }"
+    )
+    soon(lambda: len(column(widget, 1)), 4)
+    said = json.loads(notebook.run(1))
+    assert said["said"] == widget.get_by_test_id("summary").inner_text()
+    assert said["energies"] == column(widget, 1)

@@ -1,0 +1,152 @@
+"""MemoryFilm in JupyterLab and as a file: what is shown there is what Python recorded."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+import torch
+from attnlab_widgets.memory_film import MemoryFilm
+from attnlab.models.tiny import TinyTransformer
+
+torch.manual_seed(0)
+sizes = {"segment": 4, "memory": 4, "compressed": 3, "rate": 2}
+model = TinyTransformer(26, dim=12, layers=2, heads=2, max_len=64, attention_options=[sizes, {}],
+                        attention=["compressive_transformer", "rwkv"])
+words = ["<img src=x onerror=alert(1)>", *(f"w{i}" for i in range(29))]
+film = MemoryFilm(model, torch.randint(26, (30,)), tokens=words, query=13)
+film.save_html("film.html", title="<Film>")
+film
+"""
+ASK = """
+import json
+print(json.dumps({"said": film.description(), "query": film.query, "layer": film.layer}))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("memory_film.ipynb", [MAKE, ASK])
+    notebook.run_all()
+    notebook.output(0).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture(params=["JupyterLab", "a saved file"])
+def film(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
+    if request.param == "JupyterLab":
+        found = notebook.output(0).get_by_test_id("memory-film")
+    else:
+        page = request.getfixturevalue("page")
+        page.goto((lab.folder / "film.html").as_uri())
+        found = page.get_by_test_id("memory-film")
+        found.and_(page.locator("[data-drawn]")).wait_for()
+    found.get_by_test_id("layer").select_option("0")
+    found.get_by_test_id("token").nth(13).click()
+    found.get_by_test_id("summary").filter(has_text="Token 13").wait_for()
+    return found
+
+
+def classes(film: Any) -> list[str]:
+    return film.get_by_test_id("token").evaluate_all(
+        "all => all.map(node => node.className.replace('ts-token', '').trim())"
+    )
+
+
+def test_the_text_shows_what_is_kept_and_lost(film: Any, soon: Any) -> None:
+    assert classes(film)[:14] == [
+        *["mf-lost"] * 2, *["mf-far"] * 6, *["mf-near"] * 4, *["mf-segment"] * 2,
+    ]  # fmt: skip
+    assert classes(film)[14] == "mf-ahead"
+    text = film.get_by_test_id("summary").inner_text()
+    assert "3 compressed vectors stand for 6 tokens. 2 of the 13 tokens before it" in text
+    film.get_by_test_id("token").first.click()
+    soon(lambda: "It is the first token." in film.get_by_test_id("summary").inner_text(), True)
+    assert film.get_by_test_id("token").first.inner_text().startswith("<img")
+    assert film.locator("img").count() == 0
+
+
+def test_the_film_plays_segment_by_segment_and_keys_go_on(film: Any, soon: Any) -> None:
+    summary = film.get_by_test_id("summary")
+    film.get_by_test_id("play").click()
+    soon(lambda: summary.inner_text().startswith("Token 17"), True)
+    soon(lambda: summary.inner_text().startswith("Token 21"), True)
+    film.get_by_test_id("play").click()
+    assert film.get_by_test_id("play").inner_text() == "Play"
+    film.get_by_test_id("token").nth(22).click()
+    film.page.keyboard.press("ArrowLeft")
+    soon(lambda: summary.inner_text().startswith("Token 21"), True)
+    film.get_by_test_id("moment").evaluate(
+        "input => { input.value = 0; input.dispatchEvent(new Event('input')); }"
+    )
+    soon(lambda: summary.inner_text().startswith("Token 1 "), True)
+
+
+def test_a_column_is_read_and_clicked(film: Any, soon: Any, still: Any) -> None:
+    still(film)
+    canvas = film.get_by_test_id("columns")
+    box = canvas.bounding_box()
+
+    def over(j: int) -> dict[str, float]:
+        return {"x": 46 + (j + 0.5) * (box["width"] - 46) / 30, "y": 60}
+
+    canvas.hover(position=over(0))
+    readout = film.get_by_test_id("readout")
+    soon(lambda: "has fallen out: this layer no longer reaches it" in readout.inner_text(), True)
+    canvas.hover(position=over(3))
+    soon(lambda: "in the vector of tokens 2 to 3: weight 0." in readout.inner_text(), True)
+    canvas.hover(position=over(20))
+    soon(lambda: "is not read yet" in readout.inner_text(), True)
+    canvas.click(position=over(9))
+    soon(lambda: film.get_by_test_id("summary").inner_text().startswith("Token 9"), True)
+
+
+def test_a_state_is_an_image_with_keys_and_a_table(film: Any, soon: Any) -> None:
+    film.get_by_test_id("layer").select_option("1")
+    summary = film.get_by_test_id("summary")
+    soon(lambda: "half-life" in summary.inner_text(), True)
+    image, readout = film.get_by_test_id("state"), film.get_by_test_id("state-readout")
+    assert not film.get_by_test_id("columns").is_visible()
+    image.focus()
+    film.page.keyboard.press("ArrowDown")
+    soon(lambda: readout.inner_text().startswith("Channel 1 after token 13"), True)
+    film.page.keyboard.press("ArrowRight")
+    soon(lambda: summary.inner_text().startswith("After token 14"), True)
+    film.get_by_test_id("order").select_option("holds")
+    film.get_by_test_id("as-tables").locator("summary").click()
+    table = film.get_by_test_id("channels-table")
+    holds = [float(x) for x in table.locator("tbody tr td:nth-child(3)").all_inner_texts()]
+    assert holds == sorted(holds, reverse=True)
+    assert len(holds) == 12
+    film.get_by_test_id("order").select_option("number")
+    film.get_by_test_id("as-tables").locator("summary").click()
+
+
+def test_tables_have_the_weights(film: Any, soon: Any) -> None:
+    film.get_by_test_id("as-tables").locator("summary").click()
+    rows = film.get_by_test_id("keys-table").locator("tbody tr")
+    soon(lambda: rows.count(), 14)
+    first, third = rows.nth(0).locator("td"), rows.nth(2).locator("td")
+    assert first.nth(2).inner_text() == "lost"
+    assert third.nth(2).inner_text() == "compressed memory"
+    segments = film.get_by_test_id("segments-table").locator("tbody tr")
+    assert segments.count() == 8
+    film.get_by_test_id("as-tables").locator("summary").click()
+
+
+def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
+    widget = notebook.output(0).get_by_test_id("memory-film")
+    widget.get_by_test_id("layer").select_option("0")
+    widget.get_by_test_id("token").nth(26).click()
+    widget.get_by_test_id("head").select_option("1")
+    summary = widget.get_by_test_id("summary")
+    soon(
+        lambda: summary.inner_text().startswith(
+            "Token 26 “w25” in segment 7 of 8 attends, in head 1"
+        ),
+        True,
+    )
+    assert json.loads(notebook.run(1))["said"] == summary.inner_text()

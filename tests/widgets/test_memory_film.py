@@ -1,0 +1,448 @@
+"""MemoryFilm: what it shows is what the layers do, position by position and step by step."""
+
+import json
+import re
+import zlib
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets import film_words
+from attnlab_widgets.film_layers import AHEAD, FAR, LOST, NEAR, SEGMENT, Attended, Carried
+from attnlab_widgets.film_picture import channels, runs
+from attnlab_widgets.memory_film import MemoryFilm, _described, _holds
+
+import attnlab
+from attnlab.catalog import card
+from attnlab.lens.mixing import mixing_matrix
+from attnlab.models.tiny import TinyTransformer
+
+FIXTURES = Path(__file__).parents[2] / "widgets/test/film.json"
+DIM, HEADS, N = 10, 2, 17
+XL = {"segment": 3, "memory": 4}
+COMPRESSIVE = {"segment": 4, "memory": 4, "compressed": 3, "rate": 2}
+
+
+def layer(name: str, **options: Any) -> torch.nn.Module:
+    torch.manual_seed(0)
+    heads = {} if name in ("rwkv", "gru", "lstm", "brc", "nbrc") else {"heads": HEADS}
+    given = {"dim": DIM, "causal": True, **heads, **options}
+    return attnlab.build(name, **given).double()
+
+
+def vectors(n: int = N) -> torch.Tensor:
+    made = torch.Generator().manual_seed(1)
+    return torch.randn(1, n, DIM, generator=made, dtype=torch.float64)
+
+
+def film(name: str, n: int = N, **options: Any) -> MemoryFilm:
+    return MemoryFilm(layer(name, **options), vectors(n))
+
+
+def zones(one: MemoryFilm) -> list[str]:
+    signs = {AHEAD: ".", SEGMENT: "s", NEAR: "m", FAR: "c", LOST: "x"}
+    return ["".join(signs[zone] for zone in row.tolist()) for row in one.recorded.zones]
+
+
+# What a layer attends to
+
+
+def test_zones_of_transformer_xl() -> None:
+    one = film("transformer_xl", 11, **XL)
+    assert zones(one) == ["sss........", "mmmsss.....", "xxmmmmsss..", "xxxxxmmmmss"]
+
+
+def test_zones_of_the_compressive_transformer() -> None:
+    one = film("compressive_transformer", 18, **COMPRESSIVE)
+    assert zones(one) == [
+        "ssss..............",
+        "mmmmssss..........",
+        "ccccmmmmssss......",
+        "xxccccccmmmmssss..",
+        "xxxxxxccccccmmmmss",
+    ]
+    odd = film("compressive_transformer", 12, **(COMPRESSIVE | {"rate": 3}))
+    assert zones(odd)[2] == "cccxmmmmssss", "what is left over of a segment is lost"
+
+
+def test_zones_of_the_memorizing_transformer() -> None:
+    given = {"segment": 3, "cache": 2, "memory": 4, "neighbours": 2}
+    one = film("memorizing_transformer", 12, **given)
+    assert zones(one) == ["sss.........", "cmmsss......", "xxccmmsss...", "xxxxxccmmsss"]
+    leaving = film("memorizing_transformer", 12, stored="leaving", gated=False, **given)
+    assert zones(leaving)[3] == "xxxccccmmsss"
+
+
+def test_weights_are_those_by_which_values_are_mixed() -> None:
+    """`mixing_matrix` finds them from the outputs alone, in another form of the layer."""
+    for options in (XL, XL | {"same_length": True}, {"segment": 5, "memory": 0}):
+        found = film("transformer_xl", **options).recorded.weights
+        wanted = mixing_matrix(layer("transformer_xl", **options), vectors())
+        assert wanted.exact
+        torch.testing.assert_close(found, wanted.matrix[0], rtol=0, atol=1e-8)
+
+
+def test_the_memories_are_those_of_the_state_while_reading_on() -> None:
+    for name, options in (("transformer_xl", XL), ("compressive_transformer", COMPRESSIVE)):
+        one, module, state = film(name, **options), layer(name, **options), None
+        for i, token in enumerate(vectors().split(1, dim=1)):
+            before = one.recorded.zones[i // options["segment"], :i]
+            kept = 0 if state is None else state.memory.shape[1]
+            short = (
+                0
+                if state is None or not hasattr(state, "compressed")
+                else (options["rate"] * state.compressed.shape[1])
+            )
+            assert [int((before == zone).sum()) for zone in (NEAR, FAR)] == [kept, short], i
+            _, state = module.step(token, state)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("transformer_xl", XL),
+        *(
+            ("compressive_transformer", COMPRESSIVE | {"compression": kind})
+            for kind in ("mean", "max", "convolution", "most_used")
+        ),
+        ("memorizing_transformer", {"segment": 3, "cache": 2, "memory": 4, "neighbours": 2}),
+    ],
+)  # fmt: skip
+def test_what_is_lost_has_no_weight_and_the_rest_has_all(name: str, options: Any) -> None:
+    one = film(name, **options)
+    found = one.recorded
+    of_query = found.zones[torch.arange(N) // options["segment"]]
+    gone = (of_query == LOST) | (of_query == AHEAD)
+    assert bool(gone.any())
+    assert float(found.weights.masked_fill(~gone, 0).abs().max()) == 0
+    sums = one.shares().sum(-1)
+    torch.testing.assert_close(sums, found.weights.sum(-1).mean(0))
+    if name != "memorizing_transformer":
+        torch.testing.assert_close(sums, torch.ones(N).double())
+    one.head = 1
+    torch.testing.assert_close(one.weights(), found.weights[1, one.query])
+    assert found.covers == (
+        2 if options.get("compression") in ("mean", "max", "convolution") else 1
+    )
+
+
+def test_the_most_used_inputs_are_those_that_are_still_seen() -> None:
+    one = film("compressive_transformer", **(COMPRESSIVE | {"compression": "most_used"}))
+    rows = zones(one)
+    assert [row[:4].count("c") for row in rows[2:4]] == [2, 1], "two of four inputs, of three kept"
+    places = [at for at, sign in enumerate(rows[2]) if sign == "c"]
+    assert float(one.recorded.weights[:, 8:12, places].min()) > 0
+
+
+# States
+
+
+def test_states_of_cells_are_their_outputs() -> None:
+    for name in ("gru", "brc", "nbrc"):
+        found = film(name).recorded
+        out = layer(name)(vectors())
+        torch.testing.assert_close(found.states, out.detach())
+        assert found.half_life is None
+
+
+@pytest.mark.parametrize("name", ["lstm", "rwkv", "block_recurrent"])
+def test_states_are_those_after_reading_all_at_once(name: str) -> None:
+    options = {"block": 4, "states": 3} if name == "block_recurrent" else {}
+    found, module = film(name, **options).recorded, layer(name, **options)
+    for n in (1, 8, N):
+        _, state = module.step(vectors()[:, :n])
+        if name == "rwkv":
+            wanted = state.values / state.weights
+        else:
+            wanted = state.memory if name == "lstm" else state.states[0]
+        torch.testing.assert_close(found.states[:, n - 1], wanted.detach().view(-1, DIM))
+
+
+def test_layers_in_half_precision_are_shown_too(tmp_path: Path) -> None:
+    for name, options in (("transformer_xl", XL), ("gru", {})):
+        one = MemoryFilm(layer(name, **options).bfloat16(), vectors())
+        one.save_svg(tmp_path / "film.svg")
+        exact = film(name, **options)
+        found, wanted = (
+            x.recorded.weights if name == "transformer_xl" else x.recorded.states
+            for x in (one, exact)
+        )
+        torch.testing.assert_close(found.double(), wanted, rtol=0, atol=0.05)
+
+
+def test_half_of_what_rwkv_read_is_left_after_its_half_life() -> None:
+    module = layer("rwkv")
+    with torch.no_grad():
+        module.decay.copy_(torch.tensor(2.0).log().log().expand(DIM))  # w = ln 2: one token
+        module.decay[3] = torch.tensor(np.log(2) / 5).log()
+    half_life = MemoryFilm(module, vectors()).recorded.half_life
+    assert half_life.tolist() == pytest.approx([1, 1, 1, 5, *[1] * 6])
+    one = MemoryFilm(module, vectors(), query=5)
+    assert "channel 3 holds longest, with a half-life of 5.00 tokens" in one.description()
+    assert "1 of 10 channels still hold half or more of what was read first." in one.description()
+
+
+@pytest.mark.parametrize("update", ["skip", "dual"])
+def test_half_of_a_state_is_left_after_the_half_life_of_its_gates(update: str) -> None:
+    module = layer("block_recurrent", block=2, states=3, update=update)
+    keep = 2 ** (-1 / 3) if update == "skip" else 2 ** (-1 / 6)  # of each of two gates
+    with torch.no_grad():
+        for name, weight in module.update.named_parameters():
+            weight.fill_(np.log(keep / (1 - keep)) if name.endswith("bias") else 0)
+    found = MemoryFilm(module, vectors()).recorded
+    assert found.half_life.tolist() == pytest.approx([6.0] * DIM), "three blocks of two"
+    torch.testing.assert_close(found.states[:, 5], found.states[:, 0] / 2)
+    assert "all channels have a half-life of 6.00 tokens. 0 of 10" in film_words.of_state(
+        {"half_lives": True}, found.half_life.tolist(), {"query": 16, "token": "x"}
+    )
+    lstm = film("block_recurrent", block=2, states=3, gate="lstm").recorded
+    assert lstm.half_life is None
+
+
+def test_change_is_counted_between_states_that_differ() -> None:
+    states = torch.tensor([[[0.0, 5.0], [0.0, 5.0], [2.0, 5.0], [2.0, 5.0], [4.0, 5.0]]])
+    found = Carried(card("gru"), "", states, every=2).change()
+    assert found.tolist() == [[pytest.approx(2 / np.std([0, 2, 4])), 0]]
+
+
+# Sentences
+
+
+def test_the_sentences_have_the_numbers() -> None:
+    one = film("compressive_transformer", 18, **COMPRESSIVE)
+    own, near, far = (film_words.percent(share) for share in one.shares()[17].tolist())
+    assert one.description() == (
+        f"Token 17 “17” in segment 5 of 5 attends, on the mean of 2 heads, {own} to its segment, "
+        f"{near} to the memory and {far} to the compressed memory. 3 compressed vectors stand for "
+        "6 tokens. 6 of the 17 tokens before it have fallen out of reach."
+    )
+    one.head, one.query = 1, 0
+    assert "attends, in head 1, 100 % to its segment, 0 % to the memory" in one.description()
+    assert one.description().endswith("It is the first token.")
+    one.query = 5
+    assert one.description().endswith("No token before it is lost yet.")
+    single = film("transformer_xl", 11, **(XL | {"heads": 1}))
+    single.query = 6
+    assert "in segment 3 of 4 attends " in single.description()
+    assert "2 of the 6 tokens before it have fallen out of reach." in single.description()
+    state = film("gru")
+    low, high = int(state.holds().argmin()), int(state.holds().argmax())
+    assert f"channel {low} changes least from one state to the next" in state.description()
+    assert f"channel {high} most" in state.description()
+    assert repr(state) == f"MemoryFilm: {state.description()}"
+
+
+def test_rows_of_channels_and_runs_of_zones() -> None:
+    holds = np.array([3.0, 9.0, 1.0])
+    assert channels(holds, True, "number") == [0, 1, 2]
+    assert channels(holds, True, "holds") == [1, 0, 2]
+    assert channels(holds, False, "holds") == [2, 0, 1]
+    assert runs(np.array([4, 4, 2, 1, 1])) == [(4, 0, 2), (2, 2, 3), (1, 3, 5)]
+
+
+# A model
+
+
+class Words:
+    """Tokens 0, 1, … named by letters, as a task of attnlab does."""
+
+    def encode(self, text: str) -> torch.Tensor:
+        return torch.tensor([ord(letter) - 97 for letter in text])
+
+    def tokens(self, ids: torch.Tensor) -> list[str]:
+        return [chr(97 + i) for i in ids.tolist()]
+
+
+class Twice(torch.nn.Module):
+    """The second call of its layer reads what the first one wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = layer("transformer_xl", **XL)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.inner(x))
+
+
+class Idle(Twice):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_a_layer_that_is_called_twice_is_shown_once_and_not_disturbed() -> None:
+    twice, calls = Twice(), []
+    handle = twice.register_forward_hook(lambda *given: calls.append(given[2]))
+    one = MemoryFilm(twice, vectors())
+    handle.remove()
+    assert len(one.layers) == 1
+    torch.testing.assert_close(calls[0], twice(vectors()))
+    alone = MemoryFilm(twice.inner, vectors())
+    torch.testing.assert_close(one.recorded.weights, alone.recorded.weights)
+
+
+def model() -> TinyTransformer:
+    torch.manual_seed(0)
+    return TinyTransformer(
+        26, dim=8, layers=2, heads=2, max_len=32, attention=["transformer_xl", "rwkv"],
+        attention_options=[XL, {}],
+    )  # fmt: skip
+
+
+def test_layers_of_a_model_are_shown_on_what_they_read() -> None:
+    reader = model().train()
+    before = {name: each.clone() for name, each in reader.state_dict().items()}
+    one = MemoryFilm(reader, "uncopyrightable", Words(), query=7)
+    assert one.tokens == [*"uncopyrightable"]
+    assert [type(each).__name__ for each in one.layers] == ["Attended", "Carried"]
+    first, second = (block.attention for block in reader.decoder.blocks)
+    assert (first.form, second.form) == ("chunked", "chunked")
+    assert reader.training
+    assert not first._forward_pre_hooks
+    assert all(torch.equal(each, before[name]) for name, each in reader.state_dict().items())
+    ids, read = Words().encode("uncopyrightable")[None], []
+    handle = first.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    reader.eval()(ids)
+    handle.remove()
+    torch.testing.assert_close(
+        one.recorded.weights, mixing_matrix(first, read[0]).matrix[0], rtol=0, atol=1e-5
+    )
+    one.head, one.layer = 1, 1
+    assert one.head is None, "the second layer has no heads"
+    assert one.channel == 0
+    assert "half-life" in one.description()
+    one.channel = 7
+    one.layer = 0
+    assert one.channel == 0
+    assert one.description().startswith("Token 7 “i” in segment 3 of 5")
+
+
+def test_hostile_tokens_are_shown_as_text(tmp_path: Path) -> None:
+    words = ["<img src=x onerror=alert(1)>", "\n", "</script>", *map(str, range(8))]
+    one = MemoryFilm(layer("transformer_xl", **XL), vectors(11), tokens=words, query=0)
+    assert one.tokens[1] == "↵"
+    page = one.save_html(tmp_path / "film.html").read_text()
+    assert "<img" not in page
+    assert page.count("</script>") == 2
+    assert "<img" not in one.still().svg("")
+
+
+def test_what_cannot_be_shown_is_refused_in_a_sentence() -> None:
+    xl, x = layer("transformer_xl", **XL), vectors()
+    plain = TinyTransformer(26, dim=8, layers=1, heads=2, max_len=16)
+    for make, words in (
+        (lambda: MemoryFilm("xl", x), "`module` should be an nn.Module, got str"),
+        (lambda: MemoryFilm(plain, [1, 2]), "no layer whose memory can be shown; those are"),
+        (lambda: MemoryFilm(layer("full"), x), "no layer whose memory can be shown; those are"),
+        (lambda: MemoryFilm(xl, x, Words()), "a layer reads vectors, which no `tokenizer` makes"),
+        (lambda: MemoryFilm(xl, x[0, 0]), "`inputs` must have 2 axes"),
+        (lambda: MemoryFilm(xl, x.expand(2, -1, -1)), "`inputs` should be one sequence (n, dim)"),
+        (lambda: MemoryFilm(xl, x[:, :1]), "`inputs` should have 2 to 512 tokens, got 1"),
+        (lambda: MemoryFilm(xl, torch.zeros(513, DIM)), "2 to 512 tokens, got 513"),
+        (lambda: MemoryFilm(xl, x[..., :9]), "dim"),
+        (lambda: MemoryFilm(xl, x, tokens=["a"]), "`tokens` has 1 labels for 17 tokens"),
+        (lambda: MemoryFilm(model(), torch.ones(2, 3).long()), "one sequence, got 2"),
+        (lambda: MemoryFilm(model(), [1, 99]), "could not be run on"),
+        (lambda: MemoryFilm(model(), "a b"), "`tokenizer`"),
+        (lambda: MemoryFilm(xl, x, query=17), "`query` should be 0 to 16 here, got 17"),
+        (lambda: MemoryFilm(xl, x, head=2), "`head` should be 0 to 1 here, got 2"),
+        (lambda: MemoryFilm(xl, x, layer=1), "`layer` should be 0 to 0 here, got 1"),
+        (lambda: MemoryFilm(xl, x, order="size"), "order"),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError, traitlets.TraitError), match=re.escape(words)):
+            make()
+    padded = torch.tensor([[True] * 5 + [False] * 2])
+    given = {"tokens": torch.zeros(1, 7, dtype=torch.int64), "padding": padded}
+    with pytest.raises(ValueError, match="`inputs` has padding"):
+        MemoryFilm(model(), given)
+    with pytest.raises(ValueError, match="called none of its layers that have a memory"):
+        MemoryFilm(Idle(), torch.ones(1, 5, DIM))
+    one, state = film("transformer_xl", **XL), film("gru")
+    with pytest.raises(ValueError, match="attends to a memory; it has no state"):
+        one.holds()
+    for ask in (state.shares, state.weights):
+        with pytest.raises(ValueError, match="GRU, carries a state; it has no"):
+            ask()
+
+
+def test_a_film_that_a_notebook_could_not_hold_is_refused(monkeypatch: Any) -> None:
+    monkeypatch.setattr("attnlab_widgets.memory_film.MOST_BYTES", 100)
+    with pytest.raises(ValueError, match="more than the 100 that a saved notebook should hold"):
+        film("transformer_xl", **XL)
+    monkeypatch.undo()
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match="300 channels is more than the 256"):
+        MemoryFilm(attnlab.build("gru", dim=300, causal=True), torch.zeros(3, 300))
+
+
+# The page
+
+
+def moments() -> dict[str, Any]:
+    """Layers made by hand, so that every machine has the same bytes, with what Python says."""
+    made = np.random.default_rng(0)
+    n, c, h = 11, 3, 2
+    place = torch.full((4, n), LOST, dtype=torch.uint8)
+    for at, row in enumerate(("sss........", "mmmsss.....", "ccmmmmsss..", "xccccmmmmss")):
+        place[at] = torch.tensor([".smcx".index(sign) for sign in row])
+    seen = (place[torch.arange(n) // c] != LOST) & torch.ones(n, n, dtype=torch.bool).tril()
+    weights = torch.from_numpy(made.dirichlet(np.full(n, 0.5), size=(h, n))) * seen
+    weights = weights / weights.sum(-1, keepdim=True)
+    xl = card("transformer_xl")
+    layers = [
+        Attended(xl, c, "memory", "compressed memory", 1, weights.float(), place),
+        Attended(xl, c, "memory", "", 1, weights[:1].float(), place),
+        Carried(card("rwkv"), "mean", torch.from_numpy(made.normal(size=(1, n, 5))).float(),
+                torch.tensor([0.01, 12.5, 103.4, 7.0, 3.0])),
+        Carried(card("gru"), "state", torch.from_numpy(made.normal(size=(3, n, 4))).float()),
+    ]  # fmt: skip
+    told, data = _described(["", "", "", ""], layers)
+    tokens, said = [*"abcdefghijk"], []
+    for at, one in enumerate(layers):
+        for query in (0, 2, 6, 7, 10):
+            for head in (None, 0):
+                chosen = {"query": query, "token": tokens[query], "head": head}
+                if isinstance(one, Carried):
+                    text = film_words.of_state(told[at], _holds(one)[0].tolist(), chosen)
+                    said.append([at, query, None, text, []])
+                    break
+                shares = one.shares().double()
+                shares = (shares.mean(0) if head is None else shares[head])[query].tolist()
+                kept = one.zones[query // c, :query].tolist()
+                text = film_words.of_attention(told[at], shares, kept, chosen)
+                maps = one.weights.double()
+                maps = (maps.mean(0) if head is None else maps[head])[query].tolist()
+                said.append([at, query, head, text, maps])
+    states = [one.states.flatten().tolist() if isinstance(one, Carried) else [] for one in layers]
+    return {"_film": {"tokens": tokens, "layers": told}, "data": data, "said": said,
+            "states": states}  # fmt: skip
+
+
+def test_the_front_end_is_tested_on_these_cases() -> None:
+    """Where they differ they are written anew for the next `npm test`, and this fails once."""
+    found = moments()
+    data = found.pop("data")
+    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else {"data": ""}
+    old = known.pop("data")
+    same = bool(old) and zlib.decompress(b64decode(old)) == zlib.decompress(data)
+    if not same or known != json.loads(json.dumps(found)):
+        text = json.dumps({**found, "data": b64encode(data).decode()}, ensure_ascii=False)
+        FIXTURES.write_text(text + "\n")
+        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
+
+
+def test_the_picture_shows_the_zones_and_the_moment() -> None:
+    one = film("compressive_transformer", 18, **COMPRESSIVE)
+    parts = one.still().parts
+    hatched = [part["box"] for kind, part in parts if kind == "hatch"]
+    assert len(hatched) == 1
+    cell = (952 - 76 - 24) / 18
+    assert hatched[0][2] == pytest.approx(6 * cell), "six lost tokens"
+    (rows,) = (part["levels"] for kind, part in parts if kind == "map")
+    assert rows.shape == (2, 18), "the last segment has two tokens"
+    state = film("rwkv")
+    (image,) = (part["levels"] for kind, part in state.still().parts if kind == "map")
+    assert image.shape == (DIM, N)
