@@ -13,6 +13,7 @@ _HOMES = {
     "CostLab": "cost_lab",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
+    "LongRangeUse": "long_range_use",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
     "QueryKeySpace": "query_key_space",
@@ -32,6 +33,7 @@ __all__ = [
     "CostLab",
     "HeadSwitchboard",
     "KernelLab",
+    "LongRangeUse",
     "PatternStudio",
     "PositionExplorer",
     "QueryKeySpace",
@@ -52,6 +54,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.cost_lab import CostLab
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
+    from attnlab_widgets.long_range_use import LongRangeUse
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer
     from attnlab_widgets.query_key_space import QueryKeySpace
