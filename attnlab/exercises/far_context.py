@@ -159,7 +159,9 @@ def _far_use(
         if class_of == "far" and not everywhere:
             change = change[member]
         elif class_of == "rows":
-            change = torch.stack([c[m].mean() for c, m in zip(change, member, strict=True) if m.any()])
+            change = torch.stack(
+                [c[m].mean() for c, m in zip(change, member, strict=True) if m.any()]
+            )
         found.append(change.mean())
     return torch.stack(found)
 

@@ -1,24 +1,23 @@
-"""Far context: five kinds of models on real text, and whose loss depends on what stands far before.
+"""Far context: four kinds of models on real text, and whose loss depends on what stands far before.
 
 Nothing is timed: each row is a number measured on one model of two layers, after training on rows
-of 512 tokens (BPE, 512 pieces) of the Python documentation. Of half of the rows, the beginning
-(16 to 256 tokens) is repeated up to their end, so that it pays to copy from far away:
+of 256 tokens (BPE, 512 pieces) of the Python documentation. Of half of the rows, the beginning
+(16 to 128 tokens) is repeated up to their end, so that it pays to copy from far away:
 
     full             causal full attention
-    full, plain      the same, and no row repeats anything
-    window           a sliding window: a layer attends to 32 tokens back, so two layers reach 64.
+    window           a sliding window: a layer attends to 16 tokens back, so two layers reach 32.
                      Its positions are learned, absolute ones, which a cut moves
-    transformer-xl   segments of 64 with a memory of 64: two layers reach 128 to 192 tokens back
-    memorizing       segments of 64 with a cache of 64; the last layer fetches 8 keys of all before
+    transformer-xl   segments of 32 with a memory of 32: two layers reach 64 to 96 tokens back
     rwkv             a state of constant size, without attention
 
-What is measured, on unseen text that repeats nothing but what it says twice: the loss of the last
-64 of 512 tokens (nats per token), and by how much it grows when the text farther than a distance
+What is measured, on unseen text as it is: the loss of the last
+32 of 256 tokens (nats per token), and by how much it grows when the text farther than a distance
 before them is changed (`attnlab.lens.far_context`, with runs of two tokens). All classes where
 another part of the text stands in its place; "far", what can be copied from there alone, and "all"
 for each kind of change. Lesson 33 draws what
 
-    python -m attnlab.experiments far_context --threads 1 --json notebooks/assets/33_far_context.json
+    python -m attnlab.experiments far_context --threads 1 --json \
+        notebooks/assets/33_far_context.json
 
 has written.
 """
@@ -39,15 +38,13 @@ from attnlab.tasks import Batch
 from attnlab.tasks.documentation import Documentation, topics_by_split
 from attnlab.train import fit
 
-LENGTH, LAST, PIECES, SEEDS = 512, 64, 512, (0, 1, 2)
-DISTANCES = (32, 64, 128, 256)
-STEPS, TEXTS = 300, 96
-REACH = 64
+LENGTH, LAST, PIECES, SEEDS = 256, 32, 512, (0, 1, 2)
+DISTANCES = (16, 32, 64, 128)
+STEPS, TEXTS = 250, 64
+REACH = 32
 MODEL: Mapping[str, Any] = {"dim": 64, "heads": 2, "hidden": 128, "layers": 2, "max_len": LENGTH}
-_LOCAL = {"segment": REACH, "cache": REACH, "memory": 0, "neighbours": 1}
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "full": {"attention": "full", "positions": "rope"},
-    "full, plain": {"attention": "full", "positions": "rope"},
     "window": {
         "attention": "longformer", "attention_options": {"window": REACH}, "positions": "learned",
     },
@@ -55,20 +52,15 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
         "attention": "transformer_xl", "attention_options": {"segment": REACH, "memory": REACH},
         "positions": "none",
     },
-    "memorizing": {
-        "attention": "memorizing_transformer", "positions": "t5_bias",
-        "attention_options": [_LOCAL, {**_LOCAL, "memory": LENGTH, "neighbours": 8}],
-    },
     "rwkv": {"attention": "rwkv", "positions": "none"},
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Text:
-    """Rows of the documentation; ``repeats``: half of them repeat their beginning to the end."""
+    """Rows of the documentation; half of them repeat their beginning to the end."""
 
     length: int = LENGTH
-    repeats: bool = True
     kind: ClassVar[str] = "language_model"
     name: ClassVar[str] = "documentation"
 
@@ -76,9 +68,8 @@ class Text:
         """The first half of the rows repeats."""
         text = documentation(self.length).batch(split, size, seed)
         rows = torch.cat([text.inputs, text.targets[:, -1:]], dim=1)
-        if self.repeats:
-            drawn = torch.Generator().manual_seed(seed)
-            rows = torch.cat([_repeated(rows[: size // 2], drawn), rows[size // 2 :]])
+        drawn = torch.Generator().manual_seed(seed)
+        rows = torch.cat([_repeated(rows[: size // 2], drawn), rows[size // 2 :]])
         return Batch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
 
 
@@ -107,15 +98,14 @@ def build(arm: str, seed: int) -> TinyTransformer:
 def train(arm: str, seed: int, *, steps: int = STEPS, length: int = LENGTH) -> TinyTransformer:
     """The model after training."""
     model = build(arm, seed)
-    task = Text(length, repeats=arm != "full, plain")
     given: dict[str, Any] = {"batch_size": 8, "learning_rate": 5e-3, "device": "cpu"}
-    fit(model, task, steps, seed=seed, progress=False, **given)
+    fit(model, Text(length), steps, seed=seed, progress=False, **given)
     return model.eval()
 
 
 @lru_cache(maxsize=2)
 def unseen(texts: int = TEXTS, length: int = LENGTH) -> Tensor:
-    """(texts, length): parts of the unseen text, whose last 64 tokens do not overlap."""
+    """(texts, length): parts of the unseen text, whose last tokens do not overlap."""
     text = documentation().encode("\n\n".join(topics_by_split()["validation"].values()))
     starts = torch.arange(texts)[:, None] * ((len(text) - length) // texts)
     return text[starts + torch.arange(length)]

@@ -141,7 +141,7 @@ def far_context(
     measured = check_integer("last", last, at_least=1)
     check_integer("seed", seed, at_least=0)
     found = _check_tokens("tokens", tokens)
-    b, n = found.shape
+    n = found.shape[1]
     kept = _check_distances(distances, n - measured)
     ways = tuple(perturbations)
     for way in ways:
@@ -184,8 +184,7 @@ def token_classes(
             f"counts should be one number for each token of the vocabulary, (vocab,), and the "
             f"largest token is {int(tokens.max())}; got {tuple(counts.shape)}"
         )
-    b, n = tokens.shape
-    start = n - last
+    start = tokens.shape[1] - last
     often = _frequent(counts)[tokens[:, start:]]
     found = _latest(tokens, start, run)
     near = found - run + 1 >= start - distance

@@ -14,10 +14,10 @@ from attnlab.lens.far_context import far_context
 from attnlab_widgets.long_range_use import LongRangeUse
 tokens = torch.randint(29, (5, 96), generator=torch.Generator().manual_seed(3))
 found = {}
-for name, options in {"full": {"attention": "full"},
-                      "window": {"attention": "longformer", "attention_options": {"window": 16}}}.items():
+for name, mechanism, own in (("full", "full", {}), ("window", "longformer", {"window": 16})):
     torch.manual_seed(0)
-    model = TinyTransformer(29, dim=8, layers=1, heads=2, positions="sinusoidal", **options)
+    model = TinyTransformer(29, dim=8, layers=1, heads=2, positions="sinusoidal",
+                            attention=mechanism, attention_options=own)
     found[name] = far_context(model, tokens, last=24, distances=(4, 8, 16, 32))
 far = LongRangeUse(found)
 far.save_html("far.html", title="<Far>")
@@ -68,7 +68,9 @@ def test_the_distance_moves_the_far_part_and_the_numbers(widget: Any, soon: Any)
     slide(widget, "distance", 3)
     soon(far.count, 96 - 24 - 32)
     soon(lambda: column(widget) != near, True)
-    assert "farther than 32 tokens away is left out" in widget.get_by_test_id("summary").inner_text()
+    assert (
+        "farther than 32 tokens away is left out" in widget.get_by_test_id("summary").inner_text()
+    )
     widget.get_by_test_id("perturbation").select_option("replace")
     soon(lambda: "another text" in widget.get_by_test_id("summary").inner_text(), True)
 
@@ -83,7 +85,10 @@ def test_a_window_has_no_change_beyond_it(widget: Any, soon: Any) -> None:
     assert column(widget)[0] != "+0.000"
     widget.get_by_test_id("model").select_option("window")
     tokens = widget.get_by_test_id("token")
-    soon(lambda: {t.evaluate("x => x.style.getPropertyValue('--share')") for t in tokens.all()}, {"0%"})
+    soon(
+        lambda: {t.evaluate("x => x.style.getPropertyValue('--share')") for t in tokens.all()},
+        {"0%"},
+    )
     widget.get_by_test_id("model").select_option("full")
     widget.get_by_test_id("lines").select_option("classes")
     soon(lambda: len(column(widget)), 6)
@@ -117,7 +122,10 @@ def test_python_has_the_same_state(notebook: Any, soon: Any) -> None:
     widget.get_by_test_id("perturbation").select_option("shuffle")
     slide(widget, "distance", 0)
     widget.get_by_test_id("token").nth(7).click()
-    soon(lambda: "than 4 tokens away is shuffled" in widget.get_by_test_id("summary").inner_text(), True)
+    soon(
+        lambda: "than 4 tokens away is shuffled" in widget.get_by_test_id("summary").inner_text(),
+        True,
+    )
     told = json.loads(notebook.run(1))
     assert told["said"] == widget.get_by_test_id("summary").inner_text()
     assert (told["token"], told["distance"], told["lines"]) == (7, 4, "classes")

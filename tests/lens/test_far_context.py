@@ -170,7 +170,9 @@ def test_a_copying_model_loses_on_copied_tokens_only() -> None:
     copied = torch.tensor([False, True] + 7 * [False] + [True]).expand(2, -1)
     members = dict(zip(CLASSES, found.members[:, 0], strict=True))
     assert torch.equal(members["far"], copied)
-    assert torch.equal(members["near"], torch.tensor([0, 0, 0, 0, 0, 1, 0, 0, 0, 0]).bool().expand(2, -1))
+    assert torch.equal(
+        members["near"], torch.tensor([0, 0, 0, 0, 0, 1, 0, 0, 0, 0]).bool().expand(2, -1)
+    )
     for way in ("cut", "replace"):
         differences = found.differences[0, PERTURBATIONS.index(way)]
         assert (differences[copied] > 3).all()
@@ -219,9 +221,7 @@ def test_the_table_by_a_loop() -> None:
             member = found.members[c, d]
             assert table.count[c, d] == member.sum()
             for p, way in enumerate(PERTURBATIONS):
-                values = [
-                    found.differences[d, p, b][member[b]].double() for b in range(B)
-                ]
+                values = [found.differences[d, p, b][member[b]].double() for b in range(B)]
                 every = torch.cat(values)
                 if not len(every):
                     assert table.difference[c, d, p].isnan()

@@ -112,13 +112,13 @@ def test_curves_are_rows_of_the_table() -> None:
     for at, name in enumerate(CLASSES):
         curve = one.curve(name)
         assert [d for d, *_ in curve] == [3, 5, 11]
-        np.testing.assert_allclose([x for _, x, _ in curve], table.difference[at, :, 3])
-        np.testing.assert_allclose([e for *_, e in curve], table.error[at, :, 3])
+        np.testing.assert_allclose([x for _, x, _ in curve], table.difference[at, :, 3], rtol=1e-6)
+        np.testing.assert_allclose([e for *_, e in curve], table.error[at, :, 3], rtol=1e-6)
     one.lines = "models"
     assert one.names == ["full", "half"]
     full = [x for _, x, _ in one.curve("full")]
-    np.testing.assert_allclose(full, found["full"].table().difference[1, :, 3])
-    np.testing.assert_allclose([2 * x for _, x, _ in one.curve("half")], full)
+    np.testing.assert_allclose(full, found["full"].table().difference[1, :, 3], rtol=1e-6)
+    np.testing.assert_allclose([2 * x for _, x, _ in one.curve("half")], full, rtol=1e-6)
     with pytest.raises(ValueError, match="one of full, half; got 'rare'"):
         one.curve("rare")
 
@@ -158,7 +158,7 @@ def test_only_the_first_sixteen_texts_are_sent_and_all_are_averaged() -> None:
 
 def test_a_saved_page_is_small() -> None:
     one = LongRangeUse(studies(texts=16))
-    state = page_of("a", one._saved_state(), 'var a={};export{a as default};')
+    state = page_of("a", one._saved_state(), "var a={};export{a as default};")
     assert len(state) < 60_000
 
 

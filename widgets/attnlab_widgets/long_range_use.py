@@ -219,7 +219,12 @@ def _check_studies(given: Any) -> dict[str, FarContext]:
 def _alike(a: FarContext, b: FarContext) -> bool:
     settings = a.distances == b.distances and a.perturbations == b.perturbations
     same = a.tokens.shape == b.tokens.shape and torch.equal(a.tokens, b.tokens)
-    return settings and same and a.members.shape == b.members.shape and torch.equal(a.members, b.members)
+    return (
+        settings
+        and same
+        and a.members.shape == b.members.shape
+        and torch.equal(a.members, b.members)
+    )
 
 
 def _steps(values: list[torch.Tensor]) -> bytes:
