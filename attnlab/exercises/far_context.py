@@ -128,7 +128,7 @@ def check_standard_error(function: Function) -> str:
 def _losses_of(tokens: Tensor) -> Tensor:
     """(b, n − 1): made-up losses that fall with each earlier occurrence of a token, the nearer the
     more, and depend on what stands anywhere before."""
-    b, n = tokens.shape
+    n = tokens.shape[1]
     i, j = torch.arange(n)[:, None], torch.arange(n)
     same = (tokens[:, :, None] == tokens[:, None, :]) & (j < i)
     near = (same / (1 + (i - j).abs())).sum(-1)

@@ -152,4 +152,4 @@ def _differences(found: FarContext, before: str, after: str) -> Iterator[Row]:
 
 
 def _rounded(value: Tensor) -> float:
-    return round(value.item(), 4)
+    return round(value.item(), 4) + 0.0  # no negative zero

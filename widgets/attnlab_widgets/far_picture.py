@@ -44,7 +44,8 @@ def _chart(drawing: Drawing, widget: Any, theme: Any, top: float) -> None:
             top + _HIGH - 30 - (_HIGH - 50) * (value - low) / (high - low)
         )
 
-    for value in (low, 0.0, high):
+    far_below = low < -0.06 * high  # else its number would stand on that of zero
+    for value in (low, 0.0, high) if far_below else (0.0, high):
         (x, y), (right, _) = (place(widget.distances[at], value) for at in (0, -1))
         drawing.line([(x, y), (right, y)], theme.grid)
         drawing.text(f"{value:+.2f}" if value else "0", x - 8, y + 4, anchor="end", size=11,
