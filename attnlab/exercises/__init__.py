@@ -77,6 +77,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_next_memory             30  next_memory(memory, segment, M)
     check_compress                30  compress(old, s)
     check_compressive             30  read(x, Wq, Wk, Wv, c, M, k, s)
+    check_far_part                33  a number of tokens
+    check_copied                  33  copied(tokens, last, distance)
+    check_standard_error          33  standard_error(before, after)
+    check_far_use                 33  far_use(losses_of, tokens, other, last, distances)
     check_sharp                   34  a number
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
@@ -147,6 +151,12 @@ from attnlab.exercises.distances import (
     check_memory_layer,
     check_shift,
     check_unused_rows,
+)
+from attnlab.exercises.far_context import (
+    check_copied,
+    check_far_part,
+    check_far_use,
+    check_standard_error,
 )
 from attnlab.exercises.first_steps import (
     check_attended_position,
@@ -305,6 +315,7 @@ __all__ = [
     "check_complex_score",
     "check_compress",
     "check_compressive",
+    "check_copied",
     "check_decoder_layer",
     "check_decoder_parameters",
     "check_decoder_rows",
@@ -318,6 +329,8 @@ __all__ = [
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
+    "check_far_part",
+    "check_far_use",
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
@@ -373,6 +386,7 @@ __all__ = [
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
+    "check_standard_error",
     "check_step",
     "check_stopwatch",
     "check_strided",

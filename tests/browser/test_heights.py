@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 
 PAGES = [
     *("PatternStudio", "TreeExplorer", "PositionExplorer", "ComplexWordExplorer"),
-    *("QueryKeySpace", "AttentionView", "WhoIsChosen", "CostLab", "Survey"),
+    *("QueryKeySpace", "AttentionView", "WhoIsChosen", "CostLab", "Survey", "LongRangeUse"),
     *("EnergyLandscape", "MemoryFilm"),
 ]
 TALL = {"TreeExplorer": 1300, "QueryKeySpace": 1300}

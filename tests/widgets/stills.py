@@ -12,6 +12,7 @@ from attnlab_widgets.cost_lab import CostLab
 from attnlab_widgets.energy_landscape import EnergyLandscape
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
+from attnlab_widgets.long_range_use import LongRangeUse
 from attnlab_widgets.memory_film import MemoryFilm
 from attnlab_widgets.pattern_studio import PatternStudio
 from attnlab_widgets.position_explorer import PositionExplorer
@@ -23,6 +24,7 @@ from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
 from attnlab_widgets.who_is_chosen import WhoIsChosen
 
+from attnlab.lens.far_context import FarContext, far_context
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab.models.tiny import TinyTransformer
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
@@ -56,6 +58,24 @@ def film() -> MemoryFilm:
     )
 
 
+def studies(n: int = 96, texts: int = 5, last: int = 24) -> dict[str, FarContext]:
+    """Models that hardly fall short of each other: their logits depend on all, or on the newest."""
+    tokens = torch.randint(29, (texts, n), generator=torch.Generator().manual_seed(3))
+    found = {}
+    for name, options in {
+        "full": {"attention": "full"},
+        "window": {"attention": "longformer", "attention_options": {"window": 16}},
+    }.items():
+        torch.manual_seed(0)
+        model = TinyTransformer(29, **TINY, positions="sinusoidal", **options)
+        found[name] = far_context(model, tokens, last=last, distances=(4, 8, 16, 32))
+    return found
+
+
+def long_range() -> LongRangeUse:
+    return LongRangeUse(studies(), lambda ids: [chr(97 + token) * (1 + token % 5) for token in ids])
+
+
 EXAMPLES: dict[type, Callable[[], Any]] = {
     AttentionView: view,
     PatternStudio: PatternStudio,
@@ -66,6 +86,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     QueryOnAPlane: QueryOnAPlane,
     HeadSwitchboard: switchboard,
     KernelLab: KernelLab,
+    LongRangeUse: long_range,
     Wall: lambda: Wall("a for loop"),
     WhoIsChosen: WhoIsChosen,
     SynthesizerLab: SynthesizerLab,

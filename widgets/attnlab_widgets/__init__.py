@@ -14,6 +14,7 @@ _HOMES = {
     "EnergyLandscape": "energy_landscape",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
+    "LongRangeUse": "long_range_use",
     "MemoryFilm": "memory_film",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
@@ -35,6 +36,7 @@ __all__ = [
     "EnergyLandscape",
     "HeadSwitchboard",
     "KernelLab",
+    "LongRangeUse",
     "MemoryFilm",
     "PatternStudio",
     "PositionExplorer",
@@ -57,6 +59,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.energy_landscape import EnergyLandscape
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
+    from attnlab_widgets.long_range_use import LongRangeUse
     from attnlab_widgets.memory_film import MemoryFilm
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer

@@ -1,0 +1,209 @@
+"""Checks of lesson 33: the far part, tokens that stand there alone, a standard error, a study."""
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attempt import KnownMistake, random_tensors, require
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+
+# ---- the far part
+
+_FAR_PART_MISTAKEN: dict[float, str] = {
+    512 - 128: "The distance is counted from the first measured token, not from the end.",
+    512 - 64: "The 128 tokens before the measured ones are left as they are.",
+    128.0: "That is the near part.",
+}
+
+
+def check_far_part(count: object) -> Verdict:
+    """Of 512 tokens the last 64 are measured: how many are changed beyond a distance of 128?"""
+    return check_number(count, 512 - 64 - 128, unit="tokens", mistakes=_FAR_PART_MISTAKEN)
+
+
+# ---- tokens that can be copied from the far part alone
+
+
+def _copied(
+    tokens: Tensor, last: int, distance: int, *, near: bool = True, measured: bool = True,
+    anywhere: bool = False,
+) -> Tensor:  # fmt: skip
+    """(last,): stands in the far part and nowhere else before; every keyword is a mistake."""
+    n = len(tokens)
+    start, far = n - last, n - last - distance
+    found = []
+    for i in range(start, n):
+        later = tokens[far : (n if anywhere else i if measured else start)]
+        rest = later[torch.arange(far, far + len(later)) != i]
+        found.append((tokens[:far] == tokens[i]).any() & ~(near & (rest == tokens[i]).any()))
+    return torch.stack(found)
+
+
+def _elsewhere(tokens: Tensor, last: int, distance: int) -> Tensor:
+    return ~_copied(tokens, last, distance, near=False)
+
+
+_COPIED_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Tokens that stand in the near part as well are counted: those can be copied from there.",
+        partial(_copied, near=False),
+    ),
+    (
+        "A token may also be copied from a measured token before it: those are unchanged, too.",
+        partial(_copied, measured=False),
+    ),
+    (
+        "Tokens after a token take part. The model has not read those when it predicts it.",
+        partial(_copied, anywhere=True),
+    ),
+    ("These are the tokens that do not stand in the far part.", _elsewhere),
+)
+
+
+@returns_verdict
+def check_copied(function: Function) -> str:
+    """Which measured tokens stand in the far part only? `copied(tokens, last, distance)`.
+
+    `tokens` is (n,); it returns (last,), True or False.
+    """
+    tokens = torch.arange(53).square() % 37 % 17
+    for last, distance in ((11, 7), (19, 13)):
+        given = {"tokens": tokens, "last": last, "distance": distance}
+        require(function, given, _copied, shape="last", known_mistakes=_COPIED_MISTAKEN)
+    return "Their prediction is what the far part alone can have helped."
+
+
+# ---- the standard error of a mean difference
+
+
+def _standard_error(
+    before: Tensor, after: Tensor, *, paired: bool = True, alone: bool = False, ddof: int = 1
+) -> Tensor:
+    """Of the mean over all tokens, with texts as units; every keyword is a mistake."""
+    if not paired:
+        apart = before.mean(1).var() + after.mean(1).var()
+        return (apart / len(before)).sqrt()
+    units = (after - before).flatten() if alone else (after - before).mean(1)
+    return units.std(correction=ddof) / math.sqrt(len(units))
+
+
+_ERROR_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "All tokens count as independent. Those of one text are not: take the mean of each text, "
+        "and the deviation of these means.",
+        partial(_standard_error, alone=True),
+    ),
+    (
+        "Losses before and after count as independent. Take the difference of each token first: "
+        "most of what makes a token hard is in both.",
+        partial(_standard_error, paired=False),
+    ),
+    (
+        "The deviation of b means is divided by √(b − 1), not by √b, before it becomes an error: "
+        "use `std`, which does so.",
+        partial(_standard_error, ddof=0),
+    ),
+    (
+        "That is the deviation of the texts. The error of their mean is smaller, by √b.",
+        lambda before, after: (after - before).mean(1).std(),
+    ),
+)
+
+
+@returns_verdict
+def check_standard_error(function: Function) -> str:
+    """Is it the error of the mean change? `standard_error(before, after)`: both (b, m)."""
+    before, noise, text = random_tensors((7, 5), (7, 5), (7, 1), seed=33)
+    given = {"before": before.square(), "after": before.square() + 0.3 * noise + text}
+    require(function, given, _standard_error, shape="", known_mistakes=_ERROR_MISTAKEN)
+    return "A text is one draw, however many of its tokens are measured."
+
+
+# ---- a whole study
+
+
+def _losses_of(tokens: Tensor) -> Tensor:
+    """(b, n − 1): made-up losses that fall with each earlier occurrence of a token, the nearer the
+    more, and depend on what stands anywhere before."""
+    n = tokens.shape[1]
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    same = (tokens[:, :, None] == tokens[:, None, :]) & (j < i)
+    near = (same / (1 + (i - j).abs())).sum(-1)
+    rest = (tokens.double() * (1 + j % 5)).cumsum(1) % 7
+    return (3 - near + 0.05 * rest)[:, 1:]
+
+
+def _far_use(
+    losses_of: Function, tokens: Tensor, other: Tensor, last: int, distances: tuple[int, ...], *,
+    sign: int = 1, swap: bool = False, everywhere: bool = False, whole: bool = False,
+    class_of: str = "far",
+) -> Tensor:  # fmt: skip
+    """(distances,): every keyword is a mistake."""
+    n = tokens.shape[1]
+    found = []
+    for distance in distances:
+        far = n - last - distance
+        changed = tokens.clone()
+        if swap:
+            changed[:, far : n - last] = other[:, far : n - last]
+        elif whole:
+            changed[:, : n - last] = other[:, : n - last]
+        else:
+            changed[:, :far] = other[:, :far]
+        part = slice(None) if everywhere else slice(-last, None)
+        change = sign * (losses_of(changed) - losses_of(tokens))[:, part]  # type: ignore[operator]
+        member = torch.stack([_copied(row, last, distance) for row in tokens])
+        if class_of == "far" and not everywhere:
+            change = change[member]
+        elif class_of == "rows":
+            change = torch.stack(
+                [c[m].mean() for c, m in zip(change, member, strict=True) if m.any()]
+            )
+        found.append(change.mean())
+    return torch.stack(found)
+
+
+_FAR_USE_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The sign is reversed: the loss after the change less the loss before it.",
+        partial(_far_use, sign=-1),
+    ),
+    ("The near part was replaced, and the far part left as it is.", partial(_far_use, swap=True)),
+    (
+        "Everything before the measured tokens was replaced: leave the near part as it is.",
+        partial(_far_use, whole=True),
+    ),
+    (
+        "All measured tokens are averaged: take those that stand in the far part only.",
+        partial(_far_use, class_of="all"),
+    ),
+    (
+        "The losses of all tokens are averaged, those of the replaced ones, too. Take the last "
+        "ones.",
+        partial(_far_use, everywhere=True),
+    ),
+    (
+        "It is a mean of the means of the texts. Average over all tokens of the class at once: a "
+        "text with few of them counts less.",
+        partial(_far_use, class_of="rows"),
+    ),
+)
+
+
+@returns_verdict
+def check_far_use(function: Function) -> str:
+    """Is the far part replaced, and the change averaged over the tokens that stand there alone?
+
+    `far_use(losses_of, tokens, other, last, distances)`: `tokens` and `other` are (b, n),
+    `losses_of(tokens)` is (b, n − 1); it returns a tensor with a mean for each distance.
+    """
+    tokens = torch.arange(4 * 41).square().reshape(4, 41) % 53 % 19
+    given = {
+        "losses_of": _losses_of, "tokens": tokens, "other": (3 * tokens + 5) % 19, "last": 9,
+        "distances": (3, 7, 13),
+    }  # fmt: skip
+    require(function, given, _far_use, shape="distances", known_mistakes=_FAR_USE_MISTAKEN)
+    return "That is the measurement behind the curves of this lesson."

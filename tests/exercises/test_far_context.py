@@ -1,0 +1,76 @@
+"""Lesson 33's checks: the far part, tokens that stand there alone, a standard error, a study."""
+
+import pytest
+import torch
+
+from attnlab.exercises import (
+    check_copied,
+    check_far_part,
+    check_far_use,
+    check_standard_error,
+    far_context,
+)
+from attnlab.lens.far_context import CLASSES, token_classes
+
+
+def copied(tokens, last, distance):
+    found = token_classes(tokens[None], last=last, distance=distance)
+    return found[CLASSES.index("far"), 0]
+
+
+def standard_error(before, after):
+    means = [(a - b).sum() / len(b) for b, a in zip(before, after, strict=True)]
+    middle = sum(means) / len(means)
+    spread = sum((mean - middle) ** 2 for mean in means) / (len(means) - 1)
+    return (spread / len(means)) ** 0.5
+
+
+def far_use(losses_of, tokens, other, last, distances):
+    found = []
+    for distance in distances:
+        far = tokens.shape[1] - last - distance
+        changed = torch.cat([other[:, :far], tokens[:, far:]], dim=1)
+        member = torch.stack([copied(row, last, distance) for row in tokens])
+        found.append((losses_of(changed) - losses_of(tokens))[:, -last:][member].mean())
+    return torch.stack(found)
+
+
+RIGHT = [
+    (check_copied, copied),
+    (check_standard_error, standard_error),
+    (check_far_use, far_use),
+]
+TABLES = [
+    (check_copied, far_context._COPIED_MISTAKEN),
+    (check_standard_error, far_context._ERROR_MISTAKEN),
+    (check_far_use, far_context._FAR_USE_MISTAKEN),
+]
+
+
+@pytest.mark.parametrize(("check", "function"), RIGHT)
+def test_right_answers(check, function):
+    assert check(function).right, check(function).message
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
+)
+def test_each_mistake_is_named(check, sentence, mistake):
+    found = check(mistake)
+    assert not found.right
+    assert sentence in found.message
+
+
+def test_the_far_part():
+    assert check_far_part(320).right
+    for wrong, sentence in far_context._FAR_PART_MISTAKEN.items():
+        found = check_far_part(wrong)
+        assert not found.right
+        assert sentence[1:] in found.message
+
+
+@pytest.mark.parametrize(
+    "check", [check_far_part, check_copied, check_standard_error, check_far_use]
+)
+def test_an_answer_not_yet_given_is_no_mistake(check):
+    assert not check(...).right
