@@ -73,6 +73,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_half_life               31  a number of tokens
+    check_push                    31  a number
+    check_joined                  31  joined(first, second, w, tokens)
+    check_time_mixing             31  mix(x, W_r, W_k, W_v, W_o, mu, w, u, state)
     check_sharp                   34  a number
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
@@ -227,6 +231,12 @@ from attnlab.exercises.sparse_rows import (
     check_soft_mask,
     check_sparsemax,
 )
+from attnlab.exercises.states import (
+    check_half_life,
+    check_joined,
+    check_push,
+    check_time_mixing,
+)
 from attnlab.exercises.subwords import (
     check_byte_ids,
     check_calibrate,
@@ -315,10 +325,12 @@ __all__ = [
     "check_generator",
     "check_given_back",
     "check_grouped_layer",
+    "check_half_life",
     "check_hash",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
+    "check_joined",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
@@ -339,6 +351,7 @@ __all__ = [
     "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
+    "check_push",
     "check_rank",
     "check_read",
     "check_repeat_heads",
@@ -370,6 +383,7 @@ __all__ = [
     "check_table_width",
     "check_tiled_attention",
     "check_time_crossing",
+    "check_time_mixing",
     "check_top_share",
     "check_training_gain",
     "check_transient",
