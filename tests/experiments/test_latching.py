@@ -49,7 +49,7 @@ def marked(numbers: Tensor) -> Tensor:
 def test_scores_count_answers(task: str, knows) -> None:
     found = problem(task, 17)
     assert right(Says(knows), found) == 100
-    assert right(Says(lambda x: knows(x) * 0), found) == pytest.approx(
+    assert right(Says(lambda x: knows(x) * 0 + 1), found) == pytest.approx(
         50 if task == "copy first" else 25, abs=5
     )
 
@@ -83,7 +83,11 @@ def test_a_layer_reads_no_answer_from_the_future(cell: str) -> None:
 
 
 def test_a_short_sequence_is_learned_and_the_same_seed_gives_the_same() -> None:
-    (one, lengths), (other, _) = (train("copy first", "nbrc", 0, updates=80) for _ in range(2))
+    found = []
+    for elsewhere in (3, 4):  # a seed that must not matter
+        torch.manual_seed(elsewhere)
+        found.append(train("copy first", "nbrc", 0, updates=80))
+    (one, lengths), (other, _) = found
     assert lengths[-1] > SHORTEST
     assert right(one, problem("copy first", SHORTEST)) > 90
     for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
