@@ -695,6 +695,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "cost_curves": {"series": {"full": [(8, 1.0), (16, 4.0)]}, "quantity": "time (ms)"},
     "trade_off": {"points": {"a": (1.0, [0.5, 0.6])}, "cost": "time (ms)", "score": "right (%)"},
     "roofline": {"points": {"a": (2e9, 4e6, 0.1)}, "peak": 1e11, "bandwidth": 1e10},
+    "line_curves": {"series": {"a": [(0, 1.0), (2, -1.0)]}, "across": "h", "quantity": "next h"},
     "spectrum_curves": {"series": {"a": [0.5, 0.8, 1.0]}},
     "claimed_costs": {"cards": [attnlab.card("full"), attnlab.card("linear")], "n": 64},
     "score_dots": {"scores": {"full": {"copying": [90.0, 95.0]}}},

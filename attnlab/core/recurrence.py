@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attnlab.core.carried import emptied
 from attnlab.core.heads import fits, zero_padded
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
@@ -104,6 +104,22 @@ class Cell(nn.Module):
 def begin(x: Tokens, before: Float[Tensor, "b dim"] | None) -> Float[Tensor, "b dim"]:
     """The state before the first token: zeros unless ``before`` is given."""
     return torch.zeros_like(wide(x)[:, 0]) if before is None else wide(before)
+
+
+def by_gru(
+    x: Tensor, of_input: Tensor, of_state: Tensor, input_bias: Tensor, state_bias: Tensor,
+    before: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """The states (b, n, dim) that PyTorch's GRU kernel computes, noted.
+
+    Its weights are those of ``torch.nn.GRU``: matrices (3 dim, dim) and biases (3 dim,) of the
+    reset gate, the update gate and the candidate.
+    """
+    weights = [of_input, of_state, input_bias, state_bias]
+    with unrounded(x.device):
+        h = begin(x, before)[None]
+        states, _ = torch.gru(wide(x), h, weights, True, 1, 0.0, False, False, True)
+    return note("state", states).to(x.dtype)
 
 
 def glorot(*shape: int) -> nn.Parameter:

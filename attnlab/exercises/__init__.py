@@ -81,6 +81,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_copied                  33  copied(tokens, last, distance)
     check_standard_error          33  standard_error(before, after)
     check_far_use                 33  far_use(losses_of, tokens, other, last, distances)
+    check_half_life               31  a number of tokens
+    check_push                    31  a number
+    check_joined                  31  joined(first, second, w, tokens)
+    check_time_mixing             31  mix(x, W_r, W_k, W_v, W_o, mu, w, u, state)
     check_sharp                   34  a number
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
@@ -247,6 +251,12 @@ from attnlab.exercises.sparse_rows import (
     check_soft_mask,
     check_sparsemax,
 )
+from attnlab.exercises.states import (
+    check_half_life,
+    check_joined,
+    check_push,
+    check_time_mixing,
+)
 from attnlab.exercises.subwords import (
     check_byte_ids,
     check_calibrate,
@@ -340,10 +350,12 @@ __all__ = [
     "check_generator",
     "check_given_back",
     "check_grouped_layer",
+    "check_half_life",
     "check_hash",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
+    "check_joined",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
@@ -365,6 +377,7 @@ __all__ = [
     "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
+    "check_push",
     "check_rank",
     "check_reach",
     "check_read",
@@ -398,6 +411,7 @@ __all__ = [
     "check_table_width",
     "check_tiled_attention",
     "check_time_crossing",
+    "check_time_mixing",
     "check_top_share",
     "check_training_gain",
     "check_transient",

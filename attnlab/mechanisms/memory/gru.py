@@ -38,7 +38,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
-from attnlab.core.recurrence import Cell, begin
+from attnlab.core.recurrence import Cell, begin, by_gru
 from attnlab.core.shapes import Tokens, checked
 
 Matrices = Float[Tensor, "3 dim dim"]  # of r, z and the candidate, applied as U x and W h
@@ -75,13 +75,10 @@ def fused(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """PyTorch's kernel; of its two biases of each gate the second is zero."""
-    with unrounded(x.device):
-        b = wide(biases)
-        inside = torch.cat((torch.zeros_like(b[:2]), b[3:])).flatten()
-        of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
-        weights, h = [of_input, of_state, b[:3].flatten(), inside], begin(x, before)[None]
-        states, _ = torch.gru(wide(x), h, weights, True, 1, 0.0, False, False, True)
-    return note("state", states).to(x.dtype)
+    b = wide(biases)
+    inside = torch.cat((torch.zeros_like(b[:2]), b[3:])).flatten()
+    of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
+    return by_gru(x, of_input, of_state, b[:3].flatten(), inside, before)
 
 
 FORMS = {"naive": naive, "fused": fused}

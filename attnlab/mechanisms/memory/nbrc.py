@@ -36,6 +36,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlab.core.bistable import after_one_product, as_gru
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, wide
@@ -76,18 +77,8 @@ def projected(
     x: Tokens, inputs: Inputs, recurrent: Recurrent, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """What depends on x alone for all tokens in one product, then the loop."""
-    h, (b_a, b_c) = begin(x, before), wide(biases)
-    states = []
-    with unrounded(x.device):
-        drive = (wide(x) @ wide(inputs).flatten(0, 1).mT).unflatten(-1, (3, -1))
-        of_a, of_c, of_h = drive.unbind(2)
-        both = wide(recurrent).flatten(0, 1).mT
-        for a, c, u in zip(*((y.unbind(1)) for y in (of_a + b_a, of_c + b_c, of_h)), strict=True):
-            from_a, from_c = (h @ both).chunk(2, dim=-1)
-            c = torch.sigmoid(c + from_c)
-            h = c * h + (1 - c) * torch.tanh(u + (1 + torch.tanh(a + from_a)) * h)
-            states.append(h)
-    return note("state", torch.stack(states, dim=1)).to(x.dtype)
+    both = wide(recurrent).flatten(0, 1).mT
+    return after_one_product(x, inputs, biases, before, lambda h: (h @ both).chunk(2, dim=-1))
 
 
 # ---- fused
@@ -98,18 +89,7 @@ def fused(
     x: Tokens, inputs: Inputs, recurrent: Recurrent, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """PyTorch's GRU: reset gate 2 U_a, 2 W_a; update gate U_c, W_c; candidate U and W = 2 I."""
-    with unrounded(x.device):
-        (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (wide(each) for each in (inputs, recurrent, biases))
-        of_input, of_state = torch.cat((2 * U_a, U_c, U)), torch.cat((2 * W_a, W_c, 2 * _eye(x)))
-        both_biases = torch.cat((2 * b_a, b_c, torch.zeros_like(b_a)))
-        weights = [of_input, of_state, both_biases, torch.zeros_like(both_biases)]
-        h = begin(x, before)[None]
-        states, _ = torch.gru(wide(x), h, weights, True, 1, 0.0, False, False, True)
-    return note("state", states).to(x.dtype)
-
-
-def _eye(x: Tensor) -> Tensor:
-    return torch.eye(x.shape[-1], dtype=wide(x).dtype, device=x.device)
+    return as_gru(x, inputs, recurrent, biases, before)
 
 
 FORMS = {"naive": naive, "projected": projected, "fused": fused}

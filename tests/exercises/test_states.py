@@ -1,0 +1,90 @@
+"""Lesson 31's checks: a half-life, a push over the middle, two pieces of a sum, time mixing."""
+
+import math
+
+import pytest
+import torch
+
+from attnlab.exercises import (
+    check_half_life,
+    check_joined,
+    check_push,
+    check_time_mixing,
+    states,
+)
+from attnlab.mechanisms.memory.rwkv import RWKV, State
+
+
+def joined(first, second, w, tokens):
+    """In plain exponents, which are small here."""
+    out = torch.empty_like(first)
+    before, after = torch.exp(first[2] - tokens * w), torch.exp(second[2])
+    out[2] = torch.log(torch.stack((before, after)).amax(0))
+    for row in (0, 1):
+        out[row] = (before * first[row] + after * second[row]) / torch.exp(out[2])
+    return out
+
+
+def mix(x, W_r, W_k, W_v, W_o, mu, w, u, state):
+    """By the library's layer."""
+    layer = RWKV(x.shape[1], form="recurrent").to(x.dtype)
+    with torch.no_grad():
+        matrices = (layer.receptance, layer.key, layer.heads.value, layer.heads.output)
+        for part, W in zip(matrices, (W_r, W_k, W_v, W_o), strict=True):
+            weight = part.weight if hasattr(part, "weight") else next(part.parameters())
+            weight.copy_(W.T)
+        layer.shift_receptance[:], layer.shift_key[:], layer.shift_value[:] = mu
+        layer.decay[:], layer.bonus[:] = w.log(), u
+        y, after = layer.step(x[None], State(*(row[None] for row in state)))
+    return y[0], torch.cat(tuple(after))
+
+
+@pytest.mark.parametrize(("check", "function"), [(check_joined, joined), (check_time_mixing, mix)])
+def test_right_answers(check, function):
+    assert check(function).right, check(function).message
+
+
+TABLES = [(check_joined, states._JOINED_MISTAKEN), (check_time_mixing, states._MIX_MISTAKEN)]
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
+)
+def test_each_mistake_is_named(check, sentence, mistake):
+    found = check(mistake)
+    assert not found.right
+    assert found.message == sentence
+
+
+@pytest.mark.parametrize(
+    ("check", "expected", "table"),
+    [
+        (check_half_life, math.log(2) / 0.02, states._HALF_LIFE_MISTAKEN),
+        (check_push, 2.576, states._PUSH_MISTAKEN),
+    ],
+)
+def test_numbers(check, expected, table):
+    assert check(expected).right
+    for wrong, sentence in table.items():
+        found = check(wrong)
+        assert not found.right
+        assert sentence[1:] in found.message
+
+
+def test_the_push_is_just_enough():
+    """A little more brings the unit below zero, a little less does not."""
+    h = states.upper(1.5)
+    for more, sign in ((1.01, -1), (0.99, 1)):
+        after = 0.5 * h + 0.5 * math.tanh(1.5 * h - more * 2.5757)
+        assert math.copysign(1, after) == sign
+
+
+def test_an_unknown_mistake_says_where():
+    found = check_time_mixing(lambda *given: (mix(*given)[0] * 2, mix(*given)[1]))
+    assert not found.right
+    assert "`y`" in found.message
+
+
+@pytest.mark.parametrize("check", [check_half_life, check_push, check_joined, check_time_mixing])
+def test_an_answer_not_yet_given_is_no_mistake(check):
+    assert not check(...).right
