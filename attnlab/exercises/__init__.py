@@ -73,6 +73,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_equal_pairs             32  a number of members
+    check_pool                    32  pool(seed, x, real)
+    check_log_likelihood          32  log_likelihood(x, weights, means, widths)
+    check_perceive                32  perceive(x, real, latents, query, encode, process, decode)
     check_sharp                   34  a number
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
@@ -210,6 +214,12 @@ from attnlab.exercises.running import (
     check_delta_layer,
     check_running_step,
 )
+from attnlab.exercises.sets import (
+    check_equal_pairs,
+    check_log_likelihood,
+    check_perceive,
+    check_pool,
+)
 from attnlab.exercises.sorting import (
     check_sinkhorn,
     check_sorted_attention,
@@ -303,6 +313,7 @@ __all__ = [
     "check_entmax_attention",
     "check_entropy",
     "check_equal_lengths",
+    "check_equal_pairs",
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
@@ -323,6 +334,7 @@ __all__ = [
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
+    "check_log_likelihood",
     "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_ablation",
@@ -336,6 +348,8 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_perceive",
+    "check_pool",
     "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",
