@@ -3,7 +3,7 @@
 RIGHT = [(check_pool, by_loops)]                      # right solutions, computed differently
 TABLES = [(check_pool, {"mean": ("words", wrong)})]   # wrong ones, and words of the message
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ Check = Callable[..., Verdict]
 Table = Mapping[str, tuple[str, Any]]
 
 
-def tests_of(right: Iterable[tuple[Check, Any]], tables: Iterable[tuple[Check, Table]]) -> type:
+def answers_to(right: Iterable[tuple[Check, Any]], tables: Iterable[tuple[Check, Table]]) -> type:
     """A class of tests, for pytest to collect."""
     tables = list(tables)
     wrong = [(check, *pair) for check, table in tables for pair in table.values()]

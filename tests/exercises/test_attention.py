@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises import check_attention, check_causal, check_masked_softmax
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 # ---- attention
 
@@ -479,7 +479,7 @@ SOFTMAX_WRONG = {
 }
 
 
-TestMaskedSoftmax = tests_of(
+TestMaskedSoftmax = answers_to(
     [(check_masked_softmax, solution) for solution in SOFTMAX_RIGHT.values()],
     [(check_masked_softmax, SOFTMAX_WRONG)],
 )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import Verdict, check_complex_layer, check_complex_score, check_wave
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def wave(r: Tensor, omega: Tensor, theta: Tensor, p: int) -> Tensor:
@@ -70,7 +70,7 @@ SCORE_WRONG: dict[str, tuple[str, Any]] = {
 TABLES = [(check_wave, WAVE_WRONG), (check_complex_score, SCORE_WRONG)]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 # ---- a layer

@@ -15,7 +15,7 @@ from attnlab.exercises import (
     check_time_crossing,
     check_training_gain,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 # ---- numbers
 
@@ -89,7 +89,7 @@ EXPONENT_WRONG = {
 }
 
 
-TestExponent = tests_of(
+TestExponent = answers_to(
     [(check_exponent, solution) for solution in [by_numpy, by_least_squares]],
     [(check_exponent, EXPONENT_WRONG)],
 )
@@ -151,7 +151,7 @@ WATCH_WRONG = {
 }
 
 
-TestStopwatch = tests_of(
+TestStopwatch = answers_to(
     [(check_stopwatch, solution) for solution in [fair, fair_tensor]],
     [(check_stopwatch, WATCH_WRONG)],
 )

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlab.exercises import check_cache_bytes, check_grouped_layer
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 Parts = tuple[Tensor, ...]
 
@@ -117,7 +117,7 @@ WRONG = {
 }  # fmt: skip
 
 
-TestGroupedLayer = tests_of(
+TestGroupedLayer = answers_to(
     [(check_grouped_layer, solution) for solution in [by_heads, by_sdpa]],
     [(check_grouped_layer, WRONG)],
 )

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from attnlab.exercises import check_beaten, check_front, check_seed_chance
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def test_the_right_chance() -> None:
@@ -76,7 +76,7 @@ FRONT_WRONG = {
 }
 
 
-TestFront = tests_of(
+TestFront = answers_to(
     [(check_front, solution) for solution in [by_sorting, by_comparing]],
     [(check_front, FRONT_WRONG)],
 )

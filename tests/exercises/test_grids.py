@@ -16,7 +16,7 @@ from attnlab.exercises import (
     check_neighbourhood,
 )
 from attnlab.mechanisms.fixed.axial import Axes
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def near(i: Tensor, j: Tensor, width: int, rows: int, columns: int) -> Tensor:
@@ -217,7 +217,7 @@ TABLES = [
 ]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 from attnlab.exercises import check_hash, check_lsh_attention, check_rounds
 from attnlab.exercises.hashing import _BUCKETS_MISTAKEN, _ROUNDS_MISTAKEN, _UNION_MISTAKEN
 from attnlab.mechanisms.learned.reformer import hash_buckets
-from tests.exercises.frame import named, numbers_of, tests_of
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def by_loops(q, v, buckets):
@@ -22,7 +22,7 @@ def by_library(x, R):
     return hash_buckets(x[None, None], R[None, None])[0, 0, 0]
 
 
-TestAnswers = tests_of(
+TestAnswers = answers_to(
     [(check_rounds, 7), (check_hash, by_library), (check_lsh_attention, by_loops)],
     [
         (check_rounds, numbers_of(_ROUNDS_MISTAKEN)),

@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_split_heads,
     check_step,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def split_by_loops(x: Tensor, heads: int) -> Tensor:
@@ -184,7 +184,7 @@ WRONG = [
 ]
 
 
-TestSplitHeads = tests_of(
+TestSplitHeads = answers_to(
     RIGHT,
     [
         (check_split_heads, SPLIT_WRONG),

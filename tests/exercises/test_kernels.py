@@ -15,7 +15,7 @@ from attnlab.exercises import (
     check_linear_order,
     check_variance,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def variance(x: Tensor, y: Tensor, r: int) -> tuple[Tensor, Tensor]:
@@ -212,4 +212,4 @@ TABLES = [
 ]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)

@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_projection_parameters,
     check_rank,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 # ---- keys over the length
 
@@ -54,7 +54,7 @@ PROJECT_WRONG = {
 }
 
 
-TestProjectedKeys = tests_of(
+TestProjectedKeys = answers_to(
     [(check_projected_keys, solution) for solution in [by_product, by_selection, by_zero_columns]],
     [(check_projected_keys, PROJECT_WRONG)],
 )
@@ -113,7 +113,7 @@ RANK_WRONG = {
 }
 
 
-TestRank = tests_of(
+TestRank = answers_to(
     [(check_rank, solution) for solution in [by_count, by_loop, by_search, by_numpy]],
     [(check_rank, RANK_WRONG)],
 )
@@ -195,7 +195,7 @@ LAYER_WRONG = {
 }
 
 
-TestLinformerLayer = tests_of(
+TestLinformerLayer = answers_to(
     [(check_linformer_layer, solution) for solution in [one_head_at_a_time, layer]],
     [(check_linformer_layer, LAYER_WRONG)],
 )

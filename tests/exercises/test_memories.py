@@ -3,7 +3,7 @@
 import torch
 
 from attnlab.exercises import check_fetch, check_gated, check_index_ratio, check_read, memories
-from tests.exercises.frame import named, numbers_of, tests_of
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def fetch(q, keys, values, k):
@@ -44,4 +44,4 @@ TABLES = [
     (check_index_ratio, numbers_of(memories._INDEX_MISTAKEN)),
 ]
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)

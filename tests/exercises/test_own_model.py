@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.exercises import Verdict, check_given_back, check_strongest
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def given_back(q: Tensor, k: Tensor, scale: float, allowed: Tensor) -> Tensor:
@@ -134,4 +134,4 @@ STRONGEST_WRONG: dict[str, tuple[str, Any]] = {
 TABLES = [(check_given_back, GIVEN_BACK_WRONG), (check_strongest, STRONGEST_WRONG)]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)

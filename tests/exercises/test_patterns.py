@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.core.patterns import local
 from attnlab.exercises import Verdict, check_layers_until_connected, check_window_mask
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def apart(n: int) -> Tensor:
@@ -120,4 +120,4 @@ LAYERS_WRONG: dict[str, tuple[str, Any]] = {
 TABLES = [(check_window_mask, WINDOW_WRONG), (check_layers_until_connected, LAYERS_WRONG)]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)

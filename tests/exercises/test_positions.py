@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.exercises import Verdict, check_buckets, check_distance_biases, check_rotation
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.t5_bias import Buckets
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def rotate(x: Tensor, positions: Tensor, theta: Tensor, sign: int = 1) -> Tensor:
@@ -130,4 +130,4 @@ TABLES = [
 ]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)

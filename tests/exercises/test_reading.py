@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_entropy,
     check_mean_ablation,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 # ---- numbers
 
@@ -109,7 +109,7 @@ ABLATION_WRONG = {
 }
 
 
-TestMeanAblation = tests_of(
+TestMeanAblation = answers_to(
     [(check_mean_ablation, solution) for solution in [by_sum_of_heads, ablated]],
     [(check_mean_ablation, ABLATION_WRONG)],
 )
@@ -158,7 +158,7 @@ SHARES_WRONG = {
 }
 
 
-TestArrivingShares = tests_of(
+TestArrivingShares = answers_to(
     [(check_arriving_shares, solution) for solution in [pair_by_pair, shares]],
     [(check_arriving_shares, SHARES_WRONG)],
 )

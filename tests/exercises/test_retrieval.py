@@ -12,7 +12,7 @@ from attnlab.exercises import (
     check_sharp,
     retrieval,
 )
-from tests.exercises.frame import named, numbers_of, tests_of
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def energy(xi, X, beta):
@@ -51,7 +51,7 @@ TABLES = [
     (check_sharp, numbers_of(retrieval._SHARP_MISTAKEN)),
 ]
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize("check", [check_energy, check_retrieve, check_complete, check_sharp])

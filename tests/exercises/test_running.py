@@ -12,7 +12,7 @@ from attnlab.exercises import (
     check_delta_layer,
     check_running_step,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -114,7 +114,7 @@ STEP_WRONG = {
 }
 
 
-TestRunningStep = tests_of(
+TestRunningStep = answers_to(
     [(check_running_step, solution) for solution in [step(), by_einsum, by_columns, in_place]],
     [(check_running_step, STEP_WRONG)],
 )
@@ -178,7 +178,7 @@ CHUNK_WRONG = {
 }
 
 
-TestCausalChunk = tests_of(
+TestCausalChunk = answers_to(
     [(check_causal_chunk, solution) for solution in [by_loop, by_mask, by_ones]],
     [(check_causal_chunk, CHUNK_WRONG)],
 )

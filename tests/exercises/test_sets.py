@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_pool,
     sets,
 )
-from tests.exercises.frame import named, numbers_of, tests_of
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def pool(seed, x, real):
@@ -83,4 +83,4 @@ TABLES = [
     (check_equal_pairs, {"not yet": ("no number yet", ...)}),
 ]
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)

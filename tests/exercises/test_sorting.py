@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import check_sinkhorn, check_sorted_attention, check_sorting_length
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def divided(scores: Tensor, iterations: int, order: tuple[int, ...] = (-1, -2)) -> Tensor:
@@ -80,7 +80,7 @@ LAYER_WRONG: dict[str, tuple[str, Any]] = {
 TABLES = [(check_sinkhorn, SINKHORN_WRONG), (check_sorted_attention, LAYER_WRONG)]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 def test_length_solves_the_equation() -> None:

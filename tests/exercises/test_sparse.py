@@ -17,7 +17,7 @@ from attnlab.exercises import (
     check_summaries,
 )
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def strided(i: Tensor, j: Tensor, s: int) -> Tensor:
@@ -257,7 +257,7 @@ TABLES = [
 ]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize(

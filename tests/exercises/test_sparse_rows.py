@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_sparsemax,
 )
 from attnlab.mechanisms.learned.entmax.implicit import entmax
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 # ---- the gap
 
@@ -71,7 +71,7 @@ SPARSEMAX_WRONG = {
 }
 
 
-TestSparsemax = tests_of(
+TestSparsemax = answers_to(
     [(check_sparsemax, solution) for solution in [by_library, by_dropping, in_order]],
     [(check_sparsemax, SPARSEMAX_WRONG)],
 )
@@ -99,7 +99,7 @@ MASK_WRONG = {
 }
 
 
-TestSoftMask = tests_of(
+TestSoftMask = answers_to(
     [(check_soft_mask, solution) for solution in [clamped, by_minimum]],
     [(check_soft_mask, MASK_WRONG)],
 )
@@ -137,7 +137,7 @@ ATTEND_WRONG = {
 }
 
 
-TestEntmaxAttention = tests_of(
+TestEntmaxAttention = answers_to(
     [(check_entmax_attention, solution) for solution in [attend, row_by_row]],
     [(check_entmax_attention, ATTEND_WRONG)],
 )

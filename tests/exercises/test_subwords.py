@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attnlab.exercises import Verdict, check_byte_ids, check_calibrate, check_offset_subwords
 from attnlab.mechanisms.positions.byte_embedding import encode
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def by_loops(weights: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ CALIBRATE_WRONG: dict[str, tuple[str, Any]] = {
 TABLES = [(check_byte_ids, IDS_WRONG), (check_calibrate, CALIBRATE_WRONG)]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 # ---- subwords of every offset

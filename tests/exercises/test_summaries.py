@@ -17,7 +17,7 @@ from attnlab.exercises import (
 )
 from attnlab.mechanisms.fixed import long_t5
 from attnlab.mechanisms.fixed.memory_compressed import visible_slots
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def by_loops(n: int, width: int, stride: int) -> Tensor:
@@ -237,7 +237,7 @@ TABLES = [
 ]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize(

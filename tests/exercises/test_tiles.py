@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_score_bytes,
     check_tiled_attention,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -323,7 +323,7 @@ MERGE_WRONG = {
 }
 
 
-TestMerge = tests_of(
+TestMerge = answers_to(
     [(check_merge, solution) for solution in MERGE_RIGHT.values()], [(check_merge, MERGE_WRONG)]
 )
 

@@ -13,7 +13,7 @@ from attnlab.exercises import (
     check_decoder_rows,
     check_layer_norm,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 # ---- the decoder's rows
 
@@ -96,7 +96,7 @@ NORM_WRONG = {
 }
 
 
-TestLayerNorm = tests_of(
+TestLayerNorm = answers_to(
     [(check_layer_norm, solution) for solution in [by_torch, by_loops, norm]],
     [(check_layer_norm, NORM_WRONG)],
 )
@@ -200,7 +200,7 @@ LAYER_WRONG = {
 }
 
 
-TestDecoderLayer = tests_of(
+TestDecoderLayer = answers_to(
     [(check_decoder_layer, solution) for solution in [by_sdpa, query_by_query]],
     [(check_decoder_layer, LAYER_WRONG)],
 )

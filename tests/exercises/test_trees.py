@@ -15,7 +15,7 @@ from attnlab.exercises import (
     check_tree_lstm,
     check_tree_node,
 )
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def depths(parents: list[int]) -> Tensor:
@@ -111,7 +111,7 @@ TABLES = [
 ]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 # ---- a whole Tree-LSTM

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.exercises import Verdict, check_mean_by_offset, check_row_share
 from attnlab.lens.patches import patch_statistics
-from tests.exercises.frame import tests_of
+from tests.exercises.frame import answers_to
 
 
 def row_share(weights: Tensor, columns: int) -> Tensor:
@@ -95,4 +95,4 @@ def n(rows: int, columns: int) -> Tensor:
 TABLES = [(check_row_share, ROW_WRONG), (check_mean_by_offset, OFFSET_WRONG)]
 
 
-TestAnswers = tests_of(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT, TABLES)
