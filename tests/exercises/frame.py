@@ -22,25 +22,29 @@ def answers_to(right: Iterable[tuple[Check, Any]], tables: Iterable[tuple[Check,
     tables = list(tables)
     wrong = [(check, *pair) for check, table in tables for pair in table.values()]
 
-    class Answers:
-        @pytest.mark.parametrize(("check", "solution"), list(right))
-        def test_written_differently_is_right(self, check: Check, solution: Any) -> None:
-            verdict = check(solution)
-            assert verdict.right, verdict.message
+    @pytest.mark.parametrize(("check", "solution"), list(right))
+    def right_is_right(self: object, check: Check, solution: Any) -> None:
+        verdict = check(solution)
+        assert verdict.right, verdict.message
 
-        @pytest.mark.parametrize(("check", "words", "solution"), wrong, ids=[w[1] for w in wrong])
-        def test_mistakes_by_name(
-            self, check: Check, words: str, solution: Any, refuses: Callable[..., None]
-        ) -> None:
-            refuses(check(solution), words)
+    @pytest.mark.parametrize(("check", "words", "solution"), wrong, ids=[w[1] for w in wrong])
+    def wrong_is_named(
+        self: object, check: Check, words: str, solution: Any, refuses: Callable[..., None]
+    ) -> None:
+        refuses(check(solution), words)
 
-        @pytest.mark.parametrize(("check", "table"), tables)
-        def test_messages_differ(
-            self, check: Check, table: Table, tells_apart: Callable[..., None]
-        ) -> None:
-            tells_apart(check, table)
+    @pytest.mark.parametrize(("check", "table"), tables)
+    def messages_differ(
+        self: object, check: Check, table: Table, tells_apart: Callable[..., None]
+    ) -> None:
+        tells_apart(check, table)
 
-    return Answers
+    tests = {
+        "test_written_differently_is_right": right_is_right,
+        "test_mistakes_by_name": wrong_is_named,
+        "test_messages_differ": messages_differ,
+    }
+    return type("Answers", (), tests)
 
 
 def named(mistakes: Iterable[tuple[str, Any]]) -> Table:
