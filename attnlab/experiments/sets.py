@@ -9,7 +9,6 @@ likelihood of a point, in nats, on new sets of 64 and of 256 points:
     mean                 each point is embedded alone, and the mean of all is what is known
     1 inducing point     two ISABs, then pooling by attention with four seeds, then an SAB
     16 inducing points   the same with more of them
-    all pairs            the same with two SABs in the place of the ISABs
 
 Beside them the mixture that the points were drawn from, and the mixture that maximum likelihood
 finds (expectation maximisation of scikit-learn, the best of five starts), which is fitted to the
@@ -139,7 +138,7 @@ def error(model: Pooled, task: SetMaximum) -> float:
 # ---- clusters
 
 CLUSTERS, POINTS, CLUSTER_STEPS = 4, 64, 500
-CLUSTERERS = ("mean", "1 inducing point", "16 inducing points", "all pairs")
+CLUSTERERS = ("mean", "1 inducing point", "16 inducing points")
 CLUSTER_TESTS = (POINTS, 4 * POINTS)
 
 
@@ -173,8 +172,6 @@ class _Mean(nn.Module):
 
 
 def _block(arm: str) -> nn.Module:
-    if arm == "all pairs":
-        return SAB(DIM, HEADS, norm=False)
     return ISAB(DIM, HEADS, options=Induced(inducing=int(arm.split()[0]), norm=False))
 
 

@@ -43,7 +43,6 @@ def test_a_clusterer_writes_a_mixture_whatever_the_order(arm: str) -> None:
 def test_arms_of_the_clusterer_are_what_they_are_called() -> None:
     inducing = [sets.Clusterer(f"{n} inducing point").encode[0].inducing for n in (1, 16)]
     assert [len(points) for points in inducing] == [1, 16]
-    assert "ISAB" not in repr(sets.Clusterer("all pairs"))
     assert "Heads" not in repr(sets.Clusterer("mean"))
 
 
