@@ -146,15 +146,14 @@ def _page(
     wide, tall = (count * (_SIDE + _GAP) - _GAP for count in (across, down))
     legend = "dots: points · dotted: true clusters · solid: found, at two standard deviations"
     full = max(left + wide + 20, text_width(title, 16.5) + 16, left + text_width(legend, 11))
+    top = 66 if columns else 46
     page = layout(
         look,
         title,
         width=full,
-        height=tall + 66 + 34,
-        margin={"l": left, "r": full - left - wide, "t": 66 if columns else 46, "b": 34},
+        height=tall + top + 34,
+        margin={"l": left, "r": full - left - wide, "t": top, "b": 34},
     )
-    page["height"] = tall + page["margin"]["t"] + 34
-    page["title"]["y"] = 1 - 18 / page["height"]
     page["annotations"] = [
         note(look, legend, 0, 0, xanchor="left", yanchor="top", yshift=-8),
         *(
@@ -213,7 +212,7 @@ def _description(title: str, points: Array, table: list[Row]) -> str:
     for row in table:
         shares.setdefault(str(row["row"]), []).append(float(row["points inside an ellipse (%)"]))
     sentences = [f"{title}. {len(points)} sets of {points.shape[1]} points."]
-    for row, values in shares.items():
+    for name, values in shares.items():
         mean = sum(values) / len(values)
-        sentences.append(f"{row}: {mean:.0f} % of the points lie in an ellipse that was found.")
+        sentences.append(f"{name}: {mean:.0f} % of the points lie in an ellipse that was found.")
     return " ".join(sentences)
