@@ -703,6 +703,8 @@ FIGURES: dict[str, dict[str, Any]] = {
     "token_strip": {"tokens": ["a", "b"]},
     "image_sequence": {"image": np.arange(16).reshape(4, 4)},
     "image_grid": {"images": np.ones((1, 2, 4, 4))},
+    "cluster_grid": {"points": np.ones((1, 3, 2)), "found": {"a": np.ones((1, 2, 4))}}
+    | {"true": np.ones((1, 2, 4))},
     "heat_map": {"weights": MAP},
     "head_grid": {"weights": MAP[None, None]},
     "film": {"weights": MAP[None], "steps": [1]},

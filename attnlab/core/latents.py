@@ -5,10 +5,16 @@ O = \mathrm{softmax}\left(\frac{Q K_H^\top}{\sqrt d}\right) V_H$$
 
 The queries I of the latents do not depend on the sequence; $K_H$ and $V_H$ are made of H. Both
 attentions compare l vectors with n: no n × n map is made.
+
+``naive``  both attentions by the equation.
+``fused``  both by PyTorch's ``scaled_dot_product_attention``.
+
+These are the forms of all mechanisms whose tokens meet in latents; on their pages stands what the
+mechanisms differ in, which is what they do before, between and after.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -16,13 +22,13 @@ from torch.nn import functional as F
 
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
+from attnlab.core.shapes import Queries, checked
 from attnlab.core.softmax import masked_softmax
 
 LatentQueries = Float[Tensor, "b h l d"]
 LatentKeys = Float[Tensor, "b h m d"]
 Real = Bool[Tensor, "b m"] | None
-Between = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From what the latents have read (b, h, l, d) to the keys and values that are read out."""
+Form = Literal["naive", "fused"]
 
 
 class Attend(Protocol):
@@ -30,26 +36,38 @@ class Attend(Protocol):
         """Queries (b, h, n, d) over m keys and values, those of real tokens: (b, h, n, d)."""
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
-    """By the equation; notes scores and weights."""
+def _by_equation(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
     allowed = None if padding is None else padding[:, None, None]
     scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
-    """By PyTorch's ``scaled_dot_product_attention``."""
+def _by_torch(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
     allowed = None if padding is None else padding[:, None, None]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
 
 
-ATTEND: dict[str, Attend] = {"naive": dense, "fused": fused}
+ATTEND: dict[Form, Attend] = {"naive": _by_equation, "fused": _by_torch}
+"""One of the two attentions, for the modules; that of ``naive`` notes scores and weights."""
 
 
-def through(
-    attend: Attend, q: Tensor, i: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
-) -> Tensor:
-    """The two attentions one after the other, with H itself as keys and values."""
-    read = attend(wide(i), wide(k), wide(v), padding)
-    return attend(wide(q), read, read).to(v.dtype)
+@checked
+def naive(
+    q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
+) -> Queries:
+    """The latents attend to the tokens, and q to what they have read, H as keys and values."""
+    read = _by_equation(wide(i), wide(k), wide(v), padding)
+    return _by_equation(wide(q), read, read).to(v.dtype)
+
+
+@checked
+def fused(
+    q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
+) -> Queries:
+    """The same by PyTorch's ``scaled_dot_product_attention``."""
+    read = _by_torch(wide(i), wide(k), wide(v), padding)
+    return _by_torch(wide(q), read, read).to(v.dtype)
+
+
+FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}

@@ -85,6 +85,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_push                    31  a number
     check_joined                  31  joined(first, second, w, tokens)
     check_time_mixing             31  mix(x, W_r, W_k, W_v, W_o, mu, w, u, state)
+    check_equal_pairs             32  a number of members
+    check_pool                    32  pool(seed, x, real)
+    check_log_likelihood          32  log_likelihood(x, weights, means, widths)
+    check_perceive                32  perceive(x, real, latents, query, encode, process, decode)
     check_sharp                   34  a number
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
@@ -234,6 +238,12 @@ from attnlab.exercises.running import (
     check_delta_layer,
     check_running_step,
 )
+from attnlab.exercises.sets import (
+    check_equal_pairs,
+    check_log_likelihood,
+    check_perceive,
+    check_pool,
+)
 from attnlab.exercises.sorting import (
     check_sinkhorn,
     check_sorted_attention,
@@ -336,6 +346,7 @@ __all__ = [
     "check_entmax_attention",
     "check_entropy",
     "check_equal_lengths",
+    "check_equal_pairs",
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
@@ -360,6 +371,7 @@ __all__ = [
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
+    "check_log_likelihood",
     "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_ablation",
@@ -374,6 +386,8 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_perceive",
+    "check_pool",
     "check_previous_share",
     "check_projected_keys",
     "check_projection_parameters",

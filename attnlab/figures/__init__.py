@@ -5,6 +5,7 @@
                      loss curves, measured costs, claimed costs, singular values, scores of seeds
 ``patterns``, ``receptive_field``, ``pixels``
                      masks, receptive fields after several layers, the same on an image
+``clusters``           points and the ellipses of their clusters
 ``patches``            maps of a grid of patches, one per head
 ``examples``, ``images``
                      what a task looks like, samples of models

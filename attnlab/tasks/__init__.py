@@ -150,6 +150,10 @@ class Task(ABC):
 
         Equal arguments give equal batches, whatever was drawn before and in whatever process.
         """
+        return self._draw(split, *self._begin(split, size, seed))
+
+    def _begin(self, split: str, size: int, seed: int) -> tuple[int, np.random.Generator]:
+        """What `_draw` takes beside the split: the checked size, and a generator of their own."""
         check_choice("split", split, SPLITS)
         size = check_integer("size", size, at_least=1)
         seed = check_integer("seed", seed, at_least=0)
@@ -158,8 +162,7 @@ class Task(ABC):
                 f"A batch has at most {MOST_POSITIONS:,} positions in all; size={size} rows of "
                 f"{self.length} are more. Draw several smaller batches with different seeds."
             )
-        generator = np.random.default_rng([SPLITS.index(split), seed])
-        return self._draw(split, size, generator)
+        return size, np.random.default_rng([SPLITS.index(split), seed])
 
     def example(self, index: int = 0, split: str = "validation") -> Example:
         """Row `index` of an endless, fixed sequence of rows of `split`, as data for a picture."""

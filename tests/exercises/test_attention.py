@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises import check_attention, check_causal, check_masked_softmax
+from tests.exercises.frame import answers_to
 
 # ---- attention
 
@@ -478,19 +479,10 @@ SOFTMAX_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", SOFTMAX_RIGHT.values(), ids=SOFTMAX_RIGHT)
-def test_masked_softmax_written_differently_is_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_masked_softmax(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), SOFTMAX_WRONG.values(), ids=SOFTMAX_WRONG)
-def test_masked_softmax_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_masked_softmax(solution), words)
-
-
-def test_masked_softmax_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_masked_softmax, SOFTMAX_WRONG)
+TestMaskedSoftmax = answers_to(
+    [(check_masked_softmax, solution) for solution in SOFTMAX_RIGHT.values()],
+    [(check_masked_softmax, SOFTMAX_WRONG)],
+)
 
 
 def test_a_nan_gradient_is_remarked_upon() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import Verdict, check_complex_layer, check_complex_score, check_wave
+from tests.exercises.frame import answers_to
 
 
 def wave(r: Tensor, omega: Tensor, theta: Tensor, p: int) -> Tensor:
@@ -67,25 +68,9 @@ SCORE_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 TABLES = [(check_wave, WAVE_WRONG), (check_complex_score, SCORE_WRONG)]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 # ---- a layer

@@ -15,6 +15,7 @@ from attnlab.exercises import (
     check_time_crossing,
     check_training_gain,
 )
+from tests.exercises.frame import answers_to
 
 # ---- numbers
 
@@ -88,19 +89,10 @@ EXPONENT_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_numpy, by_least_squares])
-def test_right_exponents(solution: Callable) -> None:
-    verdict = check_exponent(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), EXPONENT_WRONG.values(), ids=EXPONENT_WRONG)
-def test_wrong_exponents(words: str, solution: Callable, refuses: Callable) -> None:
-    refuses(check_exponent(solution), words)
-
-
-def test_exponent_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_exponent, EXPONENT_WRONG)
+TestExponent = answers_to(
+    [(check_exponent, solution) for solution in [by_numpy, by_least_squares]],
+    [(check_exponent, EXPONENT_WRONG)],
+)
 
 
 # ---- a stop-watch
@@ -159,16 +151,7 @@ WATCH_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [fair, fair_tensor])
-def test_fair_stopwatches(solution: Callable) -> None:
-    verdict = check_stopwatch(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), WATCH_WRONG.values(), ids=WATCH_WRONG)
-def test_unfair_stopwatches(words: str, solution: Callable, refuses: Callable) -> None:
-    refuses(check_stopwatch(solution), words)
-
-
-def test_stopwatch_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_stopwatch, WATCH_WRONG)
+TestStopwatch = answers_to(
+    [(check_stopwatch, solution) for solution in [fair, fair_tensor]],
+    [(check_stopwatch, WATCH_WRONG)],
+)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlab.exercises import check_cache_bytes, check_grouped_layer
+from tests.exercises.frame import answers_to
 
 Parts = tuple[Tensor, ...]
 
@@ -117,19 +117,10 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("solution", [by_heads, by_sdpa])
-def test_written_differently_is_right(solution: Callable[..., Parts]) -> None:
-    verdict = check_grouped_layer(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), WRONG.values(), ids=WRONG)
-def test_mistakes_by_name(words: str, solution: Callable, refuses: Callable) -> None:
-    refuses(check_grouped_layer(solution), words)
-
-
-def test_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_grouped_layer, WRONG)
+TestGroupedLayer = answers_to(
+    [(check_grouped_layer, solution) for solution in [by_heads, by_sdpa]],
+    [(check_grouped_layer, WRONG)],
+)
 
 
 def test_the_values_hold_the_keys(refuses: Callable) -> None:

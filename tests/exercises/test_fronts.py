@@ -7,6 +7,7 @@ from statistics import fmean
 import pytest
 
 from attnlab.exercises import check_beaten, check_front, check_seed_chance
+from tests.exercises.frame import answers_to
 
 
 def test_the_right_chance() -> None:
@@ -75,19 +76,10 @@ FRONT_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_sorting, by_comparing])
-def test_right_fronts(solution: Callable) -> None:
-    verdict = check_front(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), FRONT_WRONG.values(), ids=FRONT_WRONG)
-def test_wrong_fronts(words: str, solution: Callable, refuses: Callable) -> None:
-    refuses(check_front(solution), words)
-
-
-def test_front_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_front, FRONT_WRONG)
+TestFront = answers_to(
+    [(check_front, solution) for solution in [by_sorting, by_comparing]],
+    [(check_front, FRONT_WRONG)],
+)
 
 
 # ---- beaten on every seed

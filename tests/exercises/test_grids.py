@@ -16,6 +16,7 @@ from attnlab.exercises import (
     check_neighbourhood,
 )
 from attnlab.mechanisms.fixed.axial import Axes
+from tests.exercises.frame import answers_to
 
 
 def near(i: Tensor, j: Tensor, width: int, rows: int, columns: int) -> Tensor:
@@ -214,25 +215,9 @@ TABLES = [
     (check_axis, AXIS_WRONG),
     (check_generator, GENERATOR_WRONG),
 ]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize(

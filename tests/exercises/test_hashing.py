@@ -1,11 +1,11 @@
 """Lesson 14's checks: rounds, the hash, one softmax over the union of rounds."""
 
-import pytest
 import torch
 
 from attnlab.exercises import check_hash, check_lsh_attention, check_rounds
 from attnlab.exercises.hashing import _BUCKETS_MISTAKEN, _ROUNDS_MISTAKEN, _UNION_MISTAKEN
 from attnlab.mechanisms.learned.reformer import hash_buckets
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def by_loops(q, v, buckets):
@@ -18,31 +18,15 @@ def by_loops(q, v, buckets):
     return out
 
 
-def test_right_answers():
-    assert check_rounds(7).right
-    assert check_hash(lambda x, R: hash_buckets(x[None, None], R[None, None])[0, 0, 0]).right
-    assert check_lsh_attention(by_loops).right
+def by_library(x, R):
+    return hash_buckets(x[None, None], R[None, None])[0, 0, 0]
 
 
-@pytest.mark.parametrize(("wrong", "sentence"), _ROUNDS_MISTAKEN.items())
-def test_every_wrong_number_is_named(wrong, sentence):
-    verdict = check_rounds(wrong)
-    assert not verdict.right
-    assert sentence[1:] in verdict.message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "wrong"),
+TestAnswers = answers_to(
+    [(check_rounds, 7), (check_hash, by_library), (check_lsh_attention, by_loops)],
     [
-        pytest.param(check, *mistake, id=f"{check.__name__}-{i}")
-        for check, mistakes in (
-            (check_hash, _BUCKETS_MISTAKEN),
-            (check_lsh_attention, _UNION_MISTAKEN),
-        )
-        for i, mistake in enumerate(mistakes)
+        (check_rounds, numbers_of(_ROUNDS_MISTAKEN)),
+        (check_hash, named(_BUCKETS_MISTAKEN)),
+        (check_lsh_attention, named(_UNION_MISTAKEN)),
     ],
 )
-def test_every_mistake_is_named(check, sentence, wrong):
-    verdict = check(wrong)
-    assert not verdict.right
-    assert sentence[:40] in verdict.message

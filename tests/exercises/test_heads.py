@@ -1,9 +1,7 @@
 """Lesson 02's checks: splitting, merging and sharing heads, one step of decoding."""
 
 from collections.abc import Callable
-from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,6 +13,7 @@ from attnlab.exercises import (
     check_split_heads,
     check_step,
 )
+from tests.exercises.frame import answers_to
 
 
 def split_by_loops(x: Tensor, heads: int) -> Tensor:
@@ -185,23 +184,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(
-    check: Callable[..., Verdict], solution: Callable[..., Tensor]
-) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable[..., Verdict], words: str, solution: Any, refuses: Callable
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(
-    ("check", "table"),
+TestSplitHeads = answers_to(
+    RIGHT,
     [
         (check_split_heads, SPLIT_WRONG),
         (check_merge_heads, MERGE_WRONG),
@@ -209,5 +193,3 @@ def test_mistakes_by_name(
         (check_step, STEP_WRONG),
     ],
 )
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)

@@ -15,6 +15,7 @@ from attnlab.exercises import (
     check_linear_order,
     check_variance,
 )
+from tests.exercises.frame import answers_to
 
 
 def variance(x: Tensor, y: Tensor, r: int) -> tuple[Tensor, Tensor]:
@@ -209,22 +210,6 @@ TABLES = [
     (check_linear_order, ORDER_WRONG),
     (check_causal_performer, PERFORMER_WRONG),
 ]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)

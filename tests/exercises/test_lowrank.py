@@ -13,6 +13,7 @@ from attnlab.exercises import (
     check_projection_parameters,
     check_rank,
 )
+from tests.exercises.frame import answers_to
 
 # ---- keys over the length
 
@@ -53,19 +54,10 @@ PROJECT_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_product, by_selection, by_zero_columns])
-def test_keys_projected_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_projected_keys(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), PROJECT_WRONG.values(), ids=PROJECT_WRONG)
-def test_projection_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_projected_keys(solution), words)
-
-
-def test_projection_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_projected_keys, PROJECT_WRONG)
+TestProjectedKeys = answers_to(
+    [(check_projected_keys, solution) for solution in [by_product, by_selection, by_zero_columns]],
+    [(check_projected_keys, PROJECT_WRONG)],
+)
 
 
 # ---- the rank for a share
@@ -121,19 +113,10 @@ RANK_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_count, by_loop, by_search, by_numpy])
-def test_rank_written_differently_is_right(solution: Callable[..., object]) -> None:
-    verdict = check_rank(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), RANK_WRONG.values(), ids=RANK_WRONG)
-def test_rank_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_rank(solution), words)
-
-
-def test_rank_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_rank, RANK_WRONG)
+TestRank = answers_to(
+    [(check_rank, solution) for solution in [by_count, by_loop, by_search, by_numpy]],
+    [(check_rank, RANK_WRONG)],
+)
 
 
 # ---- the parameters of E and F
@@ -212,16 +195,7 @@ LAYER_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [one_head_at_a_time, layer])
-def test_layers_written_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_linformer_layer(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), LAYER_WRONG.values(), ids=LAYER_WRONG)
-def test_layer_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_linformer_layer(solution), words)
-
-
-def test_layer_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_linformer_layer, LAYER_WRONG)
+TestLinformerLayer = answers_to(
+    [(check_linformer_layer, solution) for solution in [one_head_at_a_time, layer]],
+    [(check_linformer_layer, LAYER_WRONG)],
+)

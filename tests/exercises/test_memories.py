@@ -1,9 +1,9 @@
 """Lesson 17's checks: a few fetched keys, a gate, the size of an index, a memory in segments."""
 
-import pytest
 import torch
 
 from attnlab.exercises import check_fetch, check_gated, check_index_ratio, check_read, memories
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def fetch(q, keys, values, k):
@@ -30,32 +30,18 @@ def read(q, k, v, g, segment, memory, neighbours):
     return torch.cat(out)
 
 
-RIGHT = [(check_fetch, fetch), (check_gated, gated), (check_read, read)]
+RIGHT = [
+    (check_fetch, fetch),
+    (check_gated, gated),
+    (check_read, read),
+    (check_index_ratio, 24),
+    (check_index_ratio, 2 * 12),
+]
 TABLES = [
-    (check_fetch, memories._FETCH_MISTAKEN),
-    (check_gated, memories._GATED_MISTAKEN),
-    (check_read, memories._READ_MISTAKEN),
+    (check_fetch, named(memories._FETCH_MISTAKEN)),
+    (check_gated, named(memories._GATED_MISTAKEN)),
+    (check_read, named(memories._READ_MISTAKEN)),
+    (check_index_ratio, numbers_of(memories._INDEX_MISTAKEN)),
 ]
 
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert sentence in found.message
-
-
-def test_the_size_of_an_index():
-    assert check_index_ratio(24).right
-    assert check_index_ratio(2 * 12).right
-    for wrong, sentence in memories._INDEX_MISTAKEN.items():
-        found = check_index_ratio(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
+TestAnswers = answers_to(RIGHT, TABLES)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.exercises import Verdict, check_given_back, check_strongest
+from tests.exercises.frame import answers_to
 
 
 def given_back(q: Tensor, k: Tensor, scale: float, allowed: Tensor) -> Tensor:
@@ -132,22 +132,6 @@ STRONGEST_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 TABLES = [(check_given_back, GIVEN_BACK_WRONG), (check_strongest, STRONGEST_WRONG)]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.core.patterns import local
 from attnlab.exercises import Verdict, check_layers_until_connected, check_window_mask
+from tests.exercises.frame import answers_to
 
 
 def apart(n: int) -> Tensor:
@@ -118,22 +118,6 @@ LAYERS_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 TABLES = [(check_window_mask, WINDOW_WRONG), (check_layers_until_connected, LAYERS_WRONG)]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)

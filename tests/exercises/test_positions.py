@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import Verdict, check_buckets, check_distance_biases, check_rotation
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.t5_bias import Buckets
+from tests.exercises.frame import answers_to
 
 
 def rotate(x: Tensor, positions: Tensor, theta: Tensor, sign: int = 1) -> Tensor:
@@ -128,22 +128,6 @@ TABLES = [
     (check_distance_biases, BIASES_WRONG),
     (check_buckets, BUCKETS_WRONG),
 ]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)

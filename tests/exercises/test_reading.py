@@ -13,6 +13,7 @@ from attnlab.exercises import (
     check_entropy,
     check_mean_ablation,
 )
+from tests.exercises.frame import answers_to
 
 # ---- numbers
 
@@ -108,19 +109,10 @@ ABLATION_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_sum_of_heads, ablated])
-def test_ablations_written_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_mean_ablation(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), ABLATION_WRONG.values(), ids=ABLATION_WRONG)
-def test_ablation_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_mean_ablation(solution), words)
-
-
-def test_ablation_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_mean_ablation, ABLATION_WRONG)
+TestMeanAblation = answers_to(
+    [(check_mean_ablation, solution) for solution in [by_sum_of_heads, ablated]],
+    [(check_mean_ablation, ABLATION_WRONG)],
+)
 
 
 # ---- shares of what arrives
@@ -166,16 +158,7 @@ SHARES_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [pair_by_pair, shares])
-def test_shares_written_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_arriving_shares(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), SHARES_WRONG.values(), ids=SHARES_WRONG)
-def test_share_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_arriving_shares(solution), words)
-
-
-def test_share_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_arriving_shares, SHARES_WRONG)
+TestArrivingShares = answers_to(
+    [(check_arriving_shares, solution) for solution in [pair_by_pair, shares]],
+    [(check_arriving_shares, SHARES_WRONG)],
+)

@@ -12,6 +12,7 @@ from attnlab.exercises import (
     check_sharp,
     retrieval,
 )
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
 def energy(xi, X, beta):
@@ -37,34 +38,20 @@ def complete(xi, known, X, beta, steps):
     return state
 
 
-RIGHT = [(check_energy, energy), (check_retrieve, retrieve), (check_complete, complete)]
+RIGHT = [
+    (check_energy, energy),
+    (check_retrieve, retrieve),
+    (check_complete, complete),
+    (check_sharp, 2.2),
+]
 TABLES = [
-    (check_energy, retrieval._ENERGY_MISTAKEN),
-    (check_retrieve, retrieval._RETRIEVE_MISTAKEN),
-    (check_complete, retrieval._COMPLETE_MISTAKEN),
+    (check_energy, named(retrieval._ENERGY_MISTAKEN)),
+    (check_retrieve, named(retrieval._RETRIEVE_MISTAKEN)),
+    (check_complete, named(retrieval._COMPLETE_MISTAKEN)),
+    (check_sharp, numbers_of(retrieval._SHARP_MISTAKEN)),
 ]
 
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert sentence in found.message
-
-
-def test_beta():
-    assert check_sharp(2.2).right
-    for wrong, sentence in retrieval._SHARP_MISTAKEN.items():
-        found = check_sharp(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize("check", [check_energy, check_retrieve, check_complete, check_sharp])

@@ -12,6 +12,7 @@ from attnlab.exercises import (
     check_delta_layer,
     check_running_step,
 )
+from tests.exercises.frame import answers_to
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -113,19 +114,10 @@ STEP_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [step(), by_einsum, by_columns, in_place])
-def test_step_written_differently_is_right(solution: Callable[..., State]) -> None:
-    verdict = check_running_step(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), STEP_WRONG.values(), ids=STEP_WRONG)
-def test_step_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_running_step(solution), words)
-
-
-def test_step_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_running_step, STEP_WRONG)
+TestRunningStep = answers_to(
+    [(check_running_step, solution) for solution in [step(), by_einsum, by_columns, in_place]],
+    [(check_running_step, STEP_WRONG)],
+)
 
 
 def test_step_in_place_is_remarked_upon() -> None:
@@ -186,19 +178,10 @@ CHUNK_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_loop, by_mask, by_ones])
-def test_chunk_written_differently_is_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_causal_chunk(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), CHUNK_WRONG.values(), ids=CHUNK_WRONG)
-def test_chunk_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_causal_chunk(solution), words)
-
-
-def test_chunk_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_causal_chunk, CHUNK_WRONG)
+TestCausalChunk = answers_to(
+    [(check_causal_chunk, solution) for solution in [by_loop, by_mask, by_ones]],
+    [(check_causal_chunk, CHUNK_WRONG)],
+)
 
 
 def test_sums_after_the_chunk_are_the_future_too(refuses: Callable) -> None:

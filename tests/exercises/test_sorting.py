@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import check_sinkhorn, check_sorted_attention, check_sorting_length
+from tests.exercises.frame import answers_to
 
 
 def divided(scores: Tensor, iterations: int, order: tuple[int, ...] = (-1, -2)) -> Tensor:
@@ -77,25 +78,9 @@ LAYER_WRONG: dict[str, tuple[str, Any]] = {
     "None": ("`return`", lambda *given: None),
 }
 TABLES = [(check_sinkhorn, SINKHORN_WRONG), (check_sorted_attention, LAYER_WRONG)]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 def test_length_solves_the_equation() -> None:

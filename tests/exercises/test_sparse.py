@@ -17,6 +17,7 @@ from attnlab.exercises import (
     check_summaries,
 )
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
+from tests.exercises.frame import answers_to
 
 
 def strided(i: Tensor, j: Tensor, s: int) -> Tensor:
@@ -254,25 +255,9 @@ TABLES = [
     (check_summaries, SUMMARIES_WRONG),
     (check_fixed_blocks, BLOCKS_WRONG),
 ]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize(

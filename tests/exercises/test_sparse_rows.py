@@ -13,6 +13,7 @@ from attnlab.exercises import (
     check_sparsemax,
 )
 from attnlab.mechanisms.learned.entmax.implicit import entmax
+from tests.exercises.frame import answers_to
 
 # ---- the gap
 
@@ -70,19 +71,10 @@ SPARSEMAX_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_library, by_dropping, in_order])
-def test_sparsemax_computed_differently_is_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_sparsemax(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), SPARSEMAX_WRONG.values(), ids=SPARSEMAX_WRONG)
-def test_sparsemax_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_sparsemax(solution), words)
-
-
-def test_sparsemax_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_sparsemax, SPARSEMAX_WRONG)
+TestSparsemax = answers_to(
+    [(check_sparsemax, solution) for solution in [by_library, by_dropping, in_order]],
+    [(check_sparsemax, SPARSEMAX_WRONG)],
+)
 
 
 # ---- the soft mask
@@ -107,19 +99,10 @@ MASK_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [clamped, by_minimum])
-def test_soft_masks_computed_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_soft_mask(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), MASK_WRONG.values(), ids=MASK_WRONG)
-def test_mask_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_soft_mask(solution), words)
-
-
-def test_mask_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_soft_mask, MASK_WRONG)
+TestSoftMask = answers_to(
+    [(check_soft_mask, solution) for solution in [clamped, by_minimum]],
+    [(check_soft_mask, MASK_WRONG)],
+)
 
 
 # ---- attention
@@ -154,16 +137,7 @@ ATTEND_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [attend, row_by_row])
-def test_attention_computed_differently_is_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_entmax_attention(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), ATTEND_WRONG.values(), ids=ATTEND_WRONG)
-def test_attention_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_entmax_attention(solution), words)
-
-
-def test_attention_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_entmax_attention, ATTEND_WRONG)
+TestEntmaxAttention = answers_to(
+    [(check_entmax_attention, solution) for solution in [attend, row_by_row]],
+    [(check_entmax_attention, ATTEND_WRONG)],
+)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from attnlab.exercises import Verdict, check_byte_ids, check_calibrate, check_offset_subwords
 from attnlab.mechanisms.positions.byte_embedding import encode
+from tests.exercises.frame import answers_to
 
 
 def by_loops(weights: Tensor) -> Tensor:
@@ -65,25 +66,9 @@ CALIBRATE_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 TABLES = [(check_byte_ids, IDS_WRONG), (check_calibrate, CALIBRATE_WRONG)]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 # ---- subwords of every offset

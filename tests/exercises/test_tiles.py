@@ -13,6 +13,7 @@ from attnlab.exercises import (
     check_score_bytes,
     check_tiled_attention,
 )
+from tests.exercises.frame import answers_to
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -322,19 +323,9 @@ MERGE_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", MERGE_RIGHT.values(), ids=MERGE_RIGHT)
-def test_merge_written_differently_is_right(solution: Callable[..., Parts]) -> None:
-    verdict = check_merge(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), MERGE_WRONG.values(), ids=MERGE_WRONG)
-def test_merge_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_merge(solution), words)
-
-
-def test_merge_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_merge, MERGE_WRONG)
+TestMerge = answers_to(
+    [(check_merge, solution) for solution in MERGE_RIGHT.values()], [(check_merge, MERGE_WRONG)]
+)
 
 
 # ---- the bytes of the scores

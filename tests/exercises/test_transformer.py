@@ -13,6 +13,7 @@ from attnlab.exercises import (
     check_decoder_rows,
     check_layer_norm,
 )
+from tests.exercises.frame import answers_to
 
 # ---- the decoder's rows
 
@@ -95,19 +96,10 @@ NORM_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_torch, by_loops, norm])
-def test_norms_written_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_layer_norm(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), NORM_WRONG.values(), ids=NORM_WRONG)
-def test_norm_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_layer_norm(solution), words)
-
-
-def test_norm_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_layer_norm, NORM_WRONG)
+TestLayerNorm = answers_to(
+    [(check_layer_norm, solution) for solution in [by_torch, by_loops, norm]],
+    [(check_layer_norm, NORM_WRONG)],
+)
 
 
 # ---- the parameters of a decoder layer
@@ -208,19 +200,10 @@ LAYER_WRONG = {
 }
 
 
-@pytest.mark.parametrize("solution", [by_sdpa, query_by_query])
-def test_layers_written_differently_are_right(solution: Callable[..., Tensor]) -> None:
-    verdict = check_decoder_layer(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), LAYER_WRONG.values(), ids=LAYER_WRONG)
-def test_layer_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_decoder_layer(solution), words)
-
-
-def test_layer_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_decoder_layer, LAYER_WRONG)
+TestDecoderLayer = answers_to(
+    [(check_decoder_layer, solution) for solution in [by_sdpa, query_by_query]],
+    [(check_decoder_layer, LAYER_WRONG)],
+)
 
 
 def test_a_position_that_may_not_attend_to_itself_is_named(refuses: Callable) -> None:

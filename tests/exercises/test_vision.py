@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import Verdict, check_mean_by_offset, check_row_share
 from attnlab.lens.patches import patch_statistics
+from tests.exercises.frame import answers_to
 
 
 def row_share(weights: Tensor, columns: int) -> Tensor:
@@ -93,22 +93,6 @@ def n(rows: int, columns: int) -> Tensor:
 
 
 TABLES = [(check_row_share, ROW_WRONG), (check_mean_by_offset, OFFSET_WRONG)]
-WRONG = [(check, *pair) for check, table in TABLES for pair in table.values()]
 
 
-@pytest.mark.parametrize(("check", "solution"), RIGHT)
-def test_written_differently_is_right(check: Callable, solution: Callable) -> None:
-    verdict = check(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("check", "words", "solution"), WRONG, ids=[w[1] for w in WRONG])
-def test_mistakes_by_name(
-    check: Callable, words: str, solution: Any, refuses: Callable[..., None]
-) -> None:
-    refuses(check(solution), words)
-
-
-@pytest.mark.parametrize(("check", "table"), TABLES)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, TABLES)

@@ -13,6 +13,7 @@ import torch
 import attnlab
 from attnlab.core.patterns import full, local
 from attnlab.figures.claims import claimed_costs
+from attnlab.figures.clusters import cluster_grid
 from attnlab.figures.costs import cost_curves, trade_off
 from attnlab.figures.dots import score_dots
 from attnlab.figures.examples import image_sequence, token_strip
@@ -55,6 +56,8 @@ GOOD = {
     score_dots: {"scores": {"task": {"full": [1.0, 2.0]}}, "limits": (0, 10), "quantity": "%"},
     image_grid: {"images": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
     | {"largest": 1.0},
+    cluster_grid: {"points": np.ones((3, 5, 2)), "found": {"a": np.ones((3, 2, 4))}}
+    | {"true": np.ones((3, 7, 4)), "columns": TOKENS},
     patch_maps: {"maps": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
     | {"query": (1, 2), "ink": np.eye(5, 7, dtype=bool), "largest": 1.0, "quantity": "weight"},
     token_strip: {"tokens": TOKENS, "scored": [True, False, True], "targets": TOKENS}

@@ -199,6 +199,8 @@ def test_wrong_values_are_refused_in_sentences(call, sentence):
         ("recall", {"pairs": 10**8, "keys": 10**8}),
         ("copy_first", {"levels": 10**9}),
         ("denoising", {"steps": 10**9}),
+        ("set_maximum", {"most": 10**9}),
+        ("gaussian_mixtures", {"points": 10**9}),
         ("induction", {"length": 10**9, "symbols": 10**9}),
         ("needle", {"length": 10**9}),
         ("gist", {"length": 10**9}),

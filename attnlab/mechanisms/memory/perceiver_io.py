@@ -19,7 +19,10 @@ for a few at a time. As a layer of a sequence the queries are the inputs themsel
 Cost: $4 h l n (d + e)$ FLOPs to encode and to decode n tokens, and $2 h\, depth\, l^2 (d + e)$ that
 does not grow with n, beside the linear layers.
 
-``naive``  the attentions by the equation.
+The forms encode and decode (section 3.1) without what stands between, as written in
+``attnlab.core.latents``:
+
+``naive``  by the equation.
 ``fused``  by PyTorch's ``scaled_dot_product_attention``.
 
 The paper's letters: $M$ inputs, $N$ latents and $O$ outputs are our m, l and n; $L$ is ``depth``.
@@ -35,18 +38,16 @@ Botvinick, Zisserman, Vinyals, Carreira. Perceiver IO: A General Architecture fo
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core import latents
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite, fits
-from attnlab.core.latents import LatentKeys, LatentQueries, Real
+from attnlab.core.latents import ATTEND, FORMS, Form
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.shapes import KeyPadding, Queries, TokenPadding, Tokens, checked
+from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
 MOST_BLOCKS = 1000
 
@@ -71,31 +72,6 @@ class Latents(Options):
             raise ValueError(f"depth should be at most {MOST_BLOCKS}, got {self.depth:,}")
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
-) -> Queries:
-    """Encode, then decode (Jaegle et al., section 3.1), without what stands between."""
-    return latents.through(latents.dense, q, i, k, v, padding)
-
-
-# ---- fused
-
-
-@checked
-def fused(
-    q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
-) -> Queries:
-    """The same by PyTorch's ``scaled_dot_product_attention``."""
-    return latents.through(latents.fused, q, i, k, v, padding)
-
-
-FORMS = {"naive": naive, "fused": fused}
-Form = Literal["naive", "fused"]
-
 # ---- module
 
 
@@ -106,7 +82,7 @@ class Block(nn.Module):
         self, dim: int, heads: int, *, widening: int, form: Form, residual: bool = True
     ) -> None:
         super().__init__()
-        self.heads, self.attend, self.residual = Heads(dim, heads), latents.ATTEND[form], residual
+        self.heads, self.attend, self.residual = Heads(dim, heads), ATTEND[form], residual
         self.norms = nn.ModuleDict({name: nn.LayerNorm(dim) for name in ("x", "y", "mlp")})
         hidden = widening * dim
         self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))

@@ -19,7 +19,10 @@ gives one vector for each of its k learned seeds S, and is invariant: the order 
 
 Cost of an ISAB: $4 h l n (d + e)$ FLOPs beside its linear layers; no n × n tensor.
 
-``naive``  both attentions by the equation.
+The forms are the two attentions of an ISAB (eqs. 9 and 10) without what stands between, as written
+in ``attnlab.core.latents``:
+
+``naive``  both by the equation.
 ``fused``  both by PyTorch's ``scaled_dot_product_attention``.
 
 The paper's letters: $m$ (the number of inducing points) is our l.
@@ -37,18 +40,16 @@ Permutation-Invariant Neural Networks. ICML 2019, arXiv:1810.00825, section 3.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core import latents
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite
-from attnlab.core.latents import LatentKeys, LatentQueries, Real
+from attnlab.core.latents import ATTEND, FORMS, Form
 from attnlab.core.options import Options, Size
-from attnlab.core.shapes import KeyPadding, Queries, TokenPadding, Tokens, checked
+from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,31 +64,6 @@ class Induced(Options):
     norm: bool = True
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
-) -> Queries:
-    """The two attentions of an ISAB (Lee et al., eqs. 9 and 10), without what stands between."""
-    return latents.through(latents.dense, q, i, k, v, padding)
-
-
-# ---- fused
-
-
-@checked
-def fused(
-    q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
-) -> Queries:
-    """The same by PyTorch's ``scaled_dot_product_attention``."""
-    return latents.through(latents.fused, q, i, k, v, padding)
-
-
-FORMS = {"naive": naive, "fused": fused}
-Form = Literal["naive", "fused"]
-
 # ---- module
 
 
@@ -99,7 +75,7 @@ class MAB(nn.Module):
         self, dim: Size, heads: Size, *, norm: bool = True, form: Form = "fused"
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads, self.attend = Heads(dim, heads), latents.ATTEND[form]
+        self.heads, self.attend = Heads(dim, heads), ATTEND[form]
         self.feed_forward = nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
         self.norms = nn.ModuleList(nn.LayerNorm(dim) if norm else nn.Identity() for _ in range(2))
 

@@ -1,6 +1,5 @@
 """Block-Recurrent Transformer: the equations by loops, gates, states, cuts, documents."""
 
-import io
 import math
 
 import pytest
@@ -17,10 +16,7 @@ from attnlab.mechanisms.memory.block_recurrent import (
     BlockState,
     naive,
 )
-from attnlab.models.generate import generate
-from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import task
-from attnlab.train import fit
+from tests.mechanisms.memory import segments
 
 B, N, DIM, HEADS, D = 2, 19, 12, 3, 4
 SMALL = Blocks(block=4, states=5)
@@ -239,18 +235,7 @@ def test_an_lstm_gate_without_weights_is_a_fixed_gate(update: str) -> None:
 @by_way
 @pytest.mark.parametrize("sizes", [[N], [1] * N, [2, 7, 1, 8, 1]], ids=str)
 def test_any_cut_gives_the_same(update: str, gate: str, sizes: list[int]) -> None:
-    """Values and gradients, wherever the calls end."""
-    module, x = layer(update, gate), tokens().requires_grad_()
-    parts, state = [], None
-    for piece in x.split(sizes, dim=1):
-        out, state = module.step(piece, state)
-        parts.append(out)
-    out, expected = torch.cat(parts, dim=1), module(x)
-    torch.testing.assert_close(out, expected)
-    wanted = [x, *module.parameters()]
-    mine, theirs = (torch.autograd.grad(y.square().sum(), wanted) for y in (out, expected))
-    for one, other in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(one, other)
+    segments.a_cut_gives_the_same(layer(update, gate), tokens(), sizes)
 
 
 def test_a_detached_state_is_old_keys_and_a_constant() -> None:
@@ -271,18 +256,9 @@ def test_a_detached_state_is_old_keys_and_a_constant() -> None:
 
 
 def test_the_state_is_bounded_and_can_be_saved() -> None:
-    module, x = layer(), tokens(60)
-    _, state = module.step(x[:, :42])
+    state = segments.the_state_is_bounded_and_can_be_saved(layer(), tokens(60))
     assert state.keys.shape == (B, HEADS, 6, D)
     assert state.states.shape == (B, 5, DIM)
-    _, later = module.step(x[:, 42:58], state)
-    assert [part.shape for part in later] == [part.shape for part in state]
-    file = io.BytesIO()
-    torch.save(tuple(state), file)
-    file.seek(0)
-    loaded = BlockState(*torch.load(file, weights_only=True))
-    once, again = (module.step(x[:, 42:], each)[0] for each in (state, loaded))
-    assert torch.equal(once, again)
 
 
 def test_documents_do_not_read_each_other() -> None:
@@ -304,30 +280,12 @@ def test_documents_do_not_read_each_other() -> None:
 
 
 def test_a_model_trains_in_segments_and_generates_from_its_state() -> None:
-    copying = task("copying", items=6, symbols=5)  # 12 positions
-    sizes = {"dim": 12, "heads": 2, "layers": 2, **copying.model_options()}
-
-    def model() -> TinyTransformer:
-        torch.manual_seed(0)
-        options = {"block": 4, "states": 3}
-        return TinyTransformer(
-            attention="block_recurrent", attention_options=options, **sizes
-        ).double()
-
-    given = {"batch_size": 4, "progress": False, "device": "cpu"}
-    cut, whole = model(), model()
-    losses = [
-        fit(each, copying, 2, **given, **more).column("loss")
-        for each, more in ((cut, {"segment": 8}), (whole, {}))
-    ]
-    assert losses[0][0] == pytest.approx(losses[1][0])  # the same values, other gradients
-    assert losses[0][1] != pytest.approx(losses[1][1], rel=1e-9)
-    prompt = torch.randint(5, (2, 3))
-    fast, slow = (
-        generate(cut, prompt, 8, temperature=0, incremental=incremental)
-        for incremental in (True, False)
-    )
-    assert torch.equal(fast, slow)
+    options = {"block": 4, "states": 3}
+    cut, whole = (segments.model("block_recurrent", attention_options=options) for _ in range(2))
+    first, second = zip(segments.losses(cut, segment=8), segments.losses(whole), strict=True)
+    assert first[0] == pytest.approx(first[1])  # the same values, other gradients
+    assert second[0] != pytest.approx(second[1], rel=1e-9)
+    segments.it_generates_from_its_state(cut)
 
 
 def test_what_is_seen_inside() -> None:

@@ -1,6 +1,5 @@
 """Compressive Transformer: the algorithm by lists, its limits, both losses, cuts, documents."""
 
-import io
 import math
 from dataclasses import replace
 
@@ -15,13 +14,9 @@ from attnlab.mechanisms.memory import transformer_xl
 from attnlab.mechanisms.memory.compressive_transformer import (
     FORMS,
     Compression,
-    CompressiveState,
     CompressiveTransformer,
 )
-from attnlab.models.generate import generate
-from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import task
-from attnlab.train import fit
+from tests.mechanisms.memory import segments
 
 B, N, DIM, HEADS = 2, 25, 12, 3
 WAYS = ("mean", "max", "convolution", "dilated", "most_used")
@@ -266,35 +261,14 @@ def test_padding_is_not_compressed() -> None:
 @by_way
 @pytest.mark.parametrize("sizes", [[N], [1] * N, [2, 7, 1, 13, 2]], ids=str)
 def test_any_cut_gives_the_same(way: str, sizes: list[int]) -> None:
-    """Values and gradients, wherever the calls end."""
     learned = way in ("convolution", "dilated")
-    module = layer(way, task_gradient=learned)
-    x = tokens().requires_grad_()
-    parts, state = [], None
-    for piece in x.split(sizes, dim=1):
-        out, state = module.step(piece, state)
-        parts.append(out)
-    out, expected = torch.cat(parts, dim=1), module(x)
-    torch.testing.assert_close(out, expected)
-    wanted = [x, *module.parameters()]
-    mine, theirs = (torch.autograd.grad(y.square().sum(), wanted) for y in (out, expected))
-    for one, other in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(one, other)
+    segments.a_cut_gives_the_same(layer(way, task_gradient=learned), tokens(), sizes)
 
 
 @by_way
 def test_the_state_is_bounded_and_can_be_saved(way: str) -> None:
-    module, x = layer(way), tokens(60)
-    _, state = module.step(x[:, :42])
+    state = segments.the_state_is_bounded_and_can_be_saved(layer(way), tokens(60))
     assert [part.shape[1] for part in state] == [5, 4, 2, 11, 4]
-    _, later = module.step(x[:, 42:58], state)
-    assert [part.shape for part in later] == [part.shape for part in state]
-    file = io.BytesIO()
-    torch.save(tuple(state), file)
-    file.seek(0)
-    loaded = CompressiveState(*torch.load(file, weights_only=True))
-    once, again = (module.step(x[:, 42:], each)[0] for each in (state, loaded))
-    assert torch.equal(once, again)
 
 
 @by_way
@@ -315,28 +289,11 @@ def test_documents_do_not_read_each_other(way: str) -> None:
 
 
 def test_a_model_trains_in_segments_and_generates_from_its_state() -> None:
-    copying = task("copying", items=6, symbols=5)  # 12 positions
     options = {"segment": 4, "memory": 4, "compressed": 2, "rate": 2}
-    sizes = {"dim": 12, "heads": 2, "layers": 2, "positions": "none", **copying.model_options()}
-
-    def model() -> TinyTransformer:
-        torch.manual_seed(0)
-        name = "compressive_transformer"
-        return TinyTransformer(attention=name, attention_options=options, **sizes).double()
-
-    given = {"batch_size": 4, "progress": False, "device": "cpu"}
-    cut, whole = model(), model()
-    losses = [
-        fit(each, copying, 2, **given, **more).column("loss")
-        for each, more in ((cut, {"segment": 4}), (whole, {}))
-    ]
-    torch.testing.assert_close(*losses)
-    prompt = torch.randint(5, (2, 3))
-    fast, slow = (
-        generate(cut, prompt, 8, temperature=0, incremental=incremental)
-        for incremental in (True, False)
-    )
-    assert torch.equal(fast, slow)
+    given = {"attention_options": options, "positions": "none"}
+    cut, whole = (segments.model("compressive_transformer", **given) for _ in range(2))
+    torch.testing.assert_close(segments.losses(cut, segment=4), segments.losses(whole))
+    segments.it_generates_from_its_state(cut)
 
 
 @by_way

@@ -6,13 +6,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import attnlab
+from attnlab.core.latents import naive
 from attnlab.mechanisms.memory.set_transformer import (
     ISAB,
     MAB,
     PMA,
     SAB,
     Induced,
-    naive,
 )
 
 DIM, HEADS = 12, 3

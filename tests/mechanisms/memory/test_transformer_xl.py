@@ -1,6 +1,5 @@
 """Transformer-XL: the equation by loops, its limits, where gradients end, cuts, documents."""
 
-import io
 import math
 
 import pytest
@@ -19,10 +18,9 @@ from attnlab.mechanisms.memory.transformer_xl import (
     naive,
 )
 from attnlab.mechanisms.positions import relative
-from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import task
-from attnlab.train import evaluate, fit
+from attnlab.train import evaluate
+from tests.mechanisms.memory import segments
 
 B, H, N, D, E, P = 2, 3, 17, 5, 7, 11
 SMALL = Segments(segment=4, memory=6)
@@ -42,14 +40,6 @@ def layer(options: Segments = SMALL, kind: type[TransformerXL] = TransformerXL) 
     own = kind(12, 3, options=options).double()
     torch.nn.init.normal_(own.u), torch.nn.init.normal_(own.t)
     return own
-
-
-def read(module: TransformerXL, x: Tensor, sizes: list[int]) -> tuple[Tensor, SegmentState]:
-    parts, state = [], None
-    for piece in x.split(sizes, dim=1):
-        out, state = module.step(piece, state)
-        parts.append(out)
-    return torch.cat(parts, dim=1), state
 
 
 # ---- the equation
@@ -236,29 +226,16 @@ def test_truncation_changes_the_gradient_of_lower_layers_only() -> None:
 @pytest.mark.parametrize("sizes", [[N], [4] * 4 + [1], [1] * N, [2, 7, 1, 7], [16, 1]], ids=str)
 @pytest.mark.parametrize("same_length", [False, True])
 def test_any_cut_gives_the_same(sizes: list[int], same_length: bool) -> None:
-    """Values and gradients: they end at segments, and not where the calls do."""
+    """Gradients end at segments, and not where the calls do."""
     module = layer(Segments(segment=4, memory=6, same_length=same_length))
-    x = torch.randn(2, N, 12, dtype=torch.float64, requires_grad=True)
-    expected, (out, _) = module(x), read(module, x, sizes)
-    torch.testing.assert_close(out, expected)
-    wanted = [x, *module.parameters()]
-    mine, theirs = (torch.autograd.grad(y.square().sum(), wanted) for y in (out, expected))
-    for one, other in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(one, other)
+    x = torch.randn(2, N, 12, dtype=torch.float64)
+    segments.a_cut_gives_the_same(module, x, sizes)
 
 
 def test_the_state_is_bounded_and_can_be_saved() -> None:
-    module, x = layer(), torch.randn(2, 60, 12, dtype=torch.float64)
-    _, state = module.step(x[:, :42])
+    x = torch.randn(2, 60, 12, dtype=torch.float64)
+    state = segments.the_state_is_bounded_and_can_be_saved(layer(), x)
     assert [part.shape[1] for part in state] == [6, 2, 8]
-    _, later = module.step(x[:, 42:58], state)
-    assert [part.shape for part in later] == [part.shape for part in state]
-    file = io.BytesIO()
-    torch.save(tuple(state), file)
-    file.seek(0)
-    loaded = SegmentState(*torch.load(file, weights_only=True))
-    once, again = (module.step(x[:, 42:], each)[0] for each in (state, loaded))
-    assert torch.equal(once, again)
 
 
 def test_documents_do_not_read_each_other() -> None:
@@ -280,35 +257,21 @@ def test_documents_do_not_read_each_other() -> None:
 # ---- in a model
 
 
-COPYING = task("copying", items=6, symbols=5)  # 12 positions
-
-
 def model(**options: object) -> TinyTransformer:
-    torch.manual_seed(0)
-    sizes = {"dim": 12, "heads": 2, "layers": 2, "positions": "none", **COPYING.model_options()}
     given = {"segment": 4, "memory": 6, **options}
-    return TinyTransformer(attention="transformer_xl", attention_options=given, **sizes).double()
+    return segments.model("transformer_xl", attention_options=given, positions="none")
 
 
 def test_a_model_trains_in_segments_as_on_the_whole() -> None:
     """Its gradients end where fit detaches the state, if both have the same segments."""
-    options = {"batch_size": 4, "progress": False, "device": "cpu"}
     cut, whole = model(), model()
-    losses = [
-        fit(each, COPYING, 3, **options, **more).column("loss")
-        for each, more in ((cut, {"segment": 4}), (whole, {}))
-    ]
-    torch.testing.assert_close(*losses)
-    assert evaluate(cut, COPYING).loss == pytest.approx(evaluate(whole, COPYING).loss)
+    torch.testing.assert_close(segments.losses(cut, segment=4), segments.losses(whole))
+    of_task = segments.COPYING
+    assert evaluate(cut, of_task).loss == pytest.approx(evaluate(whole, of_task).loss)
 
 
 def test_a_model_generates_from_its_state() -> None:
-    made, prompt = model(), torch.randint(5, (2, 3))
-    fast, slow = (
-        generate(made, prompt, 8, temperature=0, incremental=incremental)
-        for incremental in (True, False)
-    )
-    assert torch.equal(fast, slow)
+    segments.it_generates_from_its_state(model())
 
 
 def test_the_map_goes_across_segments() -> None:
