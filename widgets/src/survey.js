@@ -73,7 +73,7 @@ function render({ model, el: host }) {
       el("td", { text: row.family }),
       el("td", { text: row.claimed, title: row.order }),
       el("td", { text: power(row.formula) }),
-      el("td", { text: power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
+      el("td", { text: row.counted === null ? "…" : power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
       el("td", { text: within(row.measured, row.interval) }),
       el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
