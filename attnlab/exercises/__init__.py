@@ -131,6 +131,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_training_gain           70  a number of times
     check_exponent                70  exponent(sizes, costs)
     check_stopwatch               70  ratio(ours, base, rounds, clock)
+    check_hash_length             71  a number of tokens
+    check_growth                  71  growth(lengths, costs)
+    check_survey_row              71  survey_row(build, lengths)
     check_seed_chance             72  a share
     check_front                   72  front(points)
     check_beaten                  72  beaten(scores, compute)
@@ -279,6 +282,7 @@ from attnlab.exercises.summaries import (
     check_transient_keys,
     check_visible_slots,
 )
+from attnlab.exercises.survey_rows import check_growth, check_hash_length, check_survey_row
 from attnlab.exercises.synthesizer import (
     check_dense_layer,
     check_factorized,
@@ -362,7 +366,9 @@ __all__ = [
     "check_given_back",
     "check_grouped_layer",
     "check_half_life",
+    "check_growth",
     "check_hash",
+    "check_hash_length",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
@@ -421,6 +427,7 @@ __all__ = [
     "check_strongest",
     "check_subtree_mask",
     "check_summaries",
+    "check_survey_row",
     "check_table_length",
     "check_table_width",
     "check_tiled_attention",

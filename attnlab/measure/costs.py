@@ -23,8 +23,9 @@ from torch.utils._pytree import tree_leaves
 
 from attnlab.core.complex_linear import ComplexLinear
 from attnlab.measure.count import Count, count
-from attnlab.measure.subject import Subject, check_length
+from attnlab.measure.subject import OwnLayer, Subject, check_length
 
+Layer = Subject | OwnLayer
 LONGEST_COMPUTED = 16_384
 PIECE = 512  # tokens that a decoding layer is fed at once
 TRIAL = 96  # tokens at which the meta device is compared with the CPU
@@ -48,7 +49,7 @@ class Cost:
     `state_bytes(subject, n)` counts what decoding keeps.
     """
 
-    subject: Subject
+    subject: Layer
     n: int
     backward: bool
     flops: int
@@ -66,7 +67,7 @@ class Cost:
 
 
 @functools.lru_cache(maxsize=20_000)
-def counted(subject: Subject, n: int, backward: bool = False) -> Cost:
+def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     """The cost of `subject` at length n, forward or forward and backward. Remembered.
 
     Raises Uncountable with a sentence where the mechanism refuses the length, or where its work
@@ -94,7 +95,7 @@ def counted(subject: Subject, n: int, backward: bool = False) -> Cost:
 
 
 @functools.cache
-def _faithful(subject: Subject) -> bool:
+def _faithful(subject: Layer) -> bool:
     """Whether the meta device counts what the CPU counts, at a small length."""
     counts = []
     for device in ("cpu", "meta"):
@@ -109,7 +110,7 @@ def _faithful(subject: Subject) -> bool:
     return (cpu.flops, cpu.largest_tensor) == (meta.flops, meta.largest_tensor)
 
 
-def _call(subject: Subject, layer: nn.Module, n: int, device: str) -> Callable[[], Any]:
+def _call(subject: Layer, layer: nn.Module, n: int, device: str) -> Callable[[], Any]:
     x, told = subject.sequence(n, device), subject.told(n, device)
     return lambda: layer(x, **told)
 
@@ -136,7 +137,7 @@ def _linear_flops(layer: nn.Module, call: Callable[[], Any]) -> int:
     return total
 
 
-def _saved(subject: Subject, layer: nn.Module, n: int, device: str) -> int:
+def _saved(subject: Layer, layer: nn.Module, n: int, device: str) -> int:
     """Bytes that autograd keeps for the backward pass, each storage once."""
     x, told = subject.sequence(n, device), subject.told(n, device)
     given = {id(tensor.untyped_storage()) for tensor in (x, *layer.parameters(), *layer.buffers())}
@@ -156,7 +157,7 @@ def _saved(subject: Subject, layer: nn.Module, n: int, device: str) -> int:
 
 
 @functools.lru_cache(maxsize=20_000)
-def state_bytes(subject: Subject, n: int) -> int | None:
+def state_bytes(subject: Layer, n: int) -> int | None:
     """Bytes of what the causal layer keeps after n tokens in order to decode the next one.
 
     None where it is never causal or has no step; Uncountable as for `counted`.
@@ -174,12 +175,12 @@ def state_bytes(subject: Subject, n: int) -> int | None:
         return _bytes(after(subject, n, device)[1])
 
 
-def decodes(subject: Subject) -> bool:
+def decodes(subject: Layer) -> bool:
     """Whether the layer can be causal and gives the next token's output from a state."""
-    return subject.card.causal != "never" and hasattr(subject.layer(1, "meta"), "step")
+    return subject.can_be_causal and hasattr(subject.layer(1, "meta"), "step")
 
 
-def after(subject: Subject, n: int, device: str = "cpu") -> tuple[nn.Module, Any]:
+def after(subject: Layer, n: int, device: str = "cpu") -> tuple[nn.Module, Any]:
     """The causal layer, and its state after n tokens, fed in pieces."""
     layer = subject.caused().layer(n + 1, device)
     x, state = subject.sequence(n, device).detach(), None
@@ -199,7 +200,7 @@ def _bytes(state: Any) -> int:
 
 
 @functools.cache
-def _steps_on_meta(subject: Subject) -> bool:
+def _steps_on_meta(subject: Layer) -> bool:
     """Whether the meta device keeps what the CPU keeps, at a small length."""
     try:
         kept = [_bytes(after(subject, TRIAL, device)[1]) for device in ("cpu", "meta")]
@@ -209,7 +210,7 @@ def _steps_on_meta(subject: Subject) -> bool:
 
 
 @contextmanager
-def _in_words(subject: Subject, n: int) -> Iterator[None]:
+def _in_words(subject: Layer, n: int) -> Iterator[None]:
     try:
         yield
     except Uncountable:

@@ -1,7 +1,7 @@
 """What is counted and timed: one mechanism with its form, widths and options, at any length."""
 
 import dataclasses
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,10 @@ class Subject:
     @property
     def card(self) -> Card:
         return catalog.card(self.mechanism)
+
+    @property
+    def can_be_causal(self) -> bool:
+        return self.card.causal != "never"
 
     @property
     def label(self) -> str:
@@ -88,10 +92,55 @@ class Subject:
 
     def sequence(self, n: int, device: str = "cpu", seed: int = 0) -> Tensor:
         """One sequence (1, n, dim) of standard normal numbers, which takes a gradient."""
-        if device == "meta":
-            return torch.empty(1, n, self.dim, device="meta", requires_grad=True)
-        drawn = torch.randn(1, n, self.dim, generator=torch.Generator().manual_seed(seed))
-        return drawn.to(device).requires_grad_()
+        return _sequence(n, self.dim, device, seed)
+
+
+@dataclass(frozen=True)
+class OwnLayer:
+    """A layer that is not of the catalogue, to be counted and tried like one that is.
+
+    `build(dim, heads, causal)` gives it, as `TinyTransformer(attention=…)` takes it: a module from
+    (b, n, dim) to (b, n, dim).
+    """
+
+    mechanism: str
+    build: Callable[[int, int, bool], nn.Module]
+    dim: int = 256
+    heads: int = 4
+    causal: bool = False
+    can_be_causal = True
+
+    @property
+    def label(self) -> str:
+        return self.mechanism + ", causal" * self.causal
+
+    def caused(self) -> "OwnLayer":
+        """The layer that is asked to be causal."""
+        return dataclasses.replace(self, causal=True)
+
+    def layer(self, n: int, device: str = "cpu", seed: int = 0) -> nn.Module:
+        """The module in evaluation mode, its parameters drawn from `seed`, whatever `n` is."""
+        del n
+        with torch.random.fork_rng(devices=[]), torch.device("meta" if device == "meta" else "cpu"):
+            torch.manual_seed(seed)
+            built = self.build(self.dim, self.heads, self.causal)
+        return built.to(device).eval()
+
+    def told(self, n: int, device: str = "cpu") -> dict[str, Any]:
+        """Nothing: such a layer is told the sequence alone."""
+        del n, device
+        return {}
+
+    def sequence(self, n: int, device: str = "cpu", seed: int = 0) -> Tensor:
+        """As for a `Subject`."""
+        return _sequence(n, self.dim, device, seed)
+
+
+def _sequence(n: int, dim: int, device: str, seed: int) -> Tensor:
+    if device == "meta":
+        return torch.empty(1, n, dim, device="meta", requires_grad=True)
+    drawn = torch.randn(1, n, dim, generator=torch.Generator().manual_seed(seed))
+    return drawn.to(device).requires_grad_()
 
 
 def subject(

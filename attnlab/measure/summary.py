@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sympy
 
 from attnlab import catalog
 from attnlab.measure.count import exponent
@@ -27,6 +28,7 @@ class Summary:
     counted        slope of the counted FLOPs, the mixing alone
     layer          slope of the card's FLOPs with the layer's linear maps: what is timed
     measured       slope of the times, lengths that are overhead-bound left out
+    with_log       the same times as nᵃ log n; only where the card claims a logarithm of n
     overhead       those lengths
     crossover      from where on the layer is faster than fused full attention
     reasons        why figures are missing, from which length on
@@ -39,6 +41,7 @@ class Summary:
     counted: float | None
     layer: float | None
     measured: Fit | None
+    with_log: Fit | None
     overhead: tuple[int, ...]
     crossover: Crossover | None
     reasons: tuple[str, ...]
@@ -86,7 +89,8 @@ def _summary(timed: Mapping[int, Row], counted: Mapping[int, Row], which: str) -
         name(one), one["family"], which,
         _slope({n: row["claimed_flops"] for n, row in claims.items()}),
         _slope({n: row["mixing_flops"] for n, row in claims.items()}),
-        _layer(claims, points), _measured(points), bound,
+        _layer(claims, points), _measured(points),
+        _measured(points, log=True) if _grows_with_log(one) else None, bound,
         _crossover(paired) if name(one) != "full (fused)" else None,
         _reasons(timed) + _reasons(counted),
     )  # fmt: skip
@@ -120,16 +124,18 @@ def _layer(claims: Mapping[int, Row], points: Mapping[int, float]) -> float | No
     )
 
 
-def _measured(points: Mapping[int, float]) -> Fit | None:
-    return fit(list(points), list(points.values())) if len(points) > 1 else None
+def _measured(points: Mapping[int, float], *, log: bool = False) -> Fit | None:
+    if len(points) < 2 or (log and min(points) < 2):
+        return None
+    return fit(list(points), list(points.values()), log=log)
 
 
-def grows_with_log(mechanism: str, form: str) -> bool:
-    """Whether the card claims n log n, which has a fit of its own (`fit(…, log=True)`)."""
-    from sympy import log
-
-    cost = catalog.card(mechanism).cost("time", form)
-    return any("n" in map(str, each.free_symbols) for each in cost.atoms(log))
+def _grows_with_log(row: Row) -> bool:
+    """Whether the card claims a logarithm of n for this form, as n log n."""
+    if row["peer"]:
+        return False
+    cost = catalog.card(row["mechanism"]).cost("time", row["form"])
+    return any("n" in map(str, each.free_symbols) for each in cost.atoms(sympy.log))
 
 
 def _crossover(paired: Mapping[int, Row]) -> Crossover | None:
@@ -160,12 +166,16 @@ def _cells(one: Summary) -> tuple[str, ...]:
         one.name,
         one.of,
         *(_number(value) for value in (one.claimed, one.counted, one.layer)),
-        _number(measured.slope if measured else None),
+        _number(measured.slope if measured else None) + _as_log(one),
         "" if wide or measured is None else f"{measured.low:.2f} … {measured.high:.2f}",
         {True: "yes", False: "NO", None: ""}[one.agrees],
         one.crossover.sentence if one.crossover else "",
         ", ".join(f"{n:,}" for n in one.overhead),
     )
+
+
+def _as_log(one: Summary) -> str:
+    return f", or n^{one.with_log.slope:.2f} log n" if one.with_log else ""
 
 
 def _number(value: float | None) -> str:

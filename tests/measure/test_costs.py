@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from attnlab.measure import costs
 from attnlab.measure.costs import Uncountable, counted, state_bytes
 from attnlab.measure.count import count
-from attnlab.measure.subject import subject, subjects
+from attnlab.measure.subject import OwnLayer, subject, subjects
 
 DIM, HEADS, N = 12, 3, 200
 
@@ -43,6 +44,34 @@ def test_what_is_saved_for_the_backward_pass():
     fewest = 4 * (4 * n * dim + n * n)
     assert fewest <= cost.saved_bytes <= 2 * fewest
     assert counted(subject("full", dim=dim, heads=1), n).saved_bytes < fewest - 4 * n * n / 2
+
+
+def test_the_backward_pass_doubles_products_and_linear_maps():
+    """A product of matrices has two in its backward pass; the linear maps are taken off in both."""
+    naive = subject("full", dim=DIM, heads=HEADS, form="naive")
+    forward, both = (counted(naive, 37, backward) for backward in (False, True))
+    linear = 4 * 2 * 37 * DIM**2
+    assert forward.flops - forward.mixing_flops == linear
+    assert both.flops - both.mixing_flops == 3 * linear
+    assert both.mixing_flops == pytest.approx(3 * forward.mixing_flops, rel=0.05)
+
+
+def test_a_layer_of_ones_own_is_counted_like_one_of_the_catalogue():
+    def maps(*parts):
+        return lambda dim, heads, causal: nn.Sequential(*(part(dim) for part in parts))
+
+    def linear(dim):
+        return nn.Linear(dim, dim)
+
+    n, own = 11, OwnLayer("map", maps(linear), dim=DIM)
+    cost = counted(own, n)
+    assert (cost.flops, cost.mixing_flops) == (2 * n * DIM**2, 0)
+    assert cost.parameters == DIM**2 + DIM
+    assert cost.saved_bytes == 0, "the input and the parameters are not what a layer saves"
+    assert own.caused().label == "map, causal"
+    assert state_bytes(own, n) is None
+    twice = OwnLayer("maps", maps(linear, lambda dim: nn.Tanh(), linear), dim=DIM)
+    assert counted(twice, n).saved_bytes == 4 * n * DIM, "one storage, which two operations keep"
 
 
 def test_the_decoding_state_grows_with_the_past_or_does_not():

@@ -44,6 +44,25 @@ def test_exponents_stand_beside_the_claims():
     assert "counted exponents within 0.15 of the claim: 1 of 1" in verdict([found])
 
 
+def test_times_are_fitted_as_n_log_n_where_the_card_claims_a_logarithm_of_n():
+    def of(mechanism, form):
+        made = [row(16, "forward", [1e-9] * 3, mechanism=mechanism, form=form)]
+        for n in LENGTHS:
+            made.append(
+                row(n, "forward", [1e-9 * n * np.log2(n)] * 3, mechanism=mechanism, form=form)
+            )
+        return summaries(made)[0]
+
+    found = of("fnet", "fft")
+    assert found.with_log.slope == pytest.approx(1)
+    assert found.measured.slope == pytest.approx(1.12, abs=0.02)
+    assert "1.13, or n^1.00 log n" in table([found])
+    assert of("fnet", "naive").with_log is None
+    performer = of("performer", "chunked")  # its log d is not one of n
+    assert performer.with_log is None
+    assert "log n" not in table([performer])
+
+
 def test_overhead_bound_lengths_bear_no_exponent_and_are_named():
     made = [each for each in rows() if each["n"] != 16]
     made.insert(0, row(16, "forward", [900.0] * 3))

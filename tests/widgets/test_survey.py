@@ -1,7 +1,10 @@
 """The survey's table: a row for every mechanism, nothing by hand, rows that are checked again."""
 
 import json
+import math
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +31,10 @@ FILTERS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def table() -> Survey:
     return survey()
+
+
+def row_named(table: Survey, name: str) -> dict[str, Any]:
+    return next(row for row in table.rows if row["name"] == name)
 
 
 def filtered(table: Survey, chosen: dict[str, Any]) -> list[str]:
@@ -69,11 +76,108 @@ def test_what_is_stored_is_of_the_catalogue_and_comes_out_again() -> None:
         ]  # fmt: skip
 
 
-def test_a_mechanism_that_is_not_stored_is_counted() -> None:
+def test_a_mechanism_that_is_not_stored_is_counted_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     row = row_of(attnlab.card("linear"), None)
+    assert (row["counted"], row["decodes"]) == (None, None)
+    waits = threading.Event()
+    counts = module._counted
+    rest = {name: row for name, row in KNOWN["rows"].items() if name != "linear"}
+    monkeypatch.setattr(module, "_stored", lambda: KNOWN | {"rows": rest})
+    monkeypatch.setattr(module, "_counted", lambda one: waits.wait(60) and counts(one))
+    table = Survey()
+    row = row_named(table, "linear")
+    assert (row["counted"], row["checked"], table._busy) == (None, "", ["linear"])
+    assert table.still().svg("").count(">…<") == 2
+    assert f"{sum(r['decodes'] for r in rest.values())} do" in table.description()
+    table.order, table.down = "counted", True
+    assert table.shown()[-1]["name"] == "linear"
+    waits.set()
+    assert table.wait(60)
+    row = row_named(table, "linear")
     assert row["counted"] == pytest.approx(1, abs=0.01)
-    assert row["measured"] is None
-    assert row["decodes"]
+    assert (row["measured"], row["decodes"], row["checked"], table._busy) == (None, True, "", [])
+
+
+class Means(torch.nn.Module):
+    """Each token attends to the means of √n blocks; not causal, whatever it is asked to be."""
+
+    def __init__(self, dim: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.query, self.value = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        size = math.isqrt(x.shape[1])
+        blocks = x[:, : x.shape[1] // size * size].unflatten(1, (-1, size)).mean(2)
+        weights = (self.query(x) @ blocks.mT).softmax(-1)
+        return torch.as_tensor(weights @ self.value(blocks))
+
+
+class Sums(torch.nn.Module):
+    """A running sum with a step: always causal, and it decodes."""
+
+    def __init__(self, dim: int, heads: int, causal: bool) -> None:
+        super().__init__()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1)
+
+    def step(self, x: torch.Tensor, state: Any = None) -> Any: ...
+
+
+def test_a_mechanism_of_the_readers_has_a_row_like_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Survey()
+    table.add("block means", Means, claims="n√n")
+    assert table.wait(60)
+    row = table.rows[-1]
+    assert len(table.rows) == len(MIXING) + 1
+    assert (row["name"], row["family"], row["claimed"]) == ("block means", "yours", "n√n")
+    assert (row["formula"], row["page"], row["lesson"]) == (1.5, None, None)
+    assert row["counted"] == pytest.approx(1.5, abs=0.02)
+    assert row["because"] == "no: what follows a token changes its output"
+    assert "as your claim gives n^1.50" in row["checked"]
+    table.family = "yours"
+    assert [row["name"] for row in table.shown()] == ["block means"]
+    timed = []
+
+    def times(layers: Any, n: int, **_: Any) -> Any:
+        timed.append(layers[0].label)
+        return [SimpleNamespace(median=1e-6 * n**1.5)]
+
+    monkeypatch.setattr(cost_counts, "timed", times)
+    table.time("block means")
+    assert table.wait(60)
+    assert table.rows[-1]["measured"] == 1.5
+    assert set(timed) == {"block means"}
+    table.add("block means", Sums, claims="n²")
+    assert table.wait(60)
+    row = table.rows[-1]
+    assert len(table.rows) == len(MIXING) + 1
+    assert (row["decodes"], row["formula"], row["measured"]) == (True, 2.0, None)
+    assert row["counted"] == pytest.approx(1, abs=0.02)
+    assert "where your claim gives n^2.00" in row["checked"]
+
+
+@pytest.mark.parametrize(
+    ("name", "build", "claims", "error", "words"),
+    [
+        ("linear", Means, "n", ValueError, "'linear' is in the catalogue"),
+        ("  ", Means, "n", ValueError, "name must be a text"),
+        (3, Means, "n", ValueError, "name must be a text"),
+        ("mine", Means(8, 1, False), "linear", ValueError, "claim"),
+        ("mine", "Means", "n", TypeError, "build must be a module's class"),
+    ],
+)
+def test_a_row_that_cannot_be_added_is_refused(
+    name: Any, build: Any, claims: str, error: type[Exception], words: str
+) -> None:
+    table = Survey()
+    with pytest.raises(error, match=words):
+        table.add(name, build, claims=claims)
+    assert len(table.rows) == len(MIXING)
 
 
 def test_a_leak_from_the_future_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,20 +198,18 @@ def test_a_leak_from_the_future_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_row_is_checked_and_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Time:
-        def __init__(self, n: int) -> None:
-            self.median = 1e-6 * n**1.5
-
-    monkeypatch.setattr(cost_counts, "times", lambda _layers, n, *_, **__: [Time(n)])
+    monkeypatch.setattr(
+        cost_counts, "timed", lambda _layers, n, **__: [SimpleNamespace(median=1e-6 * n**1.5)]
+    )
     table = Survey()
     table.check("linear")
     assert table.wait(60)
-    row = next(row for row in table.rows if row["name"] == "linear")
+    row = row_named(table, "linear")
     assert row["checked"].startswith("Counted now: n^1.00, as the card's formula gives n^1.00")
     assert row["measured"] == KNOWN["rows"]["linear"]["measured"]
     table._told(table, {"kind": "time", "name": "linear"}, [])
     assert table.wait(60)
-    row = next(row for row in table.rows if row["name"] == "linear")
+    row = row_named(table, "linear")
     assert row["measured"] == 1.5
     assert "Timed now: n^1.50 (1.50 to 1.50)" in row["checked"]
     assert table._busy == []
@@ -123,7 +225,7 @@ def test_an_error_is_shown_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Survey()
     table.check("full")
     assert table.wait(60)
-    row = next(row for row in table.rows if row["name"] == "full")
+    row = row_named(table, "full")
     assert row["checked"] == "It could not be checked: no memory"
 
 

@@ -5,7 +5,7 @@ A number stands for itself, a text for a letter, and ``["+", a, b]``, ``["*", a,
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import sympy
@@ -16,13 +16,6 @@ from attnlab_widgets.wall_cards import claim_of, growth
 _SIGNS: dict[Any, str] = {sympy.Add: "+", sympy.Mul: "*", sympy.Pow: "^", sympy.log: "log"}
 _STEPS = 3
 """An option goes from an eighth of what is usual to eight times as much."""
-GROWTHS: dict[str, Callable[[float], float]] = {
-    "n": lambda n: n,
-    "n log n": lambda n: n * math.log2(n),
-    "n√n": lambda n: n**1.5,
-    "n²": lambda n: n**2,
-}
-"""What a reader can claim, as in ``lib/costs.js``."""
 
 
 def tree(expression: sympy.Expr) -> Any:

@@ -18,12 +18,11 @@ from attnlab.catalog import cards
 from attnlab.core.options import check_value
 from attnlab.core.suggest import choose
 from attnlab.measure.costs import Cost
-from attnlab.measure.fit import crossover, fit
+from attnlab.measure.fit import GROWTHS, crossover, fit
 from attnlab.measure.measured import Measurement
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.cost_formulas import GROWTHS
 from attnlab_widgets.cost_picture import picture
 from attnlab_widgets.drawing import Drawing
 

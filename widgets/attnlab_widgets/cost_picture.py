@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attnlab.figures.theme import SERIES, THEMES
-from attnlab_widgets.cost_formulas import GROWTHS
+from attnlab.measure.fit import GROWTHS
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_picture import short
 

@@ -1,18 +1,22 @@
 """The survey's table, to be checked: what each mechanism is said to cost, what it costs by
 counting and by the clock, and whether it decodes.
 
-    attnlab.survey()
+    table = attnlab.survey()
+    table.add("block means", BlockMeans, claims="n√n")  # a mechanism of your own
 
 The table of "Efficient Transformers: A Survey" (Tay et al., arXiv:2009.06732) lists what papers
 state. Here every number comes from the catalogue: FLOPs are counted, times are those that
 ``python -m attnlab_widgets.survey`` stored with the machine that they were taken on, and a row that
-is checked is counted, tried and timed again where it stands.
+is checked is counted, tried and timed again where it stands. A row of which nothing is stored is
+counted in the background while the table is already there.
 """
 
+import datetime
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,11 +24,14 @@ from typing import Any
 
 import torch
 import traitlets
+from torch import nn
 
 from attnlab.catalog import card, cards
 from attnlab.core.card import Card
 from attnlab.core.suggest import choose
-from attnlab.measure.fit import fit
+from attnlab.measure.costs import Layer, counted
+from attnlab.measure.fit import GROWTHS, fit
+from attnlab.measure.subject import OwnLayer, subject
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
@@ -39,6 +46,17 @@ COUNTED = (1024, 2048, 4096, 8192)
 TIMED = (512, 1024, 2048, 4096)
 ROUNDS = 3
 ORDERS = ("name", "year", "family", "claimed", "counted", "measured", "decodes")
+YOURS = "yours"
+"""The family of the mechanisms that a reader has added."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A mechanism that is not of the catalogue, as a reader adds it to the table."""
+
+    name: str
+    build: Callable[[int, int, bool], nn.Module]
+    claims: str
 
 
 class Survey(BaseWidget):
@@ -47,7 +65,8 @@ class Survey(BaseWidget):
     ``order`` is one of "name", "year", "family", "claimed", "counted", "measured", "decodes",
     ``down`` whether the largest comes first, ``family`` and ``search`` a filter; all can be read
     and set. ``rows`` are the numbers as a list of dicts, ``check`` counts a row again and tries
-    whether it decodes, ``time`` times it too, in the background; ``wait`` waits for both.
+    whether it decodes, ``time`` times it too, in the background; ``wait`` waits for both. ``add``
+    gives a mechanism of your own a row, which is counted and tried like all others.
 
     Exponents are powers of n: counted from FLOPs of the mixing at n = 1,024 to 8,192, measured
     from times of the whole layer, projections included, at 512 to 4,096; width 256, 4 heads.
@@ -67,24 +86,55 @@ class Survey(BaseWidget):
     def __init__(self, *, theme: str = "auto") -> None:
         stored = _stored()
         super().__init__(_machine=stored["machine"], theme=theme)
-        self._rows = [row_of(one, stored["rows"].get(one.name)) for one in cards() if one.mixes]
-        self._asked: SimpleQueue[tuple[str, bool]] = SimpleQueue()
+        self._own: dict[str, Own] = {}
+        self._asked: SimpleQueue[tuple[str, str]] = SimpleQueue()
         self._worker = Latest(self._work, 0)
+        self._rows = [row_of(one, stored["rows"].get(one.name)) for one in cards() if one.mixes]
+        for row in self._rows:
+            if row["counted"] is None:
+                self._ask(row["name"], "count")
         self.on_msg(self._told)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The table as dicts: name, title, family, year, claimed, formula (the exponent of the
-        card's formula), counted, measured, interval, decodes, because, page, lesson, checked."""
+        card's formula), counted, measured, interval, decodes, because, page, lesson, checked.
+
+        What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
+
+    def add(
+        self, name: str, build: Callable[[int, int, bool], nn.Module], *, claims: str = "n"
+    ) -> None:
+        """Give a mechanism of your own a row, and count and try it in the background.
+
+        ``build(dim, heads, causal)`` gives its layer, as ``TinyTransformer(attention=…)`` takes
+        it: a module from (b, n, dim) to (b, n, dim). ``claims`` is the growth that you claim for
+        its FLOPs: "n", "n log n", "n√n" or "n²". A name that you added before gets the new layer;
+        a name of the catalogue is refused.
+        """
+        choose("claim", claims, GROWTHS)
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"name must be a text, such as 'block means'; got {name!r}.")
+        if name in {row["name"] for row in self._rows} - set(self._own):
+            raise ValueError(f"{name!r} is in the catalogue: give your mechanism another name.")
+        if not callable(build):
+            raise TypeError(
+                "build must be a module's class, or another callable that takes (dim, heads, "
+                f"causal) and gives the layer; got {build!r}."
+            )
+        self._own[name] = Own(name, build, claims)
+        kept = [row for row in self._rows if row["name"] != name]
+        self._rows = [*kept, row_of(self._own[name], None)]
+        self._ask(name, "check")
 
     def check(self, name: str) -> None:
         """Count the FLOPs of a mechanism again, and try whether it decodes."""
-        self._ask(name, False)
+        self._ask(name, "check")
 
     def time(self, name: str) -> None:
         """The same, and time its layer on this machine."""
-        self._ask(name, True)
+        self._ask(name, "time")
 
     def wait(self, timeout: float | None = 120) -> bool:
         """Wait until what was asked for is checked; False if that took longer than ``timeout``."""
@@ -96,7 +146,7 @@ class Survey(BaseWidget):
 
     def description(self) -> str:
         """What is seen, in sentences."""
-        able = sum(row["decodes"] for row in self._rows)
+        able = sum(row["decodes"] is True for row in self._rows)
         return (
             f"{len(self._rows)} mechanisms with the growth that their cards claim, the exponents "
             f"of n that were counted and measured, and whether they decode: {able} do."
@@ -123,9 +173,9 @@ class Survey(BaseWidget):
     def __repr__(self) -> str:
         return f"Survey: {self.description()}"
 
-    def _ask(self, name: str, timed: bool) -> None:
+    def _ask(self, name: str, what: str) -> None:
         name = choose("mechanism", name, {row["name"]: row["name"] for row in self._rows})
-        self._asked.put((name, timed))
+        self._asked.put((name, what))
         self._busy = [*self._busy, name]
         self._worker.ask()
 
@@ -133,22 +183,27 @@ class Survey(BaseWidget):
         """In the background: all that was asked for, in turn."""
         while True:
             try:
-                name, timed = self._asked.get_nowait()
+                name, what = self._asked.get_nowait()
             except Empty:
                 return
-            try:
-                found = checked(card(name), timed=timed)
-            except Exception as error:  # in a thread, where no other code would report it
-                found = {"checked": f"It could not be checked: {error}"}
+            found = self._found(self._own.get(name) or card(name), what)
             self._rows = [row | found if row["name"] == name else row for row in self._rows]
             busy = [*self._busy]
             busy.remove(name)
             self._busy = busy
 
+    def _found(self, one: Card | Own, what: str) -> dict[str, Any]:
+        try:
+            if what == "count":
+                return stored_of(one, timed=False)
+            return checked(one, timed=what == "time")
+        except Exception as error:  # in a thread, where no other code would report it
+            return {"checked": f"It could not be checked: {error}"}
+
     def _told(self, _widget: Any, content: Any, _buffers: Any) -> None:
         known = {row["name"] for row in self._rows}
         if isinstance(content, dict) and content.get("name") in known:
-            self._ask(content["name"], content.get("kind") == "time")
+            self._ask(content["name"], "time" if content.get("kind") == "time" else "check")
 
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), "_live": False, "_busy": []}
@@ -166,9 +221,18 @@ def survey(*, theme: str = "auto") -> Survey:
     return Survey(theme=theme)
 
 
-def row_of(one: Card, stored: dict[str, Any] | None) -> dict[str, Any]:
-    """What the table says of a mechanism; what is not stored is counted and tried now."""
-    known = stored or stored_of(one, timed=False)
+_NOTHING = dict.fromkeys(("counted", "measured", "interval", "decodes"), None) | {
+    "because": "it is being tried"
+}
+
+
+def row_of(one: Card | Own, stored: dict[str, Any] | None) -> dict[str, Any]:
+    """What the table says of a mechanism; what is not stored is None."""
+    told = _of_own(one) if isinstance(one, Own) else _of_card(one)
+    return told | {"formula": _formula(one), **(stored or _NOTHING), "checked": ""}
+
+
+def _of_card(one: Card) -> dict[str, Any]:
     addresses = {text.split()[0]: [url, text] for url, text in links(one.name)}
     return {
         "name": one.name,
@@ -177,17 +241,30 @@ def row_of(one: Card, stored: dict[str, Any] | None) -> dict[str, Any]:
         "year": one.paper.year,
         "claimed": growth(one, "time", {}),
         "order": one.order_text("time", list(one.forms)[-1]),
-        "formula": _formula(one),
-        **known,
         "page": addresses.get("page"),
         "lesson": addresses.get("lesson"),
-        "checked": "",
     }
 
 
-def stored_of(one: Card, *, timed: bool) -> dict[str, Any]:
+def _of_own(one: Own) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "title": one.name,
+        "family": YOURS,
+        "year": datetime.date.today().year,
+        "claimed": one.claims,
+        "order": f"O({one.claims})",
+        "page": None,
+        "lesson": None,
+    }
+
+
+def stored_of(one: Card | Own, *, timed: bool) -> dict[str, Any]:
     """What is stored of a mechanism: exponents, and whether it decodes."""
-    able, because = cost_counts.decodes(one.name)
+    if isinstance(one, Own):
+        able, because = cost_counts.tried(OwnLayer(one.name, one.build, dim=32, heads=2))
+    else:
+        able, because = cost_counts.decodes(one.name)
     found: dict[str, Any] = {"counted": _counted(one), "measured": None, "interval": None}
     if timed:
         slope, *interval = _measured(one)
@@ -195,13 +272,14 @@ def stored_of(one: Card, *, timed: bool) -> dict[str, Any]:
     return found | {"decodes": able, "because": because}
 
 
-def checked(one: Card, *, timed: bool) -> dict[str, Any]:
-    """What comes out now, with the sentence that compares it with the card."""
+def checked(one: Card | Own, *, timed: bool) -> dict[str, Any]:
+    """What comes out now, with the sentence that compares it with the card, or with the claim."""
     found = stored_of(one, timed=timed)
     formula = _formula(one)
     agrees = "as" if abs(found["counted"] - formula) <= 0.1 else "where"
+    what = "your claim" if isinstance(one, Own) else "the card's formula"
     said = (
-        f"Counted now: n^{found['counted']:.2f}, {agrees} the card's formula gives n^{formula:.2f} "
+        f"Counted now: n^{found['counted']:.2f}, {agrees} {what} gives n^{formula:.2f} "
         f"at these lengths. Decodes: {found['because']}."
     )
     if timed:
@@ -212,15 +290,24 @@ def checked(one: Card, *, timed: bool) -> dict[str, Any]:
     return found | {"checked": said}
 
 
-def _counted(one: Card) -> float:
+def _layer(one: Card | Own) -> Layer:
+    if isinstance(one, Own):
+        return OwnLayer(one.name, one.build, DIM, WIDE)
+    return subject(one.name, dim=DIM, heads=WIDE)
+
+
+def _counted(one: Card | Own) -> float:
     """Of the FLOPs of the mixing; of its element-wise work where it has no products."""
-    costs = [cost_counts.flops(one.name, n, DIM, WIDE, {}) for n in COUNTED]
+    costs = [counted(_layer(one), n) for n in COUNTED]
     counts = [cost.mixing_flops or cost.elements_written for cost in costs]
     return round(fit(COUNTED, counts).slope, 3)
 
 
-def _formula(one: Card) -> float:
-    """The exponent of the card's formula over the counted lengths."""
+def _formula(one: Card | Own) -> float:
+    """The exponent of the card's formula, or of the claim, over the counted lengths."""
+    if isinstance(one, Own):
+        values = [GROWTHS[one.claims](n) for n in COUNTED]
+        return round(fit(COUNTED, values).slope, 3)
     told = cost_formulas.told(one)
     usual = {letter: each["usual"] for letter, each in told["letters"].items()}
     width = DIM // WIDE
@@ -229,11 +316,10 @@ def _formula(one: Card) -> float:
     return round(fit(COUNTED, values).slope, 3)
 
 
-def _measured(one: Card) -> list[float]:
+def _measured(one: Card | Own) -> list[float]:
     """The exponent of the layer's time, and the interval that holds it at 95 %."""
-    medians = [
-        cost_counts.times([(one.name, {})], n, DIM, WIDE, rounds=ROUNDS)[0].median for n in TIMED
-    ]
+    layer = _layer(one)
+    medians = [cost_counts.timed([layer], n, rounds=ROUNDS)[0].median for n in TIMED]
     line = fit(TIMED, medians)
     return [round(each, 3) for each in (line.slope, line.low, line.high)]
 

@@ -44,10 +44,10 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
         "family": row["family"],
         "claims": row["claimed"],
         "formula": f"{row['formula']:.2f}",
-        "counted": f"{row['counted']:.2f}",
+        "counted": "…" if row["counted"] is None else f"{row['counted']:.2f}",
         "measured": "–"
         if measured is None
         else "{:.2f} ({:.2f} to {:.2f})".format(measured, *row["interval"]),
-        "decodes": "yes" if row["decodes"] else "no",
+        "decodes": {True: "yes", False: "no", None: "…"}[row["decodes"]],
         "lesson": row["lesson"][1].split()[1] if row["lesson"] else "–",
     }

@@ -35,8 +35,7 @@ function render({ model, el: host }) {
     for (const [name, value] of Object.entries(changed)) model.set(name, value);
     model.save_changes();
   };
-  const families = [...new Set(get("_rows").map(({ family }) => family))];
-  const family = choice("Family", "family", [["", "all"], ...families.map((name) => [name, name])], (value) => set({ family: value }));
+  const family = choice("Family", "family", [], (value) => set({ family: value }));
   const search = el("input", { type: "search", class: "sv-search", testid: "search", oninput: () => set({ search: search.value }) });
   const count = el("span", { class: "av-quiet", testid: "count", role: "status" });
   const { node } = bar({ frequent: [family.node, labelled("Find", search), count], help: HELP, label: "Which mechanisms" });
@@ -65,7 +64,7 @@ function render({ model, el: host }) {
     const busy = get("_busy").includes(row.name);
     const off = { disabled: !get("_live") || busy };
     const act = (kind, text, title) => button({ text, title, "aria-label": `${text} ${row.title}`, testid: `${kind}-${row.name}`, ...off, onclick: () => ask(kind, row.name) });
-    const apart = Math.abs(row.counted - row.formula) > 0.1;
+    const apart = row.counted !== null && Math.abs(row.counted - row.formula) > 0.1;
     return el(
       "tr",
       { "data-name": row.name, class: row.checked ? "sv-checked" : "" },
@@ -74,9 +73,9 @@ function render({ model, el: host }) {
       el("td", { text: row.family }),
       el("td", { text: row.claimed, title: row.order }),
       el("td", { text: power(row.formula) }),
-      el("td", { text: power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
+      el("td", { text: row.counted === null ? "…" : power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
       el("td", { text: within(row.measured, row.interval) }),
-      el("td", { text: row.decodes ? "yes" : "no", title: row.because }),
+      el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
       el("td", { class: "sv-acts" }, busy ? el("progress", { "aria-label": `${row.title} is being checked` }) : el("span", {}, act("check", "Check", "Count it again, try whether it decodes"), act("time", "Time", "Check it and time it"))),
     );
@@ -92,6 +91,10 @@ function render({ model, el: host }) {
       if (order === state.order) heads[at].setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else heads[at].removeAttribute("aria-sort");
     });
+    const families = [...new Set(state._rows.map((row) => row.family))];
+    if (family.select.length !== families.length + 1) {
+      family.select.replaceChildren(...["", ...families].map((name) => el("option", { value: name, text: name || "all" })));
+    }
     family.select.value = state.family;
     if (search.value !== state.search) search.value = state.search;
     count.textContent = `${rows.length} of ${state._rows.length} mechanisms`;

@@ -1,0 +1,279 @@
+"""Checks of lesson 71: a hidden square, the growth of a count, and a row of the survey's table."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attempt import note_mistakes, run
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.measure.count import count, exponent
+from attnlab.measure.fit import GROWTHS
+
+# ---- a hidden square
+
+
+def check_hash_length(length: object) -> Verdict:
+    """Is it where hashing into 2n / m buckets costs as much as the chunks, for m = d = e = 64?"""
+    mistakes: dict[float, str] = {
+        516: "That is the number of buckets at which both cost equally; the length is b m / 2.",
+        33_024: "There are b = 2n / m buckets, twice as many as n / m.",
+        258: "That is n / m. The length is asked for.",
+        16_384: "Nearly: the bracket is d + e + 1 = 129, not 128.",
+        1_056_768: "Divide by d: one bucket costs d FLOPs for each token, not one.",
+    }
+    return check_number(length, 16_512, unit="tokens", mistakes=mistakes)
+
+
+# ---- which growth
+
+Costs = Sequence[float]
+
+
+def _best(spread: Callable[[list[float]], float]) -> Callable[[Costs, Costs], str]:
+    """The growth g for which the costs divided by g vary least."""
+
+    def growth(lengths: Costs, costs: Costs) -> str:
+        def varies(name: str) -> float:
+            g = GROWTHS[name]
+            return spread([cost / g(n) for n, cost in zip(lengths, costs, strict=True)])
+
+        return min(GROWTHS, key=varies)
+
+    return growth
+
+
+def _ratio(quotients: list[float]) -> float:
+    return max(quotients) / min(quotients)
+
+
+_growth = _best(_ratio)
+
+
+def _without_factor(lengths: Costs, costs: Costs) -> str:
+    def away(name: str) -> float:
+        g = GROWTHS[name]
+        return sum(abs(math.log(c / g(n))) for n, c in zip(lengths, costs, strict=True))
+
+    return min(GROWTHS, key=away)
+
+
+def _rounded(lengths: Costs, costs: Costs) -> str:
+    slope = exponent(lengths, costs).slope
+    return min(("n", "n√n", "n²"), key=lambda name: abs(slope - {"n": 1, "n√n": 1.5}.get(name, 2)))
+
+
+def _smallest(lengths: Costs, costs: Costs) -> str:
+    return _best(lambda quotients: quotients[-1] - quotients[0])(lengths, costs)
+
+
+_GROWTH_MISTAKEN: tuple[tuple[str, Callable[[Costs, Costs], str]], ...] = (
+    (
+        "The factor in front of the growth is taken for 1. Divide the costs by the growth; what "
+        "counts is whether the quotients are equal, not how large they are.",
+        _without_factor,
+    ),
+    (
+        "The quotients are compared by their difference, so the growth with the smallest quotients "
+        "wins. Compare them by their ratio.",
+        _best(lambda quotients: max(quotients) - min(quotients)),
+    ),
+    (
+        "The quotients may fall as well as rise: the last minus the first is most negative for the "
+        "growth that is far too fast.",
+        _smallest,
+    ),
+    ("A rounded exponent is never n log n: its slope lies between that of n and of n√n.", _rounded),
+)
+
+_LENGTHS = (1024.0, 2048.0, 4096.0, 8192.0)
+_NOISE = (1.01, 0.99, 1.0, 1.01)
+_GROWTH_CASES = [
+    [factor * GROWTHS[name](n) * noise for n, noise in zip(_LENGTHS, _NOISE, strict=True)]
+    for factor, name in ((3e4, "n log n"), (2.0, "n√n"), (7e3, "n"), (40.0, "n²"), (0.5, "n log n"))
+]
+
+
+@returns_verdict
+def check_growth(function: Function) -> str:
+    """Does it name the growth of costs? `growth(lengths, costs)` → "n", "n log n", "n√n" or "n²".
+
+    `lengths` and `costs` are lists of numbers. The factor in front is unknown, and costs scatter by
+    one per cent.
+    """
+    note_mistakes(sentence for sentence, _ in _GROWTH_MISTAKEN)
+    found = []
+    for costs in _GROWTH_CASES:
+        answer = run(function, {"lengths": list(_LENGTHS), "costs": list(costs)})
+        if answer.raised:
+            raise Mistake(f"growth(lengths, costs) {answer.raised}. {answer.hint}".rstrip())
+        if answer.value not in GROWTHS:
+            raise Mistake(
+                f"growth(lengths, costs) should give one of {', '.join(map(repr, GROWTHS))}; it "
+                f"gave {answer.value!r}."
+            )
+        found.append(answer.value)
+    right = [_growth(_LENGTHS, costs) for costs in _GROWTH_CASES]
+    if found == right:
+        return "The quotients are most nearly equal for the growth that the costs have."
+    for sentence, mistaken in _GROWTH_MISTAKEN:
+        if found == [mistaken(_LENGTHS, costs) for costs in _GROWTH_CASES]:
+            raise Mistake(sentence)
+    wrong = next(i for i, (a, b) in enumerate(zip(found, right, strict=True)) if a != b)
+    shown = ", ".join(f"{cost:,.0f}" for cost in _GROWTH_CASES[wrong])
+    raise Mistake(f"Of the costs {shown} it gave {found[wrong]!r}; it should be {right[wrong]!r}.")
+
+
+# ---- a row of the table
+
+
+class _Attention(nn.Module):
+    """Attention over the whole sequence, or in blocks; some of them look ahead."""
+
+    def __init__(
+        self, dim: int, heads: int, causal: bool, *,
+        block: int | None = None, ahead: int = 0, mean: bool = False, dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.heads, self.causal, self.block, self.ahead, self.mean = (
+            heads, causal, block, ahead, mean,
+        )  # fmt: skip
+        self.project, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        x = self.dropout(x)
+        length = self.block or x.shape[1]
+        short = -x.shape[1] % length
+        q, k, v = (
+            F.pad(part, (0, 0, 0, short)).unflatten(1, (-1, length))
+            for part in self.project(x.roll(-self.ahead, dims=1)).chunk(3, dim=-1)
+        )
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        mixed = mixed.transpose(-2, -3).flatten(-2).flatten(1, 2)[:, : x.shape[1]]
+        return self.out(mixed) + (x.mean(dim=1, keepdim=True) if self.mean else 0)
+
+
+Build = Callable[[int, int, bool], nn.Module]
+
+
+def _build(**options: object) -> Build:
+    def build(dim: int, heads: int, causal: bool) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return _Attention(dim, heads, causal, **options)  # type: ignore[arg-type]
+
+    return build
+
+
+_LAYERS: dict[str, Build] = {
+    "full attention": _build(),
+    "attention in blocks of 16, with dropout": _build(block=16, dropout=0.2),
+    "attention that reads one token ahead": _build(ahead=1),
+    "attention in blocks of 16, plus the mean of all tokens": _build(block=16, mean=True),
+}
+_ROW_LENGTHS = (128, 256, 512)
+_TRIED, _KEPT = 40, 25
+Row = tuple[float, bool]
+
+
+def _row(
+    build: Build, lengths: Sequence[int], *,
+    linear: bool = False, causal: bool = True, first: int | None = None, train: bool = False,
+) -> Row:  # fmt: skip
+    """The exponent of the mixing's FLOPs, and whether the causal layer keeps to the past; the
+    options are mistakes."""
+    flops = []
+    for n in lengths:
+        layer = build(32, 4, False).eval()
+        maps = sum(2 * n * m.weight.numel() for m in layer.modules() if isinstance(m, nn.Linear))
+        flops.append(count(layer, torch.zeros(1, n, 32)).flops - (0 if linear else maps))
+    layer = build(32, 4, causal).train(train)
+    x, other = torch.randn(2, 1, _TRIED, 32, generator=torch.Generator().manual_seed(0))
+    other[:, :_KEPT] = x[:, :_KEPT]
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        kept = _KEPT if first is None else first
+        apart = (layer(x)[:, :kept] - layer(other)[:, :kept]).abs().max().item()
+    return exponent(lengths, flops).slope, apart < 1e-4
+
+
+def _inverted(build: Build, lengths: Sequence[int]) -> Row:
+    slope, kept = _row(build, lengths)
+    return slope, not kept
+
+
+_ROW_MISTAKEN: tuple[tuple[str, Callable[[Build, Sequence[int]], Row]], ...] = (
+    (
+        "The layer's projections are counted too; they grow with n and hide the growth of the "
+        "mixing. Take off the FLOPs of every nn.Linear: two for each of its weights and tokens.",
+        lambda build, lengths: _row(build, lengths, linear=True),
+    ),
+    (
+        "Every layer leaks in your test. Is it built with causal=True, are the tokens changed at "
+        "the end, and are only the outputs before them compared?",
+        lambda build, lengths: _row(build, lengths, causal=False),
+    ),
+    (
+        "The layer is in training mode, where dropout makes any two outputs differ: call eval().",
+        lambda build, lengths: _row(build, lengths, train=True),
+    ),
+    (
+        "A layer that reads one token ahead passes: only the outputs just before the changed "
+        "tokens can differ there. Compare all outputs before them, up to the last.",
+        lambda build, lengths: _row(build, lengths, first=1),
+    ),
+    (
+        "The second answer is the other way round: True where earlier outputs stay.",
+        _inverted,
+    ),
+)
+
+
+@returns_verdict
+def check_survey_row(function: Function) -> str:
+    """Does it check a layer? `survey_row(build, lengths)` → (exponent, whether causal).
+
+    `build(dim, heads, causal)` gives a module from (b, n, dim) to (b, n, dim). The exponent is that
+    of the FLOPs of the mixing, without the nn.Linear maps, over `lengths`, not causal, to 0.05. The
+    second is whether the causal layer, in evaluation mode, keeps earlier outputs whatever follows.
+    """
+    note_mistakes(sentence for sentence, _ in _ROW_MISTAKEN)
+    found = {name: _answer(function, build) for name, build in _LAYERS.items()}
+
+    def agrees(truth: Callable[[Build, Sequence[int]], Row]) -> bool:
+        rows = [(found[name], truth(build, _ROW_LENGTHS)) for name, build in _LAYERS.items()]
+        return all(abs(a[0] - b[0]) < 0.05 and a[1] == b[1] for a, b in rows)
+
+    if agrees(_row):
+        return "Counted and tried: what the table's button does."
+    for sentence, mistaken in _ROW_MISTAKEN:
+        if agrees(mistaken):
+            raise Mistake(sentence)
+    for name, build in _LAYERS.items():
+        slope, kept = _row(build, _ROW_LENGTHS)
+        if abs(found[name][0] - slope) >= 0.05:
+            raise Mistake(f"For {name} the exponent is {slope:.2f}; it gave {found[name][0]:.2f}.")
+        if found[name][1] != kept:
+            raise Mistake(f"For {name} the second answer is {kept}; it gave {found[name][1]}.")
+    raise AssertionError("one of the layers must differ")
+
+
+def _answer(function: Function, build: Build) -> Row:
+    answer = run(function, {"build": build, "lengths": _ROW_LENGTHS})
+    if answer.raised:
+        raise Mistake(f"survey_row(build, lengths) {answer.raised}. {answer.hint}".rstrip())
+    value = answer.value
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise Mistake(
+            "survey_row(build, lengths) should give two things, the exponent and whether the layer "
+            f"is causal; it gave {type_name(value)}."
+        )
+    try:
+        slope = float(value[0])
+    except (TypeError, ValueError):
+        raise Mistake(f"The exponent should be a number; it is {type_name(value[0])}.") from None
+    return slope, bool(value[1])
