@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from attnlab.core.probe import record
 from attnlab.core.search import Codes, Index, recall
+from attnlab.measure.comparison import Keys, ratio, taken
 from attnlab.measure.memory import resident
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
@@ -102,7 +103,7 @@ def _search(
         yield Row(
             f"{what}: {timing.name}", 1e3 * timing.median, "ms",
             at_most=target if count >= 1_000_000 else None,
-            quartiles=(low, high), note=f"recall {share:.3f}",
+            quartiles=(low, high), note=f"recall {share:.3f}; {taken(timing)}",
         )  # fmt: skip
 
 
@@ -137,12 +138,11 @@ def _layers(memory: int, repeats: int, threads: int) -> Iterator[Row]:
         with record() as notes:
             calls[search]()
         found[search] = notes.last("neighbours")
-    timing = compare(calls, repeats=repeats, threads=threads)[1]
+    exact, approximate = compare(calls, repeats=repeats, threads=threads)
     share = recall(found["approximate"], found["exact"])
-    yield Row(
-        f"{x.shape[1]:,} tokens with a memory of {memory:,}: approximate / exact search",
-        timing.ratio, "×", quartiles=timing.ratio_quartiles, note=f"recall {share:.3f}",
-    )  # fmt: skip
+    figure = f"{x.shape[1]:,} tokens with a memory of {memory:,}: approximate / exact search"
+    work = f"of {memory:,} keys a query meets codes and all keys; recall {share:.3f}"
+    yield ratio(figure, approximate, exact, work=work)
 
 
 def _decoding(memories: tuple[int, ...], quick: bool, threads: int) -> Iterator[Row]:
@@ -154,11 +154,10 @@ def _decoding(memories: tuple[int, ...], quick: bool, threads: int) -> Iterator[
         calls[f"{memory:,}"] = partial(_step, _layer(options), x, _after(memory, options))
     timings = compare(calls, repeats=2 if quick else 21, threads=threads)
     for timing, memory in zip(timings, memories, strict=True):
-        yield Row(
-            f"one token with a memory of {timing.name} / of {timings[0].name}", timing.ratio, "×",
-            at_most=None if quick else 1.1 * memory / memories[0],
-            quartiles=timing.ratio_quartiles, note=f"{1e3 * timing.median:.3g} ms",
-        )  # fmt: skip
+        figure = f"one token with a memory of {timing.name} / of {timings[0].name}"
+        keys = Keys(memory, memory), Keys(memories[0], memories[0])
+        bound = None if quick else 1.1 * memory / memories[0]
+        yield ratio(figure, timing, timings[0], work=keys, at_most=bound)
 
 
 def _layer(options: Memory) -> MemorizingAttention:
