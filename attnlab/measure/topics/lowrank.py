@@ -76,8 +76,9 @@ def _beside_peer(n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The package shares E and F headwise and adds a bias to its output; ours has none.
 
     Its attention cannot be called without its projections, so our form alone stands beside the
-    whole layer. In the late order both do the same products, two thirds of them in the four
-    projections of the width, which take the same time in both.
+    whole layer. What bounds the late order, which is the default: four fifths of the package's time
+    are matrix products (a profile, one thread), and the late order has the same ones. Without all
+    that is left it would be 1.2 times as fast. The early order has only k keys and values to make.
     """
     if not find_spec("linformer"):
         note = "linformer is not installed: pip install 'attnlab[peers]'"
