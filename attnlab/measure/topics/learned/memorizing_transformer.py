@@ -3,6 +3,13 @@
 An approximate search of all codes takes no less than their comparison: 32 codes of a key for each
 query, 10⁹ for a million keys and 32 queries. Lists leave most of them out, where keys lie in
 clusters.
+
+Directions drawn at random have no clusters. Tried for a million of them (milliseconds of processor
+time of one thread; half of that, at best, with two): all codes and 640 candidates find 95 % in 27,
+the index is built in 2 s; 384 candidates 90 % in 26; half as many codes of twice as many numbers
+and 4,160 candidates 90 %, and the scan alone takes 28; 256 lists, 160 of them probed, 94 % in 22;
+1,024 lists, 600 probed, 93 % in 25, of residuals 91 % in 26. For 95 % of the neighbours two lists
+in five must be searched. HNSW (24 edges) takes 22 for 92 %, and that among 50,000 keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping
