@@ -26,8 +26,8 @@ Made = tuple[nn.Module, Layer]
 class Peer:
     """A package's layer beside one of our mechanisms; `make(n, dim, heads)` builds it.
 
-    `imports` is the module that must be there and `install` what pip is given for it; `work` says
-    what the layer computes.
+    `imports` is the module that must be there; `work` says which keys a query of the layer sees,
+    and of which keys products are computed.
     """
 
     name: str
@@ -35,14 +35,13 @@ class Peer:
     mechanism: str
     make: Callable[[int, int, int], Made]
     work: str
-    install: str = "'attnlab[peers]'"
 
     @property
     def missing(self) -> str:
         """Why it cannot be built; empty where it can."""
         if find_spec(self.imports):
             return ""
-        return f"{self.imports} is not installed: pip install {self.install}"
+        return f"{self.imports} is not installed: pip install 'attnlab[peers]'"
 
 
 def linformer(n: int, dim: int, heads: int, *, k: int) -> Made:
@@ -201,50 +200,50 @@ PEERS: Mapping[str, Peer] = {
     for peer in (
         Peer(
             "x-transformers", "x_transformers", "full", x_transformers,
-            "all pairs, by PyTorch's fused attention",
+            "all n keys seen and computed, by PyTorch's fused attention",
         ),
         Peer(
             "local-attention", "local_attention", "longformer",
             _with(local_attention, "longformer", window="window"),
-            "1.5 windows of keys computed for each query, w + 1 of them seen",
+            "w + 1 keys seen, 1.5 w computed; queries and keys are rotated",
         ),
         Peer(
             "Hugging Face Longformer", "transformers", "longformer",
             _with(longformer, "longformer", window="window"),
-            "chunks of a window, each with half a window on either side; no output projection",
+            "w + 1 keys seen, 2 w computed; no output projection",
         ),
         Peer(
             "Hugging Face BigBird", "transformers", "bigbird",
             _with(big_bird, "bigbird", block="block", random="random"),
-            "the same blocks; no output projection",
+            "the same blocks seen and computed; no output projection",
         ),
         Peer(
             "linformer", "linformer", "linformer", _with(linformer, "linformer", k="k"),
-            "k places for each query",
+            "all n keys seen in k sums, which are computed",
         ),
         Peer(
             "performer-pytorch", "performer_pytorch", "performer", performer,
-            "d log d random features, as ours",
+            "all n keys seen in sums over d log d random features, as ours",
         ),
         Peer(
             "linear-attention-transformer", "linear_attention_transformer", "linear",
-            linear_attention, "softmax over the width of queries and over the length of keys",
-            "linear-attention-transformer",
+            linear_attention,
+            "all n keys seen in sums; softmax of queries over their width, of keys over the length",
         ),
         Peer(
             "reformer-pytorch", "reformer_pytorch", "reformer",
             _with(lambda *a, **k: reformer(*a, **k, causal=False), "reformer", chunk="chunk",
                   rounds="rounds"),
-            "in each round two chunks of keys for each query; n must be a multiple of two chunks",
+            "in each round two chunks of keys seen and computed; n is a multiple of two chunks",
         ),
         Peer(
             "sinkhorn-transformer", "sinkhorn_transformer", "sinkhorn",
             _with(sinkhorn, "sinkhorn", block="block", iterations="iterations"),
-            "the sorted and the own block for each query",
+            "the sorted and the own block seen and computed",
         ),
         Peer(
             "entmax", "entmax", "entmax", entmax,
-            "all pairs, a sort of each row; α = 1.5",
+            "all n keys seen and computed, a sort of each row; α = 1.5",
         ),
     )
 }  # fmt: skip

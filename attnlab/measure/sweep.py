@@ -24,7 +24,7 @@ from attnlab.measure.memory import allocated, available
 from attnlab.measure.peers import Peer
 from attnlab.measure.report import machine
 from attnlab.measure.subject import Subject, subject
-from attnlab.measure.timing import MOST_ROUNDS, seconds_of, thread_count
+from attnlab.measure.timing import MOST_ROUNDS, Taken, quartiles, taken_by, thread_count
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
 SHORT = 16  # tokens at which nearly all time is overhead
@@ -57,6 +57,7 @@ class Entry:
             "family": own.card.family, "form": None if self.peer else own.form, "dim": own.dim,
             "heads": own.heads, "causal": own.causal,
             "options": {name: str(value) for name, value in own.options},
+            "work": self.peer and self.peer.work,
         }  # fmt: skip
 
     def call(self, n: int, which: str, plan: "Plan") -> Callable[[], object]:
@@ -181,8 +182,9 @@ class _Run:
     def row(self, entry: Entry, n: int, which: str, **found: Any) -> Row:
         """One row with all its fields; `reason` says in a sentence why a figure is missing."""
         empty: Row = dict.fromkeys(
-            ("seconds", "median", "low", "high", "baseline_seconds", "peak_bytes", "reason")
-        )
+            ("seconds", "median", "low", "high", "user", "system", "baseline_seconds",
+             "peak_bytes", "reason")
+        )  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return entry.key() | {"n": n, "pass": which} | empty | found | self.common | {"date": now}
 
@@ -244,9 +246,9 @@ class _Run:
                 prove(entry.subject)
             with thread_count(self.plan.threads):
                 call = entry.call(n, which, self.plan)
-                first = seconds_of(call)
+                first = taken_by(call).seconds
                 if n == SHORT or first < 0.2:
-                    first = seconds_of(call)
+                    first = taken_by(call).seconds
         except Unproved as error:
             return None, 0, str(error)
         except (ValueError, RuntimeError, AssertionError, ImportError) as error:
@@ -304,20 +306,21 @@ class _Run:
             if (self.base, which) not in calls and self.affordable(which, n):
                 running[self.base, which] = self.base.call(n, which, self.plan)
                 rounds[self.base, which] = max(rounds[key] for key in calls if key[1] == which)
-        seconds: dict[tuple[Entry, str], list[float]] = {key: [] for key in running}
+        taken: dict[tuple[Entry, str], list[Taken]] = {key: [] for key in running}
         with thread_count(self.plan.threads):
             for number in range(max(rounds.values())):
                 for key, call in running.items():
                     if number < rounds[key]:
-                        seconds[key].append(seconds_of(call))
+                        taken[key].append(taken_by(call))
         for entry, which in calls:
-            own = seconds[entry, which]
-            self.past.setdefault((_short(entry), which), {})[n] = statistics.median(own)
-            base = seconds.get((self.base, which), [])[: len(own)]
+            spread = _spread(taken[entry, which])
+            self.past.setdefault((_short(entry), which), {})[n] = spread["median"]
+            rounds_of_both = taken.get((self.base, which), [])[: len(spread["seconds"])]
+            base = [one.seconds for one in rounds_of_both]
             yield self.row(
-                entry, n, which, **_spread(own),
-                baseline_seconds=base if len(base) == len(own) else None,
-                peak_bytes=self.peak(running[entry, which], n, statistics.median(own)),
+                entry, n, which, **spread,
+                baseline_seconds=base if len(base) == len(spread["seconds"]) else None,
+                peak_bytes=self.peak(running[entry, which], n, spread["median"]),
             )  # fmt: skip
 
     def affordable(self, which: str, n: int) -> bool:
@@ -339,12 +342,13 @@ def _short(entry: Entry) -> str:
     return entry.subject.mechanism if entry.peer is None else entry.peer.name
 
 
-def _spread(seconds: Sequence[float]) -> Row:
-    ordered = sorted(seconds)
-    quarters = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else []
-    low, high = (quarters[0], quarters[2]) if quarters else (ordered[0], ordered[0])
+def _spread(taken: Sequence[Taken]) -> Row:
+    """By the clock every round, median and quartiles; of the processor the mean of the rounds."""
+    seconds, user, system = map(list, zip(*taken, strict=True))
+    low, high = quartiles(seconds)
     return {
-        "seconds": list(seconds), "median": statistics.median(ordered), "low": low, "high": high,
+        "seconds": seconds, "median": statistics.median(seconds), "low": low, "high": high,
+        "user": statistics.fmean(user), "system": statistics.fmean(system),
     }  # fmt: skip
 
 

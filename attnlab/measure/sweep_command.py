@@ -131,16 +131,19 @@ def _line(row: summary.Row) -> str:
     if row["pass"] == "counted":
         return f"{what}: {row['flops'] / 1e9:.3g} GFLOP, largest tensor {row['largest_elements']:,}"
     memory = f", {row['peak_bytes'] / 2**20:,.0f} MiB" if row["peak_bytes"] else ""
-    return f"{what}: {row['median'] * 1e3:.3g} ms{memory}"
+    of_both = f"user {row['user'] * 1e3:.3g}, system {row['system'] * 1e3:.3g}"
+    return f"{what}: {row['median'] * 1e3:.3g} ms ({of_both}){memory}"
 
 
 def _shown(rows: Sequence[summary.Row], plan: Plan, markdown: bool) -> str:
-    """The table of what was swept, why figures are missing, and how many claims are met."""
+    """The table of what was swept, why figures are missing, what the peers compute, and how many
+    claims are met."""
     mine = {(entry.key()["mechanism"], entry.key()["peer"]) for entry in plan.entries}
     found = summary.summaries(row for row in rows if (row["mechanism"], row["peer"]) in mine)
     missing = dict.fromkeys(f"{one.name}: {reason}" for one in found for reason in one.reasons)
+    work = dict.fromkeys(f"{e.name} computes: {e.peer.work}" for e in plan.entries if e.peer)
     load = f"load at the end: {os.getloadavg()[0]:.2f}; " if hasattr(os, "getloadavg") else ""
-    parts = [summary.table(found, markdown=markdown), "\n".join(missing)]
+    parts = [summary.table(found, markdown=markdown), "\n".join(missing), "\n".join(work)]
     return "\n" + "\n\n".join([*filter(None, parts), load + summary.verdict(found)])
 
 

@@ -3,15 +3,21 @@
 A time alone depends on the machine and on what else runs there. So the compared calls run
 interleaved, A B C A B C …, and each round gives a ratio: a slow second slows all calls of its
 round, and the median of the ratios hardly changes.
+
+Beside the clock stands what all threads of the process had of the processor: user time in the
+program, system time in the operating system, most of it for fresh pages of memory.
 """
 
 import gc
+import os
 import reprlib
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -20,9 +26,21 @@ from attnlab.core.integers import check_integer
 MOST_ROUNDS = 100_000
 
 
+class Taken(NamedTuple):
+    """Seconds that one call took: by the clock, and of the processor as user and as system time."""
+
+    seconds: float
+    user: float
+    system: float
+
+
 @dataclass(frozen=True)
 class Timing:
-    """One of the compared calls. Quartiles are (lower, upper); ratios are to the baseline."""
+    """One of the compared calls. Quartiles are (lower, upper); ratios are to the baseline.
+
+    `user` and `system` are seconds of the processor, of all threads together, in the mean of the
+    rounds: systems count them too coarsely for a median of short calls.
+    """
 
     name: str
     seconds: tuple[float, ...]
@@ -30,6 +48,8 @@ class Timing:
     quartiles: tuple[float, float]
     ratio: float
     ratio_quartiles: tuple[float, float]
+    user: float
+    system: float
 
 
 def compare(
@@ -53,8 +73,8 @@ def compare(
     with thread_count(threads), _no_collection():
         for _ in range(warmup):
             for function in functions.values():
-                seconds_of(function)
-        rounds = [[seconds_of(function) for function in functions.values()] for _ in range(repeats)]
+                taken_by(function)
+        rounds = [[taken_by(function) for function in functions.values()] for _ in range(repeats)]
     columns = dict(zip(names, map(tuple, zip(*rounds, strict=True)), strict=True))
     return [_timing(name, columns[name], columns[baseline]) for name in names]
 
@@ -83,15 +103,18 @@ def _baseline(names: list[str], baseline: str | None) -> str:
     return baseline or names[0]
 
 
-def _timing(name: str, own: tuple[float, ...], base: tuple[float, ...]) -> Timing:
-    ratios = [time / base_time for time, base_time in zip(own, base, strict=True)]
+def _timing(name: str, own: tuple[Taken, ...], base: tuple[Taken, ...]) -> Timing:
+    seconds, user, system = zip(*own, strict=True)
+    ratios = [one.seconds / other.seconds for one, other in zip(own, base, strict=True)]
     return Timing(
         name,
-        own,
-        statistics.median(own),
-        quartiles(own),
+        seconds,
+        statistics.median(seconds),
+        quartiles(seconds),
         statistics.median(ratios),
         quartiles(ratios),
+        statistics.fmean(user),
+        statistics.fmean(system),
     )
 
 
@@ -105,21 +128,51 @@ def quartiles(values: tuple[float, ...] | list[float]) -> tuple[float, float]:
     return lower, upper
 
 
-def seconds_of(function: Callable[[], object]) -> float:
-    """The seconds of one call, its work on a GPU included; compared calls belong to `compare`."""
-    _synchronize()
-    start = time.perf_counter()
+def taken_by(function: Callable[[], object]) -> Taken:
+    """What one call takes, its work on a GPU included; compared calls belong to `compare`."""
+    on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+    watch: _Events | _Clock = _Events() if on_gpu else _Clock()
+    user, system = _processor()
+    watch.start()
     result = function()
-    _synchronize()
-    elapsed = time.perf_counter() - start
+    seconds = watch.stop()
+    later = _processor()
     del result  # freeing the result is not part of the call
-    return elapsed
+    return Taken(seconds, later[0] - user, later[1] - system)
 
 
-def _synchronize() -> None:
-    """Wait for the GPU, where one is in use: its kernels run on after the call has returned."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+class _Clock:
+    def start(self) -> None:
+        self.began = time.perf_counter()
+
+    def stop(self) -> float:
+        return time.perf_counter() - self.began
+
+
+class _Events:
+    """Two events in the GPU's queue: its kernels run on after the call has returned."""
+
+    def __init__(self) -> None:
+        self.first, self.last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
+
+    def start(self) -> None:
+        self.first.record()
+
+    def stop(self) -> float:
+        self.last.record()
+        torch.cuda.synchronize()
+        return self.first.elapsed_time(self.last) / 1e3
+
+
+def _processor() -> tuple[float, float]:
+    """User and system seconds of this process and all its threads so far."""
+    if sys.platform == "win32":
+        return os.times()[:2]
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime, used.ru_stime
 
 
 @contextmanager

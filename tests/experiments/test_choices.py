@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,6 +48,16 @@ def test_alphas_learn_faster_than_other_numbers() -> None:
     *_, (_, model) = film("alphas", 0, (0, 3))
     moved = [abs(value - 1.5) for what, value, _ in measured(model) if what.startswith("alpha")]
     assert 0.002 < max(moved) < 0.1
+
+
+def test_support_is_a_share_of_the_keys_that_a_late_query_may_attend_to() -> None:
+    few = torch.arange(1.0, choices.LENGTH + 1)  # all that are permitted
+    few[: choices.LENGTH // 2] = 0  # short rows are left out
+    notes: Any = {
+        "alpha": [torch.tensor([1.25, 1.75])], "support": [torch.stack([few, few / 4])[None]]
+    }  # fmt: skip
+    found = {what: values.tolist() for what, values, _ in choices._of_layer(notes, 0)}
+    assert found == {"alpha": [1.25, 1.75], "support": [100, 25]}
 
 
 def test_rows_of_the_quick_run() -> None:

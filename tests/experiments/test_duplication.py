@@ -50,6 +50,18 @@ def test_rows_of_the_quick_run() -> None:
     assert {row.figure for row in rows} <= {row["figure"] for row in stored}
 
 
+def test_models_are_scored_with_rotations_that_they_were_not_trained_with(monkeypatch) -> None:
+    drawn: list[tuple[str, int]] = []
+    monkeypatch.setattr(duplication, "rehash", lambda model, keys, seed: drawn.append((keys, seed)))
+    monkeypatch.setattr(duplication, "score", lambda model: 0.0)
+    monkeypatch.setattr(duplication, "fit", lambda *given, **more: None)
+    assert len(list(duplication.rows(quick=True, threads=torch.get_num_threads()))) == 20
+    for place, trained in enumerate(TRAINED):
+        first, *scored = drawn[6 * place : 6 * place + 6]
+        assert first == (trained, 0)
+        assert scored == [(way, duplication.UNSEEN) for way in SCORED]
+
+
 def test_what_the_lesson_draws_is_whole() -> None:
     rows = json.loads(STORED.read_text())["experiments"]["duplication"]
     assert len(rows) == len(TRAINED) * len(SCORED) * len(SEEDS)

@@ -29,6 +29,11 @@ def test_every_pattern_has_the_same_price(arm: str) -> None:
         assert 7 <= pattern.dense(64).sum(1).median() <= 9
 
 
+def test_every_layer_draws_random_blocks_of_its_own() -> None:
+    drawn = [pattern.dense(64) for pattern in patterns_of(build("window + random", 0))]
+    assert len({tuple(map(tuple, each.tolist())) for each in drawn}) == needle.LAYERS
+
+
 def test_who_is_connected() -> None:
     task = problem(length=17)
     inputs = task.batch("train", 5, seed=0).inputs

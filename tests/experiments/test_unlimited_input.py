@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from attnlab.experiments import unlimited_input
@@ -46,6 +47,46 @@ def test_a_text_read_twice() -> None:
 def test_splits_are_different_texts() -> None:
     train, everything = unlimited_input.book()
     assert len(train) < len(everything)
+
+
+def test_training_rows_are_of_the_first_part_of_the_book(monkeypatch) -> None:
+    parts = np.arange(300), np.arange(1000, 2000)
+    monkeypatch.setattr(unlimited_input, "book", lambda: parts)
+    for split, part in zip(("train", "validation"), parts, strict=True):
+        read = Book("copy", 64).batch(split, 5, seed=1).inputs.numpy()
+        assert np.isin(read, part).all()
+
+
+def test_only_the_last_layer_has_a_memory() -> None:
+    layers = [block.attention for block in build("copy", "memory", 0, memory=96).decoder.blocks]
+    assert [layer.options.memory for layer in layers] == [0, 96]
+    assert [b.attention.options.memory for b in build("copy", "local", 0).decoder.blocks] == [0, 0]
+
+
+def test_gates_are_shares_of_the_memory() -> None:
+    model = build("needle", "memory", 0)
+    with torch.no_grad():
+        model.decoder.blocks[-1].attention.gate.copy_(torch.tensor([0.0, 3.0]).log1p())
+    assert unlimited_input.gates(model) == [0.5, 0.8]  # of 1 : 1 and 4 : 1
+
+
+def test_scores_are_shares_of_what_is_asked(monkeypatch) -> None:
+    batch = Book("copy", 128).batch("validation", 3, seed=0)
+    monkeypatch.setattr(Book, "batch", lambda *given, seed: batch)
+
+    class Knows:
+        """Right but for the last answers of each text."""
+
+        def advance(self, tokens, state):
+            start = state or 0
+            answers = batch.targets[:, start : start + tokens.shape[1]].clamp(min=0)
+            answers[:, max(0, 120 - start) :] = ASK
+            return torch.nn.functional.one_hot(answers, ASK + 1), start + tokens.shape[1]
+
+    monkeypatch.setattr(unlimited_input, "with_memory", lambda *given: Knows())
+    wrong, asked = 7, 63  # 120 … 126 of 64 … 126
+    found = unlimited_input.score(None, "copy", "local", 128)
+    assert found == round(100 * (asked - wrong) / asked, 2)
 
 
 def test_storing_without_queries_is_reading() -> None:

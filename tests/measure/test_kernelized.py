@@ -32,7 +32,35 @@ def test_quick_rows() -> None:
     assert all(row.measured is None or math.isfinite(row.measured) for row in found.values())
 
 
+def test_peers_have_rows_of_their_form_and_of_their_layer() -> None:
+    pytest.importorskip("performer_pytorch")
+    rows = list(kernelized._performer_beside_its_peer(128, True, 1))
+    assert [row.figure for row in rows] == [
+        "performer-pytorch / performer, n = 128",
+        "the package's layer / ours, performer, n = 128",
+        "performer-pytorch / performer, causal, n = 32",
+        "performer-pytorch / performer, causal, n = 128",
+    ]
+    for row, seen in zip(rows, ("keys", "keys", "keys up to its own"), strict=False):
+        assert f"a query sees all {seen} in both" in row.note
+
+
+def test_linear_attention_stands_beside_the_package_of_its_name() -> None:
+    pytest.importorskip("linear_attention_transformer")
+    rows = list(kernelized._linear_beside_its_peer(128, True, 1))
+    assert [row.figure for row in rows] == [
+        "linear-attention-transformer / linear, n = 128",
+        "linear-attention-transformer / linear, causal, n = 32",
+        "the package's layer / ours, linear, n = 128",
+    ]
+    assert all(row.measured is not None and "package: " in row.note for row in rows)
+
+
 def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "linear_attention_transformer", None)
+    (row,) = kernelized._linear_beside_its_peer(64, True, 1)
+    assert row.measured is None
+    assert row.note == "linear-attention-transformer cannot be imported"
     monkeypatch.setitem(sys.modules, "performer_pytorch", None)
     rows = list(kernelized._performer_beside_its_peer(64, True, 1))
     assert len(rows) == 3

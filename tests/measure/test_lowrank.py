@@ -41,6 +41,15 @@ def test_a_quick_run_has_every_figure(quick):
     assert any(figure.startswith("time saved against naive") for figure in quick)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("linformer") is None, reason="linformer is no peer")
+def test_the_package_stands_beside_both_orders_and_the_form(quick):
+    rows = [row for name, row in quick.items() if name.startswith("package linformer's time")]
+    whose = [row.figure.split("(")[1].split(")")[0] for row in rows]
+    assert whose == ["early", "late", "form alone"]
+    for row in rows:
+        assert row.note.endswith("keys of a query: 512 seen in both; 128 computed in both")
+
+
 def test_counted_figures_are_exact_and_pass_the_paper(quick):
     """What is counted does not depend on the machine, so the targets hold here, too."""
     row = quick["memory saved, n = 16,384, k = 128"]

@@ -32,6 +32,27 @@ def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("is not installed" in row.note for row in rows)
 
 
+def test_local_attention_has_rows_of_its_form_and_of_its_layer() -> None:
+    pytest.importorskip("local_attention")
+    form, layer = topic._beside_local_attention(128, 512, 1, 1)
+    assert form.figure == "local-attention's time / blocked's, window 128, n = 512"
+    assert layer.figure == "local-attention, window 128, layer's time / ours, n = 512"
+    for row, ours in ((form, "blocked"), (layer, "our layer")):
+        assert row.measured is not None
+        assert "package: " in row.note
+        assert f"; {ours}: " in row.note
+        assert "keys of a query: 121 seen in both; 192 computed by package" in row.note
+
+
+def test_hugging_face_has_rows_beside_layer_and_form() -> None:
+    pytest.importorskip("transformers")
+    rows = list(topic._bigbird(1024, 1, 1))
+    assert [row.figure for row in rows] == [
+        f"Hugging Face BigBird layer's time / {whose}, n = 1,024" for whose in ("ours", "blocked's")
+    ]
+    assert all("576 seen by package" in row.note for row in rows)  # 512, and all for 2 blocks
+
+
 def test_local_attention_sees_the_same_pairs() -> None:
     package = pytest.importorskip("local_attention")
     peer = package.LocalAttention(64, look_backward=1, look_forward=1, exact_windowsize=True)

@@ -9,12 +9,13 @@ from attnlab.measure import sweep as module
 from attnlab.measure.peers import PEERS, Peer
 from attnlab.measure.subject import subject
 from attnlab.measure.sweep import Entry, Plan, append, identity, points, read, sweep
+from attnlab.measure.timing import Taken
 
 WIDTH = {"dim": 12, "heads": 3}
 FIELDS = {
     "mechanism", "peer", "family", "form", "dim", "heads", "causal", "options", "n", "pass",
-    "seconds", "median", "low", "high", "baseline_seconds", "peak_bytes", "reason", "device",
-    "dtype", "threads", "seed", "machine", "date",
+    "seconds", "median", "low", "high", "user", "system", "baseline_seconds", "peak_bytes",
+    "reason", "device", "dtype", "threads", "seed", "machine", "date", "work",
 }  # fmt: skip
 
 
@@ -45,6 +46,14 @@ def test_rows_have_every_field_and_the_shortest_lengths_come_first():
             assert len(row["baseline_seconds"]) == len(row["seconds"]) >= module.FEWEST
             assert row["peak_bytes"] > 4 * row["n"] * 12
     assert json.loads(json.dumps(rows[0])) == rows[0]
+
+
+def test_a_row_has_what_the_processor_gave_in_the_mean_of_its_rounds():
+    rounds = [Taken(3.0, 5.0, 0.25), Taken(1.0, 1.0, 0.75), Taken(9.0, 3.0, 0.5)]
+    assert module._spread(rounds) == {
+        "seconds": [3.0, 1.0, 9.0], "median": 3.0, "low": 2.0, "high": 6.0, "user": 3.0,
+        "system": 0.5,
+    }  # fmt: skip
 
 
 def test_counted_rows_have_the_claim_beside_them():
@@ -142,6 +151,7 @@ def test_peers_have_rows_of_their_own():
     }
     with pytest.raises(ZeroDivisionError):  # a fault of ours is not hidden
         list(sweep(plan("full", peers=[broken], lengths=(32,))))
+    assert {row["work"] for row in rows} == {None, "nothing"}
     there = [peer for peer in PEERS.values() if not peer.missing and peer.name == "linformer"]
     for row in sweep(plan("linformer", peers=there, lengths=(256,))):
         assert row["peer"] is None or row["seconds"] or row["reason"]

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.core.patterns import causal
+from attnlab.measure.comparison import all_keys, ratio
 from attnlab.measure.count import count
 from attnlab.measure.memory import resident
 from attnlab.measure.report import Row
@@ -43,7 +44,8 @@ def _fused_beside_bare(n: int, repeats: int, threads: int) -> Iterator[Row]:
         for which in PASSES:
             timed = _timed(bare, ours, (q, k, v), which, repeats, threads)
             figure = f"fused / bare SDPA{kind}, {which}, n = {n}"
-            yield _ratio(figure, *timed, at_most=1.05 if n >= 1024 else None)
+            work = all_keys(n, bool(kind))
+            yield ratio(figure, *timed, work=work, at_most=1.05 if n >= 1024 else None)
 
 
 def _module_beside_bare(n: int, repeats: int, threads: int) -> Iterator[Row]:
@@ -58,7 +60,8 @@ def _module_beside_bare(n: int, repeats: int, threads: int) -> Iterator[Row]:
             timed = _timed(*calls, leaves[1], which, repeats, threads, ours_leaves=leaves[0])
             kind = ", causal" if is_causal else ""
             figure = f"FullAttention / bare torch{kind}, {which}, n = {n}"
-            yield _ratio(figure, *timed, at_most=1.10 if n >= 1024 else None)
+            work = all_keys(n, is_causal)
+            yield ratio(figure, *timed, work=work, at_most=1.10 if n >= 1024 else None)
 
 
 class _Bare(nn.Module):
@@ -97,21 +100,15 @@ def _timed(
     threads: int,
     *,
     ours_leaves: tuple[Tensor, ...] | None = None,
-) -> tuple[Timing, Timing]:
+) -> list[Timing]:
     def run(call: Callable[[], Tensor], leaves: tuple[Tensor, ...]) -> object:
         if which == "forward":
             with torch.no_grad():
                 return call()
         return torch.autograd.grad(call().sum(), leaves)
 
-    both = {"bare": partial(run, bare, leaves), "ours": partial(run, ours, ours_leaves or leaves)}
-    first, second = compare(both, repeats=repeats, threads=threads)
-    return first, second
-
-
-def _ratio(figure: str, bare: Timing, ours: Timing, *, at_most: float | None) -> Row:
-    note = f"{ours.median * 1e3:.3g} ms beside {bare.median * 1e3:.3g} ms"
-    return Row(figure, ours.ratio, "×", at_most, quartiles=ours.ratio_quartiles, note=note)
+    both = {"ours": partial(run, ours, ours_leaves or leaves), "bare": partial(run, bare, leaves)}
+    return compare(both, repeats=repeats, threads=threads)
 
 
 def _tiled_beside_naive(n: int, threads: int) -> Iterator[Row]:

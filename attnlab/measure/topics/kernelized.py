@@ -2,18 +2,20 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache, partial
 from io import StringIO
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnlab import catalog
+from attnlab.measure import peers
+from attnlab.measure.comparison import all_keys, ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
@@ -74,12 +76,13 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         for causal in (False, True):
             yield from _beside_sdpa(one, causal, grid, 3 if quick else 11, threads)
     yield from _performer_beside_its_peer(long, quick, threads)
+    yield from _linear_beside_its_peer(long, quick, threads)
 
 
 def _performer_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Row]:
     """PyPI's performer-pytorch: its attention function with the same rows and number of features,
-    without linears around. Causally it holds n × r × e sums (some 10 GB at the long length), so it
-    runs once or twice only, and at a shorter length as well."""
+    then its layer, whose output has a bias. Causally it holds n × r × e sums (some 10 GB at the
+    long length), so it runs once or twice only, and at a shorter length as well."""
     for causal, length, at_least in ((False, n, 2), (True, n // 4, None), (True, n, 5)):
         figure = f"performer-pytorch / performer{_kind(causal)}, n = {length:,}"
         peer = _peer(causal)
@@ -91,8 +94,54 @@ def _performer_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Ro
         inputs = _inputs(length)
         ours = partial(_projected(performer.chunked), causal=causal)
         repeats = 3 if quick or causal else 21
-        calls = dict(enumerate([_trained(ours, inputs), _trained(peer, inputs)]))
-        yield _ratio(figure, calls, repeats, threads, warmup=1, at_least=at_least)
+        calls = {"package": _trained(peer, inputs), "ours": _trained(ours, inputs)}
+        yield _ratio(figure, calls, repeats, threads, work=_work(causal), at_least=at_least)
+        if not causal:
+            made = peers.performer(n, DIM, HEADS)
+            yield _layers("performer", made, n, repeats, threads, work=_work(causal))
+
+
+def _linear_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Row]:
+    """linear-attention-transformer: softmax over the width of queries and over the length of keys
+    where ours has ELU + 1. Causally it holds n × d × e sums, so it runs at a quarter of n."""
+    try:
+        from linear_attention_transformer import linear_attention_transformer as package
+    except ImportError:
+        note = "linear-attention-transformer cannot be imported"
+        yield Row(f"linear-attention-transformer / linear, n = {n:,}", None, "×", note=note)
+        return
+    repeats = 3 if quick else 11
+    one_by_one = partial(package.causal_linear_attn, bucket_size=1)
+    for causal, length, peer in ((False, n, package.linear_attn), (True, n // 4, one_by_one)):
+        inputs = _inputs(length)
+        calls = {
+            "package": _trained(peer, inputs),
+            "ours": _trained(partial(linear.chunked, causal=causal), inputs),
+        }
+        figure = f"linear-attention-transformer / linear{_kind(causal)}, n = {length:,}"
+        yield _ratio(figure, calls, repeats, threads, work=_work(causal))
+    made = peers.linear_attention(n, DIM, HEADS)
+    yield _layers("linear", made, n, repeats, threads, work=_work(False))
+
+
+def _layers(
+    mechanism: str, made: peers.Made, n: int, repeats: int, threads: int, *, work: str
+) -> Row:
+    """Whole layers, projections included."""
+    x = torch.randn(1, n, DIM, requires_grad=True)
+    ours = catalog.build(mechanism, dim=DIM, heads=HEADS)
+    module, layer = made
+    calls = {
+        "package": _trained(layer, (x,), *module.parameters()),
+        "ours": _trained(ours, (x,), *ours.parameters()),
+    }
+    figure = f"the package's layer / ours, {mechanism}, n = {n:,}"
+    return _ratio(figure, calls, repeats, threads, work=work)
+
+
+def _work(causal: bool) -> str:
+    whose = "keys up to its own" if causal else "keys"
+    return f"a query sees all {whose} in both; it is multiplied with sums over them, not with keys"
 
 
 def _peer(causal: bool) -> Callable[..., Tensor] | None:
@@ -109,37 +158,32 @@ def _peer(causal: bool) -> Callable[..., Tensor] | None:
 
 def _causal_beside_whole(one: Contender, n: int, repeats: int, threads: int) -> Iterator[Row]:
     """The causal pass beside the one without a mask, as a bare form and in its module."""
+    work = "all keys seen without a mask, half of them causally; sums computed in both"
     calls = {
-        causal: _trained(partial(one.form, causal=causal), _inputs(n)) for causal in (False, True)
+        name: _trained(partial(one.form, causal=causal), _inputs(n))
+        for name, causal in (("causal", True), ("not causal", False))
     }
-    yield _ratio(
-        f"{one.name}, causal / not, form, n = {n:,}",
-        calls,
-        repeats,
-        threads,
-        at_most=one.causal_at_most,
-    )
+    figure = f"{one.name}, causal / not, form, n = {n:,}"
+    yield _ratio(figure, calls, repeats, threads, work=work, at_most=one.causal_at_most)
     if one.module is None:
         return
     x = torch.randn(1, n, DIM, requires_grad=True)
-    modules = {causal: one.module(DIM, HEADS, causal=causal) for causal in (False, True)}
+    modules = {
+        "causal": one.module(DIM, HEADS, causal=True), "not causal": one.module(DIM, HEADS)
+    }  # fmt: skip
     calls = {c: _trained(module, (x,), *module.parameters()) for c, module in modules.items()}
-    yield _ratio(
-        f"{one.name}, causal / not, module, n = {n:,}",
-        calls,
-        repeats,
-        threads,
-        at_most=one.causal_at_most,
-    )
+    figure = f"{one.name}, causal / not, module, n = {n:,}"
+    yield _ratio(figure, calls, repeats, threads, work=work, at_most=one.causal_at_most)
 
 
 def _beside_a_loop(one: Contender, n: int, repeats: int, threads: int) -> Iterator[Row]:
     if one.loop is None:
         return
     inputs = _inputs(n)
-    calls = [_trained(partial(way, causal=True), inputs) for way in (one.form, one.loop)]
+    ways = {"token by token": one.loop, "by chunks": one.form}
+    calls = {name: _trained(partial(way, causal=True), inputs) for name, way in ways.items()}
     figure = f"{one.name}, causal: token by token / by chunks, n = {n:,}"
-    yield _ratio(figure, dict(enumerate(calls)), repeats, threads, warmup=1, at_least=5)
+    yield _ratio(figure, calls, repeats, threads, work=_work(True), at_least=5)
 
 
 def _growth(
@@ -176,15 +220,14 @@ def _beside_sdpa(
     ratios = []
     for n in lengths:
         inputs = _inputs(n)
-        sdpa = partial(F.scaled_dot_product_attention, is_causal=causal)
-        calls = [_trained(call, inputs) for call in (sdpa, partial(one.form, causal=causal))]
-        row = _ratio(
-            f"{one.name} / SDPA{_kind(causal)}, n = {n:,}",
-            dict(enumerate(calls)),
-            repeats if n <= 4096 else 3,
-            threads,
-            warmup=1,
-        )
+        calls = {
+            one.name: _trained(partial(one.form, causal=causal), inputs),
+            "SDPA": _trained(partial(F.scaled_dot_product_attention, is_causal=causal), inputs),
+        }
+        keys = all_keys(n, causal)
+        work = f"keys of a query: {keys.seen:,.0f} seen in both; {keys.computed:,.0f} by SDPA"
+        figure = f"{one.name} / SDPA{_kind(causal)}, n = {n:,}"
+        row = _ratio(figure, calls, repeats if n <= 4096 else 3, threads, work=work)
         ratios.append(row.measured or math.nan)
         yield row
     length = crossover(lengths, ratios)
@@ -227,16 +270,14 @@ def _trained(
 
 def _ratio(
     figure: str,
-    calls: dict[Any, Callable[[], object]],
+    calls: Mapping[str, Callable[[], object]],
     repeats: int,
     threads: int,
     *,
-    warmup: int = 2,
+    work: str,
     at_most: float | None = None,
     at_least: float | None = None,
 ) -> Row:
-    """The second call's time in the first one's."""
-    named = {str(which): call for which, call in calls.items()}
-    base, other = compare(named, repeats=repeats, warmup=warmup, threads=threads)
-    note = f"{other.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms"
-    return Row(figure, other.ratio, "×", at_most, at_least, other.ratio_quartiles, note)
+    """The first call's time in the second one's; a causal peer is too dear for two warm-ups."""
+    timed = compare(calls, repeats=repeats, warmup=1, threads=threads)
+    return ratio(figure, *timed, work=work, at_most=at_most, at_least=at_least)

@@ -1,7 +1,6 @@
 """Patterns: what sparse attention costs beside its peers, beside dense attention, and in n."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from math import isqrt
@@ -14,11 +13,12 @@ from attnlab import catalog
 from attnlab.core.patterns import Pattern, fixed, global_, local, random, strided
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.layout import forget, layout
+from attnlab.measure.comparison import Keys, all_keys, ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.memory import resident
-from attnlab.measure.peers import Layer, Made, big_bird, longformer
+from attnlab.measure.peers import Layer, Made, big_bird, local_attention, longformer
 from attnlab.measure.report import Row
-from attnlab.measure.timing import Timing, compare
+from attnlab.measure.timing import compare
 from attnlab.measure.topics.dense import HEADS, WIDTH, inputs
 
 WINDOW, BLOCK, STRIDE = 128, 64, 128
@@ -68,72 +68,102 @@ def _run(pattern: Pattern, n: int) -> Pass:
 # ---- peers
 
 
-def _window(n: int, repeats: int, threads: int) -> Iterator[Row]:
-    """Each query sees half a window of keys on either side and itself, in all of them."""
-    pattern = local(WINDOW // 2)
-    if find_spec("local_attention"):
-        from local_attention import LocalAttention
+def _keys(pattern: Pattern, n: int) -> Keys:
+    """What ``blocked`` computes: its blocks hold pairs that the pattern does not allow."""
+    return Keys(pattern.count(n, n) / n, layout(pattern, n, n).pairs / n)
 
+
+def _window(n: int, repeats: int, threads: int) -> Iterator[Row]:
+    """Each query sees half a window of keys on either side and itself, in all of them.
+
+    local-attention computes blocks of half a window, each with its two neighbours; Longformer's
+    chunks are of a window and overlap by half of it.
+    """
+    if find_spec("local_attention"):
         for window in (WINDOW, 2 * WINDOW):
-            half = window // 2
-            peer = LocalAttention(half, look_backward=1, look_forward=1, exact_windowsize=True)
-            timed = compare(
-                {"peer": partial(train, peer, inputs(n)), "ours": _run(local(half), n)},
-                repeats=repeats,
-                threads=threads,
-                warmup=1,
-            )
-            figure = f"local-attention's time / blocked's, window {window}, n = {n:,}"
-            row = _faster(figure, *timed, at_least=2 if n >= 16384 else None)
-            computed = layout(local(half), n, n).pairs / n
-            keys = f"{window + 1} keys seen; computed: {computed:.0f} beside {3 * half}"
-            yield replace(row, note=f"{row.note}; {keys}")
+            yield from _beside_local_attention(window, n, repeats, threads)
     else:
         yield _missing("local-attention", "local-attention")
     if not find_spec("transformers"):
         yield _missing("Hugging Face Longformer", "transformers")
         return
+    pattern = local(WINDOW // 2)
+    seen = _keys(pattern, n)
     ours = catalog.build("longformer", dim=HEADS * WIDTH, heads=HEADS, window=WINDOW)
-    peer = longformer(n, HEADS * WIDTH, HEADS, window=WINDOW)
-    yield from _beside(peer, ours, n, repeats, threads, name="Longformer", at_least=None)
-    x = torch.randn(1, n, HEADS * WIDTH, requires_grad=True)
+    yield from _layers(
+        "Hugging Face Longformer", longformer(n, HEADS * WIDTH, HEADS, window=WINDOW), ours,
+        pattern, n, repeats, threads,
+        work=(Keys(seen.seen, 2 * WINDOW), seen), of_form=4,
+    )  # fmt: skip
+
+
+def _beside_local_attention(window: int, n: int, repeats: int, threads: int) -> Iterator[Row]:
+    """Its attention alone beside ``blocked``; then its layer, which also rotates queries and
+    keys."""
+    from local_attention import LocalAttention
+
+    half, pattern = window // 2, local(window // 2)
+    peer = LocalAttention(half, look_backward=1, look_forward=1, exact_windowsize=True)
+    own = _keys(pattern, n)
+    work = Keys(own.seen, 3 * half), own
     calls: dict[str, Pass] = {
-        "peer": partial(_train_layer, peer[1], x, _used(peer[0])),
-        "ours": _run(pattern, n),
-    }
-    timed = compare(calls, repeats=min(repeats, 5), threads=threads, warmup=1)
-    figure = f"Hugging Face Longformer layer's time / blocked's, n = {n:,}"
-    yield _faster(figure, *timed, at_least=4 if n >= 16384 else None)
+        "package": partial(train, peer, inputs(n)), "blocked": _run(pattern, n)
+    }  # fmt: skip
+    timed = compare(calls, repeats=repeats, threads=threads, warmup=1)
+    figure = f"local-attention's time / blocked's, window {window}, n = {n:,}"
+    yield ratio(figure, *timed, work=work, at_least=2 if n >= 16384 else None)
+    dim = HEADS * WIDTH
+    ours = catalog.build("longformer", dim=dim, heads=HEADS, window=window)
+    made = local_attention(n, dim, HEADS, window=window)
+    yield from _layers(
+        f"local-attention, window {window},", made, ours, None, n, repeats, threads, work=work
+    )
 
 
 def _bigbird(n: int, repeats: int, threads: int) -> Iterator[Row]:
+    """Hugging Face's computes all keys for two blocks of queries, and eight blocks for the
+    others."""
     if not find_spec("transformers"):
         yield _missing("Hugging Face BigBird", "transformers")
         return
     ours = catalog.build("bigbird", dim=HEADS * WIDTH, heads=HEADS, block=BLOCK, random=3)
     peer = big_bird(n, HEADS * WIDTH, HEADS, block=BLOCK, random=3)
-    yield from _beside(peer, ours, n, repeats, threads, name="BigBird", at_least=3)
+    whole = 2 * BLOCK
+    computed = (whole * n + (n - whole) * 8 * BLOCK) / n
+    work = Keys(computed, computed), _keys(bigbird(), n)
+    yield from _layers(
+        "Hugging Face BigBird", peer, ours, bigbird(), n, repeats, threads, work=work, at_least=3
+    )
 
 
-def _beside(
+def _layers(
+    name: str,
     peer: Made,
     ours: nn.Module,
+    pattern: Pattern | None,
     n: int,
     repeats: int,
     threads: int,
     *,
-    name: str,
-    at_least: float | None,
+    work: tuple[Keys, Keys],
+    at_least: float | None = None,
+    of_form: float | None = None,
 ) -> Iterator[Row]:
-    """Whole layers, projections included; ours has one more, of the output, theirs have biases."""
+    """The package's layer beside ours and, where its attention cannot be called alone, beside our
+    form. Projections are included: those of Hugging Face have biases, and none of the output."""
     x = torch.randn(1, n, HEADS * WIDTH, requires_grad=True)
-    calls = {
-        "peer": partial(_train_layer, peer[1], x, _used(peer[0])),
-        "ours": partial(_train_layer, ours, x, list(ours.parameters())),
+    calls: dict[str, Pass] = {
+        "package": partial(_train_layer, peer[1], x, _used(peer[0])),
+        "our layer": partial(_train_layer, ours, x, list(ours.parameters())),
     }
-    timed = compare(calls, repeats=min(repeats, 5), threads=threads, warmup=1)
-    figure = f"Hugging Face {name} layer's time / ours, n = {n:,}"
-    yield _faster(figure, *timed, at_least=at_least if n >= 16384 else None)
+    if pattern is not None:
+        calls["blocked"] = _run(pattern, n)
+    theirs, *own = compare(calls, repeats=min(repeats, 5), threads=threads, warmup=1)
+    long = n >= 16384
+    for timing, target in zip(own, (at_least, of_form), strict=False):
+        whose = "ours" if timing.name == "our layer" else "blocked's"
+        figure = f"{name} layer's time / {whose}, n = {n:,}"
+        yield ratio(figure, theirs, timing, work=work, at_least=target if long else None)
 
 
 def _used(module: nn.Module) -> list[nn.Parameter]:
@@ -155,14 +185,8 @@ def _sparse_transformer(n: int, repeats: int, threads: int) -> Iterator[Row]:
     for timing in own:
         target = 8 if n >= 16384 and not timing.name.endswith("c = 8") else None
         figure = f"causal SDPA's time / blocked's, {timing.name}, n = {n:,}"
-        yield _faster(figure, base, timing, at_least=target)
-
-
-def _faster(figure: str, base: Timing, ours: Timing, *, at_least: float | None) -> Row:
-    """How many times as long the baseline takes."""
-    low, high = (1 / ratio for ratio in reversed(ours.ratio_quartiles))
-    note = f"{ours.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms"
-    return Row(figure, 1 / ours.ratio, "×", at_least=at_least, quartiles=(low, high), note=note)
+        work = all_keys(n, causal=True), _keys(kinds[timing.name], n)
+        yield ratio(figure, base, timing, work=work, at_least=target)
 
 
 def _missing(what: str, package: str) -> Row:
@@ -245,8 +269,7 @@ def _crossover(lengths: Sequence[int], quick: bool, threads: int) -> Iterator[Ro
     """Where dense attention still wins: blocked beside SDPA over short and middle lengths."""
     for n in lengths:
         dense = partial(train, F.scaled_dot_product_attention, inputs(n))
-        calls: dict[str, Pass] = {"SDPA": dense, "ours": _run(local(WINDOW // 2), n)}
-        base, ours = compare(calls, repeats=2 if quick else 9, threads=threads)
-        yield _faster(
-            f"SDPA's time / blocked's, window {WINDOW}, n = {n:,}", base, ours, at_least=None
-        )
+        calls: dict[str, Pass] = {"SDPA": dense, "blocked": _run(local(WINDOW // 2), n)}
+        timed = compare(calls, repeats=2 if quick else 9, threads=threads)
+        figure = f"SDPA's time / blocked's, window {WINDOW}, n = {n:,}"
+        yield ratio(figure, *timed, work=(all_keys(n), _keys(local(WINDOW // 2), n)))

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.measure.comparison import all_keys, ratio
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 
@@ -24,11 +25,11 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     )
     for timing in timings:
         yield _speed(timing, models[timing.name][0], batch * LENGTH)
-    for timing in timings:
-        if timing.name != "attnlab":
-            figure = f"attnlab's tokens per second / {timing.name}'s"
-            spread = timing.ratio_quartiles
-            yield Row(figure, timing.ratio, "×", at_least=1.0, quartiles=spread)
+    ours, *others = timings
+    for timing in others:
+        figure = f"attnlab's tokens per second / {timing.name}'s"
+        work = all_keys(LENGTH, causal=True)
+        yield ratio(figure, timing, ours, work=work, at_least=1.0)
     for name, package in missing.items():
         yield Row(name, None, note=f"{package} is not installed: pip install 'attnlab[peers]'")
 

@@ -13,7 +13,10 @@ def test_quick_rows() -> None:
     assert found[f"exponent in n, FLOPs, {span}"].measured == pytest.approx(1.5, abs=0.01)
     assert found[f"exponent in n, FLOPs, {span}, from below"].met
     assert found["largest tensor / its claim, n = 256"].met
-    assert len(found) == 7
+    assert len(found) == 8
+    name = "package routing-transformer's time / ours, both passes, n = 256"
+    for which in ("layer", "form"):
+        assert "16 seen in both; 16 computed in both" in found[f"{name}, {which}"].note
 
 
 def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,6 +271,22 @@ def test_temperature_divides_scores() -> None:
     torch.testing.assert_close(ours.permutation(x), sinkhorn(scores / 0.5, 8))
 
 
+def test_the_sort_network_by_hand() -> None:
+    """Two layers with a ReLU; a shorter sequence has the first places of each head."""
+    network = SortNetwork(2, 3, 5)
+    with torch.no_grad():
+        network.hidden.weight.copy_(torch.eye(2))
+        network.hidden.bias.zero_()
+        network.places.weight.copy_(torch.arange(30.0).view(15, 2))
+        network.places.bias.copy_(100 * torch.arange(15.0))
+    sums = torch.tensor([[[1.0, -7.0], [0.0, 2.0]]])
+    first, second = 2 * torch.arange(15), 2 * (2 * torch.arange(15) + 1)  # of (1, 0) and (0, 2)
+    found = torch.stack([first, second]) + 100 * torch.arange(15)
+    torch.testing.assert_close(
+        network(sums)[0], found.view(2, 3, 5).transpose(0, 1)[..., :2].float()
+    )
+
+
 def test_parameters_of_the_sort_network() -> None:
     found = sum(p.numel() for p in SortNetwork(12, 3, 5).parameters())
     assert found == 12 * 13 + 13 * 3 * 5

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab.measure.comparison import all_keys, ratio
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
@@ -71,10 +72,9 @@ def _times(
 ) -> Row:
     scores = _scores(shape)
     arriving = torch.randn_like(scores)
-    calls = {"ours": _trained(ours, scores, arriving), "peer": _trained(peer, scores, arriving)}
-    base, other = compare(calls, repeats=repeats, warmup=1, threads=threads)
-    note = f"{other.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms"
-    return Row(figure, other.ratio, "×", None, 1, other.ratio_quartiles, note)
+    calls = {"package": _trained(peer, scores, arriving), "ours": _trained(ours, scores, arriving)}
+    timed = compare(calls, repeats=repeats, warmup=1, threads=threads)
+    return ratio(figure, *timed, work=all_keys(shape[-1]), at_least=1)
 
 
 def _memory(figure: str, shape: tuple[int, ...], ours: Rule, peer: Rule) -> Row:

@@ -14,15 +14,19 @@ import torch
 from torch import Tensor
 
 from attnlab.measure import peers
+from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.peers import Made
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.learned.reformer import Hashing, Reformer
+from attnlab.mechanisms.learned.reformer import Hashing, Reformer, chunked
 from attnlab.models.tiny import TinyTransformer
 
 DIM, HEADS, CHUNK, ROUNDS = 256, 4, 64, 4
-WORK = f"{ROUNDS} rounds × {2 * CHUNK} keys compared for each query in both"
+WORK = (
+    f"keys of a query: {ROUNDS * 2 * CHUNK} computed in both; seen: the earlier ones of these by "
+    "the package, by ours those of its bucket only"
+)
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -92,19 +96,44 @@ def _beside(
         return
     x, own = _sequence(n), _ours(n)
     layer, peer = make(n)
-    calls = {
-        "peer": partial(_train, peer, list(layer.parameters()), x),
-        "ours": partial(_train, own, list(own.parameters()), x),
+    calls: dict[str, Callable[[], object]] = {
+        "package": partial(_train, peer, list(layer.parameters()), x),
+        "our layer": partial(_train, own, list(own.parameters()), x),
+        "our form": _form(own, n),
     }
-    base, timing = compare(calls, repeats=repeats, warmup=1, threads=threads)
-    low, high = (1 / ratio for ratio in reversed(timing.ratio_quartiles))
-    note = f"{timing.median * 1e3:.3g} ms beside {base.median * 1e3:.3g} ms; {WORK}"
-    figure = f"{name}'s time / Reformer's, both passes, n = {n:,}"
-    target = 1.5 if n >= 16384 else None
-    yield Row(figure, 1 / timing.ratio, "×", at_least=target, quartiles=(low, high), note=note)
-    held, theirs = (count(each, x, backward=True).peak_bytes for each in (own, peer))
-    note = f"{held / 2**20:,.1f} MiB beside {theirs / 2**20:,.1f} MiB"
-    yield Row(f"{name}'s peak memory / Reformer's, n = {n:,}", theirs / held, "×", note=note)
+    theirs, *ours = compare(calls, repeats=repeats, warmup=1, threads=threads)
+    for timing in ours:
+        figure = f"{name}'s layer / {timing.name}, both passes, n = {n:,}"
+        target = 1.5 if n >= 16384 and timing.name == "our layer" else None
+        yield ratio(figure, theirs, timing, work=WORK, at_least=target)
+    if name == "reformer_pytorch":
+        yield _forms(layer.lsh_attn, own, n, repeats, threads)
+    held, most = (count(each, x, backward=True).peak_bytes for each in (own, peer))
+    note = f"{held / 2**20:,.1f} MiB beside {most / 2**20:,.1f} MiB"
+    yield Row(f"{name}'s peak memory / Reformer's, n = {n:,}", most / held, "×", note=note)
+
+
+def _heads(n: int) -> tuple[Tensor, Tensor]:
+    """Shared queries and keys, and values."""
+    q, v = torch.randn(2, 1, HEADS, n, DIM // HEADS).requires_grad_().unbind()
+    return q, v
+
+
+def _form(layer: Reformer, n: int) -> Callable[[], object]:
+    given = _heads(n)
+    attend = partial(chunked, rotations=layer.rotations, causal=True, options=layer.options)
+    return lambda: torch.autograd.grad(attend(*given).sum(), given)
+
+
+def _forms(peer: Callable[..., Any], own: Reformer, n: int, repeats: int, threads: int) -> Row:
+    """Only this package has its attention as a module of its own, for heads as sequences."""
+    given = [x.flatten(0, 1) for x in _heads(n)]
+    calls = {
+        "package": lambda: torch.autograd.grad(peer(*given)[0].sum(), given),
+        "our form": _form(own, n),
+    }
+    timed = compare(calls, repeats=repeats, warmup=1, threads=threads)
+    return ratio(f"reformer_pytorch's form / our form, n = {n:,}", *timed, work=WORK)
 
 
 # ---- growth, and depth

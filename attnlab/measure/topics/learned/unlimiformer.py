@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.search import Codes, Index
+from attnlab.measure.comparison import ratio
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.models.tiny import TinyTransformer
@@ -48,11 +49,10 @@ def _steps(n: int, repeats: int, threads: int) -> Iterator[Row]:
         calls["approximate index"] = partial(_retrieve, model, token, states, (index,))
     else:
         yield Row("by an index", None, note="faiss is not installed: pip install 'attnlab[search]'")
-    for timing in compare(calls, repeats=repeats, threads=threads)[1:]:
-        yield Row(
-            f"one token, {n:,} states: {timing.name} / full", timing.ratio, "×",
-            quartiles=timing.ratio_quartiles, note=f"{1e3 * timing.median:.3g} ms",
-        )  # fmt: skip
+    full, *others = compare(calls, repeats=repeats, threads=threads)
+    work = f"keys of a query: {n:,} seen by full, {NEIGHBOURS} by a search"
+    for timing in others:
+        yield ratio(f"one token, {n:,} states: {timing.name} / full", timing, full, work=work)
 
 
 @torch.no_grad()

@@ -7,11 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
+from attnlab.measure.comparison import ratio
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 
 DIM, REPEATS = 128, 5
 CELLS = "brc", "nbrc", "gru", "lstm"
+GRU = "PyTorch's GRU"
+WORK = "a cell reads every token in both, which is the whole layer: no keys"
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -20,21 +23,18 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     x = torch.randn(8, n, DIM, generator=torch.Generator().manual_seed(0), requires_grad=True)
     for name, run in (("forward", _infer), ("forward and backward", _train)):
         own = nn.GRU(DIM, DIM, batch_first=True)
-        calls: dict[str, Callable[[], object]] = {"PyTorch's GRU": partial(run, own, x)}
+        calls: dict[str, Callable[[], object]] = {GRU: partial(run, own, x)}
         for cell in CELLS:
             for form in ("naive", "fused"):
                 layer = catalog.build(cell, dim=DIM, causal=True, form=form)
                 calls[f"{cell} {form}"] = partial(run, layer, x)
-        timings = compare(calls, repeats=repeats, warmup=1, threads=threads)
-        found = {each.name: each.median for each in timings}
-        ratios = {each.name: each for each in timings}
+        found = {t.name: t for t in compare(calls, repeats=repeats, warmup=1, threads=threads)}
         for cell in CELLS:
-            loop = found[f"{cell} naive"] / found[f"{cell} fused"]
-            yield Row(f"{cell}: token by token / fused, n = {n}, {name}", loop, "×")
+            figure = f"{cell}: token by token / fused, n = {n}, {name}"
+            yield ratio(figure, found[f"{cell} naive"], found[f"{cell} fused"], work=WORK)
         for cell in ("gru", "nbrc", "brc"):
-            one = ratios[f"{cell} fused"]
-            yield Row(f"{cell}: fused / PyTorch's GRU, n = {n}, {name}", one.ratio, "×",
-                      quartiles=one.ratio_quartiles)  # fmt: skip
+            figure = f"{cell}: fused / PyTorch's GRU, n = {n}, {name}"
+            yield ratio(figure, found[f"{cell} fused"], found[GRU], work=WORK)
 
 
 @torch.no_grad()

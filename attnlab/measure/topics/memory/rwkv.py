@@ -1,18 +1,21 @@
 """RWKV-4: chunks beside its own loop and Hugging Face's, growth in n, and decoding."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from attnlab.measure.comparison import ratio
 from attnlab.measure.count import exponent
 from attnlab.measure.report import Row
-from attnlab.measure.timing import Timing, compare
+from attnlab.measure.timing import compare
 from attnlab.mechanisms.memory import rwkv
 
 DIM, REPEATS = 256, 7
+PEER = "Hugging Face"
+WORK = "a token sees all up to its own in both, in a sum of each channel; no keys are compared"
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -29,16 +32,19 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 def _beside_loops(
     name: str, run: Callable[..., object], n: int, repeats: int, threads: int
 ) -> Iterator[Row]:
-    forms: dict[str, Callable[..., Tensor]] = {"chunked": rwkv.chunked, "loop": rwkv.recurrent}
+    forms: dict[str, Callable[..., Tensor]] = {
+        "chunked": rwkv.chunked, "token by token": rwkv.recurrent
+    }  # fmt: skip
     if find_spec("transformers"):
-        forms["peer"] = _peer
-    found = _compared({each: partial(run, forms[each], _sequence(n)) for each in forms}, repeats,
-                      threads)  # fmt: skip
+        forms[PEER] = _peer
+    calls = {name: partial(run, form, _sequence(n)) for name, form in forms.items()}
+    found = {t.name: t for t in compare(calls, repeats=repeats, warmup=1, threads=threads)}
+    chunked = found["chunked"]
     loop = f"RWKV: token by token / chunked, n = {n:,}, {name}"
-    yield _ratio(loop, found["loop"], at_least=5)
+    yield ratio(loop, found["token by token"], chunked, work=WORK, at_least=5)
     figure = f"RWKV: Hugging Face / chunked, n = {n:,}, {name}"
-    if "peer" in found:
-        yield _ratio(figure, found["peer"], at_least=1)
+    if PEER in found:
+        yield ratio(figure, found[PEER], chunked, work=WORK, at_least=1)
     else:
         yield Row(figure, None, note="transformers is not installed: pip install 'attnlab[peers]'")
 
@@ -67,19 +73,8 @@ def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[
         calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, DIM), state)
     span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
     yield Row(f"RWKV: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
-    found = compare(calls, repeats=3 * repeats, threads=threads)[-1]
-    yield _ratio(f"RWKV: one token {span}", found)
-
-
-def _compared(
-    calls: Mapping[str, Callable[[], object]], repeats: int, threads: int
-) -> dict[str, Timing]:
-    found = compare(calls, baseline="chunked", repeats=repeats, warmup=1, threads=threads)
-    return {one.name: one for one in found}
-
-
-def _ratio(figure: str, timing: Timing, at_least: float | None = None) -> Row:
-    return Row(figure, timing.ratio, "×", at_least=at_least, quartiles=timing.ratio_quartiles)
+    near, *_, far = compare(calls, repeats=3 * repeats, threads=threads)
+    yield ratio(f"RWKV: one token {span}", far, near, work="a state of the same size in both")
 
 
 def _sequence(n: int) -> list[Tensor]:

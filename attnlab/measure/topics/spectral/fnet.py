@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
+from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
@@ -20,10 +21,12 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """fp32, batch 1, dim 256; inference and training of one mixing layer."""
     n, repeats = (256, 2) if quick else (4096, REPEATS)
     yield from _beside_peer(n, repeats, threads)
-    layers = {"full": FullAttention(DIM, HEADS), "fnet": FNet(DIM)}
+    layers: dict[str, nn.Module] = {"full attention": FullAttention(DIM, HEADS), "FNet": FNet(DIM)}
     for name, run in (("forward", _infer), ("forward and backward", _train)):
-        found = _compared(layers, n, run, repeats, threads)
-        yield _ratio(f"full attention (SDPA) / FNet, n = {n:,}, {name}", found["full"])
+        timed = _compared(layers, n, run, repeats, threads)
+        figure = f"full attention (SDPA) / FNet, n = {n:,}, {name}"
+        work = f"{n:,} keys of a query seen and computed by full attention; FNet has none"
+        yield ratio(figure, *timed, work=work)
     yield from _growth((256, 512) if quick else (1024, 2048, 4096, 8192), repeats, threads)
 
 
@@ -36,13 +39,12 @@ def _beside_peer(n: int, repeats: int, threads: int) -> Iterator[Row]:
     from transformers import FNetConfig
     from transformers.models.fnet.modeling_fnet import FNetBasicFourierTransform
 
-    layers: dict[str, nn.Module] = {
-        "peer": _First(FNetBasicFourierTransform(FNetConfig(hidden_size=DIM)))
-    }
-    layers |= {"fnet": FNet(DIM)}
+    package = _First(FNetBasicFourierTransform(FNetConfig(hidden_size=DIM)))
+    layers: dict[str, nn.Module] = {"Hugging Face": package, "FNet": FNet(DIM)}
+    work = "one transform of all positions in both, which is the whole layer: no keys"
     for name, run in (("forward", _infer), ("forward and backward", _train)):
-        found = _compared(layers, n, run, repeats, threads)
-        yield _ratio(f"{figure}, {name}", found["peer"], at_least=1)
+        timed = _compared(layers, n, run, repeats, threads)
+        yield ratio(f"{figure}, {name}", *timed, work=work, at_least=1)
 
 
 class _First(nn.Module):
@@ -73,15 +75,10 @@ def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Ro
 
 def _compared(
     layers: Mapping[str, nn.Module], n: int, run: Callable[..., object], repeats: int, threads: int
-) -> dict[str, Timing]:
+) -> list[Timing]:
     x = _sequence(n)
     calls = {name: partial(run, layer, x) for name, layer in layers.items()}
-    found = compare(calls, baseline="fnet", repeats=repeats, threads=threads)
-    return {one.name: one for one in found}
-
-
-def _ratio(figure: str, timing: Timing, at_least: float | None = None) -> Row:
-    return Row(figure, timing.ratio, "×", at_least=at_least, quartiles=timing.ratio_quartiles)
+    return compare(calls, repeats=repeats, threads=threads)
 
 
 def _sequence(n: int) -> Tensor:
