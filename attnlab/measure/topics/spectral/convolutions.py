@@ -1,6 +1,7 @@
 """Hyena and the convolutions beside causal full attention: growth, crossover, memory."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from attnlab.measure.costs import counted
 from attnlab.measure.fit import crossover, fit
@@ -43,7 +44,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _layer(name: str, longest: int) -> Subject:
-    given = {"max_len": longest} if name == "hyena" else {}
+    given: dict[str, Any] = {"max_len": longest} if name == "hyena" else {}
     return subject(name, dim=DIM, heads=HEADS, causal=True, **given)
 
 
