@@ -440,6 +440,7 @@ def test_the_picture_shows_the_zones_and_the_moment() -> None:
     hatched = [part["box"] for kind, part in parts if kind == "hatch"]
     assert len(hatched) == 1
     cell = (952 - 76 - 24) / 18
+    assert hatched[0][0] == 76, "from the left edge on"
     assert hatched[0][2] == pytest.approx(6 * cell), "six lost tokens"
     (rows,) = (part["levels"] for kind, part in parts if kind == "map")
     assert rows.shape == (2, 18), "the last segment has two tokens"

@@ -248,7 +248,7 @@ def _inside(model: nn.Module, inputs: Any, tokenizer: Any) -> Given:
     called = {name: layer for name, layer in layers.items() if layer in read}
     if not called:
         raise ValueError(f"{type(model).__name__} called none of its layers that have a memory")
-    found = []
+    found: list[tuple[nn.Module, Tensor]] = []
     for layer in called.values():
         x, *rest = read[layer]
         if len(x) != 1:
