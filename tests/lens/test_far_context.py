@@ -219,7 +219,7 @@ def test_the_table_by_a_loop() -> None:
     for c, name in enumerate(CLASSES):
         for d, distance in enumerate(found.distances):
             member = found.members[c, d]
-            assert table.count[c, d] == member.sum()
+            assert table.counts[c, d] == member.sum()
             for p, way in enumerate(PERTURBATIONS):
                 values = [found.differences[d, p, b][member[b]].double() for b in range(B)]
                 every = torch.cat(values)
