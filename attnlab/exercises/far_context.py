@@ -125,15 +125,20 @@ def check_standard_error(function: Function) -> str:
 # ---- a whole study
 
 
-def _losses_of(tokens: Tensor) -> Tensor:
+class _Losses:
     """(b, n − 1): made-up losses that fall with each earlier occurrence of a token, the nearer the
     more, and depend on what stands anywhere before."""
-    n = tokens.shape[1]
-    i, j = torch.arange(n)[:, None], torch.arange(n)
-    same = (tokens[:, :, None] == tokens[:, None, :]) & (j < i)
-    near = (same / (1 + (i - j).abs())).sum(-1)
-    rest = (tokens.double() * (1 + j % 5)).cumsum(1) % 7
-    return (3 - near + 0.05 * rest)[:, 1:]
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        n = tokens.shape[1]
+        i, j = torch.arange(n)[:, None], torch.arange(n)
+        same = (tokens[:, :, None] == tokens[:, None, :]) & (j < i)
+        near = (same / (1 + (i - j).abs())).sum(-1)
+        rest = (tokens.double() * (1 + j % 5)).cumsum(1) % 7
+        return (3 - near + 0.05 * rest)[:, 1:]
+
+    def __repr__(self) -> str:  # what a message calls it
+        return "(a function)"
 
 
 def _far_use(
@@ -202,7 +207,7 @@ def check_far_use(function: Function) -> str:
     """
     tokens = torch.arange(4 * 41).square().reshape(4, 41) % 53 % 19
     given = {
-        "losses_of": _losses_of, "tokens": tokens, "other": (3 * tokens + 5) % 19, "last": 9,
+        "losses_of": _Losses(), "tokens": tokens, "other": (3 * tokens + 5) % 19, "last": 9,
         "distances": (3, 7, 13),
     }  # fmt: skip
     require(function, given, _far_use, shape="distances", known_mistakes=_FAR_USE_MISTAKEN)

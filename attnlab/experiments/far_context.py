@@ -137,7 +137,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                 yield Row(f"{arm}, loss, seed {seed}", _rounded(found.intact.mean()), "nats")
                 yield from _differences(found, f"{arm}, ", f", seed {seed}")
         for at, token_class in enumerate(CLASSES):
-            for distance, count in zip(DISTANCES, found.table().count[at].tolist(), strict=True):
+            for distance, count in zip(DISTANCES, found.table().counts[at].tolist(), strict=True):
                 yield Row(f"tokens, {token_class}, {distance}", count)
 
 

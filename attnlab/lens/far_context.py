@@ -56,14 +56,14 @@ _AT_ONCE = 16  # sequences
 class Table(NamedTuple):
     """Means over the measured tokens of each class, in nats; NaN for a class without tokens.
 
-    ``count``       (classes, distances): how many tokens
+    ``counts``      (classes, distances): how many tokens
     ``intact``      (classes, distances): mean loss with the far part as it is
     ``difference``  (classes, distances, perturbations): mean change of the loss
     ``error``       the same shape: its standard error; NaN where fewer than two sequences have a
                     token of the class
     """
 
-    count: Int[Tensor, "classes distances"]
+    counts: Int[Tensor, "classes distances"]
     intact: Float[Tensor, "classes distances"]
     difference: Float[Tensor, "classes distances perturbations"]
     error: Float[Tensor, "classes distances perturbations"]

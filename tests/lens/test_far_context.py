@@ -219,7 +219,7 @@ def test_the_table_by_a_loop() -> None:
     for c, name in enumerate(CLASSES):
         for d, distance in enumerate(found.distances):
             member = found.members[c, d]
-            assert table.count[c, d] == member.sum()
+            assert table.counts[c, d] == member.sum()
             for p, way in enumerate(PERTURBATIONS):
                 values = [found.differences[d, p, b][member[b]].double() for b in range(B)]
                 every = torch.cat(values)
@@ -330,3 +330,10 @@ def test_a_number_that_was_not_measured_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             found.difference(*given)
+
+
+def test_a_run_across_the_border_stands_in_the_far_part() -> None:
+    tokens = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 3, 4]])
+    for distance, wanted in ((4, "far"), (5, "near")):  # 3 and 4 stand at places 3 and 4
+        found = token_classes(tokens, last=2, distance=distance, run=2)[:, 0, 1]
+        assert found[CLASSES.index(wanted)], distance

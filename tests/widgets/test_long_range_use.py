@@ -102,7 +102,7 @@ def test_what_is_sent_is_what_was_measured() -> None:
     table = every[1].table()
     np.testing.assert_allclose(sent["_means"].reshape(2, 6, 4, 4)[1], table.difference, rtol=1e-6)
     np.testing.assert_allclose(sent["_errors"].reshape(2, 6, 4, 4)[1], table.error, rtol=1e-6)
-    assert one._count == table.count.tolist()
+    assert one._count == table.counts.tolist()
 
 
 def test_curves_are_rows_of_the_table() -> None:

@@ -111,7 +111,7 @@ class LongRangeUse(BaseWidget):
         self._intact = _steps([one.intact[:MOST_TEXTS] for one in every])
         self._differences = _steps([one.differences[:, :, :MOST_TEXTS] for one in every])
         self._members = _bits(first.members[:, :, :MOST_TEXTS])
-        self._count = tables[0].count.tolist()
+        self._count = tables[0].counts.tolist()
         self._means = _floats([one.difference for one in tables])
         self._errors = _floats([one.error for one in tables])
         self.set_trait("models", [*self._studies])
