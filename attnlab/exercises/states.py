@@ -169,13 +169,16 @@ def _sum(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> tuple[Tensor, Te
     return first * one[0] + second * other[0], first * one[1] + second * other[1], largest
 
 
+_right: Callable[..., Parts] = _mix
+
+
 def _old_token(*given: Tensor) -> Parts:
-    y, state = _mix(*given)
+    y, state = _right(*given)
     return y, torch.cat((given[-1][:1], state[1:]))
 
 
 def _without_largest(*given: Tensor) -> Parts:
-    y, (token, values, weights, largest) = _mix(*given)
+    y, (token, values, weights, largest) = _right(*given)
     by = largest.exp()
     return y, torch.stack((token, by * values, by * weights, torch.zeros_like(largest)))
 
@@ -240,7 +243,7 @@ def _given(*, full: bool) -> Arguments:
     state = torch.zeros(4, 3, dtype=torch.float64)
     state[3] = -torch.inf
     if full:
-        state = _mix(x[:3], *parts, state)[1]
+        state = _right(x[:3], *parts, state)[1]
     names = ("x", "W_r", "W_k", "W_v", "W_o", "mu", "w", "u", "state")
     return dict(zip(names, (x[3:], *parts, state), strict=True))
 
@@ -256,7 +259,7 @@ def check_time_mixing(function: Function) -> str:
     """
     note_mistakes(sentence for sentence, _ in _MIX_MISTAKEN)
     for given in (_given(full=False), _given(full=True)):
-        truth = _mix(*given.values())  # type: ignore[arg-type]
+        truth = _right(*given.values())
         parts = expect_tensors(run(function, given), _MIX, _MIX_SHAPES, truth)
         named = (text for text, wrong in _MIX_MISTAKEN if same(parts, wrong(*given.values())))
         if faults := part_faults(parts, truth, given, _MIX, ((), ())):

@@ -23,6 +23,7 @@ has written; rows that the file holds are not trained again.
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +90,7 @@ class Reader(nn.Module):
         super().__init__()
         self.inputs = nn.Linear(features, DIM)
         name, layers = cell.removesuffix(" twice"), 2 if cell.endswith(" twice") else 1
-        heads = {"heads": 2} if name == "full" else {}
+        heads: dict[str, Any] = {"heads": 2} if name == "full" else {}
         made = [catalog.build(name, dim=DIM, causal=True, **heads) for _ in range(layers)]
         self.cell = made[0] if layers == 1 else nn.Sequential(*made)
         places = torch.randn(LONGEST + 1, DIM) * 0.02

@@ -36,6 +36,7 @@ def test_words_and_table_say_the_same() -> None:
     picture = line_curves(SERIES, **WORDS)
     assert "a = 1.5: from -0.9 at -1 to 0.7 at 0, between -0.9 and 0.7." in picture.description
     assert picture.rows[4] == {"series": "<b>", "state": 1.0, "next state": -2.5}
+    assert picture.data[1].name == "&#60;b&#62;"
     assert "&lt;b&gt;" in picture.svg()
 
 
