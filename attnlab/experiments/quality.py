@@ -21,8 +21,7 @@ Lesson 72 draws what
 
     python -m attnlab.experiments quality --threads 1 --json notebooks/assets/72_quality.json
 
-has written, in about twenty minutes of one processor; rows that the file holds are not trained
-again.
+has written, in about an hour of one processor; rows that the file holds are not trained again.
 """
 
 import math

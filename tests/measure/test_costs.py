@@ -67,6 +67,7 @@ def test_a_layer_of_ones_own_is_counted_like_one_of_the_catalogue():
     cost = counted(own, n)
     assert (cost.flops, cost.mixing_flops) == (2 * n * DIM**2, 0)
     assert cost.parameters == DIM**2 + DIM
+    assert cost.intensity == DIM / 4, "n · dim numbers written and as many read, 4 bytes each"
     assert cost.saved_bytes == 0, "the input and the parameters are not what a layer saves"
     assert own.caused().label == "map, causal"
     assert state_bytes(own, n) is None
