@@ -10,7 +10,7 @@ from attnlab.core import state_space
 from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.spectral.s4d import S4D
+from attnlab.mechanisms.spectral.s4d import S4D, State
 
 DIM, REPEATS = 256, 5
 
@@ -79,5 +79,5 @@ def _infer(layer: S4D, x: Tensor) -> object:
 
 
 @torch.no_grad()
-def _step(layer: S4D, x: Tensor, state: object) -> object:
+def _step(layer: S4D, x: Tensor, state: State) -> object:
     return layer.step(x, state)
