@@ -22,13 +22,14 @@ def test_a_quick_run_has_every_figure(quick):
     assert sum(figure.startswith("peak memory / claim") for figure in quick) == 1
     assert "256 tokens with a memory of 1,024: approximate / exact search" in quick
     assert all(row.measured > 0 for row in quick.values())
+    assert sum(", built in " in row.note for row in quick.values()) == 4
 
 
 def test_recall_is_that_of_the_true_neighbours(quick):
     """1 of each exact search; by lists more in clusters than anywhere."""
     pytest.importorskip("faiss", reason="for the approximate search")
     shares = {
-        figure: float(row.note.split("recall ")[1].split(";")[0])
+        figure: float(row.note.split("recall ")[1].split(";")[0].split(",")[0])
         for figure, row in quick.items()
         if "recall " in row.note
     }
