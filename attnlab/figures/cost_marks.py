@@ -3,26 +3,19 @@
 Each function gives traces; those with a name stand in the legend.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.growths import GROWTHS
 from attnlab.core.suggest import choose
 from attnlab.figures.arguments import check_list, check_mapping, check_number, check_positive
 from attnlab.figures.arrays import Array
 from attnlab.figures.curves import packed, series_style, whole_number
 from attnlab.figures.labels import escaped
 from attnlab.figures.theme import SERIES, Theme, rgb
-
-GROWTHS: dict[str, Callable[[Array], Array]] = {
-    "n": lambda n: n,
-    "n log n": lambda n: n * np.log(n),
-    "n√n": lambda n: n**1.5,
-    "n²": lambda n: n**2,
-}
-"""The growths that papers claim, by how they are written."""
 
 Claim = str | float
 Place = float | Sequence[float]
