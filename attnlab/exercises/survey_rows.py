@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
+from attnlab.core.growths import GROWTHS
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import note_mistakes, run
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
-from attnlab.measure.count import count, exponent
-from attnlab.measure.fit import GROWTHS
 
 # ---- a hidden square
 
@@ -31,6 +31,13 @@ def check_hash_length(length: object) -> Verdict:
 # ---- which growth
 
 Costs = Sequence[float]
+
+
+def _slope(lengths: Costs, costs: Costs) -> float:
+    """The power of n that fits best: the least-squares slope between logarithms."""
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (lengths, costs))
+    x, y = x - x.mean(), y - y.mean()
+    return float(x @ y / (x @ x))
 
 
 def _best(spread: Callable[[list[float]], float]) -> Callable[[Costs, Costs], str]:
@@ -62,7 +69,7 @@ def _without_factor(lengths: Costs, costs: Costs) -> str:
 
 
 def _rounded(lengths: Costs, costs: Costs) -> str:
-    slope = exponent(lengths, costs).slope
+    slope = _slope(lengths, costs)
     return min(("n", "n√n", "n²"), key=lambda name: abs(slope - {"n": 1, "n√n": 1.5}.get(name, 2)))
 
 
@@ -191,14 +198,16 @@ def _row(
     for n in lengths:
         layer = build(32, 4, False).eval()
         maps = sum(2 * n * m.weight.numel() for m in layer.modules() if isinstance(m, nn.Linear))
-        flops.append(count(layer, torch.zeros(1, n, 32)).flops - (0 if linear else maps))
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            layer(torch.zeros(1, n, 32))
+        flops.append(counter.get_total_flops() - (0 if linear else maps))
     layer = build(32, 4, causal).train(train)
     x, other = torch.randn(2, 1, _TRIED, 32, generator=torch.Generator().manual_seed(0))
     other[:, :_KEPT] = x[:, :_KEPT]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         kept = _KEPT if first is None else first
         apart = (layer(x)[:, :kept] - layer(other)[:, :kept]).abs().max().item()
-    return exponent(lengths, flops).slope, apart < 1e-4
+    return _slope(lengths, flops), apart < 1e-4
 
 
 def _inverted(build: Build, lengths: Sequence[int]) -> Row:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.growths import GROWTHS
 from attnlab.core.suggest import choose
 from attnlab.figures.arguments import check_list, check_mapping, check_number, check_positive
 from attnlab.figures.arrays import Array
 from attnlab.figures.curves import packed, series_style, whole_number
 from attnlab.figures.labels import escaped
 from attnlab.figures.theme import SERIES, Theme, rgb
-from attnlab.measure.fit import GROWTHS
 
 Claim = str | float
 Place = float | Sequence[float]

@@ -6,23 +6,14 @@ is from resampled rounds (the bootstrap).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from attnlab.core.integers import check_integer
 from attnlab.measure.count import exponent
-
-GROWTHS: Mapping[str, Callable[[Any], Any]] = {
-    "n": lambda n: n,
-    "n log n": lambda n: n * np.log2(n),
-    "n√n": lambda n: n**1.5,
-    "n²": lambda n: n**2,
-}
-"""The growths that one may claim for a cost, as functions of a length or of an array of lengths."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from attnlab.core.growths import GROWTHS
 from attnlab.exercises import check_growth, check_hash_length, check_survey_row
 from attnlab.measure.count import count
-from attnlab.measure.fit import GROWTHS, fit
+from attnlab.measure.fit import fit
 
 
 def test_the_length_is_where_both_terms_of_the_card_are_equal() -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import traitlets
 
 from attnlab.catalog import cards
+from attnlab.core.growths import GROWTHS
 from attnlab.core.options import check_value
 from attnlab.core.suggest import choose
 from attnlab.measure.costs import Cost
-from attnlab.measure.fit import GROWTHS, crossover, fit
+from attnlab.measure.fit import crossover, fit
 from attnlab.measure.measured import Measurement
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest

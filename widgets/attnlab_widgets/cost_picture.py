@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from attnlab.core.growths import GROWTHS
 from attnlab.figures.theme import SERIES, THEMES
-from attnlab.measure.fit import GROWTHS
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_picture import short
 

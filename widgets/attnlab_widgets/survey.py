@@ -28,9 +28,10 @@ from torch import nn
 
 from attnlab.catalog import card, cards
 from attnlab.core.card import Card
+from attnlab.core.growths import GROWTHS
 from attnlab.core.suggest import choose
 from attnlab.measure.costs import Layer, counted
-from attnlab.measure.fit import GROWTHS, fit
+from attnlab.measure.fit import fit
 from attnlab.measure.subject import OwnLayer, subject
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest
