@@ -252,11 +252,13 @@ def hippo(state: int) -> tuple[Float[Tensor, "r r"], Float[Tensor, "r"]]:
 
 @functools.cache
 def _normal(state: int) -> tuple[Tensor, Tensor, Tensor]:
-    A, B = hippo(state)
-    P = B / 2**0.5
-    values, vectors = torch.linalg.eigh(-1j * (A + P[:, None] * P + 0.5 * torch.eye(state)))
-    kept = values > 0
-    return _poles(values[kept]), vectors[:, kept], B
+    with torch.device("cpu"):  # whatever the default device: it is computed once and kept
+        A, B = hippo(state)
+        P = B / 2**0.5
+        skew = A + P[:, None] * P + 0.5 * torch.eye(state)
+        values, vectors = torch.linalg.eigh(-1j * skew)
+        kept = values > 0
+        return _poles(values[kept]), vectors[:, kept], B
 
 
 def legs(modes: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -266,5 +268,5 @@ def legs(modes: int) -> tuple[Tensor, Tensor, Tensor]:
     unitary; of each conjugate pair the one with Im A > 0 is kept, and B = V* B_LegS / 2: with half
     of the input the normal part alone tends to LegS where the input is smooth.
     """
-    A, V, B = _normal(2 * modes)
+    A, V, B = (x.to(torch.get_default_device()) for x in _normal(2 * modes))
     return A, V.mH @ B.to(V.dtype) / 2, V

@@ -199,3 +199,11 @@ def test_the_responses_of_hippo_are_legendre_polynomials_in_the_age() -> None:
         legendre = [1, z, (3 * z**2 - 1) / 2, (5 * z**3 - 3 * z) / 2]
         wanted = [math.sqrt(2 * i + 1) * math.exp(-t) * p for i, p in enumerate(legendre)]
         assert found.tolist() == pytest.approx(wanted)
+
+
+def test_a_layer_made_on_the_meta_device_leaves_the_kept_poles_alone() -> None:
+    with torch.device("meta"):
+        assert all(x.is_meta for x in state_space.legs(9))
+    A, B, V = state_space.legs(9)
+    assert not any(x.is_meta for x in (A, B, V))
+    assert (A.imag > 0).all()
