@@ -4,6 +4,7 @@ import json
 import statistics
 
 import pytest
+from torch import Tensor, nn
 
 from attnlab.measure import sweep as module
 from attnlab.measure.peers import PEERS, Peer
@@ -97,6 +98,33 @@ def test_without_time_every_point_is_left_out_with_a_sentence():
         assert row["seconds"] is None
         assert "left out at n = 64: about" in row["reason"]
         assert "more than its share of the time that is left" in row["reason"]
+
+
+def test_what_was_left_out_is_tried_again():
+    known = list(sweep(plan("full", seconds=0)))
+    left = [row for row in known if row["reason"]]
+    again = list(sweep(plan("full"), known))
+    assert left
+    assert {identity(row) for row in left} <= {identity(row) for row in again}
+    assert all(row["reason"] is None for row in again)
+
+
+def test_both_passes_of_a_peer_end_in_gradients():
+    made = lambda n, dim, heads: (layer := nn.Linear(dim, dim), layer)  # noqa: E731
+    entry = Entry(subject("full", **WIDTH), Peer("one", "torch", "full", made, "nothing"))
+    forward, both = (entry.call(8, which, plan("full"))() for which in ("forward", "both"))
+    assert isinstance(forward, Tensor)
+    assert [tuple(gradient.shape) for gradient in both] == [(1, 8, 12), (12, 12), (12,)]
+
+
+def test_a_baseline_of_more_rounds_is_cut_to_those_that_ran_together():
+    entries = [Entry(subject(name, **WIDTH)) for name in ("linear", "linformer")]
+    run = module._Run(plan("linear", "linformer"), [])
+    calls = {(entry, "forward"): (entry.call(8, "forward", run.plan), rounds)
+             for entry, rounds in zip(entries, (3, 5), strict=True)}  # fmt: skip
+    rows = list(run.timed(calls, 8))
+    assert [len(row["seconds"]) for row in rows] == [3, 5]
+    assert [len(row["baseline_seconds"]) for row in rows] == [3, 5]
 
 
 def test_what_does_not_fit_the_memory_is_left_out_with_a_sentence(monkeypatch):

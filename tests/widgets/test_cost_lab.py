@@ -156,6 +156,10 @@ def test_what_is_timed_is_told_with_its_exponent_and_crossover(lab: CostLab) -> 
     )
     assert "faster from n = 1,000 on" in repr(lab)
     assert lab._progress["done"] == 5
+    lab.backward = False  # another pass: not measured
+    assert lab.measured is None
+    lab.backward = True
+    assert lab.measured is not None
     lab.n = 4096  # another setting: not measured
     assert lab.measured is None
 
@@ -206,7 +210,15 @@ def test_wrong_values_are_refused(name: str, wrong: Any, words: str) -> None:
         CostLab(**{name: wrong})
 
 
+def test_options_of_the_mechanism_do_not_reach_full_attention(lab: CostLab) -> None:
+    lab.measure()
+    assert lab.wait(60)
+    assert all(layers[1] == (BASE, {}) for layers, _, _ in asked)
+
+
 def test_a_saved_page_says_that_nobody_measures(lab: CostLab, tmp_path: Path) -> None:
+    lab._progress = {"key": lab._key, "done": 1, "of": 5, "n": 256}
+    assert lab._saved_state()["_progress"] == {}  # nothing is under way there
     page = lab.save_html(tmp_path / "lab.html").read_text(encoding="utf-8")
     assert '"_live": false' in page
     assert "cdn" not in page
