@@ -117,7 +117,7 @@ def check_growth(function: Function) -> str:
         answer = run(function, {"lengths": list(_LENGTHS), "costs": list(costs)})
         if answer.raised:
             raise Mistake(f"growth(lengths, costs) {answer.raised}. {answer.hint}".rstrip())
-        if answer.value not in GROWTHS:
+        if not isinstance(answer.value, str) or answer.value not in GROWTHS:
             raise Mistake(
                 f"growth(lengths, costs) should give one of {', '.join(map(repr, GROWTHS))}; it "
                 f"gave {answer.value!r}."

@@ -9,7 +9,7 @@ from attnlab.measure.costs import Uncountable, counted, state_bytes
 from attnlab.measure.count import count
 from attnlab.measure.subject import OwnLayer, subject, subjects
 
-DIM, HEADS, N = 12, 3, 200
+DIM, HEADS, N = 12, 2, 200
 
 
 @pytest.mark.parametrize("one", subjects(dim=DIM, heads=HEADS), ids=lambda one: one.mechanism)

@@ -8,7 +8,7 @@ from attnlab.measure.measured import Unproved, measured, prove
 from attnlab.measure.memory import allocated
 from attnlab.measure.subject import Subject, subject, subjects
 
-DIM, HEADS = 12, 3
+DIM, HEADS = 12, 2
 
 
 @pytest.mark.parametrize("one", subjects(dim=DIM, heads=HEADS), ids=lambda one: one.mechanism)

@@ -107,13 +107,15 @@ class Drawing:
     def png(self, colours: int | None = None, *, most: int | None = None) -> bytes:
         """Two pixels per unit; with at most so many ``colours`` the file is smaller.
 
-        Of a file larger than ``most`` bytes, the pixels become fewer until it is not.
+        Of a file larger than ``most`` bytes, the colours become half as many, and then the pixels
+        fewer, until it is not.
         """
         image = self._image()
         for finer in _COARSER:
-            data = _written(self._scaled(image, finer), colours, self.theme.paper)
-            if most is None or len(data) <= most:
-                break
+            for fewer in (colours, colours and colours // 2):
+                data = _written(self._scaled(image, finer), fewer, self.theme.paper)
+                if most is None or len(data) <= most:
+                    return data
         return data
 
     def _image(self) -> Any:

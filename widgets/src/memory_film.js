@@ -47,7 +47,7 @@ function render({ model, el: host }) {
   const controls = bar({ frequent: [play.node, moments.node, layers.node, heads.node, vectors.node, order.node], help: HELP });
   const summary = el("p", { class: "av-summary mf-said", "data-testid": "summary" });
   const spoken = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
-  const strip = tokenStrip({ tokens: study.tokens, label: "The text. Arrow keys choose the token.", at: () => study.state.query, choose: (query) => study.set({ query }), look });
+  const strip = tokenStrip({ tokens: study.tokens, label: "The text. Arrow keys choose the token.", at: () => model.get("query"), choose: (query) => study.set({ query }), look });
   const parts = { columns: columnsPanel(study, view), shares: sharesPanel(study, view), state: statePanel(study, view), tables: tablesPanel(study, view) };
   root.append(
     el("style", { text: base + barStyle + stripStyle + style }),

@@ -50,7 +50,10 @@ Taps = Float[Tensor, "k dim h d"]  # W_0 … W_{k-1}: of the token itself, of th
 
 @dataclass(frozen=True, kw_only=True)
 class Temporal(Options):
-    """``kernel`` is k, the tokens that make a query or a key."""
+    """How many tokens make a query or a key.
+
+    ``kernel``  k, the token itself and the k − 1 before it.
+    """
 
     kernel: Size = 3
 

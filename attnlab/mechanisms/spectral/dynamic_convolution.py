@@ -51,7 +51,11 @@ Logits = Float[Tensor, "b h n k"]
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic(Options):
-    """``kernel`` is k; ``renormalize`` takes the softmax over the taps that meet real tokens."""
+    """The weights of the convolution.
+
+    ``kernel``       k, the neighbours that a token reads, itself among them.
+    ``renormalize``  whether the softmax is taken over real tokens alone.
+    """
 
     kernel: Size = 7
     renormalize: bool = False

@@ -55,7 +55,11 @@ Weights = Float[Tensor, "h k"]
 
 @dataclass(frozen=True, kw_only=True)
 class Lightweight(Options):
-    """``kernel`` is k; ``normalize`` is whether a softmax is taken of the k weights."""
+    """The weights of the convolution.
+
+    ``kernel``     k, the neighbours that a token reads, itself among them.
+    ``normalize``  whether a softmax is taken of the k weights.
+    """
 
     kernel: Size = 7
     normalize: bool = True

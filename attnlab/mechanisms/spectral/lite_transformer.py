@@ -61,7 +61,10 @@ Both = Float[Tensor, "b h2 n e"]  # the h heads of attention, then the h of the 
 
 @dataclass(frozen=True, kw_only=True)
 class LongShort(Options):
-    """``kernel`` is k, the number of neighbours of the convolution."""
+    """The convolution of the second half.
+
+    ``kernel``  k, the neighbours that a token reads, itself among them.
+    """
 
     kernel: Size = 7
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
+from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
@@ -41,12 +42,10 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         with warnings.catch_warnings():  # packages compile parts of themselves by torch.jit
             warnings.simplefilter("ignore", DeprecationWarning)
             theirs, ours, note = make()
-        calls, repeats = {"theirs": theirs, "ours": ours}, 2 if quick else REPEATS
-        timings = compare(calls, baseline="ours", repeats=repeats, threads=threads)
-        found = {one.name: one for one in timings}
-        work = " beside ".join(f"{count(call).flops / 1e9:.3g} GFLOP" for call in calls.values())
-        one = found["theirs"]
-        yield Row(named, one.ratio, "×", quartiles=one.ratio_quartiles, note=f"{work}; {note}")
+        calls, repeats = {"package": theirs, "ours": ours}, 2 if quick else REPEATS
+        over, under = compare(calls, repeats=repeats, threads=threads)
+        flops = " beside ".join(f"{count(call).flops / 1e9:.3g} GFLOP" for call in calls.values())
+        yield ratio(named, over, under, work=f"{flops}; {note}")
 
 
 def drawn(*shape: int) -> Tensor:

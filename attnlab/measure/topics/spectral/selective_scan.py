@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from attnlab.measure.comparison import ratio
 from attnlab.measure.count import exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
@@ -14,6 +15,7 @@ from attnlab.mechanisms.spectral import selective_scan
 from attnlab.mechanisms.spectral.selective_scan import SelectiveScan
 
 SMALL, LARGE, STATE, REPEATS = 32, 512, 16, 5
+WORK = "the same scan of every token in both: no keys"
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -41,10 +43,12 @@ def _beside_loops(
     calls = {each: partial(run, forms[each], _sequence(n, channels)) for each in forms}
     found = _compared(calls, repeats, threads)
     size = f"n = {n:,}, {channels} channels, {name}"
-    yield _ratio(f"Selective scan: token by token / chunked, {size}", found["loop"], wanted)
+    own = found["chunked"]
+    loop = f"Selective scan: token by token / chunked, {size}"
+    yield ratio(loop, found["loop"], own, work=WORK, at_least=wanted)
     figure = f"Selective scan: Hugging Face / chunked, {size}"
     if "peer" in found:
-        yield _ratio(figure, found["peer"], at_least=3)
+        yield ratio(figure, found["peer"], own, work=WORK, at_least=3)
     else:
         yield Row(figure, None, note="transformers is not installed: pip install 'attnlab[peers]'")
 
@@ -75,8 +79,8 @@ def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[
         calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, 64), state)
     span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
     yield Row(f"Selective scan: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
-    found = compare(calls, repeats=3 * repeats, threads=threads)[-1]
-    yield _ratio(f"Selective scan: one token {span}", found)
+    first, *_, last = compare(calls, repeats=3 * repeats, threads=threads)
+    yield ratio(f"Selective scan: one token {span}", last, first, work=WORK)
 
 
 def _compared(
@@ -84,10 +88,6 @@ def _compared(
 ) -> dict[str, Timing]:
     found = compare(calls, baseline="chunked", repeats=repeats, warmup=1, threads=threads)
     return {one.name: one for one in found}
-
-
-def _ratio(figure: str, timing: Timing, at_least: float | None = None) -> Row:
-    return Row(figure, timing.ratio, "×", at_least=at_least, quartiles=timing.ratio_quartiles)
 
 
 def _sequence(n: int, channels: int) -> list[Tensor]:

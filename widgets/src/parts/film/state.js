@@ -27,12 +27,14 @@ export function statePanel(study, view) {
   });
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
-    const row = study.channels.indexOf(study.state.channel);
+    // Keys may come faster than pictures, so that what was drawn last is not what is chosen.
+    const [query, channel] = ["query", "channel"].map((name) => study.model.get(name));
+    const row = study.channels.indexOf(channel);
     const across = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const down = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!across && !down) return;
     event.preventDefault();
-    if (across) study.set({ query: Math.min(study.n - 1, Math.max(0, study.state.query + across)) });
+    if (across) study.set({ query: Math.min(study.n - 1, Math.max(0, query + across)) });
     else study.set({ channel: study.channels[Math.min(study.layer.dim - 1, Math.max(0, row + down))] });
   });
 
