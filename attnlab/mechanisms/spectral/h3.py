@@ -43,11 +43,12 @@ from typing import Literal, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
 from attnlab.core.convolution import (
     fourier_convolution,
     last_inputs,
@@ -220,6 +221,10 @@ class State(NamedTuple):
 
     products: Float[Tensor, "b h r d e 2"]
     keys: Float[Tensor, "b _ dim"]  # the last, before the shift
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """With nothing of the documents that have ended (b,)."""
+        return emptied(self, ended)
 
 
 class H3(nn.Module):

@@ -36,11 +36,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
@@ -160,6 +161,10 @@ class State(NamedTuple):
     the next token sees them."""
 
     sums: Sums
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """With nothing of the documents that have ended (b,)."""
+        return emptied(self, ended)
 
 
 class GatedOutput(nn.Module):

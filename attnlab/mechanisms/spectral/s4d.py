@@ -51,12 +51,13 @@ from typing import Literal, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Bool, Complex, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Channels, fits
 from attnlab.core.options import Options, Size
@@ -236,6 +237,10 @@ class State(NamedTuple):
     """What a layer knows of the tokens before: N numbers per channel, at any length."""
 
     modes: Held
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """With nothing of the documents that have ended (b,)."""
+        return emptied(self, ended)
 
 
 class GatedOutput(nn.Linear):

@@ -48,12 +48,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Channels, fits
@@ -250,6 +251,10 @@ class State(NamedTuple):
 
     inputs: Float[Tensor, "b _ channels"]  # the last, before the short convolution
     scan: Held
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """With nothing of the documents that have ended (b,)."""
+        return emptied(self, ended)
 
 
 class GatedOutput(nn.Linear):
