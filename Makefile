@@ -76,10 +76,12 @@ check-tests: $(INSTALLED)
 
 # Each lesson is executed once: in the browser, or without one where there is none. Cells tagged
 # nbval-check-output are compared strictly, the others must run without an error.
+# A page may be late where the machine is busy: tests that fail are tried once more, in a new browser.
+FAILED_ONES := --last-failed --last-failed-no-failures none
 .PHONY: check-browser
 check-browser: $(INSTALLED)
 	@if command -v chromium >/dev/null || [ "$$CI" = true ]; then set -x; \
-		$(PYTEST) tests/browser; \
+		$(PYTEST) tests/browser || $(PYTEST) $(FAILED_ONES) tests/browser; \
 	else \
 		echo "Skipped: chromium is missing, so the widgets are not tried; the lessons run without it."; \
 		set -x; $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \

@@ -531,12 +531,17 @@ class Notebook:
     def shown_at(self, number: int, wide: int) -> dict[str, float]:
         """Where the widget of a code cell stands in a window in which its cell is so wide."""
         shown = self.output(number).locator(".jp-OutputArea-output").first
-        for _ in range(2):  # the first may show or hide a side bar
-            window = self.page.viewport_size
-            more = wide - shown.evaluate("node => node.clientWidth")
-            self.page.set_viewport_size({"width": window["width"] + more, "height": 1400})
-            self.page.wait_for_function("() => true")
-        come(lambda: shown.evaluate("node => node.clientWidth"), wide)
+
+        # The window may show or hide a side bar a moment later, so it is corrected until it fits.
+        def width() -> int:
+            found = shown.evaluate("node => node.clientWidth")
+            if found != wide:
+                changed = self.page.viewport_size["width"] + wide - found
+                self.page.set_viewport_size({"width": changed, "height": 1400})
+                shown.evaluate(STILL)
+            return int(found)
+
+        come(width, wide)
         return shown.locator(":scope > *").first.evaluate(STILL)  # type: ignore[no-any-return]
 
     def overlapping(self, number: int) -> list[tuple[str, str]]:

@@ -206,6 +206,19 @@ def test_without_a_browser_the_lessons_run_but_never_so_in_ci(make, tmp_path, ci
     assert ("chromium is missing" in done.stdout) == (not browser)
 
 
+@pytest.mark.parametrize("again", ["passes", "fails"])
+def test_a_browser_test_that_fails_is_tried_once_more(make, tmp_path, again):
+    second = "exit 1" if again == "fails" else "exit 0"
+    failing = f"*--last-failed*) {second} ;;\n    *tests/browser*) exit 1 ;;\n    *--report*"
+    write_program(tmp_path / "programs/python3", PYTHON.replace("*--report*", failing))
+    write_program(tmp_path / "programs/chromium", "#!/bin/sh\n")
+    done, calls = make("check-browser")
+    assert (done.returncode == 0) == (again == "passes")
+    first, last = (call.split() for call in calls[-2:])
+    assert first[-1] == last[-1] == "tests/browser"
+    assert set(last) - set(first) == {"--last-failed", "--last-failed-no-failures", "none"}
+
+
 def only(tmp_path, *tools):
     """A search path of these programs alone; those of the fixture count before the machine's."""
     (tmp_path / "bin").mkdir()
