@@ -4,19 +4,15 @@ import barStyle from "./parts/bar.css";
 import boardStyle from "./parts/plane/board.css";
 import style from "./signal_lab.css";
 import { LEAST_TOKENS, RULES, shortStep, typed } from "./lib/signals.js";
-import { two } from "./lib/plane.js";
 import { bar } from "./parts/bar.js";
 import { button, choice, el, labelled, slider } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";
 import { mountOn } from "./parts/page_model.js";
-import { gridPanel } from "./parts/signal/grid.js";
-import { circlePanel, polesPanel } from "./parts/signal/poles.js";
-import { seriesPanel } from "./parts/signal/series.js";
-import { spectrumPanel } from "./parts/signal/spectrum.js";
+import { panelsOf } from "./parts/signal/panels.js";
 import { Study } from "./parts/signal/study.js";
-import { tablesPanel } from "./parts/signal/tables.js";
 
 const TRAITS = ["signal", "poles", "weights", "step", "rule", "skip", "taps", "token"];
+const [GAP, LOW] = [18, 130]; // pixels between panels, and of the height of those below
 const QUIET = 700; // milliseconds without a change after which the state is read out
 const HELP = `A pole A of a state space is a mode that fades (to the left: sooner) and turns (up: faster). Only one of each pair of conjugates can be dragged; the other, drawn hollow, mirrors it. Tokens come with a step of time between them, in which A becomes Ā: the zero-order hold is e^(step · A), the bilinear rule a quotient that never turns by more than half a circle. After every token the state is Ā times what it was, plus the new input.
 
@@ -44,45 +40,7 @@ function render({ model, el: host }) {
   const tries = el("p", { class: "sl-try", "data-testid": "try" });
   const spoken = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
 
-  const token = () => study.state.token;
-  const choose = (at) => study.choose(at);
-  const series = (given) => seriesPanel({ chosen: token, choose, ...given });
-  /** What is read out of the kernel or of the taps is the page's own. */
-  function read(which) {
-    Object.assign(study, which);
-    view.changed();
-  }
-  const named = (values, what) => (at) => `${what} ${at}: ${two(values()[at], 3)}`;
-  const parts = {
-    poles: polesPanel(study),
-    taps: seriesPanel({
-      title: "Taps", testid: "taps", hint: "draw them; the newest token's first", look: "sl-kernel", values: () => study.state.taps, chosen: () => study.tap,
-      choose: (at) => read({ tap: at }), pen: (from, to) => study.draw("taps", from, to), read: named(() => study.state.taps, "Tap"),
-    }),
-    circle: circlePanel(study),
-    kernel: seriesPanel({
-      title: "Impulse response", testid: "kernel", look: "sl-kernel", values: () => study.found.kernel, chosen: () => study.lag,
-      choose: (at) => read({ lag: at }), read: (at) => `${at} tokens before: ${two(study.found.kernel[at], 3)}`,
-    }),
-    spectrum: spectrumPanel(study),
-    map: gridPanel(view, {
-      title: () => "The map", testid: "map", hint: "row i: what i takes", shape: () => [study.n, study.n], value: (i, j) => (j > i ? 0 : study.found.kernel[i - j]),
-      mark: () => [token(), null], press: (i) => choose(i), keys: (event) => moved(event, { ArrowDown: 1, ArrowUp: -1 }),
-      read: (i = token(), j = i) => (j > i ? `Token ${i} does not read token ${j}, which comes later.` : `Token ${i} takes ${two(study.found.kernel[i - j], 3)} of token ${j}.`),
-    }),
-    signal: series({
-      title: "Signal", testid: "signal", hint: "draw it", look: "sl-signal", values: () => study.state.signal, pen: (from, to) => study.draw("signal", from, to),
-      over: () => study.state.signal.map((_, j) => study.found.kernel[token() - j] ?? 0), read: named(() => study.state.signal, "Token"),
-    }),
-    state: gridPanel(view, {
-      title: () => (study.state.taps.length ? "State: the newest inputs" : "State: a row for each mode"), testid: "state",
-      shape: () => [study.found.states.length, study.n], value: (row, at) => study.found.states[row][at],
-      mark: () => [null, token()], press: (_, at) => choose(at), keys: (event) => moved(event, { ArrowRight: 1, ArrowLeft: -1 }),
-      read: (row = 0, at = token()) => `${study.state.taps.length ? `${row} tokens before` : `Mode ${row}, real part, after`} token ${at}: ${two(study.found.states[row][at], 3)}`,
-    }),
-    output: series({ title: "Output", testid: "output", look: "sl-output", values: () => study.found.output, read: named(() => study.found.output, "Token") }),
-    tables: tablesPanel(study, view),
-  };
+  const parts = panelsOf(study, view);
   const left = el("div", { class: "sl-cell" }, parts.poles.node, parts.taps.node);
   const middle = el("div", { class: "sl-cell" }, parts.kernel.node, parts.spectrum.node);
   root.append(
@@ -93,12 +51,6 @@ function render({ model, el: host }) {
     tries, parts.tables.node, spoken,
   );
   host.replaceChildren(root);
-
-  function moved(event, keys) {
-    const by = keys[event.key];
-    if (by) choose(model.get("token") + by);
-    return Boolean(by);
-  }
 
   /** A line for typed numbers; what is wrong with them is said in the place of what to try. */
   function numbersField(text, testid, least, accept) {
@@ -112,32 +64,32 @@ function render({ model, el: host }) {
     return { node: labelled(text, input), input };
   }
 
-  let reading = null;
+  let [reading, heard] = [null, ""];
   function readOut() {
     clearTimeout(reading);
     reading = setTimeout(() => (spoken.textContent = study.refused || study.sentence), QUIET);
   }
 
+  /** Four panels in the upper row where there is room for the unit circle, three, or one below the other. */
   function drawPanels() {
     const wide = root.clientWidth - 32;
-    const sort = root.dataset.signal;
-    const circle = sort === "four" && !study.state.taps.length;
-    const columns = sort === "one" ? 1 : circle ? 4 : 3;
+    const taps = study.state.taps.length > 0;
+    const room = root.dataset.signal;
+    const columns = room === "one" ? 1 : room === "four" && !taps ? 4 : 3;
     root.style.setProperty("--upper", columns);
-    const side = Math.min(300, Math.floor((wide - 18 * (columns - 1)) / columns));
-    const lower = sort === "one" ? wide : Math.floor((wide - 36) / 3);
-    parts.poles.node.hidden = Boolean(study.state.taps.length);
-    parts.taps.node.hidden = !study.state.taps.length;
-    parts.circle.node.hidden = !circle;
-    if (study.state.taps.length) parts.taps.draw(side, side - 22);
+    const side = Math.min(300, Math.floor((wide - GAP * (columns - 1)) / columns));
+    const lower = room === "one" ? wide : Math.floor((wide - 2 * GAP) / 3);
+    parts.poles.node.hidden = taps;
+    parts.taps.node.hidden = !taps;
+    parts.circle.node.hidden = columns < 4;
+    if (taps) parts.taps.draw(side, side);
     else parts.poles.draw(side - 2);
-    if (circle) parts.circle.draw(side - 2);
+    if (columns === 4) parts.circle.draw(side - 2);
     parts.kernel.draw(side, Math.floor(side / 2) - 26);
     parts.spectrum.draw(side, Math.ceil(side / 2) - 26);
     parts.map.draw(side, side);
-    parts.signal.draw(lower, 130);
-    parts.state.draw(lower, 130);
-    parts.output.draw(lower, 130);
+    for (const panel of [parts.signal, parts.state, parts.output]) panel.draw(lower, LOW);
+    parts.tables.draw();
   }
 
   function draw() {
@@ -156,13 +108,12 @@ function render({ model, el: host }) {
       if (!field.input.matches(":focus")) field.input.value = values.map((x) => Number(x.toPrecision(4))).join(" ");
     }
     const said = study.refused || study.sentence;
-    if (summary.dataset.said !== said) readOut();
-    summary.dataset.said = said;
+    if (said !== heard) readOut();
+    heard = said;
     summary.textContent = study.sentence;
     tries.classList.toggle("sl-refused", Boolean(study.refused));
     tries.replaceChildren(...(study.refused ? [study.refused] : [el("strong", { text: "Try: " }), study.last.try]));
     drawPanels();
-    parts.tables.draw();
   }
   const stop = live({ model, view, traits: TRAITS, draw, sizes: ["signal", { four: 860, three: 600, one: 0 }] });
   return () => {

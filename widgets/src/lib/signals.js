@@ -83,6 +83,8 @@ function reach(count) {
   return `${count} taps: every token reads itself and ${count === 2 ? "the token" : `the ${count - 1} tokens`} before it, and none older.`;
 }
 
+/** A token by how long before it is. */
+export const ago = (k) => (k === 0 ? "the token itself" : `${k === 1 ? "1 token" : `${k} tokens`} before`);
 export const shortStep = (step) => two(step, 4).replace(/\.?0+$/, "");
 export const fades = (size) => (size > 1 - STILL ? "does not fade" : `fades to half in ${tokens(Math.LN2 / -Math.log(Math.max(size, 1e-300)))}`);
 export const turns = (angle) => (angle < STILL ? "does not turn" : `turns once in ${tokens((2 * Math.PI) / angle)}`);

@@ -1,5 +1,5 @@
 // The same numbers as tables of text. They are filled when they are opened.
-import { behaves } from "../../lib/signals.js";
+import { ago, behaves } from "../../lib/signals.js";
 import { two } from "../../lib/plane.js";
 import { el } from "../dom.js";
 import { headed } from "../table.js";
@@ -21,7 +21,7 @@ export function tablesPanel(study, view) {
   function tokens() {
     const { state: { signal, taps }, found: { kernel, states, output } } = study;
     const shown = states.slice(0, MOST_ROWS);
-    const names = shown.map((_, r) => (taps.length ? `input ${r} before` : `mode ${r}, real part`));
+    const names = shown.map((_, r) => (taps.length ? `input of ${ago(r)}` : `mode ${r}, real part`));
     const rows = signal.map((u, k) => [k, ...[u, kernel[k], ...shown.map((row) => row[k]), output[k]].map((x) => two(x, 3))]);
     const more = states.length > MOST_ROWS ? `The first ${MOST_ROWS} of ${states.length} rows of the state.` : "";
     return headed("Token by token; the kernel by how many tokens before", ["token", "signal", "kernel", ...names, "output"], rows, "tokens-table", more);
