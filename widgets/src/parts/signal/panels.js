@@ -44,7 +44,7 @@ export function panelsOf(study, view) {
     mark: () => [token(), null],
     press: (i) => choose(i),
     keys: (event) => moved(event, { ArrowDown: 1, ArrowUp: -1 }),
-    read: (i = token(), j = i) => (j > i ? `Token ${i} does not read token ${j}, which comes later.` : `Token ${i} takes ${two(study.found.kernel[i - j], 3)} of token ${j}.`),
+    read: (i = token(), j = i) => `Row ${i}, column ${j}: ${j > i ? "later, not read" : two(study.found.kernel[i - j], 3)}`,
   });
   const signal = seriesPanel({
     title: "Signal", testid: "signal", hint: "draw it", look: "sl-signal",
@@ -61,7 +61,7 @@ export function panelsOf(study, view) {
     mark: () => [null, token()],
     press: (_, at) => choose(at),
     keys: (event) => moved(event, { ArrowRight: 1, ArrowLeft: -1 }),
-    read: (row = 0, at = token()) => `After token ${at}, ${study.state.taps.length ? `the input of ${ago(row)}` : `mode ${row}, real part`}: ${two(study.found.states[row][at], 3)}`,
+    read: (row = 0, at = token()) => `Token ${at}, ${study.state.taps.length ? `input ${row} back` : `real part of mode ${row}`}: ${two(study.found.states[row][at], 3)}`,
   });
   const output = seriesPanel({
     title: "Output", testid: "output", look: "sl-output",

@@ -4,7 +4,7 @@ import { el } from "../dom.js";
 import { drawn } from "../svg.js";
 
 const [LEFT, TOP, BOTTOM] = [36, 4, 16];
-const TICKS = [[0, "0", "start"], [0.5, "¼", "middle"], [1, "½ turn per token", "end"]];
+const TICKS = [[0, "0", "start"], [1, "½ turn per token", "end"]];
 
 export function spectrumPanel(study) {
   const chart = drawn("svg", { class: "sl-series", role: "img", "aria-label": "Spectra of kernel and signal; the tables have the numbers", "data-testid": "spectrum" });
