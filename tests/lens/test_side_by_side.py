@@ -1,10 +1,11 @@
 """One layer's vectors and projections in every mechanism."""
 
+import pytest
 import torch
 
 import attnlab
 from attnlab.core.heads import Heads
-from attnlab.lens.side_by_side import layers, map_of
+from attnlab.lens.side_by_side import beside_trained, layers, map_of
 from attnlab.mechanisms.dense.full import FullAttention
 
 DIM, HEADS, N = 48, 4, 13  # heads of width 12, whose complex and shared versions exist
@@ -75,3 +76,52 @@ def test_layers_are_the_same_every_time_and_leave_the_generator_alone():
     assert not torch.equal(
         one["full"].module.heads.query.weight, other["full"].module.heads.query.weight
     )
+
+
+def test_a_family_stands_beside_the_heads_of_a_trained_layer():
+    own = FullAttention(DIM, HEADS, causal=True).eval()
+    x = torch.randn(1, N, DIM)
+    with attnlab.watch(own) as seen:
+        own(x)
+    found = beside_trained(own, x, family="spectral")
+    heads, others = list(found)[:HEADS], list(found)[HEADS:]
+    assert heads == [f"trained, head {at}" for at in range(HEADS)]
+    for at, name in enumerate(heads):
+        assert torch.allclose(found[name], seen[0].weights[0, at], atol=1e-6)
+    assert others == [card.title for card in attnlab.cards() if card.family == "spectral"]
+    assert all(found[name].shape == (N, N) for name in others)
+    diagonals = found[attnlab.card("s4d").title]
+    assert torch.allclose(diagonals[1:, 1:], diagonals[:-1, :-1], atol=1e-5)
+    assert not diagonals.triu(1).any()
+    assert not found[attnlab.card("hyena").title].triu(1).any(), "causal like the trained layer"
+
+
+def test_a_layer_of_a_model_reads_what_it_reads_in_the_model():
+    torch.manual_seed(5)
+    model = attnlab.TinyTransformer(11, dim=DIM, layers=2, heads=HEADS).eval()
+    tokens = torch.randint(11, (1, N))
+    with attnlab.watch(model) as seen:
+        model(tokens)
+    for layer in range(2):
+        found = beside_trained(model, tokens, family="spectral", layer=layer)
+        for head in range(HEADS):
+            own = found[f"trained, head {head}"]
+            assert torch.allclose(own, seen[layer].weights[0, head], atol=1e-6)
+
+
+def test_what_cannot_stand_there_is_refused():
+    own, x = FullAttention(DIM, HEADS), torch.randn(1, N, DIM)
+    with pytest.raises(ValueError, match="there is no family 'spectra'; did you mean"):
+        beside_trained(own, x, family="spectra")
+    with pytest.raises(ValueError, match="below 0, the number of layers with heads in this Linear"):
+        beside_trained(torch.nn.Linear(DIM, DIM), x, family="spectral")
+    with pytest.raises(ValueError, match=r"layer should be below 1, .* got 1"):
+        beside_trained(own, x, family="spectral", layer=1)
+    with pytest.raises(TypeError, match="layer"):
+        beside_trained(own, x, family="spectral", layer="1")
+    with pytest.raises(ValueError, match=r"inputs should be one sequence, .* got \(2, 13, 48\)"):
+        beside_trained(own, torch.randn(2, N, DIM), family="spectral")
+    with pytest.raises(TypeError, match="model should be of class Module, got None"):
+        beside_trained(None, x, family="spectral")
+    with pytest.raises(TypeError, match=r"inputs should be of class Tensor, got \[1, 2\]"):
+        beside_trained(own, [1, 2], family="spectral")

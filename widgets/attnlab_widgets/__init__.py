@@ -20,8 +20,10 @@ _HOMES = {
     "PositionExplorer": "position_explorer",
     "QueryKeySpace": "query_key_space",
     "QueryOnAPlane": "query_on_a_plane",
+    "SignalLab": "signal_lab",
     "Survey": "survey",
     "SynthesizerLab": "synthesizer_lab",
+    "TableView": "table_view",
     "TreeExplorer": "tree_explorer",
     "Wall": "wall",
     "WhoIsChosen": "who_is_chosen",
@@ -42,8 +44,10 @@ __all__ = [
     "PositionExplorer",
     "QueryKeySpace",
     "QueryOnAPlane",
+    "SignalLab",
     "Survey",
     "SynthesizerLab",
+    "TableView",
     "TreeExplorer",
     "Wall",
     "WhoIsChosen",
@@ -65,8 +69,10 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.position_explorer import PositionExplorer
     from attnlab_widgets.query_key_space import QueryKeySpace
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
+    from attnlab_widgets.signal_lab import SignalLab
     from attnlab_widgets.survey import Survey
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
+    from attnlab_widgets.table_view import TableView
     from attnlab_widgets.tree_explorer import TreeExplorer
     from attnlab_widgets.wall import Wall
     from attnlab_widgets.who_is_chosen import WhoIsChosen
