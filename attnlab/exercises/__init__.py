@@ -93,6 +93,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_mode_half_life          36  a number of tokens
+    check_mode_kernel             36  kernel(A, C, step, n)
+    check_joined_spans            36  joined(first, second)
+    check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -264,6 +268,12 @@ from attnlab.exercises.sparse_rows import (
     check_soft_mask,
     check_sparsemax,
 )
+from attnlab.exercises.state_spaces import (
+    check_joined_spans,
+    check_mode_half_life,
+    check_mode_kernel,
+    check_selective_layer,
+)
 from attnlab.exercises.states import (
     check_half_life,
     check_joined,
@@ -373,6 +383,7 @@ __all__ = [
     "check_induction_head",
     "check_induction_keys",
     "check_joined",
+    "check_joined_spans",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
@@ -386,6 +397,8 @@ __all__ = [
     "check_merge",
     "check_merge_heads",
     "check_mixture",
+    "check_mode_half_life",
+    "check_mode_kernel",
     "check_moved_keys",
     "check_neighbourhood",
     "check_next_memory",
@@ -410,6 +423,7 @@ __all__ = [
     "check_running_step",
     "check_score_bytes",
     "check_seed_chance",
+    "check_selective_layer",
     "check_sharp",
     "check_shift",
     "check_sinkhorn",
