@@ -109,14 +109,13 @@ class Copier(nn.Module):
 
 
 def _layer(name: str) -> nn.Module:
-    options: dict[str, Any] = {"full": {"heads": 2, "causal": True}}.get(name, {})
     if not name.startswith("selective scan"):
-        return catalog.build(name, dim=DIM, **options)
-    made: Any = catalog.build("selective_scan", dim=DIM, state=STATE)
+        return catalog.build(name, dim=DIM, heads=2, causal=True)
+    scan: Any = catalog.build("selective_scan", dim=DIM, causal=True, state=STATE)
     if name.endswith("constant"):
-        made.select = Constant(made.select.out_features)
-    scan: nn.Module = made
-    return scan
+        scan.select = Constant(scan.select.out_features)
+    made: nn.Module = scan
+    return made
 
 
 def train(spacing: str, layer: str, seed: int, *, updates: int = UPDATES) -> Copier:
