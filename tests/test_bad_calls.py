@@ -708,6 +708,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "heat_map": {"weights": MAP},
     "head_grid": {"weights": MAP[None, None]},
     "film": {"weights": MAP[None], "steps": [1]},
+    "map_gallery": {"maps": {"full": MAP}},
     "pattern_map": {"pattern": patterns.local(1), "n": 6},
     "head_patterns": {"patterns": patterns.local(1), "n": 6},
     "receptive_field_film": {"patterns": patterns.local(1), "n": 6, "layers": 2},

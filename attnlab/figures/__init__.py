@@ -3,6 +3,7 @@
 ``maps``             one attention map, every head at once, a map over training steps
 ``losses``, ``costs``, ``claims``, ``spectra``, ``dots``
                      loss curves, measured costs, claimed costs, singular values, scores of seeds
+``gallery``          maps of several mechanisms on one text, each on a scale of its own
 ``patterns``, ``receptive_field``, ``pixels``
                      masks, receptive fields after several layers, the same on an image
 ``clusters``           points and the ellipses of their clusters

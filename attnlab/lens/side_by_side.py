@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from attnlab.catalog import build, cards
 from attnlab.core.card import Card
 from attnlab.core.heads import Heads
+from attnlab.core.suggest import choose
 from attnlab.lens.mixing import mixing_matrix
 
 DIRECTIONS = 16
@@ -105,3 +106,32 @@ def map_of(layer: Layer, x: Float[Tensor, "b n dim"]) -> Map:
     )
     weights = mixing.matrix[0] if mixing.matrix.dim() == 4 else mixing.matrix
     return Map(weights, weights == 0, mixing.exact, mixing.how)
+
+
+def beside_trained(
+    attention: nn.Module, x: Float[Tensor, "b n dim"], *, family: str, causal: bool = False
+) -> dict[str, Tensor]:
+    """Maps (n, n) by title: those of the heads of a trained layer, then of each mechanism of a
+    ``family`` ("spectral", "linear", …) that takes over its projections; for ``map_gallery``.
+
+    ``x`` is one sequence of vectors, b = 1, such as the trained layer reads in its model. Of a
+    mechanism the magnitudes of its heads are averaged; what it does not share with attention is
+    untrained. Mechanisms whose columns are not the n tokens are left out.
+    """
+    heads = getattr(attention, "heads", None)
+    if type(heads) is not Heads:
+        raise TypeError(
+            f"attention should be a layer with heads, got {type(attention).__name__}; give one "
+            "layer of a model, not the model"
+        )
+    if len(x) != 1:
+        raise ValueError(f"x should be one sequence (1, n, dim), got {len(x)} of them")
+    choose("family", family, {card.family: card for card in cards() if card.mixes})
+    own = mixing_matrix(attention, x, per_head=True).matrix[0]
+    found = {f"trained, head {at}": weights.abs().detach() for at, weights in enumerate(own)}
+    for layer in layers(x.shape[2], heads.heads, causal=causal, source=heads):
+        if layer.card.family == family:
+            weights = map_of(layer, x).weights.detach()
+            if weights.shape[-1] == x.shape[1]:
+                found[layer.card.title] = weights.abs().reshape(-1, *weights.shape[-2:]).mean(0)
+    return found

@@ -17,6 +17,7 @@ from attnlab.figures.clusters import cluster_grid
 from attnlab.figures.costs import cost_curves, trade_off
 from attnlab.figures.dots import score_dots
 from attnlab.figures.examples import image_sequence, token_strip
+from attnlab.figures.gallery import map_gallery
 from attnlab.figures.images import image_grid
 from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, head_grid, heat_map
@@ -43,6 +44,8 @@ GOOD = {
     | {"mask": np.ones((3, 3), bool), "largest": 1.0},
     film: {"weights": np.full((2, 3, 3), 0.3), "steps": [1, 2], "tokens": TOKENS}
     | {"mask": np.ones((3, 3), bool), "largest": 1.0, "along": "step", "quantity": "weight"},
+    map_gallery: {"maps": {"a": np.eye(3), "b": np.ones((3, 3))}, "tokens": TOKENS}
+    | {"columns": 2},
     loss_curves: {"runs": {"full": ROWS}, "unit": "nats", "log": False},
     cost_curves: {"series": {"full": [(3, 5.0), (7, 11.0)]}, "exponents": {"full": 1.0}}
     | {"quantity": "time", "length": "n", "letter": "n", "claims": {"full": "n²"}}

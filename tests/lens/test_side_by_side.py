@@ -1,10 +1,11 @@
 """One layer's vectors and projections in every mechanism."""
 
+import pytest
 import torch
 
 import attnlab
 from attnlab.core.heads import Heads
-from attnlab.lens.side_by_side import layers, map_of
+from attnlab.lens.side_by_side import beside_trained, layers, map_of
 from attnlab.mechanisms.dense.full import FullAttention
 
 DIM, HEADS, N = 48, 4, 13  # heads of width 12, whose complex and shared versions exist
@@ -75,3 +76,30 @@ def test_layers_are_the_same_every_time_and_leave_the_generator_alone():
     assert not torch.equal(
         one["full"].module.heads.query.weight, other["full"].module.heads.query.weight
     )
+
+
+def test_a_family_stands_beside_the_heads_of_a_trained_layer():
+    own = FullAttention(DIM, HEADS, causal=True).eval()
+    x = torch.randn(1, N, DIM)
+    with attnlab.watch(own) as seen:
+        own(x)
+    found = beside_trained(own, x, family="spectral", causal=True)
+    heads, others = list(found)[:HEADS], list(found)[HEADS:]
+    assert heads == [f"trained, head {at}" for at in range(HEADS)]
+    for at, name in enumerate(heads):
+        assert torch.allclose(found[name], seen[0].weights[0, at], atol=1e-6)
+    assert others == [card.title for card in attnlab.cards() if card.family == "spectral"]
+    assert all(found[name].shape == (N, N) for name in others)
+    diagonals = found[attnlab.card("s4d").title]
+    assert torch.allclose(diagonals[1:, 1:], diagonals[:-1, :-1], atol=1e-5)
+    assert not diagonals.triu(1).any()
+
+
+def test_what_cannot_stand_there_is_refused():
+    own, x = FullAttention(DIM, HEADS), torch.randn(1, N, DIM)
+    with pytest.raises(ValueError, match="there is no family 'spectra'; did you mean"):
+        beside_trained(own, x, family="spectra")
+    with pytest.raises(TypeError, match="a layer with heads, got Linear"):
+        beside_trained(torch.nn.Linear(DIM, DIM), x, family="spectral")
+    with pytest.raises(ValueError, match=r"one sequence \(1, n, dim\), got 2"):
+        beside_trained(own, torch.randn(2, N, DIM), family="spectral")

@@ -18,6 +18,7 @@ from attnlab_widgets.pattern_studio import PatternStudio
 from attnlab_widgets.position_explorer import PositionExplorer
 from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
+from attnlab_widgets.signal_lab import SignalLab
 from attnlab_widgets.survey import Survey
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
@@ -94,5 +95,6 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     Survey: Survey,
     EnergyLandscape: EnergyLandscape,
     MemoryFilm: film,
+    SignalLab: SignalLab,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

@@ -20,6 +20,7 @@ _HOMES = {
     "PositionExplorer": "position_explorer",
     "QueryKeySpace": "query_key_space",
     "QueryOnAPlane": "query_on_a_plane",
+    "SignalLab": "signal_lab",
     "Survey": "survey",
     "SynthesizerLab": "synthesizer_lab",
     "TreeExplorer": "tree_explorer",
@@ -42,6 +43,7 @@ __all__ = [
     "PositionExplorer",
     "QueryKeySpace",
     "QueryOnAPlane",
+    "SignalLab",
     "Survey",
     "SynthesizerLab",
     "TreeExplorer",
@@ -65,6 +67,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.position_explorer import PositionExplorer
     from attnlab_widgets.query_key_space import QueryKeySpace
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
+    from attnlab_widgets.signal_lab import SignalLab
     from attnlab_widgets.survey import Survey
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.tree_explorer import TreeExplorer

@@ -1,0 +1,169 @@
+"""SignalLab in JupyterLab and as a file: what is dragged and drawn is what Python computes."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+MAKE = """
+from attnlab_widgets.signal_lab import SignalLab
+lab = SignalLab()
+lab.save_html("signal.html", title="<Signal>")
+lab
+"""
+ASK = """
+import json
+print(json.dumps({"said": lab.description(), "poles": lab.poles, "taps": lab.taps,
+                  "signal": lab.signal, "token": lab.token,
+                  "output": [f"{value:.3f}" for value in (lab.output() + 0).tolist()]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(opened: Any) -> Any:
+    notebook = opened("signal_lab.ipynb", [MAKE, ASK])
+    notebook.run_all()
+    notebook.output(0).locator("[data-drawn]").wait_for()
+    return notebook
+
+
+@pytest.fixture(params=["JupyterLab", "a saved file"])
+def lab_on_page(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
+    if request.param == "JupyterLab":
+        found = notebook.output(0).get_by_test_id("signal-lab")
+    else:
+        page = request.getfixturevalue("page")
+        page.goto((lab.folder / "signal.html").as_uri())
+        found = page.get_by_test_id("signal-lab")
+        found.and_(page.locator("[data-drawn]")).wait_for()
+    choose(found, "step", "S4D-Lin")
+    choose(found, "step", "one pole")
+    found.get_by_test_id("summary").filter(has_text="One pole, steps of 0.2").wait_for()
+    return found
+
+
+def choose(lab: Any, signal: str, kernel: str) -> None:
+    lab.get_by_test_id("signal-preset").select_option(signal)
+    lab.get_by_test_id("kernel-preset").select_option(kernel)
+
+
+def bars(lab: Any, testid: str) -> list[float]:
+    """The heights of the bars of a chart."""
+    found = lab.get_by_test_id(testid).locator(".sl-bar")
+    return found.evaluate_all("bars => bars.map(bar => Number(bar.getAttribute('height')))")
+
+
+def picture(lab: Any, testid: str) -> str:
+    return lab.get_by_test_id(testid).evaluate("canvas => canvas.toDataURL()")
+
+
+def drag(lab: Any, begin: tuple[float, float], end: tuple[float, float]) -> None:
+    mouse = lab.page.mouse
+    mouse.move(*begin)
+    mouse.down()
+    mouse.move(*end, steps=6)
+    mouse.up()
+
+
+def middle(node: Any) -> tuple[float, float]:
+    box = node.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_a_dragged_pole_changes_kernel_and_map(lab_on_page: Any, soon: Any, still: Any) -> None:
+    lab = lab_on_page
+    still(lab)
+    kernel, seen = bars(lab, "kernel"), picture(lab, "map")
+    x, y = middle(lab.get_by_test_id("pole-0").locator(".qp-reach"))
+    drag(lab, (x, y), (x - 20, y - 30))
+    summary = lab.get_by_test_id("summary")
+    soon(lambda: "fades to half in 6.9" in summary.inner_text(), False)
+    soon(lambda: bars(lab, "kernel") != kernel, True)
+    assert picture(lab, "map") != seen
+    assert lab.get_by_test_id("kernel-preset").input_value() == ""
+
+
+def test_an_unstable_pole_stays_on_the_axis(lab_on_page: Any, soon: Any, still: Any) -> None:
+    lab = lab_on_page
+    still(lab)
+    pole = lab.get_by_test_id("pole-0")
+    x, y = middle(pole.locator(".qp-reach"))
+    drag(lab, (x, y), (x + 90, y))
+    said = lab.get_by_test_id("try")
+    soon(lambda: "it stays on the axis" in said.inner_text(), True)
+    soon(lambda: (pole.get_attribute("aria-valuetext") or "").startswith("0.00 + 2.0"), True)
+    assert "does not fade" in lab.get_by_test_id("summary").inner_text()
+    pole.focus()
+    lab.page.keyboard.press("Shift+ArrowLeft")
+    soon(lambda: said.inner_text().startswith("Try:"), True)
+
+
+def test_the_signal_is_drawn_by_hand_and_by_keys(lab_on_page: Any, soon: Any, still: Any) -> None:
+    lab = lab_on_page
+    still(lab)
+    chart = lab.get_by_test_id("signal")
+    box, before = chart.bounding_box(), bars(lab, "output")
+    right = box["x"] + box["width"]
+    drag(lab, (right - 80, box["y"] + 20), (right - 20, box["y"] + box["height"] - 20))
+    soon(lambda: lab.get_by_test_id("signal-preset").input_value(), "")
+    soon(lambda: bars(lab, "output") != before, True)
+    readout = lab.get_by_test_id("signal-readout")
+    token, value = readout.inner_text().removeprefix("Token ").split(": ")
+    assert value.startswith("−")
+    chart.focus()
+    lab.page.keyboard.press("ArrowUp")
+    lab.page.keyboard.press("ArrowUp")
+    raised = float(value.replace("−", "-")) + 0.2
+    soon(lambda: readout.inner_text(), f"Token {token}: {raised:.3f}".replace("-", "−"))
+    lab.page.keyboard.press("ArrowLeft")
+    soon(lambda: readout.inner_text().startswith(f"Token {int(token) - 1}:"), True)
+
+
+def test_typed_numbers_and_their_errors(lab_on_page: Any, soon: Any) -> None:
+    lab = lab_on_page
+    lab.get_by_test_id("more").click()
+    lab.get_by_test_id("taps-text").fill("1 −1 what")
+    lab.page.keyboard.press("Enter")
+    soon(lambda: "“what” is not a number" in lab.get_by_test_id("try").inner_text(), True)
+    lab.get_by_test_id("taps-text").fill("1, −1")
+    lab.page.keyboard.press("Enter")
+    soon(lambda: "2 taps:" in lab.get_by_test_id("summary").inner_text(), True)
+    assert len(bars(lab, "taps")) == 2
+    assert lab.get_by_test_id("step").is_disabled()
+    lab.get_by_test_id("add-pole").click()
+    soon(lambda: lab.get_by_test_id("poles").locator(".qp-grip").count(), 2)
+    lab.page.keyboard.press("Escape")
+    lab.get_by_test_id("pole-1").focus()
+    lab.page.keyboard.press("Delete")
+    soon(lambda: lab.get_by_test_id("poles").locator(".qp-grip").count(), 1)
+
+
+def test_the_tables_have_the_numbers(lab_on_page: Any, soon: Any) -> None:
+    lab = lab_on_page
+    choose(lab, "impulse", "one pole")
+    tables = lab.get_by_test_id("as-tables")
+    tables.locator("summary").click()
+    rows = lab.get_by_test_id("tokens-table").locator("tbody tr")
+    soon(lambda: rows.count(), 64)
+    first, ninth = (rows.nth(at).locator("td").all_inner_texts() for at in (0, 8))
+    assert first[2] == ninth[4], "the output to an impulse is the kernel"
+    assert "fades to half in 6.9 tokens" in lab.get_by_test_id("poles-table").inner_text()
+    tables.locator("summary").click()
+
+
+def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
+    lab = notebook.output(0).get_by_test_id("signal-lab")
+    choose(lab, "chirp", "S4D-LegS")
+    lab.get_by_test_id("pole-1").focus()
+    lab.page.keyboard.press("Shift+ArrowUp")
+    lab.get_by_test_id("rule").select_option("bilinear")
+    lab.get_by_test_id("output").focus()
+    lab.page.keyboard.press("ArrowRight")
+    soon(lambda: "bilinear" in lab.get_by_test_id("summary").inner_text(), True)
+    said = json.loads(notebook.run(1))
+    assert said["said"] == lab.get_by_test_id("summary").inner_text()
+    token = said["token"]
+    shown = lab.get_by_test_id("output-readout").inner_text()
+    assert shown == f"Token {token}: {said['output'][token]}".replace("-", "−")
