@@ -93,6 +93,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_transform_flops         35  a number of FLOPs
+    check_fourier_mixing          35  mix(x)
+    check_kept                    35  kept(x)
+    check_fnet_block              35  block(x, W1, W2)
+    check_mode_half_life          36  a number of tokens
+    check_mode_kernel             36  kernel(A, C, step, n)
+    check_joined_spans            36  joined(first, second)
+    check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -174,6 +182,12 @@ from attnlab.exercises.first_steps import (
     check_attention_parameters,
     check_previous_share,
     check_writer,
+)
+from attnlab.exercises.fourier import (
+    check_fnet_block,
+    check_fourier_mixing,
+    check_kept,
+    check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
@@ -263,6 +277,12 @@ from attnlab.exercises.sparse_rows import (
     check_gap,
     check_soft_mask,
     check_sparsemax,
+)
+from attnlab.exercises.state_spaces import (
+    check_joined_spans,
+    check_mode_half_life,
+    check_mode_kernel,
+    check_selective_layer,
 )
 from attnlab.exercises.states import (
     check_half_life,
@@ -359,6 +379,8 @@ __all__ = [
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
+    "check_fnet_block",
+    "check_fourier_mixing",
     "check_front",
     "check_gap",
     "check_gated",
@@ -373,6 +395,8 @@ __all__ = [
     "check_induction_head",
     "check_induction_keys",
     "check_joined",
+    "check_joined_spans",
+    "check_kept",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
@@ -386,6 +410,8 @@ __all__ = [
     "check_merge",
     "check_merge_heads",
     "check_mixture",
+    "check_mode_half_life",
+    "check_mode_kernel",
     "check_moved_keys",
     "check_neighbourhood",
     "check_next_memory",
@@ -410,6 +436,7 @@ __all__ = [
     "check_running_step",
     "check_score_bytes",
     "check_seed_chance",
+    "check_selective_layer",
     "check_sharp",
     "check_shift",
     "check_sinkhorn",
@@ -435,6 +462,7 @@ __all__ = [
     "check_time_mixing",
     "check_top_share",
     "check_training_gain",
+    "check_transform_flops",
     "check_transient",
     "check_transient_keys",
     "check_tree_depths",

@@ -30,6 +30,8 @@ VARIANTS = [
     ("sorting", {"items": 5, "symbols": 7, "kind": "encoder_decoder"}),
     ("recall", {"pairs": 3, "keys": 5, "values": 7}),
     ("recall", {"pairs": 5, "queries": 3, "keys": 7, "values": 11}),
+    ("selective_copying", {"items": 5, "symbols": 7, "places": 13}),
+    ("selective_copying", {"items": 5, "symbols": 7, "places": 11, "spacing": "together"}),
     ("induction", {"length": 13, "symbols": 17}),
     ("needle", {"length": 23, "keys": 5, "words": 7}),
     ("duplication", {"items": 14, "symbols": 7}),
