@@ -1,8 +1,9 @@
 """A graph: so many nodes, and edges that lead from one node to another.
 
 Nodes are numbered 0, 1, 2, …. An edge has a direction, from its source to its target; a graph
-without directions has each edge in both. There may be several edges between two nodes, edges from a
-node to itself (loops), and nodes without any. An edge may have a kind, a whole number, and features.
+without directions has each edge in both. There may be several edges between two nodes, edges that
+lead from a node to itself (loops), and nodes without any. An edge may have a kind, which is a whole
+number, and features.
 """
 
 from collections.abc import Sequence
@@ -41,8 +42,8 @@ class Graph:
         for name, given in (("kinds", own), ("features", values)):
             if len(given) != m:
                 raise ValueError(
-                    f"there should be one entry of {name} for each edge, but there are {len(given)} "
-                    f"for {m} edges"
+                    f"there should be one entry of {name} for each edge, but there are "
+                    f"{len(given)} for {m} edges"
                 )
         if (own < 0).any():
             raise ValueError(f"the kind of an edge is 0, 1, 2, …, got {int(own.min())}")
