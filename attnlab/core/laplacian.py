@@ -86,23 +86,61 @@ def spectrum(
 
     Where the last of them is one of a repeated eigenvalue, its subspace may be cut.
     """
-    found = [_of_graph(structure, row, count, trivial, solver) for row in range(len(structure))]
-    b, n = structure.padding.shape
-    if not found:
-        return Spectrum(torch.zeros(0, count).double(), torch.zeros(b, n, count).double())
-    values, vectors = (torch.stack(each) for each in zip(*found, strict=True))
-    return Spectrum(values.to(structure.padding.device), vectors.to(structure.padding.device))
+    parts = structure.padding, structure.sources, structure.targets
+    return Spectrum(*_solved(*parts, count, trivial, solver))
+
+
+def eigenvectors(
+    structure: GraphBatch, count: int, *, trivial: bool = False
+) -> Float[Tensor, "b n k"]:
+    """The vectors of ``spectrum``, kept with the structure, for layers that ask in every step."""
+    if torch.compiler.is_compiling():
+        parts = structure.padding, structure.sources, structure.targets
+        found: Tensor = _compiled(*parts, count, trivial)
+        return found
+    name = f"eigenvectors {count} {trivial}"
+    if name not in vars(structure):
+        vars(structure)[name] = spectrum(structure, count, trivial=trivial).vectors
+    kept: Tensor = vars(structure)[name]
+    return kept
+
+
+# To torch.compile the solver is one custom operator.
+
+
+@torch.library.custom_op("attnlab::eigenvectors", mutates_args=())
+def _compiled(
+    padding: Tensor, sources: Tensor, targets: Tensor, count: int, trivial: bool
+) -> Tensor:
+    return _solved(padding, sources, targets, count, trivial, "auto")[1]
+
+
+@_compiled.register_fake
+def _shape(padding: Tensor, sources: Tensor, targets: Tensor, count: int, trivial: bool) -> Tensor:
+    return padding.new_empty(*padding.shape, count, dtype=torch.float64)
+
+
+def _solved(
+    padding: Tensor, sources: Tensor, targets: Tensor, count: int, trivial: bool, solver: Solver
+) -> tuple[Tensor, Tensor]:
+    """Values (b, k) and vectors (b, n, k) of all graphs."""
+    b, n = padding.shape
+    values, vectors = torch.zeros(b, count).double(), torch.zeros(b, n, count).double()
+    edges, real = torch.stack([sources, targets], 1).cpu(), padding.cpu()
+    for row in range(b):
+        own = edges[edges[:, 1] // n == row] % n
+        smallest, basis = _of_graph(real[row], own, count, trivial, solver)
+        found = len(smallest)
+        values[row, :found], vectors[row, :, :found] = smallest, basis
+    return values.to(padding.device), vectors.to(padding.device)
 
 
 def _of_graph(
-    structure: GraphBatch, row: int, count: int, trivial: bool, solver: Solver
+    real: Tensor, edges: Tensor, count: int, trivial: bool, solver: Solver
 ) -> tuple[Tensor, Tensor]:
-    """Values (k,) and vectors (n, k) of one graph, component by component."""
-    n = structure.padding.shape[1]
-    own = structure.targets // max(n, 1) == row
-    edges = torch.stack([structure.sources[own], structure.targets[own]], 1).cpu() % max(n, 1)
+    """Up to k values and vectors (n, k) of one graph, found component by component."""
+    n = len(real)
     labels = components(n, edges)
-    real = structure.padding[row].cpu()
     values, vectors = [torch.zeros(0).double()], [torch.zeros(n, 0).double()]
     for label in labels[real].unique():
         nodes = (labels == label).nonzero()[:, 0]
@@ -117,9 +155,7 @@ def _of_graph(
         vectors.append(spread)
     every, columns = torch.cat(values), torch.cat(vectors, 1)
     order = every.argsort(stable=True)[:count]
-    lacking = count - len(order)
-    pad = torch.nn.functional.pad
-    return pad(every[order], (0, lacking)), pad(columns[:, order], (0, lacking))
+    return every[order], columns[:, order]
 
 
 def _of_component(edges: Tensor, nodes: int, count: int, solver: Solver) -> tuple[Tensor, Tensor]:

@@ -220,7 +220,7 @@ def test_features_of_the_edges() -> None:
     structure = GraphBatch.of([Graph(2, [(0, 1)], None, [[1.0, 2.0, 3.0]])])
     x = torch.randn(1, 2, 6)
     layer = attnlab.build("graph_transformer", dim=6, heads=2, edge_features=2)
-    with pytest.raises(ValueError, match="have 3 features, but .* edge_features=2"):
+    with pytest.raises(ValueError, match=r"have 3 features, but .* edge_features=2"):
         layer(x, structure=structure)
     with pytest.raises(ValueError, match="give structure=GraphBatch"):
         layer(x)
