@@ -94,7 +94,7 @@ def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
 
 def adjacencies(structure: GraphBatch, count: int) -> Float[Tensor, "b t n n"]:
     """How many edges of each kind lead to the first node from the second; the last is I."""
-    b, n = structure.padding.shape
+    n = structure.padding.shape[1]
     kinds = torch.nn.functional.one_hot(structure.kinds, count).to(torch.get_default_dtype())
     found = structure.spread(kinds)
     found[:, -1] = torch.eye(n, device=found.device)

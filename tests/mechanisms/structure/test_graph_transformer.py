@@ -13,6 +13,7 @@ from attnlab.core.graph import Graph
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.probe import record
 from attnlab.lens import mixing_matrix
+from attnlab.measure.count import count
 from attnlab.mechanisms.dense.full import naive as full
 from attnlab.mechanisms.structure.graph_transformer import FORMS
 from attnlab.mechanisms.structure.graph_transformer.layer import GraphTransformerLayer
@@ -138,9 +139,7 @@ def test_edges_hold_as_many_numbers_as_there_are_edges() -> None:
         ends = torch.randint(n, (3 * n, 2))
         structure = GraphBatch.of([Graph(n, ends)])
         q, k, v, gates = drawn(structure)
-        counted = attnlab.measure.count.count(
-            lambda *x, s=structure: FORMS["edges"](*x, structure=s), q, k, v
-        )
+        counted = count(lambda *x, s=structure: FORMS["edges"](*x, structure=s), q, k, v)
         largest.append(counted.largest_tensor.elements / len(gates))
     assert largest[0] == largest[1] <= HEADS * OUT
 
