@@ -47,11 +47,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
 from attnlab.core.precision import wide
-from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
     Queries,
@@ -61,7 +61,6 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
-from attnlab.core.softmax import masked_softmax
 
 Gates = Float[Tensor, "m h d"]  # E e of each edge
 
@@ -77,17 +76,13 @@ def naive(
     ``gates`` (m, h, d) are the vectors E e of the edges of the structure; without them all ones.
     """
     structure.check_fits(len(q), q.shape[2], q.device)
-    slots = structure.slots  # (b, n, n, r): several edges may lead from one node to another
     own, keys = wide(q) * q.shape[-1] ** -0.5, wide(k)
     if gates is None:
-        scores = (own @ keys.mT)[..., None].expand(*q.shape[:3], *slots.shape[2:])
-    else:
-        check_gates(gates, structure)
-        dense = F.pad(wide(gates), (0, 0, 0, 0, 0, 1))[slots]  # the last row where there is none
-        scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, keys, dense)
-    weights = masked_softmax(scores.flatten(-2), (slots >= 0).flatten(-2)[:, None])
-    weights = note("weights", weights.unflatten(-1, slots.shape[2:]).sum(-1))
-    return (weights @ wide(v)).to(v.dtype)
+        return over_pairs(own @ keys.mT, v, structure)
+    check_gates(gates, structure)
+    dense = F.pad(wide(gates), (0, 0, 0, 0, 0, 1))[structure.slots]  # the last where there is none
+    scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, keys, dense)  # r parallel edges
+    return over_pairs(scores, v, structure)
 
 
 # ---- edges
@@ -99,12 +94,7 @@ def edges(
 ) -> Outputs:
     """The same over the list of edges."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    scores = products(q, k, structure, gates).sum(-1)
-    weights = note("edge_weights", structure.softmax(scores))
-    note("weights", lambda: structure.spread(weights))
-    messages = weights[..., None] * of_tokens(wide(v)).index_select(0, structure.sources)
-    out = structure.summed(messages).unflatten(0, (len(v), v.shape[2]))
-    return out.transpose(1, 2).to(v.dtype)
+    return over_edges(products(q, k, structure, gates).sum(-1), v, structure)
 
 
 def products(
@@ -117,11 +107,6 @@ def products(
         return found
     check_gates(gates, structure)
     return found * wide(gates)
-
-
-def of_tokens(x: Tensor) -> Tensor:
-    """(b, h, n, width) → (b · n, h, width)."""
-    return x.transpose(1, 2).flatten(0, 1)
 
 
 def check_gates(gates: Tensor, structure: GraphBatch) -> None:
