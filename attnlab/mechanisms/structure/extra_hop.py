@@ -22,8 +22,8 @@ Cost, with m links: ``naive`` $2 h n^2 (d + e)$ FLOPs for n texts, ``edges`` $2 
 ``naive``  softmax over all pairs of hubs under the adjacency.
 ``edges``  over the list of links.
 
-``ExtraHop`` is a layer of hubs: each token of its sequence is the hub of a text. ``at_hubs`` applies
-it to whole texts.
+``ExtraHop`` is a layer of hubs: each token of its sequence is the hub of a text. ``at_hubs``
+applies it to whole texts.
 
 The paper's letters: our $s_{\tau\eta}$, $q$, $k$ and $v$ have hats there; W is its Linear.
 
