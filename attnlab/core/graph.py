@@ -100,13 +100,12 @@ class Graph:
             raise TypeError(f"a graph of networkx is expected, got a {type(graph).__name__}")
         number = {node: index for index, node in enumerate(graph.nodes)}
         edges = list(graph.edges(data=True))
+        values = [[float(_attribute(edge, name)) for name in features] for edge in edges]
         made = cls(
             len(number),
             [(number[u], number[v]) for u, v, _ in edges],
             None if kind is None else [_attribute(edge, kind) for edge in edges],
-            [[float(_attribute(edge, name)) for name in features] for edge in edges]
-            if features
-            else None,
+            torch.tensor(values).view(len(edges), len(features)),
         )
         return made if graph.is_directed() else made.both_ways()
 

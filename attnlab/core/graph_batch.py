@@ -153,7 +153,7 @@ class GraphBatch(Structure):
         """On all pairs, what the edges that lead to the first node from the second have in all."""
         b, n = self.padding.shape
         total = values.new_zeros(b * n * n, values.shape[1]).index_add(0, self._pairs, values)
-        return total.view(b, n, n, -1).permute(0, 3, 1, 2)
+        return total.view(b, n, n, values.shape[1]).permute(0, 3, 1, 2)
 
     @property
     def _pairs(self) -> Int[Tensor, "m"]:

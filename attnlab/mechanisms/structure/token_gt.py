@@ -110,7 +110,8 @@ def orthogonal_rows(count: int, width: int, seed: Tensor) -> Tensor:
     """(count, width), in float64, drawn from ``seed``: rows of length 1, of which each ``width``
     consecutive ones, from the first on, are orthogonal."""
     generator = torch.Generator().manual_seed(int(seed))
-    drawn = torch.randn(-(-count // width), width, width, generator=generator).double()
+    blocks = range(-(-count // width))  # one by one: longer draws would not begin with shorter ones
+    drawn = torch.stack([torch.randn(width, width, generator=generator) for _ in blocks]).double()
     return torch.linalg.qr(drawn)[0].flatten(0, 1)[:count].to(seed.device)
 
 

@@ -29,7 +29,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, linked: list[Graph], score: str) -
     for row, graph in enumerate(linked):
         for head in range(q.shape[1]):
             for i in range(q.shape[2]):
-                total, denominator = torch.zeros(v.shape[-1]).double(), torch.zeros(1).double()
+                total, denominator = v[row, head, 0] * 0, 0.0
                 for source, target in graph.edges.tolist():
                     if target != i:
                         continue
@@ -40,7 +40,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, linked: list[Graph], score: str) -
                         both = (own + key).sum()
                         power = (both if both > 0 else 0.2 * both).exp()
                     total, denominator = total + power * v[row, head, source], denominator + power
-                rows.append(total / denominator if float(denominator) > 0 else total)
+                rows.append(total if isinstance(denominator, float) else total / denominator)
     return torch.stack(rows).view(*q.shape[:3], -1)
 
 

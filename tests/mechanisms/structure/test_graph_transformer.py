@@ -12,7 +12,7 @@ import attnlab
 from attnlab.core.graph import Graph
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.probe import record
-from attnlab.lens import mixing_matrix
+from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense.full import naive as full
 from attnlab.mechanisms.structure.graph_transformer import FORMS
@@ -39,7 +39,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, gates: Tensor, structure: GraphBat
         for head in range(h):
             for i in range(n):
                 own = [(e, j - row * n) for e, (j, t) in enumerate(edges) if t == row * n + i]
-                total, denominator = torch.zeros(v.shape[-1]).double(), 0.0
+                total, denominator = v[row, head, 0] * 0, 0.0
                 for e, j in own:
                     score = sum(
                         q[row, head, i, c] * k[row, head, j, c] * gates[e, head, c]

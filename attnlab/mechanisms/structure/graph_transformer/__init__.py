@@ -62,7 +62,7 @@ from attnlab.core.shapes import (
     checked,
 )
 
-Gates = Float[Tensor, "m h d"]  # E e of each edge
+Gates = Float[Tensor, "... h d"]  # E e of each of the m edges, of which there may be none
 
 # ---- naive
 

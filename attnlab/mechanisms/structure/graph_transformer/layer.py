@@ -14,7 +14,7 @@ from attnlab.mechanisms.structure.graph_transformer import edges as attend
 from attnlab.mechanisms.structure.graph_transformer import products
 
 Norm = Literal["batch", "layer"]
-Stream = Float[Tensor, "m dim"]  # one vector for each edge of the structure
+Stream = Float[Tensor, "... dim"]  # one vector for each of the m edges of the structure
 
 
 class GraphTransformerLayer(nn.Module):
