@@ -9,7 +9,7 @@ def test_the_topic_measures_what_it_names() -> None:
     assert "naive / edges, 200 nodes, forward" in figures
     assert "16 eigenvectors of the Laplacian, 600 nodes" in figures
     by_name = {row.figure: row for row in found}
-    assert by_name["edges: exponent of the largest tensor in the nodes"].met
+    assert by_name["edges: exponent of the largest tensor in the edges"].met
     assert by_name["naive: exponent of the largest tensor in the nodes"].measured > 1.9
     for row in found:
         assert row.measured is not None or "not installed" in row.note
