@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import attnlab
 from attnlab.core.card import Card
+from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.patterns import Pattern
 from attnlab.core.patterns import padding as without_padded
 from attnlab.core.probe import record
@@ -88,7 +89,8 @@ def of_card(card: Card) -> Iterator[tuple[str, Case]]:
         for causal in causalities(card):
             name = f"{card.name} module {index}{' causal' if causal else ''}"
             yield name, functools.partial(run_module, card, index, causal)
-    yield f"{card.name} training", functools.partial(trained, card)
+    if card.structure is not GraphBatch:  # there is no task of graphs
+        yield f"{card.name} training", functools.partial(trained, card)
     yield f"{card.name} mixing matrix", functools.partial(mixed, card)
 
 
