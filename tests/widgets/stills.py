@@ -21,11 +21,12 @@ from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.signal_lab import SignalLab
 from attnlab_widgets.survey import Survey
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
-from attnlab_widgets.table_view import Question, TableView
+from attnlab_widgets.table_view import TableView
 from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
 from attnlab_widgets.who_is_chosen import WhoIsChosen
 
+from attnlab.core.table import Table, TableQuestion
 from attnlab.lens.far_context import FarContext, far_context
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab.models.tiny import TinyTransformer
@@ -87,14 +88,17 @@ def table() -> TableView:
         ["Tagus", "Atlantic", "1010", "Lisbon"],
         ["Po", "Adriatic", "650", "Turin"],
     ]
+    rivers = Table(["river", "flows into", "length in km", "a city"], rows)
     asked = [
-        Question("Into which sea does the Rhine flow?", [-1.2, 3.4, 1.9, -2, -2.6],
-                 [0.3, 2.8, -1.1, -0.4], (1, 1)),
-        Question("How long is the Rhône?", [-0.9, 2.2, 2.1, -1.5, -2], [-1, 0, 3.1, -1.7], (2, 2)),
-        Question("Which river is at Lisbon?", [1.4, 0.6, 0.2, 1.1, -1], [0.8, 0, -2, 1.5], (3, 0)),
-        Question("Which of the cities is best?", [0.1, 0.2, 0.3, 0.2, 0.1], [0, 0, 0, 1]),
-    ]  # fmt: skip
-    return TableView(["river", "flows into", "length in km", "a city"], rows, asked)
+        ("Into which sea does the Rhine flow?", [-1.2, 3.4, 1.9, -2, -2.6], [0.3, 2.8, -1.1, -0.4]),
+        ("How long is the Rhône?", [-0.9, 2.2, 2.1, -1.5, -2], [-1, 0, 3.1, -1.7]),
+        ("Which river is at Lisbon?", [1.4, 0.6, 0.2, 1.1, -1], [0.8, 0, -2, 1.5]),
+        ("Which of the cities is best?", [0.1, 0.2, 0.3, 0.2, 0.1], [0, 0, 0, 1]),
+    ]
+    texts, sides, tops = zip(*asked, strict=True)
+    answers = zip(texts[:3], [(1, 1), (2, 2), (3, 0)], strict=True)
+    questions = [TableQuestion(rivers, text, *cell) for text, cell in answers]
+    return TableView([*questions, (rivers, texts[3])], sides, tops)
 
 
 EXAMPLES: dict[type, Callable[[], Any]] = {

@@ -9,24 +9,29 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.table_view import Question, TableView
+from attnlab_widgets.table_view import TableView
 
+from attnlab.core.table import Table, TableQuestion
+from attnlab.mechanisms.structure.rci import cell_scores
 from tests.widgets.stills import table
 
 FIXTURES = Path(__file__).parents[2] / "widgets/test/scored.json"
-HEADER = ["name", "year"]
-ROWS = [["a", "1"], ["b", "2"], ["c", "3"]]
-ASKED = Question("When was b?", [0.0, 2.0, 1.0], [-1.0, 0.5], (1, 1))
+SMALL = Table(["name", "year"], [["a", "1"], ["b", "2"], ["c", "3"]])
+ASKED = TableQuestion(SMALL, "When was b?", 1, 1)
+SIDE, TOP = [0.0, 2.0, 1.0], [-1.0, 0.5]
 
 
 def widgets() -> list[TableView]:
     rng = np.random.default_rng(20)
-    rows = [[f"{row}.{column}" for column in range(5)] for row in range(7)]
-    scores = [(rng.normal(size=7), rng.normal(size=5)) for _ in range(4)]
-    answers = [None, (0, 0), (6, 4), (3, 2)]
-    many = [Question(f"{at}?", *scores[at], answers[at]) for at in range(4)]
-    ties = Question("Which?", [1.0, 1.0, 1.0], [0.25, 0.25], (2, 1))
-    return [table(), TableView([*"vwxyz"], rows, many), TableView(HEADER, ROWS, [ASKED, ties])]
+    large = Table([*"vwxyz"], [[f"{row}.{column}" for column in range(5)] for row in range(7)])
+    asked = [TableQuestion(large, f"{at}?", *cell) for at, cell in enumerate([(0, 0), (6, 4)])]
+    many = [*asked, (large, "Which?"), (SMALL, "And here?")]
+    sides, tops = ([rng.normal(size=n) for n in sizes] for sizes in ([7, 7, 7, 3], [5, 5, 5, 2]))
+    ties = TableQuestion(SMALL, "Which?", 2, 1)
+    return [
+        table(), TableView(many, sides, tops),
+        TableView([ASKED, ties], [SIDE, [1.0] * 3], [TOP, [0.25] * 2]),
+    ]  # fmt: skip
 
 
 def case(one: TableView) -> dict[str, Any]:
@@ -36,8 +41,7 @@ def case(one: TableView) -> dict[str, Any]:
         said.append(one.description())
         best.append([*one.best()])
         scores.append(one.scores().tolist())
-    found = {"said": said, "best": best, "scores": scores}
-    return {"table": one._table, "questions": one._questions, **found}
+    return {"questions": one._questions, "said": said, "best": best, "scores": scores}
 
 
 def test_the_front_end_is_tested_on_these_cases() -> None:
@@ -78,47 +82,52 @@ def test_the_sentence_says_which_score_is_wrong() -> None:
     one.question = 3
     assert "answer" not in one.description()
     assert one.right() is None
-    row_right = TableView(HEADER, ROWS, [Question("b?", [0, 1, 0], [0, 1], (1, 0))])
+    row_right = TableView([TableQuestion(SMALL, "b?", 1, 0)], [[0, 1, 0]], [[0, 1]])
     assert "the row is right, the column is not" in repr(row_right)
 
 
-def test_tensors_and_arrays_are_scores_too() -> None:
-    scores = torch.tensor([0.0, 2.0, 1.0], requires_grad=True), np.array([-1, 0.5])
-    one = TableView(HEADER, ROWS, [Question("b?", *scores)])
-    assert one.best() == (1, 1)
-    assert one.scores()[1, 1] == 2.5
+def test_logits_become_logarithms_of_probabilities() -> None:
+    torch.manual_seed(0)
+    rows, columns = torch.randn(3, 2, requires_grad=True), torch.randn(2, 2)
+    one = TableView([ASKED], [rows], [columns])
+    torch.testing.assert_close(one.scores(), cell_scores(rows, columns).detach().double())
+    listed = TableView([ASKED], [rows.tolist()], [columns.tolist()])
+    torch.testing.assert_close(listed.scores(), one.scores())
+    mixed = TableView([ASKED], torch.tensor([SIDE]), np.array([TOP]))
+    assert mixed.scores()[1, 1] == 2.5
+
+
+def test_a_question_may_have_a_table_of_its_own() -> None:
+    one = widgets()[1]
+    assert one.scores().shape == (7, 5)
+    one.question = 3
+    assert one.scores().shape == (3, 2)
+    assert one.cell == [*one.best()]
+    with pytest.raises(traitlets.TraitError, match="`row` should be 0 to 2 here, got 6"):
+        one.cell = (6, 1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([], ROWS, [ASKED]), "`header` should be 1 to 16 texts, got 0"),
-        ((HEADER, [], [ASKED]), "`rows` should be 1 to 60 rows, got 0"),
-        ((HEADER, ROWS * 21, [ASKED]), "`rows` should be 1 to 60 rows, got 63"),
-        ((HEADER, [["a", "1"], ["b"]], [ASKED]), "`rows[1]` should have 2 cells, one"),
-        ((HEADER, [["a", 1]], [ASKED]), "`rows[0]` must hold texts, got 1 (int)"),
-        ((HEADER, ["ab"], [ASKED]), "`rows[0]` must be a list, got 'ab' (str)"),
-        ((HEADER, [["a", "1" * 301]], [ASKED]), "a text of 301 characters; give at most 300"),
-        ((HEADER, ROWS, []), "`questions` should be 1 to 100, got 0"),
-        ((HEADER, ROWS, ["b?"]), "`questions[0]` should be a Question(text, row_scores, column_"),
-        ((HEADER, ROWS, ASKED), "`questions` must be a list, got Question("),
-        ((HEADER, ROWS, [Question(3, [0] * 3, [0] * 2)]), "`questions[0].text` must be text"),
+        (([], [], []), "`questions` should be 1 to 100, got 0"),
+        ((ASKED, [SIDE], [TOP]), "`questions` must be a list, got TableQuestion"),
+        ((["b?"], [SIDE], [TOP]), "`questions[0]` should be a TableQuestion(table, question, row,"),
+        (([(SMALL, 3)], [SIDE], [TOP]), "or a pair (table, text), got tuple"),
+        (([ASKED] * 2, [SIDE], [TOP] * 2), "`rows` should hold scores for each of the 2 questions"),
+        (([ASKED], [SIDE], TOP), "`columns` should hold scores for each of the 1 questions, got 2"),
+        (([ASKED], 3, [TOP]), "`rows` must be a list, got 3"),
+        (([ASKED], [3], [TOP]), "`rows[0]` must be a list, got 3"),
+        (([ASKED], [TOP], [TOP]), "`rows[0]` should be 3 scores, or logits (3, 2) of no and yes,"),
+        (([ASKED], [SIDE], [SIDE]), "`columns[0]` should be 2 scores, or logits (2, 2)"),
+        (([ASKED], [torch.zeros(3, 3)], [TOP]), "of no and yes, got (3, 3)"),
+        (([ASKED], [[0, np.nan, 0]], [TOP]), "`rows[0]` has 1 values that are NaN"),
+        (([ASKED], [[0, 2e6, 0]], [TOP]), "`rows[0]` has numbers beyond ±1,000,000"),
         (
-            (HEADER, ROWS, [ASKED, Question("b?", [0] * 2, [0] * 2)]),
-            "`questions[1].row_scores` should be 3 numbers, one for each of the rows, got 2",
+            ([(Table(["x"], [["a"]] * 61), "?")], [[0] * 61], [[0]]),
+            "at most 60 rows and 16 columns",
         ),
-        (
-            (HEADER, ROWS, [Question("b?", [0] * 3, [0] * 3)]),
-            "`questions[0].column_scores` should be 2 numbers, one for each of the columns, got 3",
-        ),
-        ((HEADER, ROWS, [Question("b?", [0, np.nan, 0], [0, 0])]), "`questions[0].row_scores` has"),
-        ((HEADER, ROWS, [Question("b?", [0, 2e6, 0], [0, 0])]), "has numbers beyond ±1,000,000"),
-        (
-            (HEADER, ROWS, [Question("b?", [0] * 3, [0] * 2, (3, 0))]),
-            "`the row of questions[0].answer` should be 0 to 2 here, got 3",
-        ),
-        ((HEADER, ROWS, [Question("b?", [0] * 3, [0] * 2, (1,))]), "a pair (row, column), got 1"),
-        ((HEADER, ROWS, [Question("b?", [0] * 3, [0] * 2, "b")]), "answer` must be a list, got"),
+        (([(Table(["x" * 301], [["a"]]), "?")], [[0]], [[0]]), "a text of 301 characters; give at"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(arguments: Any, words: str) -> None:
@@ -127,19 +136,20 @@ def test_what_does_not_fit_is_refused_in_a_sentence(arguments: Any, words: str) 
 
 
 def test_what_is_set_is_checked() -> None:
-    one = TableView(HEADER, ROWS, [ASKED])
+    one = TableView([ASKED], [SIDE], [TOP])
     one.cell = (2, 0)
     assert one.cell == [2, 0]
     for name, value, words in (
         ("question", 1, "`question` should be 0 to 0 here, got 1"),
-        ("cell", [3, 0], "`the row of cell` should be 0 to 2 here, got 3"),
-        ("cell", [0, 0.5], "`the column of cell` should be a whole number, got 0.5"),
+        ("cell", [3, 0], "`row` should be 0 to 2 here, got 3"),
+        ("cell", [0, 0.5], "`column` should be a whole number, got 0.5"),
+        ("cell", [1], "`cell` should be a pair (row, column), got 1"),
         ("cell", 3, "`cell` must be a list, got 3"),
     ):
         with pytest.raises(traitlets.TraitError, match=re.escape(words)):
             setattr(one, name, value)
     with pytest.raises(ValueError, match="`question` should be 0 to 0 here, got -1"):
-        TableView(HEADER, ROWS, [ASKED], question=-1)
+        TableView([ASKED], [SIDE], [TOP], question=-1)
 
 
 def test_the_picture_marks_the_best_cell_and_the_answer() -> None:
@@ -153,9 +163,9 @@ def test_the_picture_marks_the_best_cell_and_the_answer() -> None:
     assert not any("those with the highest" in text for text in texts)
     one.question = 3
     assert sum(kind == "frame" for kind, _ in one.still().parts) == 1
-    rows = [[str(row)] * 9 for row in range(40)]
-    large = Question("0?", [-float(row) for row in range(40)], range(9), (39, 0))
-    parts = TableView([*"abcdefghi"], rows, [large]).still().parts
+    large = Table([*"abcdefghi"], [[str(row)] * 9 for row in range(40)])
+    asked, side = TableQuestion(large, "0?", 39, 0), [-float(row) for row in range(40)]
+    parts = TableView([asked], [side], [[*range(9)]]).still().parts
     texts = [part["content"] for kind, part in parts if kind == "text"]
     assert "12 of 40 rows and 6 of 9 columns, those with the highest scores." in texts
     assert {"row 0", "row 39"} <= {*texts}

@@ -5,9 +5,9 @@ import textwrap
 from collections.abc import Sequence
 
 from attnlab.figures.theme import DARK, SERIES, THEMES, blend
-from attnlab_widgets import table_words
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_words import two
+from attnlab_widgets.table_words import Asked, best, said_aloud
 
 _WIDE, _MARGIN, _SIDE, _ROW, _HEAD = 920, 24, 88, 36, 44
 _MOST_ROWS, _MOST_COLUMNS = 12, 6
@@ -16,14 +16,14 @@ _DEEPEST = 0.45
 """How much of the colour is mixed with the paper for the highest score, as on the page."""
 
 
-def picture(table: table_words.Table, question: table_words.Asked, theme: str) -> Drawing:
+def picture(question: Asked, theme: str) -> Drawing:
     """One question to a table; of a large one the rows and columns with the highest scores."""
     rows = _shown(question, "rows", _MOST_ROWS)
     columns = _shown(question, "columns", _MOST_COLUMNS)
-    said = textwrap.wrap(table_words.said_aloud(table, question), 116)
+    said = textwrap.wrap(said_aloud(question), 116)
     asked = textwrap.wrap(question["text"], 96)
     top = 20 + 20 * len(asked) + 18 * len(said) + 10
-    left_out = _left_out(table, rows, columns)
+    left_out = _left_out(question, rows, columns)
     high = top + _HEAD + _ROW * len(rows) + 26 + (18 if left_out else 0)
     drawing = Drawing(_WIDE, high, THEMES[theme])
     for at, text in enumerate(asked):
@@ -33,7 +33,7 @@ def picture(table: table_words.Table, question: table_words.Asked, theme: str) -
     wide = (_WIDE - 2 * _MARGIN - _SIDE) / len(columns)
     for place, column in enumerate(columns):
         x = _MARGIN + _SIDE + place * wide
-        name = _fitting(table["header"][column], wide)
+        name = _fitting(question["header"][column], wide)
         drawing.text(name, x + 8, top + 10, bold=True, size=12)
         score = question["columns"][column]
         _heat(drawing, score, question["columns"], (x, top + 20, wide - 2, _HEAD - 22))
@@ -46,14 +46,14 @@ def picture(table: table_words.Table, question: table_words.Asked, theme: str) -
         drawing.text(two(score), _MARGIN + 48, y + _ROW / 2, size=11)
         for place, column in enumerate(columns):
             box = (_MARGIN + _SIDE + place * wide, y, wide - 2, _ROW - 2)
-            _cell(drawing, table, question, (row, column), box)
+            _cell(drawing, question, (row, column), box)
     below = top + _HEAD + len(rows) * _ROW
     if left_out:
         drawing.text(left_out, _MARGIN, below + 12, size=11, quiet=True)
     return drawing
 
 
-def _shown(question: table_words.Asked, part: str, most: int) -> list[int]:
+def _shown(question: Asked, part: str, most: int) -> list[int]:
     """Those with the highest scores, and the answer's, in their own order."""
     scores, answer = question[part], question["answer"]
     right = None if answer is None else answer[0 if part == "rows" else 1]
@@ -61,8 +61,8 @@ def _shown(question: table_words.Asked, part: str, most: int) -> list[int]:
     return sorted(order[:most])
 
 
-def _left_out(table: table_words.Table, rows: Sequence[int], columns: Sequence[int]) -> str:
-    counts = (len(rows), len(table["rows"])), (len(columns), len(table["header"]))
+def _left_out(question: Asked, rows: Sequence[int], columns: Sequence[int]) -> str:
+    counts = (len(rows), len(question["rows"])), (len(columns), len(question["columns"]))
     if all(shown == all_of for shown, all_of in counts):
         return ""
     (r, every_r), (c, every_c) = counts
@@ -70,17 +70,17 @@ def _left_out(table: table_words.Table, rows: Sequence[int], columns: Sequence[i
 
 
 def _cell(
-    drawing: Drawing, table: table_words.Table, question: table_words.Asked,
-    cell: tuple[int, int], box: tuple[float, float, float, float],
+    drawing: Drawing, question: Asked, cell: tuple[int, int],
+    box: tuple[float, float, float, float],
 ) -> None:  # fmt: skip
     (row, column), (x, y, w, h) = cell, box
     rows, columns = question["rows"], question["columns"]
     score, sums = rows[row] + columns[column], [end(rows) + end(columns) for end in (min, max)]
     _heat(drawing, score, sums, box)
-    drawing.text(_fitting(table["rows"][row][column], w), x + 8, y + 11, size=12)
+    drawing.text(_fitting(question["cells"][row][column], w), x + 8, y + 11, size=12)
     drawing.text(two(score), x + 8, y + 25, size=10, quiet=True)
     tags = []
-    if list(cell) == table_words.best(question):
+    if list(cell) == best(question):
         drawing.frame(x, y, w, h, _BEST, 3)
         tags.append("best")
     if question["answer"] == list(cell):

@@ -1,7 +1,8 @@
 """Which cell of a table answers a question, when its rows and its columns are scored apart?
 
-    TableView(header, rows, [Question("What is the capital of Peru?", row_scores, column_scores)])
-    TableView(header, rows, questions, question=2)           # the third of several
+    questions = task.questions("validation", 6, seed=0)      # of class TableQuestion
+    TableView(questions, row_logits, column_logits)          # of each question (r, 2) and (c, 2)
+    TableView([(Table(header, rows), "Which sea?")], [[0.1, 2.3]], [[0.4, 1.2, -0.7]])  # scores
 
 The score of a cell is the sum of the scores of its row and its column, as in row-column
 intersection (Glass et al. 2021). They stand along the side and the top of the table, and the cells
@@ -9,7 +10,6 @@ are coloured by their sums. A saved file stays alive.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ import traitlets
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_names, check_texts
+from attnlab.core.table import Table, TableQuestion
+from attnlab.figures.arguments import check_list
 from attnlab.figures.arrays import numbers
 from attnlab_widgets import table_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
@@ -28,70 +29,57 @@ MOST_ROWS, MOST_COLUMNS, MOST_QUESTIONS, LONGEST = 60, 16, 100, 300
 LARGEST = 1e6
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question to a table.
-
-    ``text``           as a reader would ask it
-    ``row_scores``     (rows,) one for each row
-    ``column_scores``  (columns,) one for each column
-    ``answer``         (row, column) of the cell that is right, counted from 0; None if unknown
-
-    Scores are added, so they should be logits or logarithms of probabilities.
-    """
-
-    text: str
-    row_scores: Sequence[float] | Tensor
-    column_scores: Sequence[float] | Tensor
-    answer: tuple[int, int] | None = None
-
-
 class TableView(BaseWidget):
-    """A table whose rows and columns have scores, for one of several questions.
+    """Tables whose rows and columns have scores for a question.
 
-    ``header``     the names of the columns, at most 16
-    ``rows``       texts, one for each column; at most 60 rows
-    ``questions``  at most 100 of class ``Question``
+    ``questions``  1 to 100, of class ``TableQuestion``; or pairs (table, text) where no answer is
+                   known. A table has at most 60 rows and 16 columns
+    ``rows``       for each question the scores of its rows, (r,); or logits (r, 2) of no and yes,
+                   from which the logarithms of the probabilities of "yes" are computed
+    ``columns``    the same of its columns, (c,) or (c, 2)
 
     These two can be read and set:
 
     ``question``   the one that is shown, counted from 0
     ``cell``       (row, column) that is read out; the best one of each question at first
+
+    Scores are added, so probabilities should be given as their logarithms.
     """
 
     _esm = STATIC / "table_view.js"
 
     question = traitlets.Int(0).tag(sync=True)
     cell: Any = Checked([0, 0]).tag(sync=True)
-    _table: Any = traitlets.Dict().tag(sync=True)
     _questions: Any = traitlets.List().tag(sync=True)
 
     def __init__(
         self,
-        header: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        questions: Sequence[Question],
+        questions: Sequence[TableQuestion | tuple[Table, str]],
+        rows: Sequence[Any],
+        columns: Sequence[Any],
         *,
         question: int = 0,
         theme: str = "auto",
     ) -> None:
-        names = _texts("header", header, MOST_COLUMNS)
-        texts = _rows(rows, len(names))
-        size = len(texts), len(names)
         given = check_list("questions", questions)
         if not 1 <= len(given) <= MOST_QUESTIONS:
             raise ValueError(f"`questions` should be 1 to {MOST_QUESTIONS}, got {len(given)}")
-        asks = [_question(f"questions[{at}]", one, size) for at, one in enumerate(given)]
+        scores = check_list("rows", rows), check_list("columns", columns)
+        for name, found in zip(("rows", "columns"), scores, strict=True):
+            if len(found) != len(given):
+                raise ValueError(
+                    f"`{name}` should hold scores for each of the {len(given)} questions, got "
+                    f"{len(found)}"
+                )
+        parts = zip(range(len(given)), given, *scores, strict=True)
+        asks = [_question(*each) for each in parts]
         at = _number("question", question, len(asks))
-        super().__init__(
-            _table={"header": names, "rows": texts}, _questions=asks, question=at,
-            cell=table_words.best(asks[at]), theme=theme,
-        )  # fmt: skip
+        super().__init__(_questions=asks, question=at, cell=table_words.best(asks[at]), theme=theme)
 
     # What follows from the state
 
     def scores(self) -> Tensor:
-        """(rows, columns) the scores of the cells; float64."""
+        """(r, c) the scores of the cells; float64."""
         rows, columns = (
             torch.tensor(self._asked[name], dtype=torch.float64) for name in ("rows", "columns")
         )
@@ -109,11 +97,11 @@ class TableView(BaseWidget):
 
     def description(self) -> str:
         """The best cell, its score, and whether it is the answer."""
-        return table_words.said_aloud(self._table, self._asked)
+        return table_words.said_aloud(self._asked)
 
     def still(self) -> Drawing:
         """The table with its scores."""
-        return picture(self._table, self._asked, self.theme)
+        return picture(self._asked, self.theme)
 
     def __repr__(self) -> str:
         return f"TableView: {self._asked['text']} {self.description()}"
@@ -135,72 +123,68 @@ class TableView(BaseWidget):
 
     @traitlets.validate("cell")
     def _a_cell(self, proposal: Any) -> list[int]:
-        size = len(self._table["rows"]), len(self._table["header"])
-        return asked(_cell, "cell", proposal["value"], size)
+        return asked(_cell, proposal["value"], self._asked)
 
 
-def _texts(name: str, given: Any, most: int) -> list[str]:
-    found = check_names(name, given)
-    if not 1 <= len(found) <= most:
-        raise ValueError(f"`{name}` should be 1 to {most} texts, got {len(found)}")
-    for text in found:
-        if len(text) > LONGEST:
-            raise ValueError(
-                f"`{name}` has a text of {len(text)} characters; give at most {LONGEST}"
-            )
-    return found
-
-
-def _rows(given: Any, columns: int) -> list[list[str]]:
-    rows = check_list("rows", given)
-    if not 1 <= len(rows) <= MOST_ROWS:
-        raise ValueError(f"`rows` should be 1 to {MOST_ROWS} rows, got {len(rows)}")
-    found = [_texts(f"rows[{at}]", row, MOST_COLUMNS) for at, row in enumerate(rows)]
-    for at, row in enumerate(found):
-        if len(row) != columns:
-            raise ValueError(
-                f"`rows[{at}]` should have {columns} cells, one for each name in `header`, got "
-                f"{len(row)}"
-            )
-    return found
-
-
-def _question(name: str, given: Any, size: tuple[int, int]) -> dict[str, Any]:
-    if not isinstance(given, Question):
-        raise TypeError(
-            f"`{name}` should be a Question(text, row_scores, column_scores), got "
-            f"{type(given).__name__}"
-        )
-    check_texts(**{f"{name}.text": given.text})
-    _texts(f"{name}.text", [given.text], 1)
-    scores = {
-        part: _scores(f"{name}.{attribute}", getattr(given, attribute), count, part)
-        for part, attribute, count in zip(
-            ("rows", "columns"), ("row_scores", "column_scores"), size, strict=True
-        )
-    }
-    answer = None if given.answer is None else _cell(f"{name}.answer", given.answer, size)
-    return {"text": given.text, **scores, "answer": answer}
-
-
-def _scores(name: str, given: Any, count: int, part: str) -> list[float]:
-    found: list[float] = numbers(name, given, "n").tolist()
-    if len(found) != count:
+def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:
+    """What the page needs of a question: text, table, scores and answer."""
+    table, text, answer = _parts(f"questions[{at}]", given)
+    size = len(table.rows), len(table.header)
+    if size[0] > MOST_ROWS or size[1] > MOST_COLUMNS:
         raise ValueError(
-            f"`{name}` should be {count} numbers, one for each of the {part}, got {len(found)}"
+            f"the table of `questions[{at}]` should have at most {MOST_ROWS} rows and "
+            f"{MOST_COLUMNS} columns, got {size[0]} and {size[1]}"
         )
-    if max(map(abs, found)) > LARGEST:
+    texts = [text, *table.header, *(cell for row in table.rows for cell in row)]
+    if (longest := max(map(len, texts))) > LONGEST:
+        raise ValueError(
+            f"`questions[{at}]` has a text of {longest} characters; give at most {LONGEST}"
+        )
+    return {
+        "text": text,
+        "header": [*table.header],
+        "cells": [[*row] for row in table.rows],
+        "rows": _scores(f"rows[{at}]", rows, size[0]),
+        "columns": _scores(f"columns[{at}]", columns, size[1]),
+        "answer": answer,
+    }
+
+
+def _parts(name: str, given: Any) -> tuple[Table, str, list[int] | None]:
+    if isinstance(given, TableQuestion):
+        return given.table, given.question, [given.row, given.column]
+    pair = isinstance(given, tuple) and len(given) == 2
+    if pair and isinstance(given[0], Table) and isinstance(given[1], str):
+        return *given, None
+    raise TypeError(
+        f"`{name}` should be a TableQuestion(table, question, row, column) or a pair (table, "
+        f"text), got {type(given).__name__}"
+    )
+
+
+def _scores(name: str, given: Any, count: int) -> list[float]:
+    first = check_list(name, given)[:1]
+    deep = getattr(given, "ndim", 1 + any(hasattr(one, "__len__") for one in first)) > 1
+    found = torch.from_numpy(numbers(name, given, "n 2" if deep else "n"))
+    if found.shape != (count, 2)[: found.dim()]:
+        raise ValueError(
+            f"`{name}` should be {count} scores, or logits ({count}, 2) of no and yes, got "
+            f"{tuple(found.shape)}"
+        )
+    if found.abs().max() > LARGEST:
         raise ValueError(f"`{name}` has numbers beyond ±{LARGEST:,.0f}; make them smaller")
-    return found
+    scores: list[float] = (found.log_softmax(-1)[:, 1] if deep else found).tolist()
+    return scores
 
 
-def _cell(name: str, given: Any, size: tuple[int, int]) -> list[int]:
-    found = check_list(name, given)
+def _cell(given: Any, question: table_words.Asked) -> list[int]:
+    found = check_list("cell", given)
     if len(found) != 2:
-        raise ValueError(f"`{name}` should be a pair (row, column), got {len(found)} numbers")
+        raise ValueError(f"`cell` should be a pair (row, column), got {len(found)} numbers")
+    counts = len(question["rows"]), len(question["columns"])
     return [
-        _number(f"the {part} of {name}", at, count)
-        for part, at, count in zip(("row", "column"), found, size, strict=True)
+        _number(name, at, count)
+        for name, at, count in zip(("row", "column"), found, counts, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which cell of a table a question leads to, in a sentence or two; ``src/lib/scored.js`` says the
+"""Which cell of its table a question leads to, in a sentence or two; ``src/lib/scored.js`` says the
 same on the page."""
 
 from collections.abc import Mapping
@@ -6,8 +6,9 @@ from typing import Any
 
 from attnlab_widgets.plane_words import two
 
-Table = Mapping[str, Any]
 Asked = Mapping[str, Any]
+"""A question: ``text``, ``header`` and ``cells`` of its table, scores of ``rows`` and ``columns``,
+``answer``."""
 
 
 def best(question: Asked) -> list[int]:
@@ -15,20 +16,20 @@ def best(question: Asked) -> list[int]:
     return [_first_largest(question["rows"]), _first_largest(question["columns"])]
 
 
-def said_aloud(table: Table, question: Asked) -> str:
+def said_aloud(question: Asked) -> str:
     """The best cell, its score, and whether it is the answer."""
     cell, answer = best(question), question["answer"]
     row, column = question["rows"][cell[0]], question["columns"][cell[1]]
     found = (
-        f"The best cell is {_place(table, cell)}: {two(row)} for its row and {two(column)} for its "
-        f"column give {two(row + column)}."
+        f"The best cell is {_place(question, cell)}: {two(row)} for its row and {two(column)} for "
+        f"its column give {two(row + column)}."
     )
     if answer is None:
         return found
     if answer == cell:
         return f"{found} It is the answer."
     wrong = _wrong(cell[0] == answer[0], cell[1] == answer[1])
-    return f"{found} The answer is {_place(table, answer)}: {wrong}."
+    return f"{found} The answer is {_place(question, answer)}: {wrong}."
 
 
 def _wrong(row: bool, column: bool) -> str:
@@ -40,10 +41,10 @@ def _wrong(row: bool, column: bool) -> str:
     return "neither the row nor the column is right"
 
 
-def _place(table: Table, cell: list[int]) -> str:
+def _place(question: Asked, cell: list[int]) -> str:
     row, column = cell
-    text = table["rows"][row][column]
-    return f"“{text}” in row {row}, column “{table['header'][column]}”"
+    text, name = question["cells"][row][column], question["header"][column]
+    return f"“{text}” in row {row}, column “{name}”"
 
 
 def _first_largest(scores: list[float]) -> int:

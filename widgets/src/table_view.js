@@ -23,7 +23,7 @@ Where the answer is marked elsewhere, look which of the two scores points away f
 function render({ model, el: host }) {
   const view = viewOf("attnlab-table", "Table view", "table-view");
   const { root } = view;
-  const [table, questions] = [model.get("_table"), model.get("_questions")];
+  const questions = model.get("_questions");
   const set = (changes) => {
     for (const [name, value] of Object.entries(changes)) model.set(name, value);
     model.save_changes();
@@ -35,7 +35,7 @@ function render({ model, el: host }) {
   const summary = el("p", { class: "av-summary tv-said", "data-testid": "summary" });
   const readout = el("p", { class: "av-readout av-quiet", "data-testid": "readout" });
   const spoken = el("div", { class: "av-live", "aria-live": "polite", "data-testid": "live" });
-  const heat = heatTable({ table, chosen: () => model.get("cell"), choose: (cell) => set({ cell }) });
+  const heat = heatTable({ chosen: () => model.get("cell"), choose: (cell) => set({ cell }) });
   const tables = el("div", { class: "av-tables" });
   const twin = el("details", { class: "av-as-tables", testid: "as-tables" }, el("summary", { text: "As tables" }), tables);
   twin.addEventListener("toggle", () => view.changed());
@@ -58,10 +58,10 @@ function render({ model, el: host }) {
     if (!twin.open) return;
     const cells = ranked(now).slice(0, MOST).map((cell, at) => {
       const [row, column] = cell;
-      return [at + 1, row, table.header[column], table.rows[row][column], ...[now.rows[row], now.columns[column], sum(now, cell)].map((x) => two(x, 3))];
+      return [at + 1, row, now.header[column], now.cells[row][column], ...[now.rows[row], now.columns[column], sum(now, cell)].map((x) => two(x, 3))];
     });
     const more = now.rows.length * now.columns.length > MOST ? `The first ${MOST}.` : "";
-    const lines = questions.map((one, at) => [at, one.text, saidAloud(table, one)]);
+    const lines = questions.map((one, at) => [at, one.text, saidAloud(one)]);
     tables.replaceChildren(
       headed("Cells, the highest score first", ["number", "row", "column", "cell", "score of the row", "score of the column", "sum"], cells, "cells-table", more),
       headed("Questions", ["number", "question", "what is found"], lines, "questions-table"),
@@ -74,13 +74,13 @@ function render({ model, el: host }) {
     question.select.value = at;
     question.node.hidden = questions.length === 1;
     asked.textContent = now.text;
-    summary.textContent = saidAloud(table, now);
-    readout.textContent = readOut(table, now, model.get("cell"));
+    summary.textContent = saidAloud(now);
+    readout.textContent = readOut(now, model.get("cell"));
     readAloud(`${now.text} ${summary.textContent}`);
     heat.draw(now);
     drawTables(now);
   }
-  const stop = live({ model, view, traits: TRAITS, draw });
+  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["width", { wide: 860, narrow: 0 }] });
   return () => {
     stop();
     clearTimeout(reading);

@@ -28,13 +28,13 @@ export function share(score, low, high) {
   return high > low ? (score - low) / (high - low) : 1;
 }
 
-export function saidAloud(table, question) {
+export function saidAloud(question) {
   const cell = best(question);
   const { rows, columns, answer } = question;
-  const found = `The best cell is ${place(table, cell)}: ${two(rows[cell[0]])} for its row and ${two(columns[cell[1]])} for its column give ${two(sum(question, cell))}.`;
+  const found = `The best cell is ${place(question, cell)}: ${two(rows[cell[0]])} for its row and ${two(columns[cell[1]])} for its column give ${two(sum(question, cell))}.`;
   if (!answer) return found;
   if (same(answer, cell)) return `${found} It is the answer.`;
-  return `${found} The answer is ${place(table, answer)}: ${wrong(cell[0] === answer[0], cell[1] === answer[1])}.`;
+  return `${found} The answer is ${place(question, answer)}: ${wrong(cell[0] === answer[0], cell[1] === answer[1])}.`;
 }
 
 /** Which of the two scores points elsewhere. */
@@ -44,14 +44,14 @@ function wrong(row, column) {
   return "neither the row nor the column is right";
 }
 
-function place({ header, rows }, [row, column]) {
-  return `“${rows[row][column]}” in row ${row}, column “${header[column]}”`;
+function place({ header, cells }, [row, column]) {
+  return `“${cells[row][column]}” in row ${row}, column “${header[column]}”`;
 }
 
 /** What is said of one cell. */
-export function readOut(table, question, cell) {
+export function readOut(question, cell) {
   const [row, column] = cell;
   const count = question.rows.length * question.columns.length;
   const numbers = `${two(question.rows[row])} + ${two(question.columns[column])} = ${two(sum(question, cell))}`;
-  return `Row ${row}, column “${table.header[column]}”: ${numbers}, number ${rank(question, cell)} of ${count}`;
+  return `Row ${row}, column “${question.header[column]}”: ${numbers}, number ${rank(question, cell)} of ${count}`;
 }

@@ -5,29 +5,12 @@ import { two } from "../../lib/plane.js";
 import { best, same, share, sum } from "../../lib/scored.js";
 import { el, plain } from "../dom.js";
 
-/** `table` is {header, rows}; `chosen()` is the cell that is read out, `choose(cell)` another one. */
-export function heatTable({ table, chosen, choose }) {
-  const columns = table.header.length;
-  const tops = table.header.map((_, column) => el("td", { class: "tv-score", testid: `column-${column}` }));
-  const sides = table.rows.map((_, row) => el("td", { class: "tv-score", testid: `row-${row}` }));
-  const cells = table.rows.map((texts, row) => texts.map((text, column) => cellOf(text, [row, column])));
-  const head = el("thead", {},
-    el("tr", {}, el("td", { colspan: 2 }), ...table.header.map((text) => el("th", { scope: "col" }, el("bdi", { text })))),
-    el("tr", { class: "tv-tops" }, el("th", { class: "tv-corner", scope: "row", colspan: 2, text: "scores" }), ...tops));
-  const body = el("tbody", {}, ...cells.map((line, row) =>
-    el("tr", {}, el("th", { class: "tv-number", scope: "row", text: row }), sides[row], ...line.map(({ node }) => node))));
-  const grid = el("table", { class: "tv-table", role: "grid", "aria-label": "The table; arrow keys go from cell to cell" }, head, body);
-  const node = el("div", { class: "tv-frame", testid: "table" }, grid);
-
-  function cellOf(text, cell) {
-    const score = el("span", { class: "tv-sum" });
-    const tag = el("span", { class: "tv-tag" });
-    const one = el("td", { class: "tv-cell", tabindex: -1, testid: `cell-${cell.join("-")}`, onclick: () => choose(cell) },
-      el("bdi", { class: "tv-text", text: text || "—" }), el("span", { class: "tv-low" }, score, tag));
-    return { node: one, score, tag };
-  }
-
-  body.addEventListener("keydown", (event) => {
+/** `chosen()` is the cell that is read out, `choose(cell)` another one. */
+export function heatTable({ chosen, choose }) {
+  const node = el("div", { class: "tv-frame", testid: "table" });
+  let [shown, cells, tops, sides] = [null, [], [], []];
+  node.addEventListener("keydown", (event) => {
+    const columns = tops.length;
     const [row, column] = chosen();
     const next = plain(event) ? moved(row * columns + column, cells.length * columns, event.key, columns) : null;
     if (next === null) return;
@@ -37,31 +20,51 @@ export function heatTable({ table, chosen, choose }) {
     cells[cell[0]][cell[1]].node.focus();
   });
 
+  function build(question) {
+    shown = question;
+    tops = question.header.map((_, column) => el("td", { class: "tv-score", testid: `column-${column}` }));
+    sides = question.cells.map((_, row) => el("td", { class: "tv-score", testid: `row-${row}` }));
+    cells = question.cells.map((texts, row) => texts.map((text, column) => cellOf(text, [row, column])));
+    const names = question.header.map((text) => el("th", { scope: "col" }, el("bdi", { text })));
+    const head = el("thead", {},
+      el("tr", {}, el("td", { colspan: 2 }), ...names),
+      el("tr", {}, el("th", { class: "tv-corner", scope: "row", colspan: 2, text: "scores" }), ...tops));
+    const body = el("tbody", {}, ...cells.map((line, row) =>
+      el("tr", {}, el("th", { class: "tv-number", scope: "row", text: row }), sides[row], ...line.map((one) => one.node))));
+    node.replaceChildren(el("table", { class: "tv-table", role: "grid", "aria-label": "The table; arrow keys go from cell to cell" }, head, body));
+  }
+
+  function cellOf(text, cell) {
+    const score = el("span", { class: "tv-sum" });
+    const tag = el("span", { class: "tv-tag" });
+    const one = el("td", { class: "tv-cell", tabindex: -1, testid: `cell-${cell.join("-")}`, onclick: () => choose(cell) },
+      el("bdi", { class: "tv-text", text: text || "—" }), el("span", { class: "tv-low" }, score, tag));
+    return { node: one, score, tag };
+  }
+
   function draw(question) {
-    const [lowest, highest] = [Math.min, Math.max].map((end) => [end(...question.rows), end(...question.columns)]);
-    const heat = (one, by) => one.style.setProperty("--share", by.toFixed(4));
-    const now = chosen();
-    tops.forEach((one, column) => {
-      one.textContent = two(question.columns[column]);
-      one.classList.toggle("tv-of", column === now[1]);
-      heat(one, share(question.columns[column], lowest[1], highest[1]));
-    });
-    sides.forEach((one, row) => {
-      one.textContent = two(question.rows[row]);
-      one.classList.toggle("tv-of", row === now[0]);
-      heat(one, share(question.rows[row], lowest[0], highest[0]));
-    });
+    if (question !== shown) build(question);
+    const { rows, columns } = question;
+    const [row, column] = chosen();
+    const heat = (one, score, scores) => one.style.setProperty("--share", share(score, Math.min(...scores), Math.max(...scores)).toFixed(4));
+    for (const [nodes, scores, now] of [[tops, columns, column], [sides, rows, row]]) {
+      nodes.forEach((one, at) => {
+        one.textContent = two(scores[at]);
+        one.classList.toggle("tv-of", at === now);
+        heat(one, scores[at], scores);
+      });
+    }
+    const ends = [Math.min, Math.max].map((end) => end(...rows) + end(...columns));
     const first = best(question);
-    cells.forEach((line, row) => line.forEach(({ node: one, score, tag }, column) => {
-      const cell = [row, column];
-      const value = sum(question, cell);
-      const names = [...(same(cell, first) ? ["best"] : []), ...(same(cell, question.answer) ? ["answer"] : [])];
-      score.textContent = two(value);
-      tag.replaceChildren(...names.map((name) => el("b", { class: `tv-is-${name}`, text: name })));
-      one.className = `tv-cell ${names.map((name) => `tv-${name}`).join(" ")}`;
-      one.tabIndex = same(cell, now) ? 0 : -1;
-      one.setAttribute("aria-selected", String(same(cell, now)));
-      heat(one, share(value, lowest[0] + lowest[1], highest[0] + highest[1]));
+    cells.forEach((line, i) => line.forEach(({ node: one, score, tag }, j) => {
+      const names = [...(same([i, j], first) ? ["best"] : []), ...(same([i, j], question.answer) ? ["answer"] : [])];
+      const now = i === row && j === column;
+      score.textContent = two(sum(question, [i, j]));
+      tag.replaceChildren(...names.map((text) => el("b", { text })));
+      one.className = ["tv-cell", ...names.map((name) => `tv-${name}`)].join(" ");
+      one.tabIndex = now ? 0 : -1;
+      one.setAttribute("aria-selected", String(now));
+      heat(one, sum(question, [i, j]), ends);
     }));
   }
 
