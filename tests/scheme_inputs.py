@@ -4,6 +4,7 @@ They are made from signatures, as those of mechanisms are (``tests/test_claims.p
 """
 
 import inspect
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,8 +13,8 @@ from torch import nn
 
 import attnlab
 from attnlab.core.card import Card
+from attnlab.core.options import parameters_of
 from attnlab.core.shapes import letters_of
-from attnlab.core.tree_batch import TreeBatch
 from tests.test_claims import Sizes
 
 NOT_MIXING = [card for card in attnlab.cards() if not card.mixes]
@@ -58,7 +59,9 @@ def drawn(function: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> dic
             shape = [int(x) if x.isdigit() else sizes[x] for x in axes]
             made[name] = torch.randn(shape).to(dtype)
     if "structure" in inspect.signature(function).parameters:
-        made["structure"] = TreeBatch.example(torch.ones(sizes["b"], sizes["n"], dtype=torch.bool))
+        kind = parameters_of(function)["structure"]
+        kind = next(iter(typing.get_args(kind)), kind)  # without its None
+        made["structure"] = kind.example(torch.ones(sizes["b"], sizes["n"], dtype=torch.bool))
     return made
 
 

@@ -25,6 +25,8 @@ from attnlab.core.patterns import padding as without_padded
 from attnlab.core.probe import record
 from attnlab.core.sparse.auto import auto
 from attnlab.core.sparse.blocked import blocked
+from attnlab.core.text_pairs import TextPairs
+from attnlab.core.tree_batch import TreeBatch
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.query_key.collect import collect
@@ -48,6 +50,9 @@ from tests.test_claims import (
 )
 
 Case = Callable[[torch.device], Iterator[Tensor]]
+
+TASKS: dict[Any, str] = {TreeBatch: "listops", TextPairs: "tables"}
+"""Structure → a task of such; there is none of graphs."""
 
 PATTERNS = (
     "full()",
@@ -88,7 +93,8 @@ def of_card(card: Card) -> Iterator[tuple[str, Case]]:
         for causal in causalities(card):
             name = f"{card.name} module {index}{' causal' if causal else ''}"
             yield name, functools.partial(run_module, card, index, causal)
-    yield f"{card.name} training", functools.partial(trained, card)
+    if card.structure is None or card.structure in TASKS:
+        yield f"{card.name} training", functools.partial(trained, card)
     yield f"{card.name} mixing matrix", functools.partial(mixed, card)
 
 
@@ -259,8 +265,9 @@ def tiny(name: str) -> attnlab.TinyTransformer:
 
 
 def task_for(name: str) -> attnlab.tasks.Task:
-    if attnlab.card(name).structure is not None:
-        return attnlab.tasks.task("listops")
+    structure = attnlab.card(name).structure
+    if structure is not None:
+        return attnlab.tasks.task(TASKS[structure])
     causal = attnlab.card(name).causal != "never"
     return attnlab.tasks.task("copying", items=4) if causal else attnlab.tasks.task("digits")
 

@@ -128,17 +128,18 @@ def of_form(card: Card, name: str) -> Iterator[Call]:
     ]
     made = dict(zip(tensors, inputs(form, SIZES[0], torch.float32), strict=True))
     real = torch.ones(SIZES[0]["b"], SIZES[0]["n"], dtype=torch.bool)
+    beside = functools.partial(told, card) if "structure" in parameters(form) else lambda _: {}
     for each, parameter in parameters(form).items():
-        right = {**made, **told(card, real), **card.arguments(form, variant_with(card, each))}
+        right = {**made, **beside(real), **card.arguments(form, variant_with(card, each))}
         if each not in right and each in letters_of(form):
             right |= example_of(form, each)
         yield from bad_calls(target, with_signature(form, [parameter]), right)
-    right = {**made, **told(card, real), **card.arguments(form, {})}
+    right = {**made, **beside(real), **card.arguments(form, {})}
     for words, change in EVERYWHERE.items():
         changed = {n: change(x) for n, x in made.items()}
         yield Call(target, f"all tensors {words}", functools.partial(form, **{**right, **changed}))
     empty = {n: x[:0] if "b" in letters(form, n) else x for n, x in made.items()}
-    empty |= told(card, real[:0])
+    empty |= beside(real[:0])
     yield Call(target, "an empty batch", functools.partial(form, **{**right, **empty}), WELCOME)
 
 

@@ -95,7 +95,7 @@ def call(
     function, given = card.forms[form], dict(mask or {})
     given |= {name: x.to(made[0].dtype) for name, x in given.items() if name == "bias"}
     options = chosen(card, variant)
-    if card.structure is not None:
+    if "structure" in parameters_of(function):
         axes = next(iter(letters_of(function).values()))[0].axes
         b, n = (made[0].shape[axes.index(letter)] for letter in "bn")
         given |= told(card, made[0].new_ones(b, n, dtype=torch.bool))

@@ -4,35 +4,20 @@ Every token of a sequence is a leaf of its tree or a node. Leaves stand in the s
 order from left to right; nodes stand anywhere, after all leaves when a batch is made from trees.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
+from attnlab.core.structure import Structure, once
 from attnlab.core.tree import Tree
 
 NONE = -1
 """In place of a token that does not exist: the parent of a root, what is above it, padding."""
-
-
-def once(method: Callable[[Any], Any]) -> Any:
-    """A property that is computed when it is first asked for, and kept.
-
-    While ``torch.compile`` traces nothing is kept (it does not follow functools' own).
-    """
-
-    def found(self: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return method(self)
-        if method.__name__ not in vars(self):
-            vars(self)[method.__name__] = method(self)
-        return vars(self)[method.__name__]
-
-    return property(found, doc=method.__doc__)
 
 
 class Level(NamedTuple):
@@ -46,12 +31,14 @@ class Level(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeBatch:
+class TreeBatch(Structure):
     """b trees of up to n tokens each, with up to l leaves and up to y nodes above a leaf.
 
     Made by ``of``, from trees, or by ``from_parents``. A token is named by its place in the
     sequence; -1 means that there is none.
     """
+
+    missing = "the trees of the sequences are missing: give structure=TreeBatch.of(trees)"
 
     parents: Int[Tensor, "b n"]
     padding: Bool[Tensor, "b n"]  # True = a token of the tree
@@ -119,29 +106,13 @@ class TreeBatch:
         parents = torch.tensor(rows, dtype=torch.long, device=padding.device)
         return cls.from_parents(parents.view(padding.shape), padding)
 
-    def __len__(self) -> int:
-        return len(self.parents)
-
     def __getitem__(self, rows: slice) -> "TreeBatch":
         return TreeBatch(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def to(self, device: torch.device | str) -> "TreeBatch":
-        """The same trees on another device."""
-        return TreeBatch(*(getattr(self, each.name).to(device) for each in fields(self)))
-
-    def check_fits(self, b: int, n: int, device: torch.device) -> None:
-        """A ValueError unless these are the trees of b sequences of n tokens on ``device``."""
-        own = self.padding
-        if own.shape != (b, n):
-            raise ValueError(
-                f"the structure is that of {own.shape[0]} sequences of {own.shape[1]} tokens, but "
-                f"there are {b} of {n}"
-            )
-        if own.device != device:
-            raise ValueError(
-                f"the structure is on {own.device} but the tokens are on {device}; move it with "
-                ".to(device)"
-            )
+    def pooled(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b dim"]:
+        """The vector of each root; zeros where all is padding."""
+        at_root = x[torch.arange(len(x), device=x.device), self.roots.clamp(min=0)]
+        return at_root.masked_fill((self.roots < 0)[:, None], 0)
 
     @once
     def is_leaf(self) -> Bool[Tensor, "b n"]:
@@ -209,28 +180,6 @@ class TreeBatch:
             if parents[token] != NONE:
                 found[parents[token]].append(token)
         return found
-
-
-def fitting(
-    structure: TreeBatch | None, x: Float[Tensor, "b n dim"], padding: Tensor | None
-) -> TreeBatch:
-    """``structure``, or a sentence unless it is the trees of the sequences x (b, n, dim).
-
-    ``padding``, if it is given, should be that of the structure.
-    """
-    if structure is None:
-        raise ValueError(
-            "the trees of the sequences are missing: give structure=TreeBatch.of(trees)"
-        )
-    structure.check_fits(x.shape[0], x.shape[1], x.device)
-    if padding is None or padding is structure.padding or torch.compiler.is_compiling():
-        return structure
-    if not torch.equal(padding, structure.padding):
-        raise ValueError(
-            "`padding` differs from that of the structure, which says itself which tokens are "
-            "real; leave the padding out"
-        )
-    return structure
 
 
 def parents_of(tree: Tree) -> list[int]:

@@ -111,7 +111,7 @@ def obstacle(name: str, kind: str) -> str:
         return ""
     card = catalog.card(name)
     if card.structure is not None:
-        return "it is told the tree of each sentence, and these sequences have none"
+        return "it is told what connects the tokens, and these sequences have no trees or graphs"
     if card.causal == "never" and problem(kind).kind == "language_model":
         return f"it cannot be causal: {card.because}"
     return ""

@@ -1,5 +1,6 @@
 """Maps of several mechanisms on one text side by side, whatever their units."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from attnlab.figures.scales import colour_bar
 from attnlab.figures.theme import CIVIDIS, Theme, colours, theme_name
 
 MOST_MAPS, MOST_TOKENS, MOST_COLUMNS = 24, 64, 8
-_SIDE, _GAP, _NAME, _LEVELS = 150, 14, 20, 255
+_SIDE, _GAP, _NAME, _LEVELS = 160, 14, 20, 255
 
 
 def map_gallery(
@@ -133,11 +134,16 @@ def _page(
 
 
 def _fitting(name: str) -> str:
-    """A name above a map, shortened where it is wider than the map."""
-    text = name
-    while label_width(text, 11) > _SIDE + _GAP and len(text) > 1:
+    """A name above a map; where it is wider than the map, what stands before its colon or bracket,
+    with as many letters as fit."""
+    text = name if _fits(name) else re.split(r":| \(", name)[0]
+    while not _fits(text) and len(text) > 1:
         text = f"{text.rstrip('…')[:-1]}…"
     return escaped(text)
+
+
+def _fits(text: str) -> bool:
+    return label_width(text, 11) <= _SIDE + _GAP
 
 
 def _domain(start: float, end: float, whole: float) -> list[float]:

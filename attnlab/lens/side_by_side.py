@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from attnlab.catalog import build, cards
 from attnlab.core.card import Card
 from attnlab.core.heads import Heads
+from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.lens.mixing import mixing_matrix
 
@@ -109,29 +110,53 @@ def map_of(layer: Layer, x: Float[Tensor, "b n dim"]) -> Map:
 
 
 def beside_trained(
-    attention: nn.Module, x: Float[Tensor, "b n dim"], *, family: str, causal: bool = False
+    model: nn.Module, inputs: Tensor, *, family: str, layer: int = 0
 ) -> dict[str, Tensor]:
-    """Maps (n, n) by title: those of the heads of a trained layer, then of each mechanism of a
-    ``family`` ("spectral", "linear", …) that takes over its projections; for ``map_gallery``.
+    """Maps (n, n) by name, for ``map_gallery``: those of the heads of one layer of a trained model,
+    then of each mechanism of a ``family`` ("spectral", "kernelized", …) that reads what this layer
+    reads and takes over its projections.
 
-    ``x`` is one sequence of vectors, b = 1, such as the trained layer reads in its model. Of a
-    mechanism the magnitudes of its heads are averaged; what it does not share with attention is
-    untrained. Mechanisms whose columns are not the n tokens are left out.
+    ``inputs`` is one sequence, b = 1, as the model takes it: tokens, or vectors where ``model`` is
+    a layer of attention itself. ``layer`` counts the model's layers of attention. Of a mechanism
+    the magnitudes of its heads are averaged; what it does not share with attention is untrained.
+    Mechanisms whose columns are not the n tokens are left out.
     """
-    heads = getattr(attention, "heads", None)
-    if type(heads) is not Heads:
-        raise TypeError(
-            f"attention should be a layer with heads, got {type(attention).__name__}; give one "
-            "layer of a model, not the model"
-        )
-    if len(x) != 1:
-        raise ValueError(f"x should be one sequence (1, n, dim), got {len(x)} of them")
     choose("family", family, {card.family: card for card in cards() if card.mixes})
-    own = mixing_matrix(attention, x, per_head=True).matrix[0]
-    found = {f"trained, head {at}": weights.abs().detach() for at, weights in enumerate(own)}
-    for layer in layers(x.shape[2], heads.heads, causal=causal, source=heads):
-        if layer.card.family == family:
-            weights = map_of(layer, x).weights.detach()
+    own, x = _read_by(model, inputs, check_integer("layer", layer))
+    heads: Heads = own.heads  # type: ignore[assignment]
+    found = {
+        f"trained, head {at}": weights.abs().detach()
+        for at, weights in enumerate(mixing_matrix(own, x, per_head=True).matrix[0])
+    }
+    causal = bool(getattr(own, "causal", False))
+    for other in layers(x.shape[2], heads.heads, causal=causal, source=heads):
+        if other.card.family == family:
+            weights = map_of(other, x).weights.detach()
             if weights.shape[-1] == x.shape[1]:
-                found[layer.card.title] = weights.abs().reshape(-1, *weights.shape[-2:]).mean(0)
+                found[other.card.title] = weights.abs().mean(0)
     return found
+
+
+@torch.no_grad()
+def _read_by(model: nn.Module, inputs: Tensor, layer: int) -> tuple[nn.Module, Tensor]:
+    """A model's layer of attention, and the vectors (1, n, dim) that it reads."""
+    for name, given, kind in (("model", model, nn.Module), ("inputs", inputs, Tensor)):
+        if not isinstance(given, kind):
+            raise TypeError(f"{name} should be of class {kind.__name__}, got {given!r}")
+    if inputs.dim() < 2 or len(inputs) != 1:
+        raise ValueError(
+            f"inputs should be one sequence, (1, n) or (1, n, dim), got {tuple(inputs.shape)}"
+        )
+    own = [one for one in model.modules() if type(getattr(one, "heads", None)) is Heads]
+    if not 0 <= layer < len(own):
+        raise ValueError(
+            f"layer should be below {len(own)}, the number of layers with heads in this "
+            f"{type(model).__name__}, got {layer}"
+        )
+    read: list[Tensor] = []
+    hook = own[layer].register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    try:
+        model(inputs)
+    finally:
+        hook.remove()
+    return own[layer], read[0]

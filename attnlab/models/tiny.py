@@ -39,8 +39,8 @@ from torch.nn import functional as F
 from attnlab.core.carried import cleared
 from attnlab.core.options import takes_structure
 from attnlab.core.positions import positions_of
+from attnlab.core.structure import Structure
 from attnlab.core.suggest import check_choice, suggestion
-from attnlab.core.tree_batch import fitting
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
 from attnlab.models import inputs, positions, storage
 from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
@@ -349,15 +349,13 @@ class TinyTransformer(nn.Module):
                 "no part of this model is told a structure; leave it out, or build the model with "
                 f"a mechanism that is, one of {', '.join(structural())}"
             )
-        real: Tensor = fitting(structure, tokens, padding).padding
-        return real
+        return Structure.fitting(structure, tokens, padding).padding
 
     def _pooled(self, tokens: Tensor, padding: Tensor | None, structure: Any) -> Tensor:
         x = self.encode(tokens, padding, structure)
         if structure is not None:
-            roots = structure.roots
-            at_root = x[torch.arange(len(x), device=x.device), roots.clamp(min=0)]
-            return at_root.masked_fill((roots < 0)[:, None], 0)
+            of_structure: Tensor = structure.pooled(x)
+            return of_structure
         if padding is None:
             return x.mean(1)
         real = padding[..., None].to(x.dtype)

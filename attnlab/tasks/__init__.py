@@ -42,7 +42,8 @@ class Batch:
         padding: `(b, n)` bool, True = a real token; None when every token is real.
         source: tokens the encoder reads, for encoder-decoder tasks.
         source_padding: as `padding`, for `source`.
-        structure: what connects the tokens, for models that are told: a `TreeBatch`, with as many
+        structure: what connects the tokens, for models that are told: a `TreeBatch` or a
+            `GraphBatch`, with as many
             rows and positions as the inputs (or the source, if there is one).
     """
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import NONE, TreeBatch, fitting
+from attnlab.core.tree_batch import NONE, TreeBatch
 
 WORDS = st.sampled_from(["a", "b", "c"])
 TREES = st.recursive(
@@ -178,9 +178,10 @@ def test_wrong_calls() -> None:
         TreeBatch.from_parents(torch.tensor([[1, -1]]), torch.tensor([[True, False]]))
     batch = TreeBatch.of([tree])
     with pytest.raises(ValueError, match=r"give structure=TreeBatch"):
-        fitting(None, torch.zeros(1, 3, 2), None)
+        TreeBatch.fitting(None, torch.zeros(1, 3, 2), None)
     with pytest.raises(ValueError, match="1 sequences of 3 tokens, but there are 1 of 4"):
-        fitting(batch, torch.zeros(1, 4, 2), None)
+        TreeBatch.fitting(batch, torch.zeros(1, 4, 2), None)
     with pytest.raises(ValueError, match="differs from that of the structure"):
-        fitting(batch, torch.zeros(1, 3, 2), torch.tensor([[True, True, False]]))
-    assert fitting(batch, torch.zeros(1, 3, 2), torch.ones(1, 3, dtype=torch.bool)) is batch
+        TreeBatch.fitting(batch, torch.zeros(1, 3, 2), torch.tensor([[True, True, False]]))
+    real = torch.ones(1, 3, dtype=torch.bool)
+    assert TreeBatch.fitting(batch, torch.zeros(1, 3, 2), real) is batch

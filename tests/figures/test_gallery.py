@@ -82,4 +82,7 @@ def test_long_names_are_shortened_and_the_picture_stays_small():
     picture = map_gallery(maps, title="Many")
     assert picture.layout.annotations[0].text.endswith("…")
     assert picture.rows[0]["map"] == f"{long} 0"
+    names = ["H3: shift, state space and gates", "FNet: Fourier", "Long range (Lite Transformer)"]
+    notes = map_gallery({name: np.eye(3) for name in names}, title="Names").layout.annotations
+    assert [note.text for note in notes[:3]] == ["H3", "FNet: Fourier", "Long range"]
     assert len(json.dumps(picture._repr_mimebundle_())) < 400_000

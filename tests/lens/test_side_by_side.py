@@ -83,7 +83,7 @@ def test_a_family_stands_beside_the_heads_of_a_trained_layer():
     x = torch.randn(1, N, DIM)
     with attnlab.watch(own) as seen:
         own(x)
-    found = beside_trained(own, x, family="spectral", causal=True)
+    found = beside_trained(own, x, family="spectral")
     heads, others = list(found)[:HEADS], list(found)[HEADS:]
     assert heads == [f"trained, head {at}" for at in range(HEADS)]
     for at, name in enumerate(heads):
@@ -93,13 +93,35 @@ def test_a_family_stands_beside_the_heads_of_a_trained_layer():
     diagonals = found[attnlab.card("s4d").title]
     assert torch.allclose(diagonals[1:, 1:], diagonals[:-1, :-1], atol=1e-5)
     assert not diagonals.triu(1).any()
+    assert not found[attnlab.card("hyena").title].triu(1).any(), "causal like the trained layer"
+
+
+def test_a_layer_of_a_model_reads_what_it_reads_in_the_model():
+    torch.manual_seed(5)
+    model = attnlab.TinyTransformer(11, dim=DIM, layers=2, heads=HEADS).eval()
+    tokens = torch.randint(11, (1, N))
+    with attnlab.watch(model) as seen:
+        model(tokens)
+    for layer in range(2):
+        found = beside_trained(model, tokens, family="spectral", layer=layer)
+        for head in range(HEADS):
+            own = found[f"trained, head {head}"]
+            assert torch.allclose(own, seen[layer].weights[0, head], atol=1e-6)
 
 
 def test_what_cannot_stand_there_is_refused():
     own, x = FullAttention(DIM, HEADS), torch.randn(1, N, DIM)
     with pytest.raises(ValueError, match="there is no family 'spectra'; did you mean"):
         beside_trained(own, x, family="spectra")
-    with pytest.raises(TypeError, match="a layer with heads, got Linear"):
+    with pytest.raises(ValueError, match="below 0, the number of layers with heads in this Linear"):
         beside_trained(torch.nn.Linear(DIM, DIM), x, family="spectral")
-    with pytest.raises(ValueError, match=r"one sequence \(1, n, dim\), got 2"):
+    with pytest.raises(ValueError, match=r"layer should be below 1, .* got 1"):
+        beside_trained(own, x, family="spectral", layer=1)
+    with pytest.raises(TypeError, match="layer"):
+        beside_trained(own, x, family="spectral", layer="1")
+    with pytest.raises(ValueError, match=r"inputs should be one sequence, .* got \(2, 13, 48\)"):
         beside_trained(own, torch.randn(2, N, DIM), family="spectral")
+    with pytest.raises(TypeError, match="model should be of class Module, got None"):
+        beside_trained(None, x, family="spectral")
+    with pytest.raises(TypeError, match=r"inputs should be of class Tensor, got \[1, 2\]"):
+        beside_trained(own, [1, 2], family="spectral")

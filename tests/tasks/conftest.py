@@ -53,6 +53,9 @@ VARIANTS = [
     ("agreement", {"most": 1, "depth": 7, "words": 17}),
     ("agreement", {"form": "words", "fewest": 1, "most": 3}),
     ("agreement", {"form": "brackets", "most": 0}),
+    ("tables", {}),
+    ("tables", {"of": "columns", "rows": 3}),
+    ("tables", {"ask": "largest", "subjects": ("http", "characters")}),
 ]
 
 

@@ -212,6 +212,7 @@ def test_wrong_values_are_refused_in_sentences(call, sentence):
         ("documentation", {"length": 10**9}),
         ("topics", {"length": 10**9}),
         ("refrain", {"period": 10**9}),
+        ("tables", {"rows": 10**9}),
         ("documentation", {"unit": "bpe", "bpe_size": 10**9}),
     ],
 )

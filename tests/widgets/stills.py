@@ -21,6 +21,7 @@ from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.signal_lab import SignalLab
 from attnlab_widgets.survey import Survey
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
+from attnlab_widgets.table_view import Question, TableView
 from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
 from attnlab_widgets.who_is_chosen import WhoIsChosen
@@ -77,6 +78,25 @@ def long_range() -> LongRangeUse:
     return LongRangeUse(studies(), lambda ids: [chr(97 + token) * (1 + token % 5) for token in ids])
 
 
+def table() -> TableView:
+    """What three questions to a table of rivers lead to: the answer, a wrong row, both wrong."""
+    rows = [
+        ["Danube", "Black Sea", "2850", "Vienna"],
+        ["Rhine", "North Sea", "1230", "Basel"],
+        ["Rhône", "Mediterranean", "810", "Lyon"],
+        ["Tagus", "Atlantic", "1010", "Lisbon"],
+        ["Po", "Adriatic", "650", "Turin"],
+    ]
+    asked = [
+        Question("Into which sea does the Rhine flow?", [-1.2, 3.4, 1.9, -2, -2.6],
+                 [0.3, 2.8, -1.1, -0.4], (1, 1)),
+        Question("How long is the Rhône?", [-0.9, 2.2, 2.1, -1.5, -2], [-1, 0, 3.1, -1.7], (2, 2)),
+        Question("Which river is at Lisbon?", [1.4, 0.6, 0.2, 1.1, -1], [0.8, 0, -2, 1.5], (3, 0)),
+        Question("Which of the cities is best?", [0.1, 0.2, 0.3, 0.2, 0.1], [0, 0, 0, 1]),
+    ]  # fmt: skip
+    return TableView(["river", "flows into", "length in km", "a city"], rows, asked)
+
+
 EXAMPLES: dict[type, Callable[[], Any]] = {
     AttentionView: view,
     PatternStudio: PatternStudio,
@@ -96,5 +116,6 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     EnergyLandscape: EnergyLandscape,
     MemoryFilm: film,
     SignalLab: SignalLab,
+    TableView: table,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }

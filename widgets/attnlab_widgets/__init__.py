@@ -23,6 +23,7 @@ _HOMES = {
     "SignalLab": "signal_lab",
     "Survey": "survey",
     "SynthesizerLab": "synthesizer_lab",
+    "TableView": "table_view",
     "TreeExplorer": "tree_explorer",
     "Wall": "wall",
     "WhoIsChosen": "who_is_chosen",
@@ -46,6 +47,7 @@ __all__ = [
     "SignalLab",
     "Survey",
     "SynthesizerLab",
+    "TableView",
     "TreeExplorer",
     "Wall",
     "WhoIsChosen",
@@ -70,6 +72,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.signal_lab import SignalLab
     from attnlab_widgets.survey import Survey
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
+    from attnlab_widgets.table_view import TableView
     from attnlab_widgets.tree_explorer import TreeExplorer
     from attnlab_widgets.wall import Wall
     from attnlab_widgets.who_is_chosen import WhoIsChosen

@@ -62,10 +62,7 @@ def _tokens(count: float) -> str:
 def _on_the_axis(poles: Sequence[Sequence[float]]) -> str:
     if all(real < 0 for real, _ in poles):
         return ""
-    return (
-        " A pole on the imaginary axis never fades; to the right of the axis its response would "
-        "grow without bound."
-    )
+    return " A pole on the imaginary axis never fades."
 
 
 def _aliased(poles: Sequence[Sequence[float]], step: float, rule: str) -> str:
@@ -73,8 +70,8 @@ def _aliased(poles: Sequence[Sequence[float]], step: float, rule: str) -> str:
     found = sum(abs(turn) * step > math.pi for _, turn in poles)
     if rule != "zoh" or not found:
         return ""
-    modes = "One mode turns" if found == 1 else f"{found} modes turn"
-    return f" {modes} by more than half a circle in a step and cannot be told from a slower one."
+    turns, looks = ("One mode turns", "looks") if found == 1 else (f"{found} modes turn", "look")
+    return f" {turns} by more than half a circle in a step and {looks} slower."
 
 
 def _sum(kernel: Sequence[float]) -> str:

@@ -18,7 +18,7 @@ const HELP = `A pole A of a state space is a mode that fades (to the left: soone
 
 The impulse response is the kernel: what the token itself, the one before it, … add to the output. The map holds it in every row, moved by one token: a lower triangular Toeplitz matrix. Blue is below 0, orange above; colours grow with the root.
 
-Draw the signal with the mouse, or choose the chart and use the arrow keys: left and right choose a token, up and down change it, with Shift in larger steps. The line over the signal is the row of the map of the chosen token: what it takes of each token.
+Draw the signal with the mouse, or choose the chart and use the arrow keys: left and right choose a token, up and down change it, with Shift in larger steps. The line over the signal is the row of the map of the chosen token: what it takes of each token. Two of the signals are recorded and come with scikit-learn: a digit of 8 × 8 pixels, and the brightness along a row of the photograph china.jpg.
 
 A kernel of taps ends after a few tokens; its state is the newest inputs themselves. Its taps are drawn like the signal. Under “More” numbers can be typed, and poles added.`;
 
@@ -75,7 +75,7 @@ function render({ model, el: host }) {
     const wide = root.clientWidth - 32;
     const taps = study.state.taps.length > 0;
     const room = root.dataset.signal;
-    const columns = room === "one" ? 1 : room === "four" && !taps ? 4 : 3;
+    const columns = room === "one" ? 1 : room === "three" || taps ? 3 : 4;
     root.style.setProperty("--upper", columns);
     const side = Math.min(300, Math.floor((wide - GAP * (columns - 1)) / columns));
     const lower = room === "one" ? wide : Math.floor((wide - 2 * GAP) / 3);
@@ -115,7 +115,7 @@ function render({ model, el: host }) {
     tries.replaceChildren(...(study.refused ? [study.refused] : [el("strong", { text: "Try: " }), study.last.try]));
     drawPanels();
   }
-  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["signal", { four: 860, three: 600, one: 0 }] });
+  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["signal", { wide: 960, four: 860, three: 600, one: 0 }] });
   return () => {
     stop();
     clearTimeout(reading);

@@ -38,7 +38,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
-from attnlab.core.tree_batch import NONE, TreeBatch, fitting
+from attnlab.core.tree_batch import NONE, TreeBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class TreePositions(nn.Module):
         """The vectors of the tokens of trees, with their paths."""
         if x.shape[-1] != self.dim:
             raise ValueError(f"x should be vectors of width dim={self.dim}, got {x.shape[-1]}")
-        structure = fitting(structure, x, None)
+        structure = TreeBatch.fitting(structure, x, None)
         return gathered(x, self.decays, structure=structure, options=self.options)
 
     def extra_repr(self) -> str:

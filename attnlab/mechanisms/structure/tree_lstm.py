@@ -42,7 +42,7 @@ from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
-from attnlab.core.tree_batch import TreeBatch, fitting
+from attnlab.core.tree_batch import TreeBatch
 
 Gates = Float[Tensor, "b n 4 d"]  # W x + b of i, o, u and f
 Recurrent = Float[Tensor, "4 d d"]  # U of i, o, u and f, each applied as h U
@@ -123,7 +123,7 @@ class TreeLSTM(nn.Module):
         self, x: Tokens, padding: TokenPadding = None, *, structure: TreeBatch | None = None
     ) -> Tokens:
         """``structure`` is the trees; ``padding`` (b, n), if given, is that of the structure."""
-        structure = fitting(structure, x, padding)
+        structure = TreeBatch.fitting(structure, x, padding)
         fits(x, "x", self.inputs.in_features, self.inputs.weight)
         gates = self.inputs(finite(x, structure.padding)).unflatten(-1, (4, -1))
         states = FORMS[self.form](gates, self.recurrent, structure=structure)

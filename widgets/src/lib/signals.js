@@ -94,13 +94,14 @@ export const behaves = (decay) => `${fades(Math.hypot(...decay))}, ${turns(phase
 
 function onTheAxis(poles) {
   if (poles.every(([re]) => re < 0)) return "";
-  return " A pole on the imaginary axis never fades; to the right of the axis its response would grow without bound.";
+  return " A pole on the imaginary axis never fades.";
 }
 
 function aliased(poles, step, rule) {
   const found = poles.filter(([, turn]) => Math.abs(turn) * step > Math.PI).length;
   if (rule !== "zoh" || !found) return "";
-  return ` ${found === 1 ? "One mode turns" : `${found} modes turn`} by more than half a circle in a step and cannot be told from a slower one.`;
+  const [turn, look] = found === 1 ? ["One mode turns", "looks"] : [`${found} modes turn`, "look"];
+  return ` ${turn} by more than half a circle in a step and ${look} slower.`;
 }
 
 /** How far the picture of the plane reaches, up and to each side. */

@@ -64,7 +64,7 @@ from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
-from attnlab.core.tree_batch import TreeBatch, fitting
+from attnlab.core.tree_batch import TreeBatch
 from attnlab.mechanisms.structure.tree.dense import dense
 from attnlab.mechanisms.structure.tree.parallel import parallel
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Tables, Vertical, Weights, row
@@ -162,7 +162,7 @@ class TreeAttention(nn.Module):
         read = x if context is None else context
         if context is not None and padding is not None:
             raise ValueError("with a context its structure says what is padding: leave it out")
-        structure = fitting(structure, read, padding if context is None else None)
+        structure = TreeBatch.fitting(structure, read, padding if context is None else None)
         q, k, v = self.heads.project(x, context, padding=structure.padding)
         weights = self.weights(finite(read, structure.padding)).transpose(1, 2)
         halves = self.vertical.shape[1], self.horizontal.shape[1]

@@ -3,11 +3,12 @@ import { painted } from "../../lib/colours.js";
 import { bitmap, el, plain, sized } from "../dom.js";
 
 /**
- * `shape()` is [rows, columns], `value(row, column)` a number. `mark()` is the cell, row or column
- * that is framed: [row, column], either of them null. `press(row, column)` for a click, `keys(event)`
- * returns whether a key was for it, `read(row, column)` what is said of a cell (or of none).
+ * `shape()` is [rows, columns], `value(row, column)` a number; `hint()` stands beside the title.
+ * `mark()` is the cell, row or column that is framed: [row, column], either of them null.
+ * `press(row, column)` for a click, `keys(event)` returns whether a key was for it,
+ * `read(row, column)` what is said of a cell (or of none).
  */
-export function gridPanel(view, { title, testid, hint = "", shape, value, mark, press, keys, read }) {
+export function gridPanel(view, { title, testid, hint, shape, value, mark, press, keys, read }) {
   const canvas = el("canvas", { class: "sl-grid", tabindex: 0, role: "img", "data-testid": testid });
   const readout = el("p", { class: "av-readout av-quiet", "data-testid": `${testid}-readout` });
   const heading = el("h3", {});
@@ -38,9 +39,9 @@ export function gridPanel(view, { title, testid, hint = "", shape, value, mark, 
       column === null ? 0.75 : column * across, row === null ? 0.75 : row * tall,
       column === null ? wide - 1.5 : Math.max(2, across), row === null ? high - 1.5 : Math.max(2, tall),
     );
-    heading.replaceChildren(title(), " ", el("span", { class: "av-quiet av-hint", text: hint }));
+    heading.replaceChildren(title, " ", el("span", { class: "av-quiet av-hint", text: hint() }));
     readout.textContent = read();
-    canvas.setAttribute("aria-label", `${title()}. ${readout.textContent} Arrow keys choose the token.`);
+    canvas.setAttribute("aria-label", `${title}, ${hint()}. ${readout.textContent} Arrow keys choose the token.`);
   }
 
   return { node, draw };

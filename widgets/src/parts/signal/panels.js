@@ -38,7 +38,7 @@ export function panelsOf(study, view) {
     read: (at) => `Of ${ago(at)}: ${two(study.found.kernel[at], 3)}`,
   });
   const map = gridPanel(view, {
-    title: () => "The map", testid: "map", hint: "row i: what i takes",
+    title: "The map", testid: "map", hint: () => "row i: what i takes",
     shape: () => [study.n, study.n],
     value: (i, j) => (j > i ? 0 : study.found.kernel[i - j]),
     mark: () => [token(), null],
@@ -55,13 +55,17 @@ export function panelsOf(study, view) {
     read: (at) => `Token ${at}: ${two(study.state.signal[at], 3)}`,
   });
   const state = gridPanel(view, {
-    title: () => (study.state.taps.length ? "State: the newest inputs" : "State: a row for each mode"), testid: "state",
+    title: "State", testid: "state",
+    hint: () => (study.state.taps.length ? "the newest inputs" : "real part of each mode"),
     shape: () => [study.found.states.length, study.n],
     value: (row, at) => study.found.states[row][at],
     mark: () => [null, token()],
     press: (_, at) => choose(at),
     keys: (event) => moved(event, { ArrowRight: 1, ArrowLeft: -1 }),
-    read: (row = 0, at = token()) => `Token ${at}, ${study.state.taps.length ? `input ${row} back` : `real part of mode ${row}`}: ${two(study.found.states[row][at], 3)}`,
+    read: (row = 0, at = token()) => {
+      const value = two(study.found.states[row][at], 3);
+      return study.state.taps.length ? `Token ${at}, input ${row} back: ${value}` : `Token ${at}, mode ${row}: ${value}`;
+    },
   });
   const output = seriesPanel({
     title: "Output", testid: "output", look: "sl-output",

@@ -8,7 +8,7 @@ const TICKS = [[0, "0", "start"], [1, "½ turn per token", "end"]];
 
 export function spectrumPanel(study) {
   const chart = drawn("svg", { class: "sl-series", role: "img", "aria-label": "Spectra of kernel and signal; the tables have the numbers", "data-testid": "spectrum" });
-  const heading = el("h3", {}, "Spectrum of ", el("span", { class: "sl-ink sl-kernel", text: "kernel" }), " and ", el("span", { class: "sl-ink sl-signal", text: "signal" }));
+  const heading = el("h3", {}, "Spectra: ", el("span", { class: "sl-ink sl-kernel", text: "kernel" }), ", ", el("span", { class: "sl-ink sl-signal", text: "signal" }));
   const node = el("section", { class: "av-panel" }, heading, chart);
 
   function draw(wide, high) {

@@ -1,0 +1,139 @@
+r"""Laplacian positions: a node is told where it stands in its graph.
+
+On a line, positions are waves of several lengths. On a graph, waves are the eigenvectors of its
+Laplacian: the slowest ones change least along the edges. The first k, without those of eigenvalue 0
+(one for each component, ``attnlab.core.laplacian``), give each node i a row $\lambda_i$ of k
+numbers, which is added to its vector:
+
+$$x_i \leftarrow x_i + C \lambda_i + c$$
+
+Numbering the nodes anew moves the rows with the nodes, but an eigenvector has no sign of its own:
+in training each is multiplied by 1 or -1, drawn for each graph at every call, so that the layers
+learn not to depend on it. With ``basis`` the eigenvectors of a repeated eigenvalue, which are known
+up to a rotation only, are rotated among themselves at random, too; this takes a solver's step on
+the processor for each graph.
+
+Cost: $2 n k$ dim FLOPs; the eigenvectors are found once for each batch of graphs, and kept with it.
+
+``naive``  the equation.
+
+The paper's letters: our C and c are its $C^0$ and $c^0$, our k the same.
+
+Departures of the released code, not followed here: it drops the first eigenvector alone, so that a
+graph of several components keeps eigenvectors of eigenvalue 0; it asks a solver for matrices that
+are not symmetric; a node without edges divides by zero (here it is a component of its own). What a
+graph of few nodes lacks of k eigenvectors is zero.
+
+Dwivedi, Bresson. A Generalization of Transformer Networks to Graphs. AAAI Workshop on Deep Learning
+on Graphs 2021, arXiv:2012.09699, section 2.2 and equation 2.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.graph_batch import GraphBatch
+from attnlab.core.heads import fits
+from attnlab.core.laplacian import eigenvectors, spectrum
+from attnlab.core.options import Options, Size
+from attnlab.core.precision import wide
+from attnlab.core.shapes import Tokens, checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waves(Options):
+    """The eigenvectors that are added.
+
+    ``count``  k, how many.
+    ``basis``  whether the basis of a repeated eigenvalue is drawn at random in training, beside the
+               signs.
+    """
+
+    count: Size = 8
+    basis: bool = False
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    x: Tokens, weight: Float[Tensor, "k dim"], bias: Float[Tensor, "dim"], *,
+    structure: GraphBatch, vectors: Float[Tensor, "b n k"] | None = None,
+) -> Tokens:  # fmt: skip
+    """Each node with its rows added (eq. 2); ``vectors`` are those of the structure's Laplacian,
+    with other signs or in another basis where they are given."""
+    structure.check_fits(x.shape[0], x.shape[1], x.device)
+    if vectors is None:
+        vectors = eigenvectors(structure, len(weight))
+    return (wide(x) + wide(vectors.to(x.dtype)) @ wide(weight) + wide(bias)).to(x.dtype)
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class LaplacianPositions(nn.Module):
+    """Adds to each node (b, n, dim) its rows of the first eigenvectors."""
+
+    @checked
+    def __init__(self, dim: Size, options: Waves = Waves()) -> None:
+        super().__init__()
+        self.dim, self.options = dim, options
+        self.weight = nn.Parameter(torch.randn(options.count, dim) * 0.02)
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    @checked
+    def forward(self, x: Tokens, *, structure: GraphBatch | None = None) -> Tokens:
+        """The vectors of the nodes of graphs, with their positions."""
+        structure = GraphBatch.fitting(structure, x, None)
+        fits(x, "x", self.dim, self.weight)
+        vectors = self._drawn(structure) if self.training else None
+        vectors = None if vectors is None else vectors.to(x.dtype)
+        return naive(x, self.weight, self.bias, structure=structure, vectors=vectors)
+
+    def _drawn(self, structure: GraphBatch) -> Tensor:
+        count = self.options.count
+        if self.options.basis:
+            return spectrum(structure, count).turned()
+        signs = torch.randint(2, (len(structure), 1, count), device=structure.padding.device)
+        return eigenvectors(structure, count) * (signs * 2 - 1)
+
+    def extra_repr(self) -> str:
+        return ", ".join(part for part in (f"dim={self.dim}", str(self.options)) if part)
+
+
+# ---- card
+
+n, k, dim = letters("n k dim")
+
+CARD = Card(
+    name="laplacian",
+    title="Laplacian positions",
+    family="positions",
+    role="embed",
+    paper=Paper(
+        "Dwivedi, Bresson",
+        "A Generalization of Transformer Networks to Graphs",
+        "AAAI Workshop on Deep Learning on Graphs",
+        2021,
+        "2012.09699",
+    ),
+    forms=FORMS,
+    options=Waves,
+    structure=GraphBatch,
+    causal="optional",
+    letters={"k": "count"},
+    time=2 * n * k * dim,
+    memory=n * dim,
+    variants=({"count": 3, "basis": True},),
+    departures=(
+        "all eigenvectors of eigenvalue 0 are dropped, of which each component has one",
+        "a node without edges is a component of its own",
+    ),
+    build=LaplacianPositions,
+)

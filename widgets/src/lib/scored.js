@@ -1,0 +1,57 @@
+// A table whose rows and columns have scores; the score of a cell is their sum. The sentence is the
+// one that attnlab_widgets/table_words.py says.
+import { two } from "./plane.js";
+
+const firstLargest = (scores) => scores.indexOf(Math.max(...scores));
+
+/** [row, column] of the highest score, which is in the best row and in the best column. */
+export const best = ({ rows, columns }) => [firstLargest(rows), firstLargest(columns)];
+
+export const sum = ({ rows, columns }, [row, column]) => rows[row] + columns[column];
+
+export const same = (one, other) => Boolean(one && other) && one[0] === other[0] && one[1] === other[1];
+
+/** All cells, the highest score first; those of one score in the order of the table. */
+export function ranked(question) {
+  const cells = question.rows.flatMap((_, row) => question.columns.map((__, column) => [row, column]));
+  return cells.sort((a, b) => sum(question, b) - sum(question, a));
+}
+
+/** How many cells have a higher score, and one more. */
+export function rank(question, cell) {
+  const own = sum(question, cell);
+  return 1 + question.rows.reduce((count, row) => count + question.columns.filter((column) => row + column > own).length, 0);
+}
+
+/** Where a score lies between the lowest, 0, and the highest, 1. */
+export function share(score, low, high) {
+  return high > low ? (score - low) / (high - low) : 1;
+}
+
+export function saidAloud(table, question) {
+  const cell = best(question);
+  const { rows, columns, answer } = question;
+  const found = `The best cell is ${place(table, cell)}: ${two(rows[cell[0]])} for its row and ${two(columns[cell[1]])} for its column give ${two(sum(question, cell))}.`;
+  if (!answer) return found;
+  if (same(answer, cell)) return `${found} It is the answer.`;
+  return `${found} The answer is ${place(table, answer)}: ${wrong(cell[0] === answer[0], cell[1] === answer[1])}.`;
+}
+
+/** Which of the two scores points elsewhere. */
+function wrong(row, column) {
+  if (row) return "the row is right, the column is not";
+  if (column) return "the column is right, the row is not";
+  return "neither the row nor the column is right";
+}
+
+function place({ header, rows }, [row, column]) {
+  return `“${rows[row][column]}” in row ${row}, column “${header[column]}”`;
+}
+
+/** What is said of one cell. */
+export function readOut(table, question, cell) {
+  const [row, column] = cell;
+  const count = question.rows.length * question.columns.length;
+  const numbers = `${two(question.rows[row])} + ${two(question.columns[column])} = ${two(sum(question, cell))}`;
+  return `Row ${row}, column “${table.header[column]}”: ${numbers}, number ${rank(question, cell)} of ${count}`;
+}
