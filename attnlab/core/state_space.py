@@ -57,6 +57,13 @@ def bilinear(dA: Tensor) -> tuple[Tensor, Tensor]:
     return (1 + half) / (1 - half), 1 / (1 - half)
 
 
+def softmax_hold(dA: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Ā, and B̄ / (d B), such that the response to n tokens is that of DSS: with z = d A its
+    k-th number is e^{zk} / (z Σ_l e^{zl}), l < n (Gupta et al., 2022, proposition 1)."""
+    decay, drive = zero_order_hold(dA)
+    return decay, drive / torch.expm1(n * dA)
+
+
 RULES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
     "zoh": zero_order_hold,
     "bilinear": bilinear,
@@ -233,6 +240,12 @@ def inv(modes: int) -> Tensor:
     """S4D-Inv: A_k = -1/2 + i (N / π)(N / (2k + 1) - 1) with N = 2 · modes, near those of LegS."""
     N = 2 * modes
     return _poles(N / torch.pi * (N / (2 * torch.arange(modes).double() + 1) - 1))
+
+
+def real(modes: int) -> Tensor:
+    """S4D-Real: A_k = -(k + 1), the eigenvalues of HiPPO-LegS."""
+    decays = torch.arange(1, modes + 1).double()
+    return torch.complex(-decays, torch.zeros_like(decays))
 
 
 def _poles(frequencies: Tensor) -> Tensor:

@@ -19,7 +19,9 @@ from attnlab.core.state_space import (
     lin,
     nothing,
     powers,
+    real,
     recurrent,
+    softmax_hold,
     zero_order_hold,
 )
 
@@ -50,6 +52,16 @@ def test_gradients_of_a_hold_at_a_pole_of_zero() -> None:
     decay, weight = zero_order_hold(z)
     (grad,) = torch.autograd.grad(decay.sum() + weight.sum(), z)
     assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("z", [-1e-6 + 0j, -0.5 + 0j, -0.3 + 2j, -40 + 1j])
+@pytest.mark.parametrize("n", [1, 2, 13])
+def test_the_response_under_softmax_sums_to_one_over_the_pole(z: complex, n: int) -> None:
+    decay, weight = softmax_hold(torch.tensor([z], dtype=torch.complex128), n)
+    responses = [complex(weight[0] * decay[0] ** k) for k in range(n)]
+    assert sum(responses) * z == pytest.approx(1, rel=1e-9)
+    for k in range(n - 1):
+        assert responses[k + 1] == pytest.approx(cmath.exp(z) * responses[k], rel=1e-12)
 
 
 def test_two_half_steps_of_an_equal_input_are_one_step() -> None:
@@ -113,12 +125,14 @@ def test_powers_and_the_kernel_in_plain_numbers(n: int) -> None:
 
 
 def test_a_long_kernel_keeps_its_digits() -> None:
-    """In single precision 65,536 equal roundings of a decay would add up."""
-    decay, drive = discretised(lin(32)[None], torch.tensor([2e-5]).double())
-    C = torch.ones_like(drive)
-    exact = kernel(decay, C * drive, 1 << 16)
-    found = kernel(decay, (C * drive).to(torch.complex64), 1 << 16)
-    assert (found - exact).abs().max() < 1e-5 * exact.abs().max()
+    """In single precision 65,536 equal roundings of a decay would add up. The exact one is a sum of
+    exponentials, without a power."""
+    poles, n = lin(32), 1 << 16
+    decay, drive = discretised(poles[None], torch.tensor([2e-5]).double())
+    ages = 2e-5 * torch.arange(n).double()
+    exact = 2 * (drive[0, :, None] * (poles[:, None] * ages).exp()).sum(dim=0).real
+    found = kernel(decay, drive.to(torch.complex64), n)[0]
+    assert (found - exact).abs().max() < 1e-6 * exact.abs().max()
 
 
 def test_kept_modes_twice_are_all_modes_with_their_conjugates() -> None:
@@ -160,6 +174,12 @@ def test_poles_of_lin_and_inv() -> None:
     assert lin(3).tolist() == pytest.approx([-0.5, -0.5 + math.pi * 1j, -0.5 + 2j * math.pi])
     wanted = [-0.5 + 1j * (4 / math.pi) * (4 / (2 * k + 1) - 1) for k in range(2)]
     assert inv(2).tolist() == pytest.approx(wanted)
+
+
+def test_poles_of_real_are_the_eigenvalues_of_hippo() -> None:
+    assert real(3).tolist() == [-1, -2, -3]
+    found = torch.linalg.eigvals(hippo(3)[0])
+    torch.testing.assert_close(found[found.real.argsort(descending=True)], real(3))
 
 
 def test_legs_is_the_normal_part_of_hippo() -> None:

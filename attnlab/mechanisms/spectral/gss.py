@@ -31,8 +31,9 @@ Common mistakes: the exponential of the imaginary part left out (S4D has none); 
 gate, which has GELU; the real part taken twice: modes come without their conjugates.
 
 Departures. The first normalisation and the residual connection are the model's. N is 64 unless
-given; the paper has 512. Poles begin as in S4D-Lin, the first at a small angle instead of 0. Padded
-tokens are skipped.
+given; the paper has 512. Poles begin as in S4D-Lin, the first at a small angle instead of 0; with a
+step of 1 these angles are multiples of π, so that before training all modes decay by one of two
+numbers, $e^{-1/2}$ and $-e^{-1/2}$. Padded tokens are skipped.
 
 Mehta, Gupta, Cutkosky, Neyshabur. Long Range Language Modeling via Gated State Spaces. ICLR 2023,
 arXiv:2206.13947, section 3.

@@ -17,6 +17,16 @@ j \le i,$$
 
 one lower triangular matrix per channel. Its entries have either sign and its rows do not sum to 1.
 
+Where A is one number per channel (``decay="scalar"``), the product of decays leaves the sum, and
+the scan is linear attention under a mask, with C as queries, B as keys and the steps times x as
+values:
+
+$$M = L \odot C B^\top \mathrm{diag}(\Delta),\qquad L_{ij} = \prod_{k = j + 1}^{i} e^{\Delta_k A}$$
+
+This is the duality on which Mamba-2 rests. Every block of L below the diagonal has rank 1, so that
+one of M has at most rank N: no more of the past gets through than the state holds. If the decay is
+the same for all tokens, it is retention; a decay of 1 leaves the causal sum of linear attention.
+
 Around the scan (``SelectiveScan`` is the whole block of the paper): x is projected to E · dim
 channels and goes through a short causal convolution and SiLU, $\Delta$, B and C are read from it,
 and the result is multiplied by SiLU of a second projection before it is projected back.
@@ -36,10 +46,13 @@ Common mistakes: a bias outside the softplus of $\Delta$; a decay by the token's
 writes; a convolution that is cached after, not before, it is computed.
 
 Departures. The paper prints zero-order hold for B, $(e^{\Delta A} - 1) A^{-1} B$, and its code
-multiplies B by the step; ``rule`` chooses ("euler" is the code's). Padded tokens are skipped.
+multiplies B by the step; ``rule`` chooses ("euler" is the code's). Padded tokens are skipped. With
+a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head share them, B
+and C go through the convolution too, and a norm follows the gate.
 
 Gu, Dao. Mamba: Linear-Time Sequence Modeling with Selective State Spaces. COLM 2024,
-arXiv:2312.00752, sections 3.2 to 3.6.
+arXiv:2312.00752, sections 3.2 to 3.6. Mamba-2: Dao, Gu. Transformers are SSMs. ICML 2024,
+arXiv:2405.21060, sections 3 to 5.
 """
 
 import math
@@ -80,12 +93,14 @@ class Selective(Options):
     ``expand``  channels of the scan for each of the dim of the block (E)
     ``width``   taps of the short convolution
     ``rule``    how B is discretised: euler, the step times B, or zoh
+    ``decay``   whether A is N numbers for each channel, diagonal, or one, scalar
     """
 
     state: Size = 16
     expand: Size = 2
     width: Size = 4
     rule: Literal["euler", "zoh"] = "euler"
+    decay: Literal["diagonal", "scalar"] = "diagonal"
 
 
 def euler(dA: Tensor) -> tuple[Tensor, None]:
@@ -289,7 +304,10 @@ class SelectiveScan(nn.Module):
         with torch.no_grad():
             drawn = torch.empty(channels).uniform_(math.log(0.001), math.log(0.1)).exp()
             self.steps.bias.copy_(drawn + (-torch.expm1(-drawn)).log())  # softplus of it is drawn
-        self.log_A = nn.Parameter(torch.arange(1.0, options.state + 1).log().repeat(channels, 1))
+        rates = torch.arange(1.0, options.state + 1).repeat(channels, 1)
+        if options.decay == "scalar":
+            rates = torch.empty(channels, 1).uniform_(1, 16)
+        self.log_A = nn.Parameter(rates.log())
         self.skip = nn.Parameter(torch.ones(channels))
         self.heads = Channels(channels, nn.Identity(), GatedOutput(channels, dim, bias=False))
 
@@ -308,7 +326,8 @@ class SelectiveScan(nn.Module):
         x = F.silu(short_convolution(inputs, self.taps, before) + self.bias)
         N = self.options.state
         low, B, C = self.select(x).split((self.steps.in_features, N, N), dim=-1)
-        return self.heads.value(x), self.log_A, note("steps", self.steps(low)), B, C
+        log_A = self.log_A.expand(-1, N)
+        return self.heads.value(x), log_A, note("steps", self.steps(low)), B, C
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
@@ -317,7 +336,7 @@ class SelectiveScan(nn.Module):
         inputs, gate = self.into(x).chunk(2, dim=-1)
         begin = State(
             inputs.new_zeros(len(x), self.options.width - 1, inputs.shape[-1]),
-            nothing(inputs, self.log_A),
+            nothing(inputs, self.log_A.expand(-1, self.options.state)),
         )
         if state is None:
             state = begin
@@ -359,7 +378,7 @@ CARD = Card(
         "B is multiplied by the step, as in the released code; the printed rule is an option",
         "padded tokens are skipped",
     ),
-    variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1}),
+    variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
     aliases=("mamba", "s6"),
     gives_up="All of the past goes through N numbers per channel; what was not kept is gone.",

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
+from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.spectral import retention
 from attnlab.mechanisms.spectral.retention import FORMS, Retaining, Retention, turned
@@ -42,9 +43,13 @@ def test_the_sum_in_plain_numbers(form) -> None:
 @pytest.mark.parametrize("chunk", [1, 2, 5, 13, 64])
 @pytest.mark.parametrize("n", [1, 2, 13])
 def test_any_chunk_and_a_ragged_last_one(n: int, chunk: int) -> None:
+    """In the outputs, and in the sum that it leaves behind."""
     given = drawn(n)
-    found = retention.chunked(*given, options=Retaining(chunk=chunk))
+    with record() as notes:
+        found = retention.chunked(*given, options=Retaining(chunk=chunk))
+        retention.recurrent(*given)
     torch.testing.assert_close(found, retention.naive(*given))
+    torch.testing.assert_close(*notes["state"])
 
 
 def test_it_is_the_complex_form() -> None:

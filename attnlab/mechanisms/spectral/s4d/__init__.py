@@ -12,14 +12,19 @@ $\bar A = e^{\Delta A}$ and $\bar B = (e^{\Delta A} - 1) B / A$ hold the input d
 times, the output is a convolution too, with $K_k = 2\, \mathrm{Re} \sum_r C_r \bar B_r \bar A_r^k$.
 The n × n map of a channel is a lower triangular Toeplitz matrix. It does not depend on the tokens.
 
+``softmax`` is the kernel of DSS, which came before: the response of a mode is divided by its sum
+over $\ell$ tokens (``length``), so that $K_k = 2\, \mathrm{Re} \sum_r \frac{C_r B_r}{A_r}\,
+\mathrm{softmax}_k(\Delta A_r k)$ with the softmax over k = 0 … $\ell$ - 1. This is a hold whose
+$\bar B$ is divided by $e^{\ell \Delta A} - 1$. DSS_exp is ``zoh`` with B = 1.
+
 The state is worth something if the past can be read from it. HiPPO-LegS chooses A and B so that the
 state holds the past as coefficients of Legendre polynomials, with a weight that fades
 exponentially. ``legs`` takes the diagonal of its normal part, ``lin`` a damped Fourier series
-($A_k = -1/2 + i \pi k$), ``inv`` a formula near the poles of LegS. ``reconstructed`` reads the past
-from a state.
+($A_k = -1/2 + i \pi k$), ``inv`` a formula near the poles of LegS, ``real`` the eigenvalues of
+HiPPO itself, $A_k = -(k + 1)$: its modes fade and do not swing, and do not learn to.
+``past.reconstructed`` reads the past from a state.
 
-After the convolution come GELU and a gated linear unit, $W y \odot \sigma(W' y)$, position by
-position.
+After the convolution come GELU and a gated linear unit, $W y \odot \sigma(W' y)$, for each token.
 
 Cost: $15\, n\, dim\, \log_2 2n + 4 N n\, dim$ FLOPs by Fourier transforms, $2 n\, dim\, (c + 2N)$
 by chunks of c tokens; a token of a decoder costs the same whatever came before.
@@ -37,21 +42,22 @@ token, so $K_0 = C \bar B$); a Fourier transform without zero padding, which is 
 part taken once where half of the modes are stored.
 
 Departures. ``legs`` starts with B = V* B / 2, as the theory has it; the released code clips B at 2
-and leaves the 1/2 out. B is learned. Padded tokens are skipped. A residual connection,
-normalisation and dropout are the model's.
+and leaves the 1/2 out. B is learned. There are N / 2 poles of ``real``, where S4D-Real has N: give
+twice the ``state``. ``system`` has the departures from DSS. Padded tokens are skipped. A residual
+connection, normalisation and dropout are the model's.
 
 Gu, Gupta, Goel, Ré. On the Parameterization and Initialization of Diagonal State Space Models.
 NeurIPS 2022, arXiv:2206.11893. HiPPO: Gu, Dao, Ermon, Rudra, Ré, NeurIPS 2020, arXiv:2008.07669.
+DSS: Gupta, Gu, Berant, NeurIPS 2022, arXiv:2203.14343, proposition 1.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -60,106 +66,24 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Channels, fits
-from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide
+from attnlab.core.options import Size
+from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
-from attnlab.core.state_space import Held, Modes, as_complex
+from attnlab.core.state_space import Held
+from attnlab.mechanisms.spectral.s4d.forms import chunked, fft, recurrent
+from attnlab.mechanisms.spectral.s4d.system import (
+    PerChannel,
+    PerMode,
+    StateSpace,
+    System,
+    Weights,
+    initial,
+    system,
+)
 
-PerChannel = Float[Tensor, "dim"]
-PerMode = Float[Tensor, "dim r"]
-Weights = Float[Tensor, "dim r 2"]  # real and imaginary parts
-
-
-@dataclass(frozen=True, kw_only=True)
-class StateSpace(Options):
-    """The system of every channel, before it is learned.
-
-    ``state``           numbers of state per channel (N), two for each mode that is stored
-    ``discretization``  zero-order hold or the trapezoidal rule
-    ``initial``         where the poles begin: legs, lin or inv
-    ``shortest``        steps of time are drawn between this
-    ``longest``         and this, on a logarithmic scale
-    ``chunk``           tokens per chunk of the chunked form (c)
-    """
-
-    state: Size = 64
-    discretization: Literal["zoh", "bilinear"] = "zoh"
-    initial: Literal["legs", "lin", "inv"] = "legs"
-    shortest: float = 0.001
-    longest: float = 0.1
-    chunk: Size = 64
-
-    def check(self) -> None:
-        if self.state % 2:
-            raise ValueError(
-                f"state should be even, got {self.state}: modes come in conjugate pairs, of which "
-                "one is stored"
-            )
-        if not 0 < self.shortest <= self.longest:
-            raise ValueError(
-                f"steps should satisfy 0 < shortest <= longest, got {self.shortest} and "
-                f"{self.longest}"
-            )
-
-
-class System(NamedTuple):
-    """Decay Ā, drive B̄ (double precision) and weight C of every mode."""
-
-    decay: Modes
-    drive: Modes
-    C: Modes
-
-
-def system(
-    frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights, C: Weights,
-    options: StateSpace,
-) -> System:  # fmt: skip
-    """The discretised system, with A = -e^log_decay + i frequency, so that it is always stable."""
-    exact = exact_dtype(C.device)
-    A = torch.complex(-log_decay.to(exact).exp(), frequency.to(exact))
-    step = log_step.to(exact).exp()[:, None]
-    decay, drive = state_space.RULES[options.discretization](step * A)
-    return System(decay, step * drive * as_complex(B.to(exact)), as_complex(wide(C)))
-
-
-# ---- reading the past from a state
-
-
-@checked
-def reconstructed(
-    state: Float[Tensor, "... dim r 2"], decay: Modes, drive: Modes, n: Size
-) -> Float[Tensor, "... dim n"]:
-    """The last n tokens as the state remembers them, the oldest first.
-
-    Of all inputs of n tokens that leave this state behind, the one of least energy: what no mode
-    responds to is taken to be 0. ``decay`` and ``drive`` are those of a ``System``.
-    """
-    responses = drive[..., None] * state_space.powers(decay, n).flip(-1)  # (dim, r, n)
-    rows = torch.cat((responses.real, responses.imag), dim=1)
-    found = torch.linalg.pinv(rows, rtol=1e-6) @ state.mT.flatten(-2)[..., None].to(rows.dtype)
-    return found[..., 0].to(state.dtype)
-
-
-@checked
-def legendre_past(
-    state: Float[Tensor, "... r 2"], ages: Float[Tensor, "a"]
-) -> Float[Tensor, "... a"]:
-    """The input some ``ages`` ago (in units of time, of which a token takes one step) by the series
-    that HiPPO-LegS stands for: u(t - s) = Σ_i x_i √(2i + 1) P_i(2 e^{-s} - 1).
-
-    For states of the poles and B of ``legs``, as they begin.
-    """
-    _, _, V = state_space.legs(state.shape[-2])
-    dense = 2 * (V @ as_complex(state.double())[..., None])[..., 0].real
-    z = 2 * (-ages.double()).exp() - 1
-    terms = [torch.ones_like(z), z]
-    for i in range(1, len(V)):
-        terms.append(((2 * i + 1) * z * terms[i] - i * terms[i - 1]) / (i + 1))
-    root = (2 * torch.arange(len(V), device=z.device).double() + 1).sqrt()
-    return ((dense * root) @ torch.stack(terms[: len(V)])).to(state.dtype)
-
+__all__ = ["CARD", "FORMS", "S4D", "State", "StateSpace", "chunked", "fft", "naive", "recurrent"]
 
 # ---- naive
 
@@ -177,50 +101,6 @@ def naive(
         weights = note("weights", toeplitz(note("kernel", K.to(wide(x).dtype))))
         mixed = torch.einsum("dij,bjd->bid", weights, wide(x))
     return (mixed + wide(skip) * wide(x)).to(x.dtype)
-
-
-# ---- recurrent
-
-
-@checked
-def recurrent(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
-    """The recurrence, token by token."""
-    parts = system(frequency, log_decay, log_step, B, C, options)
-    out, state = state_space.recurrent(wide(x), state_space.nothing(x, B.shape[1]), *parts)
-    note("state", state)
-    return (out + wide(skip) * wide(x)).to(x.dtype)
-
-
-# ---- fft
-
-
-@checked
-def fft(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
-    """The kernel by a Vandermonde product, then a convolution by Fourier transforms."""
-    mixed = state_space.convolved(wide(x), *system(frequency, log_decay, log_step, B, C, options))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
-
-
-# ---- chunked
-
-
-@checked
-def chunked(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
-    """The matrix inside chunks of c tokens, the state from one chunk to the next."""
-    parts = system(frequency, log_decay, log_step, B, C, options)
-    begin = state_space.nothing(x, B.shape[1])
-    out, state = state_space.advance(wide(x), begin, *parts, chunk=options.chunk)
-    note("state", state)
-    return (out + wide(skip) * wide(x)).to(x.dtype)
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {
@@ -270,7 +150,8 @@ class S4D(nn.Module):
         self.dim, self.form, self.options = dim, form, options
         self.heads = Channels(dim, nn.Identity(), GatedOutput(dim, dim))
         A, B = initial(options)
-        self.frequency = nn.Parameter(A.imag.float().repeat(dim, 1))
+        learned = nn.Buffer if options.initial == "real" else nn.Parameter
+        self.frequency = learned(A.imag.float().repeat(dim, 1))
         self.log_decay = nn.Parameter((-A.real).log().float().repeat(dim, 1))
         shortest, longest = math.log(options.shortest), math.log(options.longest)
         self.log_step = nn.Parameter(torch.empty(dim).uniform_(shortest, longest))
@@ -315,16 +196,6 @@ class S4D(nn.Module):
         return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
-def initial(options: StateSpace) -> tuple[Complex[Tensor, "r"], Complex[Tensor, "r"]]:
-    """A and B of one channel before learning."""
-    modes = options.state // 2
-    if options.initial == "legs":
-        A, B, _ = state_space.legs(modes)
-        return A, B
-    A = {"lin": state_space.lin, "inv": state_space.inv}[options.initial](modes)
-    return A, torch.ones_like(A)
-
-
 # ---- card
 
 n, dim, N, c = letters("n dim N c")
@@ -366,13 +237,15 @@ CARD = Card(
     },
     departures=(
         "B is learned; under legs it starts as V* B / 2, which the released code clips",
+        "DSS's softmax is over a given length; in its code over that of the sequence at hand",
         "padded tokens are skipped",
     ),
     variants=(
         {"state": 6, "discretization": "bilinear", "initial": "lin", "chunk": 3},
         {"state": 2, "initial": "inv"},
+        {"state": 4, "discretization": "softmax", "length": 13, "initial": "real"},
     ),
     build=S4D,
-    aliases=("diagonal_state_space",),
+    aliases=("diagonal_state_space", "dss"),
     gives_up="The map depends on distance alone: no token is picked out by its content.",
 )
