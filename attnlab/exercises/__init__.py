@@ -123,6 +123,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
     check_tree_lstm               51  states(x, parents, W, U, Uf)
+    check_ring_layers             52  a number of layers
+    check_graph_mask              52  mask(n, edges)
+    check_laplacian               52  laplacian(A)
+    check_edge_attention          52  attend(q, k, v, edges)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
     check_equal_lengths           60  a factor
@@ -192,6 +196,12 @@ from attnlab.exercises.fourier import (
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
+from attnlab.exercises.graphs import (
+    check_edge_attention,
+    check_graph_mask,
+    check_laplacian,
+    check_ring_layers,
+)
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
@@ -366,6 +376,7 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_edge_attention",
     "check_energy",
     "check_entmax_attention",
     "check_entropy",
@@ -386,6 +397,7 @@ __all__ = [
     "check_gated",
     "check_generator",
     "check_given_back",
+    "check_graph_mask",
     "check_grouped_layer",
     "check_growth",
     "check_half_life",
@@ -397,6 +409,7 @@ __all__ = [
     "check_joined",
     "check_joined_spans",
     "check_kept",
+    "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
@@ -429,6 +442,7 @@ __all__ = [
     "check_read",
     "check_repeat_heads",
     "check_retrieve",
+    "check_ring_layers",
     "check_root_value",
     "check_rotation",
     "check_rounds",
