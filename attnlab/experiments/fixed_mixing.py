@@ -1,0 +1,140 @@
+"""Fixed mixing: what does a Fourier transform in the place of attention learn?
+
+Not a figure of speed: each training is two layers of width 32, the same number of updates and one
+learning rate for all, nothing tuned for any model. A classifier answers from the mean of its
+outputs. Three problems, of which guessing solves one half:
+
+    mirror              ten tokens of four symbols read the same from behind, or one of them is
+                        another symbol
+    recall, same keys   the values (0 or 1, four of each) of eight keys in random order, then one of
+                        the keys: its value is asked for. Every sequence has the same keys
+    recall, other keys  the same, but the eight keys of a sequence are drawn from 32
+
+Four models: nothing is mixed, both layers mix by a Fourier transform (Lee-Thorp et al., NAACL 2022,
+arXiv:2105.03824), the second layer of these has attention instead (its hybrid), both have. Scores
+are per cent of right answers for lists of symbols or pairs that are not in training. Lesson 35
+draws what
+
+    python -m attnlab.experiments fixed_mixing --threads 1 --json notebooks/assets/35_mixing.json
+
+has written; rows that the file holds are not trained again.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, from_numpy, nn
+from torch.nn import functional as F
+
+from attnlab.experiments.quality import Nothing
+from attnlab.measure.report import Row
+from attnlab.measure.timing import thread_count
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.sequences import draw_contents, without_repeats
+
+ARMS: dict[str, Any] = {
+    "no mixing": lambda dim, heads, causal: Nothing(),
+    "Fourier": "fnet",
+    "hybrid": ["fnet", "full"],
+    "attention": "full",
+}
+KEYS = {"recall, same keys": 8, "recall, other keys": 32}
+PROBLEMS = ("mirror", *KEYS)
+SYMBOLS, HALF, PAIRS, SEEDS = 4, 5, 8, (0, 1, 2)
+UPDATES, BATCH, RATE, UNSEEN = 500, 64, 5e-3, 500
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """A row for each training."""
+    for figure in figures(quick=quick):
+        yield row(figure, quick=quick, threads=threads)
+
+
+def figures(*, quick: bool) -> list[str]:
+    """The names of all rows, the whole grid of one seed after the other."""
+    return [
+        f"{problem}; {arm}; seed {seed}"
+        for seed in SEEDS[: 1 if quick else None]
+        for problem in PROBLEMS
+        for arm in ARMS
+    ]
+
+
+def row(figure: str, *, quick: bool, threads: int) -> Row:
+    """The row of one figure."""
+    problem, arm, seed = figure.split("; ")
+    with thread_count(threads):
+        updates = 2 if quick else UPDATES
+        model = train(problem, arm, int(seed.removeprefix("seed ")), updates=updates)
+        return Row(figure, right(model, problem), "%")
+
+
+def draw(problem: str, split: str, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Tokens (b, n) and classes (b,) of a problem; the same for the same seed."""
+    rng = np.random.default_rng((seed, split == "validation"))
+    if problem == "mirror":
+        tokens, classes = _mirror(split, size, rng)
+    else:
+        tokens, classes = _recall(KEYS[problem], split, size, rng)
+    return from_numpy(tokens), from_numpy(classes)
+
+
+def _mirror(split: str, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    half = draw_contents(
+        split, size, rng, lambda rng, rows: rng.integers(SYMBOLS, size=(rows, HALF))
+    )
+    tokens, same = np.concatenate([half, half[:, ::-1]], axis=1), rng.integers(2, size=size)
+    changed = rng.integers(2 * HALF, size=size)
+    added = np.where(same == 1, 0, rng.integers(1, SYMBOLS, size=size))
+    tokens[np.arange(size), changed] = (tokens[np.arange(size), changed] + added) % SYMBOLS
+    return tokens, same
+
+
+def _recall(
+    keys: int, split: str, size: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(rng: np.random.Generator, rows: int) -> np.ndarray:
+        values = without_repeats(rng, rows, PAIRS, PAIRS) % 2
+        return 2 * without_repeats(rng, rows, keys, PAIRS) + values
+
+    tokens = draw_contents(split, size, rng, pairs)
+    asked = tokens[np.arange(size), rng.integers(PAIRS, size=size)]
+    return np.concatenate([tokens, 2 * keys + asked[:, None] // 2], axis=1), asked % 2
+
+
+def build(problem: str, arm: str) -> TinyTransformer:
+    """The untrained model."""
+    keys = KEYS.get(problem)
+    sizes = {"vocab": 3 * keys, "max_len": PAIRS + 1} if keys else _MIRROR
+    return TinyTransformer(
+        kind="classifier", classes=2, dim=32, hidden=64, heads=4, layers=2, attention=ARMS[arm],
+        **sizes,
+    )  # fmt: skip
+
+
+_MIRROR = {"vocab": SYMBOLS, "max_len": 2 * HALF}
+
+
+def train(problem: str, arm: str, seed: int, *, updates: int = UPDATES) -> TinyTransformer:
+    """The trained model; the learning rate rises, then falls to zero along half of a cosine."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build(problem, arm)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, updates)
+    for update in range(updates):
+        tokens, classes = draw(problem, "train", BATCH, seed=seed * updates + update)
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens), classes).backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+@torch.no_grad()
+def right(model: nn.Module, problem: str) -> float:
+    """Per cent of right answers on lists that are not in training."""
+    tokens, classes = draw(problem, "validation", UNSEEN, seed=0)
+    return round(100 * (model(tokens).argmax(-1) == classes).double().mean().item(), 1)
