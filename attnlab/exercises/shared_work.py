@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core import banded
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     KnownMistake,
@@ -46,25 +47,15 @@ def check_convolved_parameters(count: object) -> Verdict:
 # ---- a band
 
 
-def _banded(
-    taps: Tensor, *, turned: bool = False, ahead: int = 0, of_key: bool = False
-) -> Tensor:
-    """(n, n) of taps (n, k), the last for the token itself; every keyword is a mistake."""
-    n, k = taps.shape
-    i = torch.arange(n)
-    place = i - i[:, None] + k - 1 - ahead
-    inside = (place >= 0) & (place < k)
-    place = (k - 1 - place if turned else place).clamp(0, k - 1)
-    chosen = taps.T.gather(0, place) if of_key else taps.gather(1, place)
-    return torch.where(inside, chosen, 0)
+def _banded(taps: Tensor, ahead: int = 0) -> Tensor:
+    """(n, n) of taps (n, k), the last of which is for the place ``ahead`` of the token."""
+    return banded.dense(taps[None, None], taps.shape[1] - 1 - ahead)[0, 0]
 
 
-def _band(
-    w: Tensor, n: int, *, softmax: bool = True, turned: bool = False, ahead: int = 0
-) -> Tensor:
+def _band(w: Tensor, n: int, *, softmax: bool = True, turned: bool = False, ahead: int = 0) -> Tensor:
     """The map of a causal lightweight convolution; every keyword is a mistake."""
     taps = w.softmax(-1) if softmax else w
-    return _banded(taps.expand(n, -1), turned=turned, ahead=ahead)
+    return _banded((taps.flip(0) if turned else taps).expand(n, -1), ahead)
 
 
 _BAND_MISTAKEN: tuple[KnownMistake, ...] = (
@@ -168,7 +159,9 @@ def _dynamic(
     taps = logits.unflatten(1, (k, h)).mT if tap_major else logits.unflatten(1, (h, k))
     taps = taps.softmax(softmax)  # (n, h, k)
     heads = u.unflatten(1, (-1, h)).mT if interleaved else u.unflatten(1, (h, -1))
-    maps = [_banded(taps[:, head], turned=turned, of_key=of_key) for head in range(h)]
+    taps = taps.flip(2) if turned or of_key else taps
+    maps = [_banded(taps[:, head], k - 1 if of_key else 0) for head in range(h)]
+    maps = [map_.T if of_key else map_ for map_ in maps]
     mixed = torch.stack([m @ heads[:, head] for head, m in enumerate(maps)], dim=1)
     y = (mixed.mT if interleaved else mixed).flatten(1)
     return y @ Wo if output else y
