@@ -30,8 +30,8 @@ DIM, HEADS, STATE, SHIFT = 64, 4, 16, 4
 _D = DIM // HEADS
 _STATE_MISTAKEN: dict[float, str] = {
     DIM * (STATE + SHIFT - 1): (
-        "That is a state of N numbers for each channel. H3 keeps one for each of the d × d products "
-        "of a head."
+        "That is a state of N numbers for each channel. H3 keeps one for each of the d × d "
+        "products of a head."
     ),
     DIM * STATE * _D: "The shift has a state, too: the last p − 1 keys.",
     DIM * (STATE * _D + SHIFT): (
@@ -217,7 +217,7 @@ _right: Callable[..., Parts] = _layer
 
 
 def _shifted_kept(*given: Tensor) -> Parts:
-    y, products, keys = _right(*given)
+    y, products, _ = _right(*given)
     x, Wk, taps, old = given[0], given[2], given[5], given[10]
     shifted = short_convolution((x @ Wk)[None], taps, old[None])[0]
     return y, products, torch.cat((old, shifted))[len(shifted) :]

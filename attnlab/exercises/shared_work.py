@@ -22,7 +22,8 @@ from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 DIM, HEADS, KERNEL = 512, 8, 7
 _HALF = (DIM // 2) ** 2
 _PARAMETERS_MISTAKEN: dict[float, str] = {
-    4 * DIM**2: "That is full attention. Every matrix of long-short range attention is half as wide.",
+    4
+    * DIM**2: "That is full attention. Every matrix of long-short range attention is half as wide.",
     4 * _HALF: "Those are the four matrices of the half that attends; the other half has two.",
     4 * _HALF + KERNEL * HEADS // 2: (
         "The half that convolves has matrices, too: one before the convolution and one after it."
@@ -52,7 +53,9 @@ def _banded(taps: Tensor, ahead: int = 0) -> Tensor:
     return banded.dense(taps[None, None], taps.shape[1] - 1 - ahead)[0, 0]
 
 
-def _band(w: Tensor, n: int, *, softmax: bool = True, turned: bool = False, ahead: int = 0) -> Tensor:
+def _band(
+    w: Tensor, n: int, *, softmax: bool = True, turned: bool = False, ahead: int = 0
+) -> Tensor:
     """The map of a causal lightweight convolution; every keyword is a mistake."""
     taps = w.softmax(-1) if softmax else w
     return _banded((taps.flip(0) if turned else taps).expand(n, -1), ahead)
