@@ -29,7 +29,7 @@ class Knows(nn.Module):
 
 def test_lengths_and_chances_are_those_of_the_paper() -> None:
     assert {name: task.length for name, task in TASKS.items()} == {"recall": 20, "induction": 30}
-    assert CHANCE == {"recall": 100 / TASKS["recall"].values, "induction": 100 / 20}
+    assert {"recall": 100 / TASKS["recall"].values, "induction": 100 / 20} == CHANCE
 
 
 @pytest.mark.parametrize("task", TASKS)
