@@ -41,17 +41,17 @@ TASKS: Mapping[str, Task] = {
 CHANCE: Mapping[str, float] = {"recall": 25, "induction": 5}
 ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "full": ("full", {}),
-    "h3": ("h3", {"state": 16, "shift": 4}),
-    "h3 without shift": ("h3", {"state": 16, "shift": 1}),
+    "h3": ("h3", {"state": 16, "shift": 4, "form": "naive"}),
+    "h3 without shift": ("h3", {"state": 16, "shift": 1, "form": "naive"}),
     "hyena": ("hyena", {"max_len": 32, "form": "naive"}),
     "hyena of order 1": ("hyena", {"max_len": 32, "form": "naive", "order": 1}),
     "selective_scan": ("selective_scan", {}),
-    "retention": ("retention", {}),
-    "gss": ("gss", {"state": 16}),
-    "s4d": ("s4d", {"state": 16}),
+    "retention": ("retention", {"form": "naive"}),
+    "gss": ("gss", {"state": 16, "form": "naive"}),
+    "s4d": ("s4d", {"state": 16, "form": "naive"}),
     "lightweight_convolution": ("lightweight_convolution", {"kernel": 7}),
 }
-STEPS, SEEDS = 800, (0, 1, 2)
+STEPS, SEEDS = 500, (0, 1, 2)
 MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "tie": False}
 TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
 UNSEEN: Mapping[str, int] = {"batches": 4, "batch_size": 256}
