@@ -281,7 +281,7 @@ def _given(*, full: bool) -> Arguments:
     x, *matrices = random_tensors((9, 3), *[(3, 3)] * 4, seed=39)
     taps, decay, weight, D = random_tensors((3, 3), (2,), (2,), (), seed=40)
     parts = (*matrices, taps, decay.sigmoid(), weight, D)
-    state = (torch.zeros(2, 3, 3, dtype=x.dtype), torch.zeros(2, 3, dtype=x.dtype))
+    state: Parts = (torch.zeros(2, 3, 3, dtype=x.dtype), torch.zeros(2, 3, dtype=x.dtype))
     if full:
         state = _right(x[:4], *parts, *state)[1:]
     names = ("x", "Wq", "Wk", "Wv", "Wo", "taps", "decay", "weight", "D", "products", "keys")
