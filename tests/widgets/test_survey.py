@@ -249,11 +249,17 @@ def test_the_formula_column_is_the_cards_over_the_counted_lengths() -> None:
     assert module._formula(attnlab.card("fnet")) == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_still_has_every_row(table: Survey) -> None:
+def test_the_still_has_the_first_rows_and_says_how_many_are_left(table: Survey) -> None:
     for name, value in FILTERS[0].items():
         setattr(table, name, value)
     drawn = table.still().svg("")
-    assert drawn.count(">yes<") + drawn.count(">no<") == len(MIXING)
+    assert drawn.count(">yes<") + drawn.count(">no<") == 30
+    assert f"And {len(MIXING) - 30} more." in drawn
+    table.family = "fixed"
+    drawn = table.still().svg("")
+    assert "more." not in drawn
+    assert drawn.count(">yes<") + drawn.count(">no<") == len(table.shown())
+    table.family = ""
     assert "mechanisms with the growth" in repr(table)
 
 

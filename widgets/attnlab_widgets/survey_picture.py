@@ -1,4 +1,4 @@
-"""The still picture of the survey's table: the rows as they are sorted and filtered."""
+"""The still picture of the survey's table: the first rows as they are sorted and filtered."""
 
 import textwrap
 from typing import Any
@@ -7,6 +7,7 @@ from attnlab.figures.theme import THEMES
 from attnlab_widgets.drawing import Drawing
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
+_MOST = 30  # rows of a picture that is sharp within the bytes of a still
 _COLUMNS = {
     "mechanism": 0, "year": 268, "family": 318, "claims": 402, "formula": 500, "counted": 572,
     "measured": 640, "decodes": 764, "lesson": 822,
@@ -16,7 +17,8 @@ _COLUMNS = {
 def picture(survey: Any) -> Drawing:
     """The table; under it, on what machine the times were taken."""
     theme = THEMES[survey.theme]
-    rows = survey.shown()
+    rows = survey.shown()[:_MOST]
+    left = len(survey.shown()) - len(rows)
     row_high = min(19, _ROWS // max(1, len(rows)))
     drawing = Drawing(_WIDE, _TOP + row_high * len(rows) + 40, theme)
     drawing.text(
@@ -30,7 +32,8 @@ def picture(survey: Any) -> Drawing:
         drawing.line([(_MARGIN, over), (_WIDE - _MARGIN, over)], theme.grid)
         for name, cell in cells(row).items():
             drawing.text(cell, _MARGIN + _COLUMNS[name], y + 8, size=11)
-    note = f"Exponents of n. Times: {survey._machine}." if survey._machine else "Exponents of n."
+    note = f"And {left} more. " * bool(left) + "Exponents of n."
+    note += f" Times: {survey._machine}." if survey._machine else ""
     drawing.text(note, _MARGIN, _TOP + row_high * len(rows) + 16, size=11, quiet=True)
     return drawing
 

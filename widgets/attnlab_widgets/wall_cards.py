@@ -99,15 +99,22 @@ def example(card: Card) -> str:
 
 
 def lessons(card: Card) -> list[dict[str, str]]:
-    """The lessons that name the mechanism in their code; none where there are no notebooks."""
+    """The lessons that import or build the mechanism in their code, or else that name it there;
+    none where there are no notebooks."""
     module = pages()[card.name]
     package, _, last = module.rpartition(".")
     names = [f'"{name}"' for name in (card.name, *card.aliases)]
     signs = [rf"{module}\b", rf"from {package} import [^\n]*\b{last}\b"]
-    pattern = re.compile("|".join([*signs, *(rf"build\({one}" for one in names)]))
-    counted = [(len(pattern.findall(code)), path, lesson) for path, lesson, code in _lessons()]
+    signs += [rf"build\({one}" for one in names]
+    best = _naming("|".join(signs)) or _naming("|".join(names))
+    return [{"path": path.name, "question": lesson["question"]} for path, lesson in best[:MOST]]
+
+
+def _naming(pattern: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The lessons whose code has the pattern, those that have it most often first."""
+    counted = [(len(re.findall(pattern, code)), path, lesson) for path, lesson, code in _lessons()]
     best = sorted((one for one in counted if one[0]), key=lambda one: -one[0])
-    return [{"path": path.name, "question": lesson["question"]} for _, path, lesson in best[:MOST]]
+    return [(path, lesson) for _, path, lesson in best]
 
 
 @cache
