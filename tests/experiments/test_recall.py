@@ -8,7 +8,17 @@ import torch
 from torch import nn
 
 from attnlab.experiments import recall
-from attnlab.experiments.recall import ARMS, CHANCE, SEEDS, TASKS, build, figures, right, train
+from attnlab.experiments.recall import (
+    ARMS,
+    CHANCE,
+    LONGER,
+    SEEDS,
+    TASKS,
+    build,
+    figures,
+    right,
+    train,
+)
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/37_recall.json"
 
@@ -49,12 +59,19 @@ def test_no_arm_reads_the_future(arm: str) -> None:
         torch.testing.assert_close(model(tokens)[:, :11], model(changed)[:, :11])
 
 
-def test_arms_without_a_part_lack_it() -> None:
-    shifts, orders = (
-        [name for name, (_, options) in ARMS.items() if options.get(what) == 1]
-        for what in ("shift", "order")
-    )
-    assert (shifts, orders) == (["h3 without shift"], ["hyena of order 1"])
+def test_longer_rows_train_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(recall, "right", lambda model, task: 0.0)
+    monkeypatch.setattr(recall, "train", lambda *given, steps: asked.append(steps))
+    for figure in figures(quick=True)[-3:]:
+        recall.row(figure, quick=False, threads=torch.get_num_threads())
+    assert asked == [recall.STEPS, recall.LONG, recall.LONG]
+
+
+def test_the_arm_without_shift_lacks_it() -> None:
+    assert [name for name, (_, options) in ARMS.items() if options.get("shift") == 1] == [
+        "h3 without shift"
+    ]
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
@@ -73,12 +90,12 @@ def test_rows_of_the_quick_run() -> None:
     rows = list(recall.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
     assert [row.figure for row in rows] == figures(quick=True)
-    assert len(rows) == len(TASKS) * len(ARMS)
+    assert len(rows) == len(TASKS) * len(ARMS) + len(LONGER)
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
     rows = json.loads(STORED.read_text())["experiments"]["recall"]
     found = {row["figure"]: row["measured"] for row in rows}
     assert list(found) == figures(quick=False)
-    assert len(found) == len(TASKS) * len(ARMS) * len(SEEDS)
+    assert len(found) == (len(TASKS) * len(ARMS) + len(LONGER)) * len(SEEDS)
     assert all(0 <= measured <= 100 for measured in found.values())
