@@ -50,7 +50,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "convolutional_attention": {"kernel": 3},
 }
 ATTEND = ("full", "lite_transformer", "convolutional_attention")
-STEPS, SEEDS, UNSEEN = 1000, (0, 1, 2), 64
+STEPS, SEEDS, UNSEEN = 400, (0, 1, 2), 64
 MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 4, "hidden": 64, "tie": False}
 TRAINING: Mapping[str, Any] = {"batch_size": 16, "learning_rate": 5e-3}
 BITS, SHARE = "bits per byte", "near share"
