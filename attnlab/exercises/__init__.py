@@ -101,6 +101,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_mode_kernel             36  kernel(A, C, step, n)
     check_joined_spans            36  joined(first, second)
     check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
+    check_h3_state                37  a count of numbers
+    check_hyena_map               37  hyena_map(gates, filters)
+    check_associate               37  associate(q, k, v)
+    check_h3_layer                37  layer(x, Wq, Wk, Wv, Wo, taps, …, keys)
+    check_convolved_parameters    38  a count of parameters
+    check_band                    38  band(w, n)
+    check_near_share              38  near(weights, r)
+    check_dynamic_layer           38  layer(x, W, V, Wq, Wo, h, k)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -194,6 +202,12 @@ from attnlab.exercises.fourier import (
     check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
+from attnlab.exercises.gated_convolutions import (
+    check_associate,
+    check_h3_layer,
+    check_h3_state,
+    check_hyena_map,
+)
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
 from attnlab.exercises.graphs import (
@@ -271,6 +285,12 @@ from attnlab.exercises.sets import (
     check_perceive,
     check_pool,
 )
+from attnlab.exercises.shared_work import (
+    check_band,
+    check_convolved_parameters,
+    check_dynamic_layer,
+    check_near_share,
+)
 from attnlab.exercises.sorting import (
     check_sinkhorn,
     check_sorted_attention,
@@ -344,12 +364,14 @@ __all__ = [
     "Verdict",
     "check_arrival_share",
     "check_arriving_shares",
+    "check_associate",
     "check_attended_position",
     "check_attention",
     "check_attention_parameters",
     "check_axial_pairs",
     "check_axis",
     "check_backward",
+    "check_band",
     "check_beaten",
     "check_bigbird",
     "check_block_means",
@@ -369,6 +391,7 @@ __all__ = [
     "check_complex_score",
     "check_compress",
     "check_compressive",
+    "check_convolved_parameters",
     "check_copied",
     "check_decoder_layer",
     "check_decoder_parameters",
@@ -377,6 +400,7 @@ __all__ = [
     "check_dense_layer",
     "check_distance_biases",
     "check_edge_attention",
+    "check_dynamic_layer",
     "check_energy",
     "check_entmax_attention",
     "check_entropy",
@@ -400,9 +424,12 @@ __all__ = [
     "check_graph_mask",
     "check_grouped_layer",
     "check_growth",
+    "check_h3_layer",
+    "check_h3_state",
     "check_half_life",
     "check_hash",
     "check_hash_length",
+    "check_hyena_map",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
@@ -426,6 +453,7 @@ __all__ = [
     "check_mode_half_life",
     "check_mode_kernel",
     "check_moved_keys",
+    "check_near_share",
     "check_neighbourhood",
     "check_next_memory",
     "check_number",

@@ -1,0 +1,87 @@
+"""Lesson 37's checks: the size of a state, a channel's map, a recalling sum, a layer of H3."""
+
+import pytest
+import torch
+
+from attnlab.exercises import (
+    check_associate,
+    check_h3_layer,
+    check_h3_state,
+    check_hyena_map,
+    gated_convolutions,
+)
+from attnlab.mechanisms.spectral import h3, hyena
+
+
+def hyena_map(gates, filters):
+    """Column by column, by the library's form."""
+    values = torch.eye(gates.shape[1], dtype=gates.dtype)[:, :, None]  # one sequence for each j
+    each = gates[None, :, :, None].expand(len(values), -1, -1, -1)
+    return hyena.naive(values, each, filters[:, None])[..., 0].T
+
+
+def associate(q, k, v):
+    """As a recurrence."""
+    state, out, before = torch.zeros(k.shape[1], v.shape[1], dtype=v.dtype), [], 0 * k[0]
+    for query, key, value in zip(q, k, v, strict=True):
+        state, before = state + torch.outer(before, value), key
+        out.append(query @ state)
+    return torch.stack(out)
+
+
+def layer(x, Wq, Wk, Wv, Wo, taps, decay, weight, D, products, keys):
+    """By the library's shift and its chunks of two tokens."""
+    q, k, v = ((x @ W)[None, None] for W in (Wq, Wk, Wv))
+    shifted = h3.shifted(k, taps[None], keys[None])
+    state = torch.stack((products, 0 * products), dim=-1)[None, None]
+    system = ((part + 0j)[None] for part in (decay, weight / 2))
+    y, after = h3.advance(q, shifted, v, state, *system, D[None], 2)
+    return y[0, 0] @ Wo, after[0, 0, ..., 0], torch.cat((keys, k[0, 0]))[len(x) :]
+
+
+RIGHT = [(check_hyena_map, hyena_map), (check_associate, associate), (check_h3_layer, layer)]
+TABLES = [
+    (check_hyena_map, gated_convolutions._MAP_MISTAKEN),
+    (check_associate, gated_convolutions._ASSOCIATE_MISTAKEN),
+    (check_h3_layer, gated_convolutions._LAYER_MISTAKEN),
+]
+
+
+@pytest.mark.parametrize(("check", "function"), RIGHT)
+def test_right_answers(check, function):
+    assert check(function).right, check(function).message
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
+)
+def test_each_mistake_is_named(check, sentence, mistake):
+    found = check(mistake)
+    assert not found.right
+    assert found.message == sentence
+
+
+def test_the_size_of_a_state_is_that_of_the_library():
+    made = h3.H3(64, 4, options=h3.Hippos(state=16, shift=4))
+    kept = made.step(torch.randn(1, 9, 64))[1]
+    assert check_h3_state(sum(part.numel() for part in kept)).right
+
+
+@pytest.mark.parametrize("wrong", gated_convolutions._STATE_MISTAKEN)
+def test_wrong_sizes_are_named(wrong):
+    found = check_h3_state(wrong)
+    assert not found.right
+    assert gated_convolutions._STATE_MISTAKEN[wrong][1:] in found.message
+
+
+def test_an_unknown_mistake_says_where():
+    found = check_h3_layer(lambda *given: (layer(*given)[0] * 2, *layer(*given)[1:]))
+    assert not found.right
+    assert "`y`" in found.message
+
+
+@pytest.mark.parametrize(
+    "check", [check_h3_state, check_hyena_map, check_associate, check_h3_layer]
+)
+def test_an_answer_not_yet_given_is_no_mistake(check):
+    assert not check(...).right
