@@ -40,6 +40,11 @@ def document(
     )
 
 
+def data_uri(picture: str) -> str:
+    """A whole SVG as the address of an image."""
+    return f"data:image/svg+xml;base64,{b64encode(picture.encode()).decode()}"
+
+
 def rectangle(
     x: float,
     y: float,

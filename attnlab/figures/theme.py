@@ -101,10 +101,13 @@ def blend(scale: tuple[str, ...], share: float) -> str:
     return "#" + "".join(f"{value:02x}" for value in mixed)
 
 
+DARK_PAGES = ":is([data-jp-theme-light=false],.vscode-dark,html[theme=dark])"
+"""The CSS selector of what stands on a dark page."""
+
+
 def auto_css() -> str:
     """CSS that turns light figures dark on a dark page (JupyterLab, VS Code, Colab)."""
-    pages = ":is([data-jp-theme-light=false],.vscode-dark,html[theme=dark])"
-    return _rules(pages)
+    return _rules(DARK_PAGES)
 
 
 def auto_css_of_browser() -> str:

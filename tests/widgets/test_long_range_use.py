@@ -148,6 +148,20 @@ def test_the_picture_tints_the_far_part_and_colours_what_changed() -> None:
     assert grew == (change > 0).tolist()
 
 
+def test_the_name_of_a_curve_stands_above_the_numbers_of_the_axis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where all curves end at the bottom, too; numbers are 11 pixels high."""
+    falling = [(distance, 1.0 - at, 0.0) for at, distance in enumerate(made()["full"].distances)]
+    monkeypatch.setattr(LongRangeUse, "curve", lambda self, name: falling)
+    one = LongRangeUse(made(), distance=5, perturbation="shuffle", text=1)
+    texts = [part for kind, part in one.still().parts if kind == "text"]
+    (lowest,) = {part["at"][1] for part in texts if part["content"] == str(one.distances[-1])}
+    names = [part["at"][1] for part in texts if part["content"] in one.names]
+    assert len(names) == len(one.names)
+    assert max(names) <= lowest - 11
+
+
 def test_only_the_first_sixteen_texts_are_sent_and_all_are_averaged() -> None:
     few, many = (LongRangeUse(studies(texts=texts)) for texts in (5, 19))
     assert many._size[0] == 16

@@ -162,6 +162,13 @@ def test_the_sentence_has_the_numbers() -> None:
     assert "each query's heaviest key, each way finds" in one.description()
 
 
+def test_tokens_are_shown_as_they_are_read() -> None:
+    """The page writes them as text, so that nothing is escaped."""
+    q, k = vectors()
+    one = WhoIsChosen(q, k, ["<", "&", "a b", *range(3, len(q))])
+    assert one.tokens[:4] == ["<", "&", "a␣b", "3"]
+
+
 def test_the_picture_shows_what_was_chosen_and_what_was_missed() -> None:
     one = WhoIsChosen(*vectors(), causal=True)
     maps = [part for kind, part in one.still().parts if kind == "map"]

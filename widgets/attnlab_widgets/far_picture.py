@@ -62,7 +62,8 @@ def _chart(drawing: Drawing, widget: Any, theme: Any, top: float) -> None:
         if points:
             drawing.line(points, colours[name], 2, dash)
             ends[name] = points[-1]
-    heights = spaced([y - top for _, y in ends.values()], 13, _HIGH)
+    # A name stands above the numbers of the axis.
+    heights = spaced([y - top for _, y in ends.values()], 13, _HIGH - 30)
     for (name, (x, _)), y in zip(ends.items(), heights, strict=True):
         drawing.text(name, x + 6, top + y + 4, size=11, colour=colours[name])
     drawing.text("distance from which on the text is changed (tokens)", _LEFT, top + _HIGH + 6,

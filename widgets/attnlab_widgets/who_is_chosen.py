@@ -22,7 +22,7 @@ from torch import Tensor
 from attnlab.core.integers import check_integer
 from attnlab.figures.arguments import check_list, check_number
 from attnlab.figures.arrays import numbers
-from attnlab.figures.labels import labels
+from attnlab.figures.labels import visible
 from attnlab.lens import choices
 from attnlab.lens.choices import Choice
 from attnlab.mechanisms.learned.reformer import unit
@@ -108,7 +108,8 @@ class WhoIsChosen(BaseWidget):
         if k is not None and k.shape != q.shape:
             raise ValueError(f"`keys` should be of shape {q.shape}, as the queries, got {k.shape}")
         n, d = q.shape
-        names = labels(range(n) if tokens is None else check_list("tokens", tokens))
+        given = range(n) if tokens is None else check_list("tokens", tokens)
+        names = [visible(token) for token in given]
         if len(names) != n:
             raise ValueError(f"`tokens` should name {n} tokens, got {len(names)}")
         rotations = torch.randn(MOST_ROUNDS, d, MOST_BUCKETS // 2, generator=made)

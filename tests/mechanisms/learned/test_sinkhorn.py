@@ -292,6 +292,14 @@ def test_parameters_of_the_sort_network() -> None:
     assert found == 12 * 13 + 13 * 3 * 5
 
 
+@by_form
+def test_of_a_permutation_for_more_blocks_the_first_count(form: Callable[..., Tensor]) -> None:
+    """A network has an output for each block of the longest sequence."""
+    q, k, v, sort = made(blocks=7)
+    found = form(q, k, v, sort, options=Blocks(block=BLOCK))
+    torch.testing.assert_close(found, form(q, k, v, sort[..., :4, :4], options=Blocks(block=BLOCK)))
+
+
 def test_wrong_options_and_lengths_are_refused() -> None:
     q, k, v, sort = made()
     with pytest.raises(ValueError, match="temperature divides the scores"):

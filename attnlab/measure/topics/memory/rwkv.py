@@ -9,11 +9,12 @@ from torch import Tensor
 
 from attnlab.measure.comparison import ratio
 from attnlab.measure.count import exponent
+from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.mechanisms.memory import rwkv
 
-DIM, REPEATS = 256, 7
+DIM, NARROW, REPEATS = 256, 32, 7
 PEER = "Hugging Face"
 WORK = "a token sees all up to its own in both, in a sum of each channel; no keys are compared"
 
@@ -25,8 +26,11 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     # The backward pass of Hugging Face's loop copies its whole output at every token.
     both = "forward and backward"
     yield from _beside_loops(both, _train, 256 if quick else 1024, 2 if quick else 3, threads)
-    yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
-    yield from _decoding((64, 256) if quick else (1024, 4096, 16384), repeats, threads)
+    yield from _growth(DIM, (256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
+    long = (512, 1024) if quick else (16384, 32768, 65536)
+    yield from _growth(NARROW, long, repeats, threads)
+    after, layer = (64, 256) if quick else (1024, 4096, 16384), rwkv.RWKV(DIM)
+    yield from decoding("RWKV", layer, DIM, after, repeats=3 * repeats, threads=threads)
 
 
 def _beside_loops(
@@ -56,32 +60,18 @@ def _peer(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor) -> Tensor:
     return out
 
 
-def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    calls = {f"{n}": partial(_infer, rwkv.chunked, _sequence(n)) for n in lengths}
+def _growth(width: int, lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
+    calls = {f"{n}": partial(_infer, rwkv.chunked, _sequence(n, width)) for n in lengths}
     times = [found.median for found in compare(calls, repeats=repeats, threads=threads)]
-    figure = f"RWKV: exponent of time, n = {lengths[0]:,} … {lengths[-1]:,}"
+    figure = f"RWKV: exponent of time, n = {lengths[0]:,} … {lengths[-1]:,}, dim = {width}"
     yield Row(figure, exponent(lengths, times).slope, at_most=1.1, note="1 ± 0.1 expected")
 
 
-def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    """One more token after n."""
-    layer, calls, held = rwkv.RWKV(DIM), {}, []
-    for n in lengths:
-        with torch.no_grad():
-            state = layer.step(torch.randn(1, n, DIM))[1]
-        held.append(sum(part.untyped_storage().nbytes() for part in state))
-        calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, DIM), state)
-    span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
-    yield Row(f"RWKV: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
-    near, *_, far = compare(calls, repeats=3 * repeats, threads=threads)
-    yield ratio(f"RWKV: one token {span}", far, near, work="a state of the same size in both")
-
-
-def _sequence(n: int) -> list[Tensor]:
+def _sequence(n: int, width: int = DIM) -> list[Tensor]:
     """Keys, values, decay and bonus."""
     generator = torch.Generator().manual_seed(0)
-    k, v = torch.randn(2, 1, n, DIM, generator=generator)
-    layer = rwkv.RWKV(DIM)
+    k, v = torch.randn(2, 1, n, width, generator=generator)
+    layer = rwkv.RWKV(width)
     given = (k, v, layer.decay, layer.bonus)
     return [x.detach().requires_grad_() for x in given]
 
@@ -93,8 +83,3 @@ def _infer(form: Callable[..., Tensor], given: list[Tensor]) -> object:
 
 def _train(form: Callable[..., Tensor], given: list[Tensor]) -> object:
     return torch.autograd.grad(form(*given).sum(), given)
-
-
-@torch.no_grad()
-def _step(layer: rwkv.RWKV, x: Tensor, state: rwkv.State) -> object:
-    return layer.step(x, state)

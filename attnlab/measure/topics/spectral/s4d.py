@@ -1,6 +1,6 @@
 """S4D: the kernel of a long sequence, its forms, growth in n, and decoding."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -8,9 +8,10 @@ from torch import Tensor
 
 from attnlab.core import state_space
 from attnlab.measure.count import count, exponent
+from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.spectral.s4d import S4D, State
+from attnlab.mechanisms.spectral.s4d import S4D
 
 DIM, REPEATS = 256, 5
 
@@ -21,7 +22,8 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     yield from _kernel(1024 if quick else 65_536, repeats, threads)
     yield from _forms(256 if quick else 4096, repeats, threads)
     yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
-    yield from _decoding((64, 256) if quick else (1024, 4096, 16384), repeats, threads)
+    after = (64, 256) if quick else (1024, 4096, 16384)
+    yield from decoding("S4D", S4D(DIM), DIM, after, repeats=3 * repeats, threads=threads)
 
 
 def _kernel(n: int, repeats: int, threads: int) -> Iterator[Row]:
@@ -59,25 +61,6 @@ def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Ro
         )
 
 
-def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    """One more token after n."""
-    layer, calls, held = S4D(DIM), dict[str, Callable[[], object]](), []
-    for n in lengths:
-        with torch.no_grad():
-            state = layer.step(torch.randn(1, n, DIM))[1]
-        held.append(state.modes.untyped_storage().nbytes())
-        calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, DIM), state)
-    span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
-    yield Row(f"S4D: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
-    found = compare(calls, repeats=3 * repeats, threads=threads)[-1]
-    yield Row(f"S4D: one token {span}", found.ratio, "×", quartiles=found.ratio_quartiles)
-
-
 @torch.no_grad()
 def _infer(layer: S4D, x: Tensor) -> object:
     return layer(x)
-
-
-@torch.no_grad()
-def _step(layer: S4D, x: Tensor, state: State) -> object:
-    return layer.step(x, state)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attnlab.measure.comparison import ratio
 from attnlab.measure.count import exponent
+from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 from attnlab.mechanisms.spectral import selective_scan
@@ -27,7 +28,8 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     few, both = 256 if quick else 1024, "forward and backward"
     yield from _beside_loops(both, _train, few, SMALL, 2 if quick else 3, threads, 10)
     yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
-    yield from _decoding((64, 256) if quick else (1024, 4096, 16384), repeats, threads)
+    after, layer = (64, 256) if quick else (1024, 4096, 16384), SelectiveScan(64)
+    yield from decoding("Selective scan", layer, 64, after, repeats=3 * repeats, threads=threads)
 
 
 def _beside_loops(
@@ -69,20 +71,6 @@ def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Ro
     yield Row(figure, exponent(lengths, times).slope, at_most=1.1, note="1 ± 0.1 expected")
 
 
-def _decoding(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    """One more token after n."""
-    layer, calls, held = SelectiveScan(64), {}, []
-    for n in lengths:
-        with torch.no_grad():
-            state = layer.step(torch.randn(1, n, 64))[1]
-        held.append(sum(part.untyped_storage().nbytes() for part in state))
-        calls[f"{n}"] = partial(_step, layer, torch.randn(1, 1, 64), state)
-    span = f"after {lengths[-1]:,} tokens / after {lengths[0]:,}"
-    yield Row(f"Selective scan: bytes of the state {span}", held[-1] / held[0], "×", at_most=1)
-    first, *_, last = compare(calls, repeats=3 * repeats, threads=threads)
-    yield ratio(f"Selective scan: one token {span}", last, first, work=WORK)
-
-
 def _compared(
     calls: Mapping[str, Callable[[], object]], repeats: int, threads: int
 ) -> dict[str, Timing]:
@@ -107,8 +95,3 @@ def _infer(form: Callable[..., Tensor], given: list[Tensor]) -> object:
 
 def _train(form: Callable[..., Tensor], given: list[Tensor]) -> object:
     return torch.autograd.grad(form(*given).sum(), given)
-
-
-@torch.no_grad()
-def _step(layer: SelectiveScan, x: Tensor, state: selective_scan.State) -> object:
-    return layer.step(x, state)
