@@ -18,7 +18,7 @@ from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SIGNED, auto_css, colours, theme_name
 
 MOST_NODES = 200
-_SIZE, _SIDE, _GAP, _TOP, _DOT = 240, 26, 12, 34, 21  # pixels
+_ONE, _OF_MANY, _SIDE, _GAP, _TOP, _DOT = 420, 240, 26, 12, 34, 21  # pixels
 _MOST_IN_A_ROW = 4
 
 
@@ -54,24 +54,24 @@ class GraphDrawing:
 
     def svg(self) -> str:
         """The picture as SVG, for papers and slides."""
-        look = colours(self.theme)
+        look, size = colours(self.theme), self._size
         across = min(len(self.panels), _MOST_IN_A_ROW)
         down = -(-len(self.panels) // across)
-        wide = max(across * (_SIZE + _GAP) + _GAP, round(text_width(self.title, 15)) + 24)
-        left = (wide - across * (_SIZE + _GAP) + _GAP) / 2
+        wide = max(across * (size + _GAP) + _GAP, round(text_width(self.title, 15)) + 24)
+        left = (wide - across * (size + _GAP) + _GAP) / 2
         parts = [svg.text(escape(self.title), wide / 2, 22, size=15, fill=look.ink)]
         largest = max(float(np.abs(values).max()) for values in self.panels.values()) or 1.0
         for index, (name, values) in enumerate(self.panels.items()):
             row, column = divmod(index, across)
-            corner = left + column * (_SIZE + _GAP), _TOP + row * (_SIZE + 22)
+            corner = left + column * (size + _GAP), _TOP + row * (size + 22)
             parts += self._panel(name, values / largest, corner)
-        high = _TOP + down * (_SIZE + 22)
+        high = _TOP + down * (size + 22)
         return svg.document(parts, wide, high, description=self.description, paper=look.paper)
 
     def _panel(self, name: str, shares: Array, corner: tuple[float, float]) -> list[str]:
         look, (x, y) = colours(self.theme), corner
-        parts = [svg.text(escape(name), x + _SIZE / 2, y + 16, fill=look.quiet, bold=True)]
-        room = _SIZE - 2 * _SIDE
+        parts = [svg.text(escape(name), x + self._size / 2, y + 16, fill=look.quiet, bold=True)]
+        room = self._size - 2 * _SIDE
         at = [(x + _SIDE + a * room, y + 14 + _SIDE + (1 - b) * room) for a, b in self.places]
         for u, v in self._pairs():
             parts.append(svg.line(*at[u], *at[v], look.quiet, 1.2))
@@ -82,6 +82,11 @@ class GraphDrawing:
             ink = "#ffffff" if abs(share) > 0.75 else "#1b1f24"
             parts.append(svg.text(escape(label), a, b + 4, size=10.5, fill=ink))
         return parts
+
+    @property
+    def _size(self) -> int:
+        """Width and height of a panel."""
+        return _ONE if len(self.panels) == 1 else _OF_MANY
 
     def _pairs(self) -> list[tuple[int, int]]:
         """The lines, each once; loops are not drawn."""

@@ -1,6 +1,7 @@
 """One graph: its edges, and the graphs of other libraries."""
 
 import types
+import warnings
 
 import networkx
 import pytest
@@ -72,7 +73,9 @@ def test_data_of_pytorch_geometric() -> None:
 
 def test_the_class_of_pytorch_geometric_itself() -> None:
     """Its batches are told by their class: one graph at a time is taken."""
-    library = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
+    with warnings.catch_warnings():  # it compiles by torch.jit, which is deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        library = pytest.importorskip("torch_geometric.data", reason="it is not installed")
     index, weights = torch.tensor([[0, 3], [1, 2]]), torch.tensor([[0.5, 1.0], [2.0, 3.0]])
     data = library.Data(edge_index=index, edge_attr=weights, num_nodes=5)
     found = Graph.of_data(data)

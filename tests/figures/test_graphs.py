@@ -46,6 +46,16 @@ def test_panels_beyond_four_stand_below() -> None:
     ]
 
 
+def test_a_graph_alone_is_drawn_larger() -> None:
+    wide = [
+        float(
+            ElementTree.fromstring(draw_graph(PATH, PLACES, panels, title="T").svg()).get("width")
+        )
+        for panels in ({"a": [0, 0, 1]}, {"a": [0, 0, 1], "b": [0, 0, 1]})
+    ]
+    assert wide == [444, 516]
+
+
 def test_it_is_described_in_words_and_escaped() -> None:
     drawing = draw_graph(PATH, PLACES, {"<b>": [1, 0.5, -1]}, names=["a", "<i>", "c"], title="T")
     assert drawing.description == (

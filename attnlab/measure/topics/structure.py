@@ -9,6 +9,7 @@ eigenvectors are the first 16 of a graph of 10,000 nodes without directions.
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
@@ -108,7 +109,9 @@ def _beside_peer(
         alone = compare({"edges": own}, repeats=repeats, warmup=1, threads=threads)[0]
         yield Row(f"edges, {len(graph.edges):,} edges{beside}, forward", alone.median * 1e3, "ms")
         return
-    from torch_geometric.nn import TransformerConv
+    with warnings.catch_warnings():  # it compiles by torch.jit, which is deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from torch_geometric.nn import TransformerConv
 
     peer = TransformerConv(DIM, DIM // HEADS, heads=HEADS, edge_dim=features or None).eval()
     attributes = graph.features if features else None
