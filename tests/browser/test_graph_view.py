@@ -33,6 +33,10 @@ BOXES = """all => all.map(node => {
   const {left, top, right, bottom} = node.getBoundingClientRect();
   return [left, top, right, bottom, node.textContent];
 })"""
+PIXEL = """(canvas, place) => {
+  const [x, y] = place.map(at => Math.round(at * canvas.width / canvas.clientWidth));
+  return canvas.getContext('2d').getImageData(x, y, 1, 1).data.join();
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +159,8 @@ def test_a_node_is_dragged_and_moved_by_keys(graph: Any, soon: Any, still: Any) 
     assert "34 nodes" in said(graph), "a dragged node is not chosen"
     graph.get_by_test_id("node-16").focus()
     graph.page.keyboard.press("Shift+ArrowRight")
-    soon(lambda: middle(graph, 16)[0] > x - 55, True)
+    step = 0.03 * (graph.get_by_test_id("stage").bounding_box()["width"] - 40)
+    soon(lambda: abs(middle(graph, 16)[0] - (x - 60 + step)) < 1.5, True)
     mouse.move(*middle(graph, 16))
     mouse.down()
     mouse.move(x - 10, y + 10)
@@ -175,6 +180,9 @@ def test_the_map_is_read_ordered_and_clicked(graph: Any, soon: Any, still: Any) 
     by_community = picture(graph)
     graph.get_by_test_id("order").select_option("number")
     soon(lambda: picture(graph) != by_community, True)
+    ground = canvas.evaluate(PIXEL, list(at(9, 10).values()))
+    row = [canvas.evaluate(PIXEL, list(at(9, column).values())) for column in range(34)]
+    assert [column for column in range(34) if row[column] != ground] == [2, 33]
     canvas.hover(position=at(9, 2))
     readout = graph.get_by_test_id("map-readout")
     soon(readout.inner_text, lambda text: text.startswith("“member 9” attends to “member 2”: 0."))

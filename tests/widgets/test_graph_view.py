@@ -15,7 +15,13 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.graph_picture import importance
-from attnlab_widgets.graph_structure import communities, layout, numbered
+from attnlab_widgets.graph_structure import (
+    _start,
+    adjacency,
+    communities,
+    layout,
+    numbered,
+)
 from attnlab_widgets.graph_view import GraphView
 from PIL import Image
 
@@ -279,6 +285,11 @@ def test_odd_graphs_have_places() -> None:
         assert np.isfinite(at).all()
         apart = np.hypot(*(at[:, None] - at).transpose(2, 0, 1))
         assert apart[np.triu_indices(n, 1)].min() > 0.05
+    legs = [(0, 1), (1, 2), (2, 3), (0, 4), (4, 5), (5, 6), (0, 7), (7, 8), (8, 9)]
+    edges = np.array([*legs, (3, 10), (3, 11)])
+    links = adjacency(12, edges) | adjacency(12, edges[:, ::-1])
+    for places in (_start(links), layout(12, edges)):
+        assert np.hypot(*(places[10] - places[11])) > 0.01, "of the same neighbours, and apart"
     apart = layout(6, np.array([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]]))
     first, second = apart[:3].mean(0), apart[3:].mean(0)
     assert np.hypot(*(first - second)) > 0.5, "parts that are not connected lie apart"
@@ -379,7 +390,7 @@ def test_a_head_that_the_new_layer_lacks_gives_way() -> None:
 @pytest.mark.parametrize("node", [None, 0, 33])
 def test_the_picture_is_small_and_its_names_lie_apart(node: int | None) -> None:
     karate = nx.karate_club_graph()
-    for one in (GraphView(karate, node=node), modules()):
+    for one in (GraphView(karate, node=node), modules(), modules(180)):
         one.node = node
         drawing = one.still()
         pixels = b64decode(one._repr_mimebundle_()[0]["image/png"])
