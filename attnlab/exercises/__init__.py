@@ -135,6 +135,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_graph_mask              52  mask(n, edges)
     check_laplacian               52  laplacian(A)
     check_edge_attention          52  attend(q, k, v, edges)
+    check_readings                55  a number of readings
+    check_cells                   55  cells(rows, columns)
+    check_hop                     55  hop(q, k, v, links)
+    check_follow                  55  follow(named, has, links, hops)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
     check_equal_lengths           60  a factor
@@ -229,6 +233,7 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
+from attnlab.exercises.hops import check_cells, check_follow, check_hop, check_readings
 from attnlab.exercises.induction import (
     check_induction_head,
     check_induction_keys,
@@ -383,6 +388,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_cells",
     "check_chain_pairs",
     "check_clipped_rows",
     "check_collected_bytes",
@@ -416,6 +422,7 @@ __all__ = [
     "check_fixed_blocks",
     "check_fnet_block",
     "check_fourier_mixing",
+    "check_follow",
     "check_front",
     "check_gap",
     "check_gated",
@@ -430,6 +437,7 @@ __all__ = [
     "check_hash",
     "check_hash_length",
     "check_hyena_map",
+    "check_hop",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
@@ -468,6 +476,7 @@ __all__ = [
     "check_rank",
     "check_reach",
     "check_read",
+    "check_readings",
     "check_repeat_heads",
     "check_retrieve",
     "check_ring_layers",
