@@ -115,6 +115,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_subtree_mask            51  mask(parents)
     check_tree_node               51  node(i, o, u, f, c)
     check_tree_lstm               51  states(x, parents, W, U, Uf)
+    check_readings                55  a number of readings
+    check_cells                   55  cells(rows, columns)
+    check_hop                     55  hop(q, k, v, links)
+    check_follow                  55  follow(named, has, links, hops)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
     check_equal_lengths           60  a factor
@@ -191,6 +195,7 @@ from attnlab.exercises.heads import (
     check_split_heads,
     check_step,
 )
+from attnlab.exercises.hops import check_cells, check_follow, check_hop, check_readings
 from attnlab.exercises.induction import (
     check_induction_head,
     check_induction_keys,
@@ -331,6 +336,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_cells",
     "check_chain_pairs",
     "check_clipped_rows",
     "check_collected_bytes",
@@ -359,6 +365,7 @@ __all__ = [
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
+    "check_follow",
     "check_front",
     "check_gap",
     "check_gated",
@@ -369,6 +376,7 @@ __all__ = [
     "check_half_life",
     "check_hash",
     "check_hash_length",
+    "check_hop",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
@@ -401,6 +409,7 @@ __all__ = [
     "check_rank",
     "check_reach",
     "check_read",
+    "check_readings",
     "check_repeat_heads",
     "check_retrieve",
     "check_root_value",

@@ -54,15 +54,18 @@ class PairReader(nn.Module):
         """Of sequences of a question and a text, as ``structure`` says; ``padding``, if given, is
         that of the structure."""
         pairs = TextPairs.fitting(structure, tokens, padding)
+        out: Tensor = self.output(pairs.pooled(self.encode(tokens, pairs)))
+        return out
+
+    def encode(self, tokens: Int[Tensor, "b n"], pairs: TextPairs) -> Float[Tensor, "b n dim"]:
+        """The vector of each token after the last layer; [CLS], the first, is classified."""
         n, most = tokens.shape[1], len(self.places.weight)
         if n > most:
             raise ValueError(f"a pair has {n} tokens, but the model was built with max_len={most}")
         x = self.words(tokens) + self.places.weight[:n] + self.parts(pairs.in_text.long())
         if self.marks is not None:
             x = x + self.marks(in_both(tokens, pairs).long())
-        x = self.stack(x, pairs.padding, structure=pairs)
-        out: Tensor = self.output(pairs.pooled(x))
-        return out
+        return self.stack(x, pairs.padding, structure=pairs)
 
 
 class TwoEncoders(nn.Module):

@@ -173,9 +173,10 @@ class Tables(Task):
         return [(asked, self.encode(f"{text(i)} [sep]"), int(i == right)) for i in range(count)]
 
     def _batch(self, pairs: list["_Pair"]) -> Batch:
-        rows = [torch.cat([asked, text]) for asked, text, _ in pairs]
-        lengths = [[len(pair[part]) for pair in pairs] for part in (0, 1)]  # type: ignore[arg-type]
-        structure = TextPairs.of(*lengths)
+        texts = [(asked, text) for asked, text, _ in pairs]
+        rows = [torch.cat(each) for each in texts]
+        asked, read = ([len(pair[part]) for pair in texts] for part in (0, 1))
+        structure = TextPairs.of(asked, read)
         targets = torch.tensor([right for _, _, right in pairs])
         padded = pad_sequence(rows, batch_first=True)
         return Batch(padded, targets, structure.padding, structure=structure)

@@ -51,6 +51,8 @@ VARIANTS = [
     ("agreement", {"most": 1, "depth": 7, "words": 17}),
     ("agreement", {"form": "words", "fewest": 1, "most": 3}),
     ("agreement", {"form": "brackets", "most": 0}),
+    ("linked_pages", {"words": 5}),
+    ("linked_pages", {"hops": 2, "pages": 7, "words": 5}),
     ("tables", {}),
     ("tables", {"of": "columns", "rows": 3}),
     ("tables", {"ask": "largest", "subjects": ("http", "characters")}),

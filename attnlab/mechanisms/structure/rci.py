@@ -142,13 +142,15 @@ class PairAttention(nn.Module):
     ) -> Tokens:
         """``structure`` is the pairs; ``padding`` (b, n), if given, is that of the structure."""
         structure = TextPairs.fitting(structure, x, padding)
-        made = self.heads.project(x, padding=structure.padding)
-        in_text = structure.in_text[:, None, :, None]
+        q, k, v = self.heads.project(x, padding=structure.padding)
         if self.text_heads is not None:
+            in_text = structure.in_text[:, None, :, None]
             of_text = self.text_heads.project(x, padding=structure.padding)
-            pairs = zip(of_text, made, strict=True)
-            made = tuple(torch.where(in_text, text, asked) for text, asked in pairs)
-        out = FORMS[self.form](*made, structure=structure, options=self.options)
+            q, k, v = (
+                torch.where(in_text, text, asked)
+                for text, asked in zip(of_text, (q, k, v), strict=True)
+            )
+        out = FORMS[self.form](q, k, v, structure=structure, options=self.options)
         if self.text_heads is None:
             return self.heads.merge(out)
         merged = self.heads.merge(out), self.text_heads.merge(out)
