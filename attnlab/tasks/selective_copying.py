@@ -4,8 +4,8 @@
 
 Spread at random, the symbols stand at another distance from their copies in every sequence. A layer
 whose map depends on distances alone reads the same distances in each of them; one whose map depends
-on the tokens can skip the blanks. With ``spacing="together"`` the symbols are the first tokens, and each stands at the same
-distance from its copy: the same task without the need to choose.
+on the tokens can skip the blanks. With ``spacing="together"`` the symbols are the first tokens, and
+each stands at the same distance from its copy: the same task without the need to choose.
 
 The task is from A. Gu and T. Dao, "Mamba: Linear-Time Sequence Modeling with Selective State
 Spaces", COLM 2024, arXiv:2312.00752, section 3.1, after L. Jing and others, "Gated Orthogonal
