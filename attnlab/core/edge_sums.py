@@ -1,4 +1,4 @@
-"""Two sums over edges, each the gradient of the other, that hold no vector for each edge.
+"""Two sums over edges, each the gradient of the other, that keep no vector for each edge.
 
 With queries, keys, values and weights of h heads,
 
