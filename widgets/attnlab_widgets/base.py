@@ -19,6 +19,7 @@ import anywidget
 import numpy as np
 import traitlets
 
+from attnlab.core.integers import check_integer
 from attnlab_widgets.drawing import Drawing
 
 STATIC = Path(__file__).parent / "static"
@@ -66,6 +67,14 @@ def asked(check: Callable[..., T], *given: Any) -> T:
         return check(*given)
     except (TypeError, ValueError) as error:
         raise traitlets.TraitError(str(error)) from None
+
+
+def check_range(name: str, value: Any, count: int) -> int:
+    """A whole number from 0 to count - 1, as places are counted."""
+    found = check_integer(f"`{name}`", value)
+    if not 0 <= found < count:
+        raise ValueError(f"`{name}` should be 0 to {count - 1} here, got {found}")
+    return found
 
 
 class Pictured:

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from attnlab.core.graph import Graph
 from attnlab.core.graph_batch import GraphBatch
-from attnlab.core.integers import check_integer
 from attnlab.figures.arrays import numbers, plain, tokens_for
 from attnlab.figures.labels import visible
 from attnlab_widgets import graph_words
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.graph_picture import picture
 from attnlab_widgets.graph_structure import (
@@ -200,7 +199,12 @@ class GraphView(BaseWidget):
         name, value = proposal["trait"].name, proposal["value"]
         if value is None:
             return None
-        return asked(_check_range, name, value, self._most(name))
+        count = self._count(name)
+        if not count:
+            raise traitlets.TraitError(
+                f"`{name}` should be None, because there are no weights, got {value}"
+            )
+        return asked(check_range, name, value, count)
 
     @traitlets.validate("order")
     def _an_order(self, proposal: Any) -> str:
@@ -219,25 +223,16 @@ class GraphView(BaseWidget):
     @traitlets.observe("layer")
     def _another_layer(self, _change: Any) -> None:
         """A head that the new layer does not have gives way to the mean of all."""
-        if self.head is not None and self.head > self._most("head"):
+        if self.head is not None and self.head >= self._count("head"):
             self.head = None
 
-    def _most(self, name: str) -> int:
+    def _count(self, name: str) -> int:
+        """How many values a whole number of the state can have, from 0 on."""
         told = self._graph
-        if name in ("node", "depth"):
-            return int(len(told["labels"]) - 1 if name == "node" else told["deepest"])
-        if not told["layers"]:
-            return -1 if name == "head" else 0
-        return int(len(told["layers"]) if name == "layer" else told["layers"][self.layer]["h"]) - 1
-
-
-def _check_range(name: str, value: Any, most: int) -> int:
-    found = check_integer(f"`{name}`", value)
-    if most < 0:
-        raise ValueError(f"`{name}` should be None, because there are no weights, got {found}")
-    if not 0 <= found <= most:
-        raise ValueError(f"`{name}` should be 0 to {most} here, got {found}")
-    return found
+        layers = told["layers"]
+        heads = layers[self.layer]["h"] if layers else 0
+        counts = {"node": len(told["labels"]), "layer": max(1, len(layers)), "head": heads}
+        return int(told["deepest"] + 1 if name == "depth" else counts[name])
 
 
 def _check_places(given: Any, n: int) -> list[list[float]]:

@@ -18,12 +18,11 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
-from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
 from attnlab.figures.arrays import numbers, tokens_for
 from attnlab.figures.labels import visible
 from attnlab_widgets import film_words
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.film_layers import FILMED, Attended, Carried, recorded
 from attnlab_widgets.film_picture import picture
@@ -153,12 +152,12 @@ class MemoryFilm(BaseWidget):
     @traitlets.validate("query", "layer", "channel", "vector")
     def _in_range(self, proposal: Any) -> int:
         name = proposal["trait"].name
-        return asked(_check_range, name, proposal["value"], self._count(name))
+        return asked(check_range, name, proposal["value"], self._count(name))
 
     @traitlets.validate("head")
     def _a_head(self, proposal: Any) -> int | None:
         value = proposal["value"]
-        return None if value is None else asked(_check_range, "head", value, self._count("head"))
+        return None if value is None else asked(check_range, "head", value, self._count("head"))
 
     @traitlets.observe("layer")
     def _another_layer(self, _change: Any) -> None:
@@ -173,13 +172,6 @@ class MemoryFilm(BaseWidget):
         if name in ("query", "layer"):
             return len(self._film["tokens"] if name == "query" else told)
         return int(told[self.layer].get({"head": "h", "channel": "dim", "vector": "r"}[name], 1))
-
-
-def _check_range(name: str, value: Any, count: int) -> int:
-    found = check_integer(f"`{name}`", value)
-    if not 0 <= found < count:
-        raise ValueError(f"`{name}` should be 0 to {count - 1} here, got {found}")
-    return found
 
 
 def _of_head(values: Tensor, head: int | None) -> Tensor:
