@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -15,7 +15,7 @@ from attnlab.figures.arguments import check_mapping, check_texts
 from attnlab.figures.arrays import Array, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import text_width
-from attnlab.figures.theme import SIGNED, auto_css, colours, theme_name
+from attnlab.figures.theme import SIGNED, colours, theme_name
 
 MOST_NODES = 200
 _ONE, _OF_MANY, _SIDE, _GAP, _TOP, _DOT = 420, 240, 26, 12, 34, 21  # pixels
@@ -97,8 +97,8 @@ class GraphDrawing:
         return self.svg()
 
     def _repr_html_(self) -> str:
-        style = f"<style>{auto_css()}</style>" if self.theme == "auto" else ""
-        return f'{style}<div class="tex2jax_ignore mathjax_ignore">{self.svg()}</div>'
+        dark = replace(self, theme="dark").svg() if self.theme == "auto" else None
+        return svg.image(self.svg(), self.description, dark=dark)
 
 
 def draw_graph(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.figures.theme import FONT
+from attnlab.figures.theme import DARK_PAGES, FONT
 
 Point = tuple[float, float]
 _SHAPES: dict[str, list[Point]] = {
@@ -40,8 +40,23 @@ def document(
     )
 
 
-def data_uri(picture: str) -> str:
-    """A whole SVG as the address of an image."""
+def image(light: str, words: str, *, dark: str | None = None) -> str:
+    """A whole SVG as an HTML image with ``words`` for readers who do not see it.
+
+    JupyterLab shows no SVG among the HTML of a notebook that is not trusted, but it shows images.
+    On a dark page a rule puts the picture ``dark``, if given, in the place of the light one.
+    """
+    picture = _data_uri(light)
+    name = f"attnlab-picture-{zlib.crc32(picture.encode()):08x}"
+    rule = ""
+    if dark is not None:
+        rule = f"<style>{DARK_PAGES} .{name}{{content:url({_data_uri(dark)})}}</style>"
+    return (
+        f'{rule}<img class="{name}" alt="{escape(words)}" src="{picture}" style="max-width:100%">'
+    )
+
+
+def _data_uri(picture: str) -> str:
     return f"data:image/svg+xml;base64,{b64encode(picture.encode()).decode()}"
 
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html import escape
-from zlib import crc32
 
 from attnlab.core.tree import Tree
 from attnlab.figures import svg
 from attnlab.figures.arguments import check_texts
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import text_width
-from attnlab.figures.theme import DARK_PAGES, colours, theme_name
+from attnlab.figures.theme import colours, theme_name
 
 MOST_LABELS = 1024
 _WIDEST_TEXT = 120  # columns
@@ -81,18 +80,8 @@ class TreeDrawing:
         return self.svg()
 
     def _repr_html_(self) -> str:
-        """An image: JupyterLab shows no SVG among the HTML of a notebook that is not trusted.
-
-        On a dark page a rule puts the dark picture in its place.
-        """
-        picture = svg.data_uri(self.svg())
-        name = f"attnlab-tree-{crc32(picture.encode()):08x}"
-        rule = ""
-        if self.theme == "auto":
-            dark = svg.data_uri(replace(self, theme="dark").svg())
-            rule = f"<style>{DARK_PAGES} .{name}{{content:url({dark})}}</style>"
-        words = escape(self.description)
-        return f'{rule}<img class="{name}" alt="{words}" src="{picture}" style="max-width:100%">'
+        dark = replace(self, theme="dark").svg() if self.theme == "auto" else None
+        return svg.image(self.svg(), self.description, dark=dark)
 
 
 def draw_tree(tree: Tree, *, title: str = "", theme: str | None = None) -> TreeDrawing:
