@@ -13,6 +13,7 @@ def test_a_row_by_hand(monkeypatch):
     batch = task.batch("train", 2, seed=0)
     assert batch.inputs.tolist() == [[11, 0, 2, 1, 11, 0, 2], [11, 4, 4, 3, 11, 4, 4]]
     assert batch.targets.tolist() == [[-100] * 4 + [0, 2, 1], [-100] * 4 + [4, 4, 3]]
+    assert task.length == batch.inputs.shape[1]
     assert task.model_options()["max_len"] >= 7
 
 

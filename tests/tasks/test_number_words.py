@@ -76,6 +76,13 @@ def test_the_longest_name_fills_the_row():
         assert task.length == longest + 1
 
 
+def test_an_example_is_said_in_words():
+    found = NumberWords().example()
+    digits = "".join(found.source)
+    said = " ".join(words(int(digits)))
+    assert found.description == f"{digits} is to be written in words: {said}."
+
+
 def test_a_sentence_ends_at_the_first_end():
     task = NumberWords()
     row = task.of([20]).inputs[0]
