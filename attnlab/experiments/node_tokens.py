@@ -119,7 +119,7 @@ def train(task: str, arm: str, seed: int, *, steps: int | None = None) -> Reader
             logits = model(batch.structure, batch.marked)
             loss = F.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             schedule.step()
     return model.eval()
