@@ -139,6 +139,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_cells                   55  cells(rows, columns)
     check_hop                     55  hop(q, k, v, links)
     check_follow                  55  follow(named, has, links, hops)
+    check_token_count             53  a number of tokens
+    check_incident                53  incident(P, edges)
+    check_recovered               53  recovered(nodes, edges)
+    check_message_step            53  step(P, edges, x, c)
+    check_path_count              54  a number of products
+    check_soft_paths              54  soft_paths(A, w)
+    check_path_weight             54  weight(w, path)
+    check_along_edges             54  along(v, w, sources, targets, kinds)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
     check_equal_lengths           60  a factor
@@ -245,6 +253,12 @@ from attnlab.exercises.kernels import (
     check_linear_order,
     check_variance,
 )
+from attnlab.exercises.learned_paths import (
+    check_along_edges,
+    check_path_count,
+    check_path_weight,
+    check_soft_paths,
+)
 from attnlab.exercises.lowrank import (
     check_linformer_layer,
     check_projected_keys,
@@ -256,6 +270,12 @@ from attnlab.exercises.memories import (
     check_gated,
     check_index_ratio,
     check_read,
+)
+from attnlab.exercises.node_tokens import (
+    check_incident,
+    check_message_step,
+    check_recovered,
+    check_token_count,
 )
 from attnlab.exercises.own_model import check_collected_bytes, check_given_back, check_strongest
 from attnlab.exercises.patterns import check_layers_until_connected, check_window_mask
@@ -367,6 +387,7 @@ from attnlab.exercises.vision import check_mean_by_offset, check_row_share, chec
 
 __all__ = [
     "Verdict",
+    "check_along_edges",
     "check_arrival_share",
     "check_arriving_shares",
     "check_associate",
@@ -438,6 +459,7 @@ __all__ = [
     "check_hash_length",
     "check_hop",
     "check_hyena_map",
+    "check_incident",
     "check_index_ratio",
     "check_induction_head",
     "check_induction_keys",
@@ -457,6 +479,7 @@ __all__ = [
     "check_memory_layer",
     "check_merge",
     "check_merge_heads",
+    "check_message_step",
     "check_mixture",
     "check_mode_half_life",
     "check_mode_kernel",
@@ -467,6 +490,8 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_path_count",
+    "check_path_weight",
     "check_perceive",
     "check_pool",
     "check_previous_share",
@@ -477,6 +502,7 @@ __all__ = [
     "check_reach",
     "check_read",
     "check_readings",
+    "check_recovered",
     "check_repeat_heads",
     "check_retrieve",
     "check_ring_layers",
@@ -493,6 +519,7 @@ __all__ = [
     "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
+    "check_soft_paths",
     "check_sorted_attention",
     "check_sorting_length",
     "check_sparsemax",
@@ -511,6 +538,7 @@ __all__ = [
     "check_tiled_attention",
     "check_time_crossing",
     "check_time_mixing",
+    "check_token_count",
     "check_top_share",
     "check_training_gain",
     "check_transform_flops",

@@ -1,0 +1,90 @@
+"""The experiment `node_tokens`, small: its graphs and answers, its models, and what is stored."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.experiments import node_tokens
+from attnlab.experiments.node_tokens import ARMS, SEEDS, TASKS, Graphs, build, graphs, right
+
+STORED = Path(__file__).parents[2] / "notebooks/assets/53_node_tokens.json"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_answers_by_counting_edges(task: str) -> None:
+    batch = graphs(task, 11, seed=3)
+    assert (batch.marked.sum(1) == 1).all()
+    assert (batch.marked & ~batch.structure.padding).sum() == 0
+    for row in range(11):
+        graph = batch.structure.graph(row)
+        edges = {tuple(each) for each in graph.edges.tolist()}
+        assert len(edges) == len(graph.edges)
+        assert {(v, u) for u, v in edges} == edges
+        assert all(u != v for u, v in edges)
+        special = int(batch.marked[row].int().argmax())
+        for node in range(graph.nodes):
+            degree = sum(u == node for u, _ in edges)
+            wanted = min(degree, 5) if task == "degree" else int((node, special) in edges)
+            assert batch.answers[row, node] == wanted
+        assert (batch.answers[row, graph.nodes :] == -100).all()
+
+
+def test_splits_and_seeds_have_graphs_of_their_own() -> None:
+    drawn = [
+        graphs("degree", 5, seed, split=split)
+        for split in ("train", "validation")
+        for seed in (0, 1)
+    ]
+    assert len({tuple(each.structure.sources.tolist()) for each in drawn}) == 4
+
+
+def test_numbers_of_nodes() -> None:
+    counts = graphs("degree", 200, seed=0, nodes=(7, 13)).structure.padding.sum(1)
+    assert sorted(set(counts.tolist())) == [*range(7, 14)]
+
+
+def test_without_identifiers_only_numbers_of_tokens_are_left() -> None:
+    batch = graphs("degree", 7, seed=0)
+    out = build("degree", "none", 0).eval()(batch.structure, torch.zeros_like(batch.marked))
+    for row, real in zip(out, batch.structure.padding, strict=True):
+        torch.testing.assert_close(row[real], row[:1].expand(int(real.sum()), -1))
+    told = build("degree", "orthogonal", 0).eval()(batch.structure, batch.marked)
+    assert told[0, 0].sub(told[0, 1]).abs().max() > 1e-3
+
+
+def test_training_leaves_missing_identifiers_missing() -> None:
+    model = node_tokens.train("degree", "none", 0, steps=2)
+    assert not model.tokens.identify.weight.any()
+
+
+def test_scores_leave_padding_out() -> None:
+    batch = graphs("neighbours", 9, seed=1)
+
+    class Knows(torch.nn.Module):
+        def forward(self, structure, marked):
+            return torch.nn.functional.one_hot(batch.answers.clamp(min=0), 2)
+
+    assert right(Knows(), batch) == 100  # type: ignore[arg-type]
+    answers = torch.where(batch.answers >= 0, 1 - batch.answers, -100)
+    assert right(Knows(), Graphs(*batch[:2], answers)) == 0  # type: ignore[arg-type]
+
+
+def test_rows_of_the_quick_run() -> None:
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    rows = list(node_tokens.rows(quick=True, threads=torch.get_num_threads()))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len(rows) == len(TASKS) * (1 + len(ARMS))
+    stored = json.loads(STORED.read_text())["experiments"]["node_tokens"]
+    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
+
+
+def test_what_the_lesson_draws_is_whole() -> None:
+    rows = json.loads(STORED.read_text())["experiments"]["node_tokens"]
+    found = {row["figure"]: row["measured"] for row in rows}
+    for task in TASKS:
+        assert f"{task}, guess" in found
+        for arm in ARMS:
+            assert all(f"{task}, {arm}, seed {seed}" in found for seed in SEEDS)
