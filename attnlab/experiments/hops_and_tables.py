@@ -62,13 +62,16 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                     found = right_pages(linked, hops, count)
                     yield Row(f"{hops} hops; {layers} layers; seed {seed}", found, "%")
             for arm in READERS:
-                readers = [train_reader(arm, of, seed, steps=steps) for of in PARTS]
-                for what, found in right_cells(*map(logits_of, PARTS, readers), count).items():
+                of_rows, of_columns = (
+                    logits_of(of, train_reader(arm, of, seed, steps=steps)) for of in PARTS
+                )
+                for what, found in right_cells(of_rows, of_columns, count).items():
                     yield Row(f"tables; {arm}; {what}; seed {seed}", found, "%")
             compared = train_reader("interaction", "rows", seed, ask="largest", steps=steps)
             found = right_rows(compared, "largest", count)
             yield Row(f"largest; interaction; rows; seed {seed}", found, "%")
-        for what, found in right_cells(*map(logits_of, PARTS, [common_words] * 2), count).items():
+        of_rows, of_columns = (logits_of(of, common_words) for of in PARTS)
+        for what, found in right_cells(of_rows, of_columns, count).items():
             yield Row(f"tables; common words; {what}", found, "%")
 
 
