@@ -6,6 +6,7 @@ another are several terms; a node to which no edge leads gets zeros.
 
 from torch import Tensor
 
+from attnlab.core.edge_sums import collected
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -27,8 +28,8 @@ def over_edges(scores: Tensor, v: Tensor, structure: GraphBatch) -> Tensor:
     """Scores (m, h), one for each edge and head. Notes ``edge_weights``, and ``weights`` too."""
     weights = note("edge_weights", structure.softmax(scores))
     note("weights", lambda: structure.spread(weights))
-    messages = weights[..., None] * of_tokens(wide(v)).index_select(0, structure.sources)
-    out = structure.summed(messages).unflatten(0, (len(v), v.shape[2]))
+    out = collected(weights, of_tokens(wide(v)), structure.by_ends)
+    out = out.unflatten(0, (len(v), v.shape[2]))
     return out.transpose(1, 2).to(v.dtype)
 
 

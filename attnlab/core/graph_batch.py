@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlab.core.edge_sums import Edges
 from attnlab.core.graph import Graph
 from attnlab.core.integers import check_integer
 from attnlab.core.structure import Structure, once
@@ -167,6 +168,11 @@ class GraphBatch(Structure):
         """For each of the b · n tokens the sum of what the edges that lead to it have."""
         total = values.new_zeros(self.padding.numel(), *values.shape[1:])
         return total.index_add(0, self.targets, values)
+
+    @once
+    def by_ends(self) -> Edges:
+        """The edges as ``products`` and ``collected`` of ``attnlab.core.edge_sums`` take them."""
+        return Edges.of(self.targets, self.sources, self.padding.numel())
 
     def softmax(self, scores: Float[Tensor, "m h"]) -> Float[Tensor, "m h"]:
         """Weights that sum to 1 over the edges that lead to the same node."""

@@ -21,6 +21,7 @@ The letters mean the same in all shapes:
     h    heads                         c    rows of a table of clipped distances
     g    heads of keys and values,     r    distances between positions; on pages
          each shared by h / g heads         of low rank the rank, or features
+    n_E  edges of a graph, in costs
 
 A page that needs other letters says in its docstring what they are.
 """

@@ -3,6 +3,7 @@
 A `TreeBatch` or a `GraphBatch` describes b sequences of n tokens, of which some may be padding.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ClassVar, Self
@@ -28,7 +29,7 @@ def once(method: Callable[[Any], Any]) -> Any:
     return property(found, doc=method.__doc__)
 
 
-class Structure:
+class Structure(ABC):
     """What trees and graphs have in common: a subclass is a frozen dataclass of tensors."""
 
     padding: Bool[Tensor, "b n"]  # True = a token of the structure
@@ -38,12 +39,13 @@ class Structure:
     def __len__(self) -> int:
         return len(self.padding)
 
+    @abstractmethod
     def __getitem__(self, rows: slice) -> Self:
-        raise NotImplementedError
+        """The structures of some of the sequences."""
 
+    @abstractmethod
     def pooled(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b dim"]:
         """One vector for each sequence, from which a model classifies it."""
-        raise NotImplementedError
 
     def to(self, device: torch.device | str) -> Self:
         """The same on another device."""

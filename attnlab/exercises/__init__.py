@@ -119,6 +119,10 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_cells                   55  cells(rows, columns)
     check_hop                     55  hop(q, k, v, links)
     check_follow                  55  follow(named, has, links, hops)
+    check_ring_layers             52  a number of layers
+    check_graph_mask              52  mask(n, edges)
+    check_laplacian               52  laplacian(A)
+    check_edge_attention          52  attend(q, k, v, edges)
     check_moved_keys              60  moved_keys(q, k, c)
     check_top_share               60  top_share(scores, apart, k)
     check_equal_lengths           60  a factor
@@ -182,6 +186,12 @@ from attnlab.exercises.first_steps import (
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
 from attnlab.exercises.global_tokens import check_bigbird, check_etc_pairs
 from attnlab.exercises.gradients import check_backward
+from attnlab.exercises.graphs import (
+    check_edge_attention,
+    check_graph_mask,
+    check_laplacian,
+    check_ring_layers,
+)
 from attnlab.exercises.grids import (
     check_axial_pairs,
     check_axis,
@@ -352,6 +362,7 @@ __all__ = [
     "check_delta_layer",
     "check_dense_layer",
     "check_distance_biases",
+    "check_edge_attention",
     "check_energy",
     "check_entmax_attention",
     "check_entropy",
@@ -371,6 +382,7 @@ __all__ = [
     "check_gated",
     "check_generator",
     "check_given_back",
+    "check_graph_mask",
     "check_grouped_layer",
     "check_growth",
     "check_half_life",
@@ -381,6 +393,7 @@ __all__ = [
     "check_induction_head",
     "check_induction_keys",
     "check_joined",
+    "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
@@ -412,6 +425,7 @@ __all__ = [
     "check_readings",
     "check_repeat_heads",
     "check_retrieve",
+    "check_ring_layers",
     "check_root_value",
     "check_rotation",
     "check_rounds",

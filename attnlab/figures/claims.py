@@ -49,7 +49,7 @@ def claimed_costs(
         values = check_mapping("values", values, '{"w": 32}', may_be_empty=True)
         values = {letter: check_positive(letter, value) for letter, value in values.items()}
     unit = choose("cost", what, COSTS)
-    known: dict[str, float] = {"n": n, "m": n, "d": 64, "e": 64, "h": 4, **(values or {})}
+    known: dict[str, float] = {"n": n, "m": n, "n_E": n, "d": 64, "e": 64, "h": 4, **(values or {})}
     costs = sorted((_claim(card, what, form, known) for card in cards), key=lambda c: -c[1])
     theme = theme_name(theme)
     look = colours(theme)

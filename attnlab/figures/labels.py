@@ -16,8 +16,8 @@ _INVISIBLE = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
 
 
-def visible(token: Any) -> str:
-    """A token as one short line of printable text, at most ``LONGEST`` characters long.
+def visible(token: Any, longest: int = LONGEST) -> str:
+    """A token as one short line of printable text, at most ``longest`` characters long.
 
     Spaces and line ends become signs, invisible characters their code points, long tokens lose
     their end to an ellipsis. Right-to-left text is isolated so that it cannot reorder its
@@ -33,8 +33,8 @@ def visible(token: Any) -> str:
         marks = marks + 1 if is_mark else 0
         if marks <= 2:
             parts.append(_sign(character, alone=is_mark and not parts))
-        if sum(map(len, parts)) > LONGEST:
-            return _isolated(_shortened(parts))
+        if sum(map(len, parts)) > longest:
+            return _isolated(_shortened(parts, longest))
     return _isolated("".join(parts))
 
 
@@ -83,10 +83,10 @@ def _sign(character: str, *, alone: bool) -> str:
     return "◌" + character if alone else character
 
 
-def _shortened(parts: list[str]) -> str:
+def _shortened(parts: list[str], longest: int) -> str:
     kept = ""
     for part in parts:
-        if len(kept) + len(part) > LONGEST - 1:
+        if len(kept) + len(part) > longest - 1:
             break
         kept += part
     return kept + "…"

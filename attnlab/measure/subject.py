@@ -86,7 +86,7 @@ class Subject:
         own = {letter: getattr(options, name) for letter, name in self.card.letters.items()}
         width = self.dim // self.heads
         known: dict[str, Any] = {"h": self.heads, "d": width, "e": width, "dim": self.dim} | own
-        known |= {"n": n, "m": n}
+        known |= {"n": n, "m": n, "n_E": n}
         cost = self.card.cost(what, self.form, options)
         return float(cost.subs({x: known[x.name] for x in cost.free_symbols}))
 

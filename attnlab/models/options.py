@@ -10,7 +10,10 @@ from torch import nn
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
 
-KINDS = ("language_model", "classifier", "encoder_decoder")
+KINDS = ("language_model", "classifier", "token_classifier", "encoder_decoder")
+CLASSIFIERS = ("classifier", "token_classifier")
+"""An encoder alone, that answers with classes: one for each row, or one for each position."""
+
 NORMS = ("pre", "post")
 DECIDED_BY_THE_MODEL = frozenset({"dim", "heads", "causal", "positions"})
 MOST_LAYERS = 1000
@@ -90,7 +93,7 @@ class Options:
 
     def _check_ends(self) -> None:
         """What goes in (tokens or vectors) and what comes out (tokens or classes)."""
-        if self.kind == "classifier":
+        if self.kind in CLASSIFIERS:
             if (self.vocab is None) == (self.features is None):
                 raise ValueError(
                     "a classifier reads either tokens (give vocab) or float vectors (give "
@@ -106,7 +109,8 @@ class Options:
             )
         if self.classes is not None:
             raise ValueError(
-                f"classes is for kind='classifier'; kind={self.kind!r} predicts tokens."
+                "classes is for kind='classifier' and 'token_classifier'; "
+                f"kind={self.kind!r} predicts tokens."
             )
 
     def _check_embedding(self) -> None:
@@ -170,8 +174,8 @@ class Options:
             )
         if self.kind == "encoder_decoder":
             raise ValueError(
-                "reversible layers are those of kind='language_model' or 'classifier': they have "
-                "no cross-attention."
+                "reversible layers have no cross-attention, which kind='encoder_decoder' needs; "
+                "leave reversible=True out."
             )
         if self.checkpoint:
             raise ValueError(

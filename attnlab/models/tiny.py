@@ -2,10 +2,11 @@
 
 A transformer is a residual stream of width ``dim``: each layer reads it through a layer norm, lets
 the positions exchange information (attention), then treats each position alone (a two-layer
-network), and adds both results back. Three models share these layers:
+network), and adds both results back. Four models share these layers:
 
 - ``language_model``: causal decoder, predicts the next token everywhere, (b, n) -> (b, n, vocab);
 - ``classifier``: encoder that sees both sides, mean over real positions, (b, n) -> (b, classes);
+- ``token_classifier``: the same encoder, a class at every position, (b, n) -> (b, n, classes);
 - ``encoder_decoder``: the decoder also reads an encoded source through cross-attention,
   (b, n) and a source (b, m) -> (b, n, vocab). Source and target share vocabulary and positions.
 
@@ -14,9 +15,10 @@ softmax attention: few mechanisms define it, and a model whose parts differ only
 is the one that can be compared.
 
 Some mechanisms are told what connects the tokens, as ``model(tokens, structure=…)``: tree attention
-the trees. A classifier then answers from the vector of the root. The decoder of an encoder-decoder
-has full attention among its own tokens, which have no such structure, and the mechanism's own
-cross-attention to the source where the mechanism has one.
+the trees, the Graph Transformer the graphs. A classifier then answers from the vector of the root,
+or from the mean over the nodes of the graph. The decoder of an encoder-decoder has full attention
+among its own tokens, which have no such structure, and the mechanism's own cross-attention to the
+source where the mechanism has one.
 
 Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin, Attention Is All You Need,
 NeurIPS 2017, arXiv:1706.03762. Departures: pre-norm by default (Xiong et al., On Layer
@@ -45,7 +47,7 @@ from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbeddi
 from attnlab.models import inputs, positions, storage
 from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
 from attnlab.models.mixers import build_cross, build_mixers, structural
-from attnlab.models.options import Attention, Options, as_list, changed
+from attnlab.models.options import CLASSIFIERS, Attention, Options, as_list, changed
 from attnlab.models.reversible import ReversibleStack
 
 
@@ -75,7 +77,7 @@ def _options(vocab: int | None, options: Mapping[str, Any]) -> Options:
 
 
 class TinyTransformer(nn.Module):
-    """A small transformer around any mechanism; see the module's docstring for the three kinds.
+    """A small transformer around any mechanism; see the module's docstring for the four kinds.
 
     vocab: number of different tokens. Leave it out and give ``features=f`` to classify sequences of
         float vectors (b, n, f), such as image patches.
@@ -86,7 +88,8 @@ class TinyTransformer(nn.Module):
         An encoder-decoder builds it for the encoder (two-sided) and again for the decoder (causal).
     attention_options: more keyword arguments for the catalogue, as {"window": 8}; a list of them
         gives each layer its own.
-    kind: "language_model", "classifier" (needs ``classes``) or "encoder_decoder".
+    kind: "language_model", "classifier" or "token_classifier" (which need ``classes``), or
+        "encoder_decoder".
     embedding_rank: width of the rows of a factorized embedding (ALBERT): a narrow table of tokens,
         and one matrix from that width to dim. Not given, the table itself has width dim.
     max_len: the longest sequence (256), for every kind of position, so that a longer one is an
@@ -133,7 +136,7 @@ class TinyTransformer(nn.Module):
         scheme = self.embedding if self._turns else self.positions
         self._told = scheme is not None and takes_structure(scheme)  # compilers cannot ask
         self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
-        self.decoder = None if o.kind == "classifier" else _stack(o, causal=True)
+        self.decoder = None if o.kind in CLASSIFIERS else _stack(o, causal=True)
         self.output = _output(o, tied=o.tie and not self._turns)
         given = [each for each in as_list(o.attention) if isinstance(each, nn.Module)]
         shrink_residual_branches(self, keep=given)
@@ -149,12 +152,14 @@ class TinyTransformer(nn.Module):
         source: Int[Tensor, "b m"] | None = None,
         source_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
-    ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"]:
+    ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"] | Float[Tensor, "b n classes"]:
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
         influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
         that of the tokens that are encoded: the source, if there is one.
         """
         self.check_source(source, source_padding)
+        if self.kind == "token_classifier":
+            return self.logits(self.encode(tokens, padding, structure))
         if self.decoder is None:
             return self.logits(self._pooled(tokens, padding, structure))
         memory = None
@@ -436,7 +441,7 @@ def _embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
 
 def _output(o: Options, *, tied: bool) -> nn.Linear | None:
     """The output matrix; None where the token embedding serves."""
-    classifies = o.kind == "classifier"
+    classifies = o.kind in CLASSIFIERS
     if not classifies and tied:
         return None
     width = o.classes if classifies else o.vocab

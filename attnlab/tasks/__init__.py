@@ -37,14 +37,15 @@ class Batch:
 
     Attributes:
         inputs: tokens `(b, n)`, or feature vectors `(b, n, f)`.
-        targets: the token to predict at each position `(b, n)`, or one class per row `(b,)`;
+        targets: the token, or the class, to predict at each position `(b, n)`, or one class per
+            row `(b,)`;
             `UNSCORED` (-100) where no answer is wanted.
         padding: `(b, n)` bool, True = a real token; None when every token is real.
         source: tokens the encoder reads, for encoder-decoder tasks.
         source_padding: as `padding`, for `source`.
         structure: what connects the tokens, for models that are told: a `TreeBatch` or a
-            `GraphBatch`, with as many
-            rows and positions as the inputs (or the source, if there is one).
+            `GraphBatch`, with as many rows and positions as the inputs (or the source, if there is
+            one).
     """
 
     inputs: Tensor
@@ -124,7 +125,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """`"language_model"`, `"classifier"` or `"encoder_decoder"`."""
+        """`"language_model"`, `"classifier"`, `"token_classifier"` or `"encoder_decoder"`."""
 
     @property
     @abstractmethod
@@ -143,7 +144,7 @@ class Task(ABC):
 
     @property
     def classes(self) -> int | None:
-        """The number of classes of a classifier; None for the other kinds."""
+        """How many classes there are, of rows or of positions; None for the other kinds."""
         return None
 
     def batch(self, split: str, size: int, seed: int) -> Batch:

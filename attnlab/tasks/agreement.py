@@ -53,7 +53,7 @@ class Agreement(TreeTask):
     occurs in both, not even with another tree.
 
     Args:
-        form: "tree", "words" or "brackets" (``attnlab.tasks.tree_forms``).
+        form: "tree", "words", "graph" or "brackets" (``attnlab.tasks.tree_forms``).
         fewest: the fewest attractors.
         most: the most attractors.
         depth: the most nodes above a word.

@@ -47,7 +47,7 @@ class ListOps(TreeTask):
     digits decide the split: no sequence of them occurs in both splits.
 
     Args:
-        form: "tree", "words" or "brackets" (`attnlab.tasks.tree_forms`).
+        form: "tree", "words", "graph" or "brackets" (`attnlab.tasks.tree_forms`).
         shallowest: the least depth; 1 is an operation on digits alone.
         deepest: the greatest depth, at most `leaves // 2`.
         arguments: the most arguments of an operation; the least are 2.

@@ -61,7 +61,7 @@ class Logic(TreeTask):
 
     Args:
         question: "value" or "entailment".
-        form: "tree", "words" or "brackets" (`attnlab.tasks.tree_forms`).
+        form: "tree", "words", "graph" or "brackets" (`attnlab.tasks.tree_forms`).
         shallowest: the least depth of a formula; 1 is one operator.
         deepest: the greatest depth of a formula, less than `leaves`.
         leaves: the most variables in a formula, each counted as often as it stands there.

@@ -60,7 +60,7 @@ class PythonTypes(TreeTask):
 
     Args:
         question: "whole" or "part".
-        form: "tree", "words" or "brackets" (`attnlab.tasks.tree_forms`).
+        form: "tree", "words", "graph" or "brackets" (`attnlab.tasks.tree_forms`).
         shallowest: the least depth.
         deepest: the greatest depth, at most `leaves`.
         leaves: the most leaves of an expression, and the most nodes; at most 32.

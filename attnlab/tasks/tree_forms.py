@@ -2,9 +2,10 @@
 
     tree        the dog barks  S NP VP           and which node stands above which
     words       the dog barks
+    graph       the dog barks  S NP VP           and an edge to and from the node above each
     brackets    (S (NP the dog ) (VP barks ) )   one token per opening bracket, word and ")"
 
-The three forms hold the same trees, so a model that computes along a tree can be compared with one
+The forms hold the same trees, so a model that computes along a tree can be compared with one
 that reads a sequence, and with one that is told the tree within the sequence.
 """
 
@@ -15,14 +16,16 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor, from_numpy
 
+from attnlab.core.graph import Graph
+from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice, suggestion
 from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import TreeBatch
+from attnlab.core.tree_batch import TreeBatch, parents_of
 from attnlab.tasks import Batch
 from attnlab.tasks.sequences import display_names, in_split
 
-FORMS = ("tree", "words", "brackets")
+FORMS = ("tree", "words", "graph", "brackets")
 FILLER, CLOSE = "·", ")"
 _MOST_TRIES = 1000  # for each tree that is wanted
 
@@ -37,12 +40,14 @@ class TreeForm:
         form        positions
         "tree"      the leaves from left to right, then the nodes in the order of ``Tree.nodes()``
         "words"     the leaves from left to right
+        "graph"     as "tree"; edges of kind 0 lead up, those of kind 1 down, and two features say
+                    the same
         "brackets"  the bracketed text
 
     filled up to the longest row of the batch.
 
     Args:
-        form: "tree", "words" or "brackets".
+        form: "tree", "words", "graph" or "brackets".
         words: the labels that leaves may have.
         phrases: the labels that nodes may have. One label may stand in both.
         leaves: the most leaves of a tree.
@@ -70,7 +75,9 @@ class TreeForm:
     @property
     def length(self) -> int:
         """The most positions that a row can have."""
-        return self.leaves + {"tree": 1, "words": 0, "brackets": 2}[self.form] * self.nodes
+        return (
+            self.leaves + {"tree": 1, "words": 0, "graph": 1, "brackets": 2}[self.form] * self.nodes
+        )
 
     @property
     def vocab(self) -> int:
@@ -96,7 +103,11 @@ class TreeForm:
         inputs = np.zeros((len(trees), max(map(len, rows))), dtype=np.int64)
         for filled, row in zip(inputs, rows, strict=True):
             filled[: len(row)] = row
-        structure = TreeBatch.of(trees) if self.form == "tree" else None
+        structure: TreeBatch | GraphBatch | None = None
+        if self.form == "tree":
+            structure = TreeBatch.of(trees)
+        elif self.form == "graph":
+            structure = GraphBatch.of([graph_of(tree) for tree in trees])
         padding = from_numpy(inputs > 0)
         return Batch(from_numpy(inputs), from_numpy(targets), padding, structure=structure)
 
@@ -135,7 +146,7 @@ class TreeForm:
     def _names(self) -> list[str]:
         if self.form == "brackets":
             return [FILLER, *self.words, *("(" + phrase for phrase in self.phrases), CLOSE]
-        return [FILLER, *self.words, *(self.phrases if self.form == "tree" else ())]
+        return [FILLER, *self.words, *(() if self.form == "words" else self.phrases)]
 
     @cached_property
     def _word_numbers(self) -> dict[str, int]:
@@ -149,7 +160,7 @@ class TreeForm:
         self._check_size(tree)
         if self.form == "brackets":
             return self._bracketed(tree)
-        return self._words(tree) + (self._phrases(tree) if self.form == "tree" else [])
+        return self._words(tree) + ([] if self.form == "words" else self._phrases(tree))
 
     def _words(self, tree: Tree) -> list[int]:
         return [self._number(leaf) for leaf in tree.leaves()]
@@ -188,3 +199,13 @@ class TreeForm:
                     f"a tree has {len(found)} {name}, more than the {most} that {name}={most} "
                     "allows; make it larger"
                 )
+
+
+def graph_of(tree: Tree) -> Graph:
+    """Leaves and nodes, with an edge of kind 0 from each to the node above it and one of kind 1
+    back; of the two features of an edge the one of its kind is 1."""
+    parents = parents_of(tree)
+    up = [(place, above) for place, above in enumerate(parents) if above >= 0]
+    edges = up + [(above, place) for place, above in up]
+    kinds = [0] * len(up) + [1] * len(up)
+    return Graph(len(parents), edges, kinds, [[1.0 - kind, float(kind)] for kind in kinds])

@@ -50,7 +50,7 @@ def _check_answers(
             f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): {error}"
             f"{'' if str(error).endswith('.') else '.'} {advice(task)}"
         ) from error
-    declared = getattr(task, "classes" if task.kind == "classifier" else "vocab", None) or 0
+    declared = getattr(task, "classes", None) or getattr(task, "vocab", None) or 0
     needed = max(declared, row.largest + 1)
     if logits.shape[-1] < needed:
         raise ValueError(

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 PAGES = [
     *("PatternStudio", "TreeExplorer", "PositionExplorer", "ComplexWordExplorer"),
     *("QueryKeySpace", "AttentionView", "WhoIsChosen", "CostLab", "Survey", "LongRangeUse"),
-    *("EnergyLandscape", "MemoryFilm", "SignalLab", "TableView"),
+    *("EnergyLandscape", "MemoryFilm", "SignalLab", "TableView", "GraphView"),
 ]
 TALL = {"TreeExplorer": 1300, "QueryKeySpace": 1300}
 """Pixels that a widget may be high at 700 across; others 900."""

@@ -1,6 +1,7 @@
 """One graph: its edges, and the graphs of other libraries."""
 
 import types
+import warnings
 
 import networkx
 import pytest
@@ -68,6 +69,27 @@ def test_data_of_pytorch_geometric() -> None:
         Graph.of_data(data)
     with pytest.raises(TypeError, match=r"edge_index \(2, m\).*got a str"):
         Graph.of_data("data")
+
+
+def test_the_class_of_pytorch_geometric_itself() -> None:
+    """Its batches are told by their class: one graph at a time is taken."""
+    with warnings.catch_warnings():  # it compiles by torch.jit, which is deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        library = pytest.importorskip("torch_geometric.data", reason="it is not installed")
+    index, weights = torch.tensor([[0, 3], [1, 2]]), torch.tensor([[0.5, 1.0], [2.0, 3.0]])
+    data = library.Data(edge_index=index, edge_attr=weights, num_nodes=5)
+    found = Graph.of_data(data)
+    assert found.nodes == 5
+    assert listed(found) == [(0, 1, 0, (0.5, 1.0)), (3, 2, 0, (2.0, 3.0))]
+    assert Graph.of_data(library.Data(x=torch.randn(7, 3), edge_index=index)).nodes == 7
+    empty = library.Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=3)
+    assert listed(Graph.of_data(empty)) == []
+    both = library.Batch.from_data_list([data, data])
+    with pytest.raises(ValueError, match="to_data_list"):
+        Graph.of_data(both)
+    assert [graph.nodes for graph in map(Graph.of_data, both.to_data_list())] == [5, 5]
+    with pytest.raises(TypeError, match=r"edge_index \(2, m\).*got a HeteroData"):
+        Graph.of_data(library.HeteroData())
 
 
 def test_reverses_and_loops() -> None:

@@ -13,6 +13,7 @@ VOCAB, CLASSES, FEATURES = 29, 7, 5
 ENDS: dict[str, dict[str, Any]] = {
     "language_model": {"vocab": VOCAB},
     "classifier": {"vocab": VOCAB, "classes": CLASSES},
+    "token_classifier": {"vocab": VOCAB, "classes": CLASSES},
     "encoder_decoder": {"vocab": VOCAB},
 }
 

@@ -12,7 +12,7 @@ from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.models.options import Options
 from attnlab.models.tiny import TinyTransformer
 
-KINDS = ("language_model", "classifier", "encoder_decoder")
+KINDS = ("language_model", "classifier", "token_classifier", "encoder_decoder")
 NORMS = ("pre", "post")
 POSITIONS = ("learned", "sinusoidal", "none")
 
@@ -24,7 +24,10 @@ def call(model, tokens, source=None, **options):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_shapes_of_every_kind(make, tokens, source, norm, positions):
-    shapes = dict.fromkeys(KINDS, (3, 11, 29)) | {"classifier": (3, 7)}
+    shapes = dict.fromkeys(KINDS, (3, 11, 29)) | {
+        "classifier": (3, 7),
+        "token_classifier": (3, 11, 7),
+    }
     for kind, shape in shapes.items():
         model = make(kind, norm=norm, positions=positions)
         assert call(model, tokens, source).shape == shape
@@ -47,6 +50,13 @@ def test_an_encoder_sees_both_sides(make, tokens):
     changed[:, -1] = (changed[:, -1] + 1) % 29
     difference = model.encode(tokens) - model.encode(changed)
     assert (difference != 0).any(-1).all()
+
+
+def test_a_token_classifier_answers_from_each_vector_of_the_encoder(make, tokens):
+    model = make("token_classifier")
+    assert torch.equal(model(tokens), model.logits(model.encode(tokens)))
+    with pytest.raises(ValueError, match="has no decoder; call encode"):
+        model.decode(tokens)
 
 
 def test_every_target_position_reads_the_source(make, tokens, source):
@@ -101,7 +111,7 @@ def test_a_row_without_real_tokens_is_finite_and_leaves_the_others_alone(make, t
 def test_loss_starts_at_the_logarithm_of_the_choices(kind, dim, norm, tie):
     torch.manual_seed(0)
     options = {"kind": kind, "dim": dim, "layers": 2, "norm": norm, "tie": tie, "max_len": 31}
-    model = TinyTransformer(211, classes=13 if kind == "classifier" else None, **options)
+    model = TinyTransformer(211, classes=13 if "classifier" in kind else None, **options)
     tokens = torch.randint(211, (7, 31))
     logits = call(model, tokens, tokens)
     loss = (logits.logsumexp(-1) - logits.mean(-1)).mean()  # of targets drawn uniformly

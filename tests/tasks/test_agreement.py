@@ -65,12 +65,12 @@ def test_attractors_of_a_sentence(text: str, found: list[str]) -> None:
 def test_rows_show_the_sentence(form: str) -> None:
     task = Agreement(form=form, most=1)
     batch = task.batch("train", 61, seed=5)
-    assert (batch.structure is not None) == (form == "tree")
+    assert (batch.structure is not None) == (form in ("tree", "graph"))
     for row, padding in zip(batch.inputs, batch.padding, strict=True):
         shown = task.tokens(row)
         assert shown.count("?") == 1
         assert [token != "·" for token in shown] == padding.tolist()
-        assert {"tree": "S", "words": None, "brackets": "(S"}[form] in (*shown, None)
+        assert {"tree": "S", "words": None, "graph": "S", "brackets": "(S"}[form] in (*shown, None)
     words = Agreement(form="words", most=1)
     other = words.batch("train", 61, seed=5)
     for row, short in zip(batch.inputs, other.inputs, strict=True):

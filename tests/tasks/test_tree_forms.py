@@ -27,6 +27,7 @@ def form_of(name: str) -> TreeForm:
             ],
         ),
         ("words", ["the dog barks · ·", "the cats chase the dog"]),
+        ("graph", ["the dog barks S NP VP · · ·", "the cats chase the dog S NP VP NP"]),
         (
             "brackets",
             [
@@ -36,17 +37,23 @@ def form_of(name: str) -> TreeForm:
         ),
     ],
 )
-def test_the_three_forms(form: str, rows: list[str]) -> None:
+def test_the_forms(form: str, rows: list[str]) -> None:
     batch = form_of(form).batch([BARKS, CHASE], [1, 0])
     shown = [form_of(form).tokens(row) for row in batch.inputs]
     assert [" ".join(row) for row in shown] == rows
     assert batch.inputs.shape[1] <= form_of(form).length
-    assert (batch.structure is not None) == (form == "tree")
+    assert (batch.structure is not None) == (form in ("tree", "graph"))
     if form == "tree":
         assert batch.structure.parents.tolist() == [
             [4, 4, 5, -1, 3, 3, -1, -1, -1],
             [6, 6, 7, 8, 8, -1, 5, 5, 7],
         ]
+    if form == "graph":
+        up = {(0, 4), (1, 4), (2, 5), (4, 3), (5, 3)}
+        graph = batch.structure.graph(0)
+        rows = zip(graph.edges.tolist(), graph.kinds.tolist(), graph.features.tolist(), strict=True)
+        found = {(*edge, kind, *features) for edge, kind, features in rows}
+        assert found == {(a, b, 0, 1, 0) for a, b in up} | {(b, a, 1, 0, 1) for a, b in up}
     assert batch.inputs.max() < form_of(form).vocab
     assert batch.padding.tolist() == [[token != "·" for token in row] for row in shown]
     assert batch.targets.tolist() == [1, 0]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import torch
 from attnlab_widgets.attention_explorer import AttentionExplorer
@@ -10,6 +11,7 @@ from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.complex_words import ComplexWordExplorer
 from attnlab_widgets.cost_lab import CostLab
 from attnlab_widgets.energy_landscape import EnergyLandscape
+from attnlab_widgets.graph_view import GraphView
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.long_range_use import LongRangeUse
@@ -101,6 +103,13 @@ def table() -> TableView:
     return TableView([*questions, (rivers, texts[3])], sides, tops)
 
 
+def graph() -> GraphView:
+    karate = nx.karate_club_graph()
+    scores = torch.randn(2, 3, 34, 34, generator=torch.Generator().manual_seed(0))
+    mask = torch.from_numpy(nx.to_numpy_array(karate, weight=None)) > 0
+    return GraphView(karate, scores.masked_fill(~mask, -torch.inf).softmax(-1))
+
+
 EXAMPLES: dict[type, Callable[[], Any]] = {
     AttentionView: view,
     PatternStudio: PatternStudio,
@@ -118,6 +127,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     CostLab: lambda: CostLab(claims={"longformer": "n"}),
     Survey: Survey,
     EnergyLandscape: EnergyLandscape,
+    GraphView: graph,
     MemoryFilm: film,
     SignalLab: SignalLab,
     TableView: table,

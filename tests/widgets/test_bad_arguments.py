@@ -9,6 +9,7 @@ import traitlets
 from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.bertviz import to_bertviz
+from attnlab_widgets.graph_view import GraphView
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.kernel_maps import Choice
@@ -17,6 +18,8 @@ from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 
+from attnlab.core.graph import Graph
+from attnlab.core.graph_batch import GraphBatch
 from attnlab.models.tiny import TinyTransformer
 
 MAPS = torch.full((2, 3, 5, 5), 0.2)
@@ -40,6 +43,9 @@ LANGUAGE = TinyTransformer(5, **SMALL)
 
 def switchboard(text="ab", model=LANGUAGE, **options):
     return HeadSwitchboard(model, text, **options)
+
+
+PATH = Graph(3, [(0, 1), (1, 2)])
 
 
 def ask(choices):
@@ -76,6 +82,32 @@ REFUSED = [
     (lambda: AttentionExplorer(mechanisms=[["full"]]), "`mechanisms` must hold texts"),
     (lambda: AttentionExplorer(trained=[1, 0]), "`trained` must say True or False"),
     (lambda: AttentionExplorer(untrained=[3]), "`untrained` must map names to values"),
+    (lambda: GraphView(3), r"`graph` must have 2 axes \(m, 2\)"),
+    (lambda: GraphView(torch.ones(3, 2)), "or whole numbers .m, 2., .* got float64"),
+    (lambda: GraphView([[0, 1, 2]]), r"got int64 of shape \(1, 3\)"),
+    (lambda: GraphView([[0, 3]], labels=["a", "b"]), "edge 0 leads from 0 to 3, but the nodes are"),
+    (lambda: GraphView(GraphBatch.of([PATH])), r"got a batch; give batch.graph\(0\)"),
+    (lambda: GraphView(Graph(501)), "a graph of 501 nodes is more than the 500 that are drawn"),
+    (
+        lambda: GraphView(PATH, MAPS),
+        "of layer 0 are 5 × 5, but the graph has 3 nodes; give weights",
+    ),
+    (lambda: GraphView(PATH, MAPS[0, 0, :3]), "of layer 0 are 3 × 5, but the graph has 3 nodes"),
+    (lambda: GraphView(PATH, torch.ones(1, 2, 7)), "for each of the 2 edges"),
+    (lambda: GraphView(PATH, META), "dense tensors with values, got .* on meta"),
+    (lambda: GraphView(PATH, "full"), "must be a recording of attnlab.watch"),
+    (lambda: GraphView(PATH, -MAPS[:, :, :3, :3]), "should be from 0 to 1, .* there is -0.2"),
+    (lambda: GraphView(PATH, torch.full((1, 1, 2), 1.5)), "in layer 0 there is 1.5"),
+    (lambda: GraphView(PATH, torch.full((9, 1300, 3, 3), 0.3)), "there are 105,300 weights, more"),
+    (lambda: GraphView(PATH, MAPS[:, :, :3, :3], batch=1), "`batch` is 1, but layer 0"),
+    (lambda: GraphView(PATH, batch=1), "`batch` chooses a row of recorded weights; there are none"),
+    (lambda: GraphView(PATH, inputs=MAPS), "`inputs` are for a model; `weights` is none"),
+    (lambda: GraphView(PATH, MIXER), "a model needs `inputs`, what it reads at the nodes"),
+    (lambda: GraphView(PATH, MIXER, inputs=torch.ones(5)), r"at the 3 nodes, .* got \(5,\)"),
+    (lambda: GraphView(PATH, MIXER, inputs=[1, 2, 3]), "tokens .n,. or vectors .n, dim., got list"),
+    (lambda: GraphView(PATH, labels=["a"]), "`labels` has 1 labels for 3 nodes"),
+    (lambda: GraphView(PATH, labels="abc"), "`labels` must be a list, got 'abc'"),
+    (lambda: GraphView(PATH, groups=[1, 2]), "`groups` has 2 labels for 3 nodes"),
     (lambda: HeadSwitchboard(torch.nn.Linear(2, 2), "ab"), "`model` should be a TinyTransformer"),
     (lambda: switchboard(model=CLASSIFIER), "a language model, got one of kind='classifier'"),
     (lambda: switchboard(model=MIXER), "`model` has no attention heads that could be silenced"),

@@ -12,6 +12,7 @@ _HOMES = {
     "ComplexWordExplorer": "complex_words",
     "CostLab": "cost_lab",
     "EnergyLandscape": "energy_landscape",
+    "GraphView": "graph_view",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
     "LongRangeUse": "long_range_use",
@@ -36,6 +37,7 @@ __all__ = [
     "ComplexWordExplorer",
     "CostLab",
     "EnergyLandscape",
+    "GraphView",
     "HeadSwitchboard",
     "KernelLab",
     "LongRangeUse",
@@ -61,6 +63,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.complex_words import ComplexWordExplorer
     from attnlab_widgets.cost_lab import CostLab
     from attnlab_widgets.energy_landscape import EnergyLandscape
+    from attnlab_widgets.graph_view import GraphView
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
     from attnlab_widgets.long_range_use import LongRangeUse

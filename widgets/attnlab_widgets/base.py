@@ -24,7 +24,8 @@ from attnlab_widgets.drawing import Drawing
 STATIC = Path(__file__).parent / "static"
 LIVE = "Run the notebook to make this picture live."
 MOST_BYTES = 90_000
-"""Of a still picture: a notebook stores one for each widget, and must stay below a megabyte."""
+"""Of a still picture: a notebook stores one for each widget, and must stay below a megabyte. A
+widget may set a smaller ``most_bytes``."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
 _QUICK = 1_000_000  # bytes
@@ -75,6 +76,7 @@ class Pictured:
     """
 
     model_id: str
+    most_bytes = MOST_BYTES
     _ipython_display_ = None  # ipywidgets 7 has one, and it would come before the bundle
 
     def still(self) -> Drawing | None:
@@ -107,7 +109,7 @@ class Pictured:
         if drawing is None:
             return bundle
         shown = drawing.with_line(LIVE)
-        png = b64encode(shown.png(colours=64, most=MOST_BYTES)).decode()
+        png = b64encode(shown.png(colours=64, most=self.most_bytes)).decode()
         size = {"width": shown.wide, "height": shown.high, "alt": repr(self)}
         return {**data, "image/png": png, "text/plain": repr(self)}, {**metadata, "image/png": size}
 

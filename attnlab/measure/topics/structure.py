@@ -1,13 +1,15 @@
 """Graphs: attention over a list of edges, beside the dense form and PyTorch Geometric.
 
 Random graphs of ten edges to each node, dim 64 and 4 heads. The largest tensors are counted; times
-are of a forward pass, and of a forward and a backward pass. TransformerConv has the same equation
-and one more linear map, of each node to itself. The eigenvectors are the first 16 of a graph of
-10,000 nodes without directions.
+are of a forward pass, and of a forward and a backward pass. TransformerConv does equal work: where
+the edges have features it adds them, by a linear map, to keys and values, and ours multiplies the
+scores by them; its map of each node to itself is as large as our output projection. The
+eigenvectors are the first 16 of a graph of 10,000 nodes without directions.
 """
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
@@ -23,7 +25,7 @@ from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare, thread_count
 
-DIM, HEADS, DEGREE, REPEATS = 64, 4, 10, 7
+DIM, HEADS, DEGREE, FEATURES, REPEATS = 64, 4, 10, 8, 7
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -31,16 +33,22 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     repeats = 2 if quick else REPEATS
     yield from _forms(200 if quick else 2000, repeats, threads, long=not quick)
     yield from _tensors((100, 200) if quick else (1000, 2000), long=not quick)
-    yield from _beside_peer(300 if quick else 10_000, repeats, threads, long=not quick)
+    for features in (0, FEATURES):
+        yield from _beside_peer(
+            300 if quick else 10_000, features, repeats, threads, long=not quick
+        )
     yield _eigenvectors(600 if quick else 10_000, threads, long=not quick)
 
 
-def random_graph(nodes: int, *, both_ways: bool = False) -> Graph:
+def random_graph(nodes: int, *, both_ways: bool = False, features: int = 0) -> Graph:
     """About ten edges for each node, their ends drawn at random; ``both_ways`` half of them and
-    their reverses."""
+    their reverses. So many random numbers are ``features`` of each edge."""
     drawn = torch.randint(nodes, (nodes * DEGREE, 2), generator=torch.Generator().manual_seed(0))
     drawn = drawn.unique(dim=0)  # without parallel edges, which the dense form pays for
-    return Graph(nodes, drawn[::2]).both_ways() if both_ways else Graph(nodes, drawn)
+    if both_ways:
+        return Graph(nodes, drawn[::2]).both_ways()
+    values = torch.randn(len(drawn), features, generator=torch.Generator().manual_seed(1))
+    return Graph(nodes, drawn, features=values)
 
 
 def _forms(nodes: int, repeats: int, threads: int, *, long: bool) -> Iterator[Row]:
@@ -84,31 +92,37 @@ def _tensors(lengths: tuple[int, ...], *, long: bool) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _beside_peer(nodes: int, repeats: int, threads: int, *, long: bool) -> Iterator[Row]:
-    graph = random_graph(nodes)
+def _beside_peer(
+    nodes: int, features: int, repeats: int, threads: int, *, long: bool
+) -> Iterator[Row]:
+    graph = random_graph(nodes, features=features)
     structure = GraphBatch.of([graph])
     x = torch.randn(1, nodes, DIM, requires_grad=True)
-    layer = _layer("edges")
+    layer = _layer("edges", edge_features=features)
     own = functools.partial(layer, x, structure=structure)
-    figure = f"TransformerConv / edges, {len(graph.edges):,} edges"
+    beside = f" of {features} features" if features else ""
+    figure = f"TransformerConv / edges, {len(graph.edges):,} edges{beside}"
     if not find_spec("torch_geometric"):
         yield Row(
             figure, None, note="torch_geometric is not installed: pip install torch_geometric"
         )
         alone = compare({"edges": own}, repeats=repeats, warmup=1, threads=threads)[0]
-        yield Row(f"edges, {len(graph.edges):,} edges, forward", alone.median * 1e3, "ms")
+        yield Row(f"edges, {len(graph.edges):,} edges{beside}, forward", alone.median * 1e3, "ms")
         return
-    from torch_geometric.nn import TransformerConv
+    with warnings.catch_warnings():  # it compiles by torch.jit, which is deprecated
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from torch_geometric.nn import TransformerConv
 
-    peer = TransformerConv(DIM, DIM // HEADS, heads=HEADS)
-    theirs = functools.partial(peer, x[0], graph.edges.mT.contiguous())
+    peer = TransformerConv(DIM, DIM // HEADS, heads=HEADS, edge_dim=features or None).eval()
+    attributes = graph.features if features else None
+    theirs = functools.partial(peer, x[0], graph.edges.mT.contiguous(), attributes)
     for words, run in _RUNS.items():
         steps = {
             "TransformerConv": functools.partial(run, peer, theirs),
             "edges": functools.partial(run, layer, own),
         }
         timed = compare(steps, repeats=repeats, warmup=1, threads=threads)
-        work = "the same edges in both"
+        work = "the same nodes, edges, features, heads and widths in both"
         yield ratio(f"{figure}, {words}", *timed, work=work, at_least=1 if long else None)
 
 
@@ -123,10 +137,12 @@ def _eigenvectors(nodes: int, threads: int, *, long: bool) -> Row:
     return Row(figure, seconds, "s", at_most=5.0 if long else None, note=solver)
 
 
-def _layer(form: str) -> nn.Module:
+def _layer(form: str, edge_features: int = 0) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return catalog.build("graph_transformer", dim=DIM, heads=HEADS, form=form).eval()
+        return catalog.build(
+            "graph_transformer", dim=DIM, heads=HEADS, form=form, edge_features=edge_features
+        ).eval()
 
 
 def _infer(layer: nn.Module, call: Callable[[], Tensor]) -> object:

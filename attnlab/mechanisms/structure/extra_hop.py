@@ -17,7 +17,8 @@ $$s_{\tau\eta} = \frac{q_\tau \cdot k_\eta}{\sqrt d} \quad\text{(dot)},\qquad s_
 the first as printed, the second in the authors' released code, which is that of graph attention
 networks (the slope below zero is 0.2).
 
-Cost, with m links: ``naive`` $2 h n^2 (d + e)$ FLOPs for n texts, ``edges`` $2 h m (d + e)$.
+Cost, with $n_E$ links: ``naive`` $2 h n^2 (d + e)$ FLOPs for n texts, ``edges``
+$2 h n_E (d + e)$.
 
 ``naive``  softmax over all pairs of hubs under the adjacency.
 ``edges``  over the list of links.
@@ -46,6 +47,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.edge_sums import products
 from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
@@ -99,11 +101,13 @@ def edges(
 ) -> Outputs:
     """The same over the list of links."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own = of_tokens(wide(q)).index_select(0, structure.targets)
-    keys = of_tokens(wide(k)).index_select(0, structure.sources)
+    own, keys = of_tokens(wide(q)), of_tokens(wide(k))
     if options.score == "dot":
-        return over_edges((own * keys).sum(-1) * q.shape[-1] ** -0.5, v, structure)
-    return over_edges(F.leaky_relu((own + keys).sum(-1), SLOPE), v, structure)
+        scores = products(own, keys, structure.by_ends) * q.shape[-1] ** -0.5
+    else:
+        sums = own.sum(-1)[structure.targets] + keys.sum(-1)[structure.sources]
+        scores = F.leaky_relu(sums, SLOPE)
+    return over_edges(scores, v, structure)
 
 
 FORMS = {"naive": naive, "edges": edges}
@@ -152,7 +156,7 @@ def at_hubs(
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
     name="extra_hop",
@@ -170,8 +174,8 @@ CARD = Card(
     structure=GraphBatch,
     causal="never",
     because="links lead from any text to any other",
-    time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * m * (d + e)},
-    memory={"naive": 2 * h * n**2, "edges": 2 * h * m * (d + e)},
+    time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * n_E * (d + e)},
+    memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"score": "additive"},),
     departures=(

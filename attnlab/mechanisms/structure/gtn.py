@@ -18,8 +18,8 @@ Nothing is compared: the weights do not depend on the vectors of the nodes. Afte
 choices can be read as meta-paths (``meta_paths``), a path of s kinds from right to left; with the
 identity among them, paths of every length up to s.
 
-Cost, with m edges: ``naive`` multiplies matrices, $2 h l n^3$ FLOPs; ``edges`` multiplies the
-vectors by one $Q_t$ after another, $2 h s m e$ FLOPs, and never makes a product of matrices.
+Cost, with $n_E$ edges: ``naive`` multiplies matrices, $2 h l n^3$ FLOPs; ``edges`` multiplies the
+vectors by one $Q_t$ after another, $2 h s n_E e$ FLOPs, and never makes a product of matrices.
 
 ``naive``  the equations, on n × n matrices, normalised after each product as printed.
 ``edges``  the same applied to vectors, from the last matrix to the first.
@@ -49,6 +49,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.edge_sums import collected
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
@@ -131,9 +132,8 @@ def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     own = wide(v).transpose(1, 2).flatten(0, 1)  # (b · n, h, e)
     moved = torch.cat([own, torch.ones_like(own[..., :1])], -1)  # the last entry becomes D
     for step in reversed(chosen.unbind(1)):
-        weights = step.mT.index_select(0, structure.kinds)[..., None]  # (m, h, 1)
-        along = structure.summed(weights * moved.index_select(0, structure.sources))
-        moved = along + step[:, -1:] * moved
+        weights = step.mT.index_select(0, structure.kinds)  # (m, h)
+        moved = collected(weights, moved, structure.by_ends) + step[:, -1:] * moved
     total, sums = moved[..., :-1], moved[..., -1:]
     reaches = (sums != 0).to(sums.dtype)
     out = (total / (sums + (sums == 0)) + own) / (1 + reaches)
@@ -205,7 +205,7 @@ class GTN(nn.Module):
 
 # ---- card
 
-h, n, m, e, s, t = letters("h n m e s t")
+h, n, n_E, e, s = letters("h n n_E e s")
 
 CARD = Card(
     name="gtn",
@@ -225,8 +225,8 @@ CARD = Card(
     letters={"s": "steps"},
     causal="never",
     because="paths lead from any node of a graph to any other",
-    time={"naive": 2 * h * s * n**3, "edges": 2 * h * s * m * e},
-    memory={"naive": h * s * n**2, "edges": 2 * h * m * e},
+    time={"naive": 2 * h * s * n**3, "edges": 2 * h * s * n_E * e},
+    memory={"naive": h * s * n**2, "edges": 2 * h * n_E * e},
     notes={"naive": ("choices", "weights"), "edges": ("choices",)},
     variants=({"kinds": 3, "steps": 3},),
     departures=(

@@ -206,10 +206,21 @@ def test_the_layer_is_told_what_it_was_built_for() -> None:
 
 
 def test_padding_has_no_part_in_the_batch_norm() -> None:
+    """Rows with more padding give the same nodes, and the same running means; NaN does not spread.
+
+    With padding among the rows, zeros after the residual, mean and variance would change.
+    """
     layer, structure, x, e = layer_and_inputs("batch")
     out, _ = layer(x, e, structure=structure)
+    means = [norm.running_mean.clone() for norm in layer.nodes.norms]
+    again, *_ = layer_and_inputs("batch")
+    longer = GraphBatch.of([structure.graph(row) for row in range(2)], length=11)
     noisy = x.masked_fill(~structure.padding[..., None], torch.nan)
-    torch.testing.assert_close(layer(noisy, e, structure=structure)[0], out)
+    noisy = nn.functional.pad(noisy, (0, 0, 0, 6), value=torch.nan)
+    found, _ = again(noisy, e, structure=longer)
+    torch.testing.assert_close(found[longer.padding], out[structure.padding])
+    for norm, mean in zip(again.nodes.norms, means, strict=True):
+        torch.testing.assert_close(norm.running_mean, mean)
 
 
 # ---- the module

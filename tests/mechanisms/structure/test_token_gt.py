@@ -48,11 +48,21 @@ def test_tokens_by_hand(identifiers: str) -> None:
 
 
 def test_turning_an_edge_changes_its_token() -> None:
+    """By the difference of the matrices of source and target; were they one, not at all."""
     layer = built(width=5)
     x = torch.randn(1, 2, DIM, dtype=torch.float64)
-    one, other = (layer(x, structure=GraphBatch.of([Graph(2, [e])]))[0] for e in ((0, 1), (1, 0)))
-    assert torch.equal(one[:, :3], other[:, :3])
-    assert (one[:, 3] - other[:, 3]).abs().max() > 1e-3
+    one, other = (GraphBatch.of([Graph(2, [edge])]) for edge in ((0, 1), (1, 0)))
+    tokens, turned = (layer(x, structure=structure)[0][0] for structure in (one, other))
+    torch.testing.assert_close(tokens[:3], turned[:3])
+    of_source, of_target = layer.identify.weight.split(5, dim=1)
+    p = layer.identifiers(one)[0]
+    wanted = (of_source - of_target) @ (p[0] - p[1])
+    assert wanted.abs().max() > 1e-3
+    torch.testing.assert_close(tokens[3] - turned[3], wanted)
+    with torch.no_grad():
+        of_target.copy_(of_source)
+    tokens, turned = (layer(x, structure=structure)[0][0] for structure in (one, other))
+    torch.testing.assert_close(tokens, turned)
 
 
 def test_identifiers_are_orthonormal_if_they_are_wide_enough() -> None:

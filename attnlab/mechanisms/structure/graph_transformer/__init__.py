@@ -16,9 +16,9 @@ Nothing depends on how the nodes are numbered: permuting them permutes the outpu
 that a node is not told where in the graph it stands; for this the first layer's input is given the
 eigenvectors of the graph's Laplacian (``positions="laplacian"``, ``attnlab.core.laplacian``).
 
-Cost, with m edges: ``naive`` takes $2 h n^2 (d + e)$ FLOPs and holds a score for each pair of nodes
-(for each of up to r parallel edges); ``edges`` takes $2 h m (d + e)$ and holds one vector of width
-d or e for each edge and head.
+Cost, with $n_E$ edges: ``naive`` takes $2 h n^2 (d + e)$ FLOPs and holds a score for each pair of
+nodes (for each of up to r parallel edges); ``edges`` takes $2 h n_E (d + e)$ and holds one vector
+of width d for each edge and head.
 
 ``naive``  softmax over all pairs of nodes under the adjacency.
 ``edges``  over the list of edges: gather queries, keys and values, and sum them at the targets.
@@ -46,6 +46,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.core import edge_sums
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
 from attnlab.core.graph_batch import GraphBatch
@@ -94,6 +95,9 @@ def edges(
 ) -> Outputs:
     """The same over the list of edges."""
     structure.check_fits(len(q), q.shape[2], q.device)
+    if gates is None:
+        own, keys = of_tokens(wide(q) * q.shape[-1] ** -0.5), of_tokens(wide(k))
+        return over_edges(edge_sums.products(own, keys, structure.by_ends), v, structure)
     return over_edges(products(q, k, structure, gates).sum(-1), v, structure)
 
 
@@ -172,7 +176,7 @@ class GraphTransformer(nn.Module):
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
     name="graph_transformer",
@@ -190,8 +194,8 @@ CARD = Card(
     structure=GraphBatch,
     causal="never",
     because="the nodes of a graph have no order, and edges lead from any of them to any other",
-    time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * m * (d + e)},
-    memory={"naive": 2 * h * n**2, "edges": 2 * h * m * (d + e)},
+    time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * n_E * (d + e)},
+    memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"edge_features": 2},),
     departures=(

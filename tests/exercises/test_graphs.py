@@ -1,0 +1,49 @@
+"""Lesson 52's checks: layers that reach a ring, a mask, a Laplacian, attention over edges."""
+
+import torch
+
+from attnlab.exercises import (
+    check_edge_attention,
+    check_graph_mask,
+    check_laplacian,
+    check_ring_layers,
+    graphs,
+)
+from tests.exercises.frame import answers_to, named, numbers_of
+
+
+def mask(n, edges):
+    pairs = set(map(tuple, edges.tolist()))
+    return torch.tensor([[(j, i) in pairs for j in range(n)] for i in range(n)])
+
+
+def laplacian(A):
+    scaled = torch.diag(A.sum(0) ** -0.5)
+    return torch.eye(len(A), dtype=A.dtype) - scaled @ A @ scaled
+
+
+def attend(q, k, v, edges):
+    """Node by node."""
+    out = torch.zeros_like(v)
+    for i in range(len(q)):
+        sources = edges[edges[:, 1] == i, 0]
+        if len(sources):
+            out[i] = torch.softmax(k[sources] @ q[i] / q.shape[1] ** 0.5, 0) @ v[sources]
+    return out
+
+
+RIGHT = [
+    (check_ring_layers, 6),
+    (check_ring_layers, 12 // 2),
+    (check_graph_mask, mask),
+    (check_laplacian, laplacian),
+    (check_edge_attention, attend),
+]
+TABLES = [
+    (check_ring_layers, numbers_of(graphs._REACH_MISTAKEN)),
+    (check_graph_mask, named(graphs._MASK_MISTAKEN)),
+    (check_laplacian, named(graphs._LAPLACIAN_MISTAKEN)),
+    (check_edge_attention, named(graphs._ATTEND_MISTAKEN)),
+]
+
+TestAnswers = answers_to(RIGHT, TABLES)

@@ -1,0 +1,410 @@
+"""GraphView: its weights are those given, its field is reached, its layout parts what is apart."""
+
+import itertools
+import json
+import re
+from base64 import b64decode
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+import traitlets
+from attnlab_widgets.graph_picture import importance
+from attnlab_widgets.graph_structure import communities, layout, numbered
+from attnlab_widgets.graph_view import GraphView
+from PIL import Image
+
+import attnlab
+from attnlab.core.graph import Graph
+from attnlab.core.graph_batch import GraphBatch
+from attnlab.mechanisms.structure.graph_transformer import GraphTransformer
+from attnlab.mechanisms.structure.token_gt import TokenGT
+from attnlab.models.tiny import TinyTransformer
+
+FIXTURES = Path(__file__).parents[2] / "widgets/test/graph.json"
+N = 7
+EDGES = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 2), (3, 2), (4, 3), (3, 2), (0, 4), (5, 5), (1, 4)]
+"""Parallel edges from 3 to 2, loops at 2 and 5, and node 6 without an edge."""
+NAMES = ["os", "a.module.with.a.very.long.name.indeed", "<b>", "3", "re", "io", "ast"]
+
+
+def of_edges(layers: int = 2, heads: int = 3) -> torch.Tensor:
+    """Weights (layers, heads, 11) that sum to 1 over the edges that lead to a node."""
+    scores = torch.randn(layers, heads, len(EDGES), generator=torch.Generator().manual_seed(1))
+    powers = scores.double().exp()
+    into = torch.tensor(EDGES)[:, 1]
+    return powers / torch.zeros(layers, heads, N).double().index_add(2, into, powers)[:, :, into]
+
+
+def dense(weights: torch.Tensor) -> torch.Tensor:
+    found = torch.zeros(*weights.shape[:2], N, N, dtype=torch.float64)
+    for at, (source, target) in enumerate(EDGES):
+        found[:, :, target, source] += weights[:, :, at]
+    return found
+
+
+def view(**options: Any) -> GraphView:
+    return GraphView(Graph(N, EDGES), of_edges(), labels=NAMES, **options)
+
+
+def modules(n: int = 100) -> GraphView:
+    """As many nodes with names of 30 letters and more, in five groups, with attention."""
+    random = np.random.default_rng(5)
+    group = random.integers(5, size=n)
+    edges = [
+        (i, j)
+        for i, j in itertools.permutations(range(n), 2)
+        if random.random() < (0.13 if group[i] == group[j] else 0.008)
+    ]
+    graph = Graph(n, edges)
+    scores = torch.randn(2, 2, len(edges), generator=torch.Generator().manual_seed(2)).exp()
+    into = graph.edges[:, 1]
+    weights = scores / torch.zeros(2, 2, n).index_add(2, into, scores)[:, :, into]
+    names = [f"package_{group[i]}.module_{i:03d}{'_abcdefgh' * (i % 3)}" for i in range(n)]
+    return GraphView(graph, weights, labels=names, groups=[f"package_{one}" for one in group])
+
+
+# ---- the front end
+
+
+def widgets() -> list[GraphView]:
+    alone = GraphView(Graph(1, [(0, 0)]), torch.ones(1, 1, 1), node=0)
+    return [
+        view(),
+        view(node=2, layer=1, head=2, depth=1, order="degree"),
+        view(node=2, depth=3, groups=[*"aabbbcc"], order="group"),
+        view(node=6, depth=1),
+        view(node=5),
+        GraphView(Graph(N, EDGES), labels=NAMES, node=2),
+        GraphView(Graph(N, EDGES), labels=NAMES, node=6),
+        GraphView(Graph(N, EDGES), node=4, order="number"),
+        GraphView(Graph(N, EDGES)),
+        GraphView(nx.star_graph(5), node=0, depth=1),
+        GraphView(Graph(3, [(0, 1)]), np.full((3, 3), 0.3), node=1, depth=1),
+        GraphView(Graph(3, [(0, 1)]), torch.zeros(1, 2, 1), node=1, head=0),
+        alone,
+        modules(40),
+    ]
+
+
+def case(one: GraphView) -> dict[str, Any]:
+    names = ("node", "layer", "head", "depth", "order")
+    return {
+        "graph": one._graph,
+        "pairs": np.frombuffer(one._pairs, "<u2").tolist(),
+        "weights": np.frombuffer(one._weights, "<u2").tolist(),
+        "state": {name: getattr(one, name) for name in names},
+        "values": one._values().tolist(),
+        "hops": one.hops(),
+        "said": one.description(),
+        "wanted": importance(one, one.map().numpy()),
+    }
+
+
+def test_the_front_end_is_tested_on_these_cases() -> None:
+    """Where they differ they are written anew for the next `npm test`, and this fails once."""
+    cases = json.loads(json.dumps([case(one) for one in widgets()]))
+    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else []
+    same = len(known) == len(cases) and all(map(_alike, cases, known))
+    if not same:
+        FIXTURES.write_text(json.dumps(cases, ensure_ascii=False) + "\n")
+        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
+
+
+def _alike(found: dict[str, Any], known: dict[str, Any]) -> bool:
+    return found.keys() == known.keys() and all(
+        np.allclose(found[name], known[name], rtol=0, atol=2e-5) if name in ("values",)
+        else found[name] == known[name] for name in found if name != "weights"
+    )  # fmt: skip
+
+
+# ---- weights
+
+
+def test_weights_of_edges_are_those_of_pairs_and_parallel_edges_are_summed() -> None:
+    given = of_edges()
+    whole = dense(given)
+    for weights in (given, whole, whole.numpy(), [*whole]):
+        one = GraphView(Graph(N, EDGES), weights)
+        for layer, head in itertools.product(range(2), (0, 1, 2, None)):
+            one.layer, one.head = layer, head
+            wanted = whole[layer].mean(0) if head is None else whole[layer, head]
+            torch.testing.assert_close(one.map(), wanted, rtol=0, atol=2 / 65535)
+    single = GraphView(Graph(N, EDGES), whole[0, 1])
+    torch.testing.assert_close(single.map(), whole[0, 1], rtol=0, atol=2 / 65535)
+
+
+def test_without_weights_every_edge_counts_one() -> None:
+    one = GraphView(Graph(N, EDGES))
+    assert torch.equal(one.map(), (dense(of_edges())[0, 0] > 0).double())
+
+
+def test_a_model_is_recorded_on_its_graph() -> None:
+    torch.manual_seed(0)
+    options = {"kind": "classifier", "classes": 5, "max_len": 32, "layers": 2, "heads": 3}
+    model = TinyTransformer(13, dim=12, attention="graph_transformer", **options)
+    graph, tokens = Graph(N, EDGES), torch.randint(13, (N,))
+    with attnlab.watch(model.eval()) as seen, torch.no_grad():
+        model(tokens[None], structure=GraphBatch.of([graph]))
+    for one in (GraphView(graph, model, inputs=tokens), GraphView(graph, seen)):
+        assert len(one._attended.layers) == 2
+        one.layer, one.head = 1, 2
+        torch.testing.assert_close(
+            one.map(), seen[1].weights[0, 2].double(), rtol=0, atol=2 / 65535
+        )
+        leads = torch.tensor([1.0, 1, 1, 1, 1, 1, 0]).double()
+        torch.testing.assert_close(one.map().sum(1), leads, rtol=0, atol=1e-4)
+
+
+def test_a_row_of_a_batch_has_no_padding() -> None:
+    torch.manual_seed(0)
+    layer = GraphTransformer(10, 2)
+    graphs = [Graph(11, [(i, i + 1) for i in range(10)]), Graph(N, EDGES)]
+    with attnlab.watch(layer) as seen, torch.no_grad():
+        layer(torch.randn(2, 11, 10), structure=GraphBatch.of(graphs))
+    one = GraphView(graphs[1], seen, batch=1)
+    torch.testing.assert_close(
+        one.map(), seen[0].weights[1, :, :N, :N].mean(0).double(), rtol=0, atol=2 / 65535
+    )
+    with pytest.raises(ValueError, match=re.escape("are 11 × 11, but the graph has 7 nodes")):
+        GraphView(graphs[1], seen, batch=0)
+
+
+def test_of_tokens_of_edges_the_nodes_remain() -> None:
+    torch.manual_seed(0)
+    layer = TokenGT(10, 2)
+    graph = Graph(N, EDGES)
+    with attnlab.watch(layer.eval()) as seen, torch.no_grad():
+        layer(torch.randn(1, N, 10), structure=GraphBatch.of([graph]))
+    whole = seen[0].weights[0]
+    assert whole.shape == (2, N, 1 + N + len(EDGES))
+    one = GraphView(graph, seen, node=3)
+    torch.testing.assert_close(
+        one.map(), whole[:, :, 1 : 1 + N].mean(0).double(), rtol=0, atol=2 / 65535
+    )
+    total = float(one.map()[3].sum())
+    assert one.description().endswith(f"These weights sum to {total:.2f}.")
+    square = torch.rand(1, 1, 1 + N + len(EDGES), 1 + N + len(EDGES)) / 50
+    one = GraphView(graph, square)
+    torch.testing.assert_close(
+        one.map(), square[0, 0, 1 : 1 + N, 1 : 1 + N].double(), rtol=0, atol=2 / 65535
+    )
+
+
+# ---- structure
+
+
+def test_the_field_holds_what_powers_of_the_adjacency_reach() -> None:
+    one = modules(40)
+    links = torch.eye(40, dtype=torch.float64) + (one.map() > 0)
+    seen = [torch.linalg.matrix_power(links, step) > 0 for step in range(one._graph["deepest"] + 2)]
+    for node in (0, 7, 23):
+        one.node = node
+        for other, hop in enumerate(one.hops()):
+            reached = [bool(step[node, other]) for step in seen]
+            assert hop == (reached.index(True) if any(reached) else -1)
+    assert bool((seen[-1] == seen[-2]).all())
+    assert bool((seen[-2] != seen[-3]).any())
+
+
+def test_a_layer_leads_beyond_the_edges_where_weights_do() -> None:
+    path = Graph(5, [(i, i + 1) for i in range(4)])
+    one = GraphView(path, node=4, depth=2)
+    assert one.hops() == [4, 3, 2, 1, 0]
+    assert one.description().endswith("After 2 layers its receptive field holds 3 of 5 nodes.")
+    full = GraphView(path, np.full((5, 5), 0.2), node=4, depth=1)
+    assert full.hops() == [1, 1, 1, 1, 0]
+    assert full.description().endswith("After 1 layer its receptive field holds 5 of 5 nodes.")
+
+
+def test_communities_are_about_as_good_as_those_of_networkx() -> None:
+    for graph in (nx.karate_club_graph(), nx.les_miserables_graph()):
+        named = [*graph]
+        edges = np.array([(named.index(u), named.index(v)) for u, v in graph.edges])
+        own = communities(len(named), edges)
+        parts = [{named[i] for i, of in enumerate(own) if of == at} for at in range(max(own) + 1)]
+        theirs = nx.community.greedy_modularity_communities(graph)
+        found, known = (
+            nx.community.modularity(graph, each, weight=None) for each in (parts, theirs)
+        )
+        assert found > known - 0.02
+        assert [*map(len, parts)] == sorted(map(len, parts), reverse=True)
+
+
+def test_two_cliques_are_two_communities_and_squares_of_the_map() -> None:
+    graph = nx.barbell_graph(5, 0)
+    shuffled = [3, 8, 0, 5, 9, 1, 6, 2, 7, 4]
+    edges = [(shuffled[u], shuffled[v]) for u, v in graph.edges]
+    one = GraphView(Graph(10, edges).both_ways())
+    clique = {shuffled[node] for node in range(5)}
+    parts = [{i for i in range(10) if one.communities[i] == at} for at in (0, 1)]
+    assert clique in parts
+    assert set(one.shown_order[:5]) in parts
+    one.order = "degree"
+    assert set(one.shown_order[:2]) == {shuffled[4], shuffled[5]}
+    assert communities(3, np.zeros((0, 2), int)) == [0, 1, 2]
+    assert numbered([*"baabac"]) == [1, 0, 0, 1, 0, 2]
+
+
+def test_the_layout_is_the_same_each_time_and_edges_are_short() -> None:
+    for graph in (nx.karate_club_graph(), nx.les_miserables_graph(), nx.path_graph(23)):
+        number = {node: at for at, node in enumerate(graph)}
+        edges = np.array([(number[u], number[v]) for u, v in graph.edges])
+        n = len(number)
+        at = layout(n, edges)
+        assert np.array_equal(at, layout(n, edges))
+        assert at.min(0).tolist() == [0, 0]
+        assert at.max(0).tolist() == [1, 1]
+        apart = np.hypot(*(at[:, None] - at).transpose(2, 0, 1))
+        linked = apart[edges[:, 0], edges[:, 1]].mean()
+        assert linked < 0.75 * apart[np.triu_indices(n, 1)].mean()
+        assert apart[np.triu_indices(n, 1)].min() > 0.1 / n
+
+
+def test_odd_graphs_have_places() -> None:
+    none = np.zeros((0, 2), int)
+    assert layout(1, none).tolist() == [[0.5, 0.5]]
+    for n, edges in (
+        (2, none),
+        (2, np.array([[0, 1]])),
+        (9, none),
+        (3, np.array([[0, 1], [1, 1]])),
+    ):
+        at = layout(n, edges)
+        assert np.isfinite(at).all()
+        apart = np.hypot(*(at[:, None] - at).transpose(2, 0, 1))
+        assert apart[np.triu_indices(n, 1)].min() > 0.05
+    apart = layout(6, np.array([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]]))
+    first, second = apart[:3].mean(0), apart[3:].mean(0)
+    assert np.hypot(*(first - second)) > 0.5, "parts that are not connected lie apart"
+
+
+# ---- what is given
+
+
+def test_graphs_of_many_kinds() -> None:
+    letters = nx.Graph([("os", "re"), ("re", "io")])
+    one = GraphView(letters)
+    assert one.labels == ["os", "re", "io"]
+    assert one.map().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    assert GraphView(letters, labels=[*"xyz"]).labels == [*"xyz"]
+    directed = [GraphView(given) for given in (
+        nx.DiGraph([(0, 1), (1, 2)]), [(0, 1), (1, 2)], np.array([[0, 1], [1, 2]]),
+        Graph(3, [(0, 1), (1, 2)]),
+        SimpleNamespace(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3),
+    )]  # fmt: skip
+    for one in directed:
+        assert one.map().tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0]]
+        assert one.labels == ["0", "1", "2"]
+    assert len(GraphView([(0, 1)], labels=[*"abcd"]).labels) == 4
+
+
+def test_long_labels_are_cut_at_thirty_letters_and_keep_their_spaces() -> None:
+    assert GraphView([(0, 1)], labels=["Jean Valjean", " "]).labels == ["Jean Valjean", "␣"]
+    assert view().labels[1] == "a.module.with.a.very.long.nam…"
+    assert len(view().labels[1]) == 30
+
+
+def test_what_is_said() -> None:
+    one = view(node=2, layer=1, head=2)
+    row = one.map()[2]
+    order = sorted([1, 2, 3], key=lambda j: -row[j])
+    names = {1: "“a.module.with.a.very.long.nam…”", 2: "itself", 3: "node 3"}
+    first, second, third = (f"{names[j]} ({row[j]:.2f})" for j in order)
+    assert one.description() == (
+        f"In layer 1 (head 2) “<b>” attends to {first}, {second} and {third}."
+    )
+    one.head = None
+    assert one.description().startswith("In layer 1 (mean of 3 heads) “<b>” attends to ")
+    one.node = 6
+    assert one.description() == (
+        "In layer 1 (mean of 3 heads) “ast” attends to nothing: no edge leads to it."
+    )
+    star = GraphView(nx.star_graph(6), torch.tensor([[[1.0] * 6 + [0.5] + [1 / 6] * 5]]), node=0)
+    assert star.description() == (
+        "In layer 0 node 0 attends to 6 nodes, most to node 1 (0.50), node 2 (0.17) and "
+        "node 3 (0.17)."
+    )
+    assert GraphView(nx.star_graph(5), node=0).description() == (
+        "Edges lead to node 0 from node 1, node 2, node 3 and 2 others."
+    )
+    assert GraphView([(0, 1)], node=0).description() == "No edge leads to node 0."
+    assert GraphView([(0, 1)], node=1).description() == "An edge leads to node 1 from node 0."
+    assert GraphView([(0, 1)]).description() == (
+        "2 nodes and 1 edge. Choose a node to see which edges lead to it."
+    )
+    assert repr(view(node=5)) == (
+        "GraphView: In layer 0 (mean of 3 heads) “io” attends to itself (1.00)."
+    )
+
+
+def test_states_are_set_and_refused_in_sentences() -> None:
+    one = view(groups=[*"aabbbcc"])
+    one.layer, one.head, one.node, one.depth, one.order = 1, 2, 3, 2, "group"
+    one.positions = torch.rand(N, 2)
+    for name, value, words in (
+        ("node", N, "`node` should be 0 to 6 here, got 7"),
+        ("layer", 2, "`layer` should be 0 to 1 here, got 2"),
+        ("head", 3, "`head` should be 0 to 2 here, got 3"),
+        ("depth", 99, "`depth` should be 0 to 4 here, got 99"),
+        ("order", "size", "`order` should be one of number, community, degree, group, got 'size'"),
+        ("positions", np.zeros((N, 3)), "`positions` should be 7 places [x, y] from 0 to 1"),
+        ("positions", np.full((N, 2), 1.5), "from 0 to 1, got (7, 2) from 1.5 to 1.5"),
+    ):
+        with pytest.raises(traitlets.TraitError, match=re.escape(words)):
+            setattr(one, name, value)
+    with pytest.raises(traitlets.TraitError, match="because there are no weights, got 0"):
+        GraphView([(0, 1)], head=0)
+    with pytest.raises(traitlets.TraitError, match="got 'group'; give `groups`, too"):
+        view(order="group")
+
+
+def test_a_head_that_the_new_layer_lacks_gives_way() -> None:
+    maps = dense(of_edges())
+    one = GraphView(Graph(N, EDGES), [maps[0], maps[1, :1]], head=2)
+    one.layer = 1
+    assert one.head is None
+    one.node = 2
+    assert one.description().startswith("In layer 1 node 2 attends to ")
+
+
+# ---- the picture
+
+
+@pytest.mark.parametrize("node", [None, 0, 33])
+def test_the_picture_is_small_and_its_names_lie_apart(node: int | None) -> None:
+    karate = nx.karate_club_graph()
+    for one in (GraphView(karate, node=node), modules()):
+        one.node = node
+        drawing = one.still()
+        pixels = b64decode(one._repr_mimebundle_()[0]["image/png"])
+        assert len(pixels) <= 60_000
+        wide, _ = Image.open(BytesIO(pixels)).size
+        assert wide == 2 * drawing.wide or len(one.labels) > 34, "no pixels are left out"
+        texts = [
+            part for kind, part in drawing.parts if kind == "text" and part["content"] in one.labels
+        ]
+        assert texts
+        boxes = [(x, y, x + 6.2 * len(part["content"]), y + 12)
+                 for part in texts for x, y in [part["at"]]]  # fmt: skip
+        for (a, b, c, d), (e, f, g, h) in itertools.combinations(boxes, 2):
+            assert not (a < g and e < c and b < h and f < d)
+
+
+def test_the_picture_shows_the_graph_and_the_map() -> None:
+    one = view(node=2, order="number")
+    parts = one.still().parts
+    levels = next(part["levels"] for kind, part in parts if kind == "map")
+    empty = levels.max()
+    assert ((levels != empty) == (one.map().numpy() > 0)).all()
+    arrows = [part for kind, part in parts if kind == "patch"]
+    assert len(arrows) == len({edge for edge in EDGES if edge[0] != edge[1]})
+    assert sum(kind == "disc" for kind, _ in parts) == 2 * N
+    assert "<b>" not in one.still().svg("")
+    one.depth = 1
+    assert "hollow: not reached" in one.still().svg("")

@@ -1,0 +1,35 @@
+// The same as tables of text. They are filled when they are opened.
+import { named } from "../../lib/graph.js";
+import { weight } from "../../lib/words.js";
+import { el } from "../dom.js";
+import { headed } from "../table.js";
+
+export function tablesPanel(study, view) {
+  const { graph } = study;
+  const body = el("div", { class: "av-tables" });
+  const node = el("details", { class: "av-as-tables", testid: "as-tables" }, el("summary", { text: "As tables" }), body);
+  node.addEventListener("toggle", () => view.changed());
+
+  function draw() {
+    if (node.open) body.replaceChildren(...(study.state.node === null ? [] : [attended()]), nodes());
+  }
+
+  function attended() {
+    const { state } = study;
+    const rows = study.attended(state.node).map((one) => [one.node, graph.labels[one.node], graph.layers.length ? weight(one.w, 1e-5) : "–"]);
+    return headed(`Whom ${named(graph.labels, state.node)} attends to`, ["node", "label", "weight"], rows, "attends-table");
+  }
+
+  function nodes() {
+    const hops = study.state.depth && study.state.node !== null ? study.hops : null;
+    const rows = study.order.map((one) => {
+      const [best] = study.attended(one);
+      const most = best ? [`${best.node} ${graph.labels[best.node]}`, graph.layers.length ? weight(best.w, 1e-5) : "–"] : ["–", "–"];
+      return [one, graph.labels[one], study.groupNames[study.groups[one]], graph.degrees[one], ...most, ...(hops ? [hops[one] < 0 ? "never" : hops[one]] : [])];
+    });
+    const columns = ["node", "label", graph.groups ? "group" : "community", "neighbours", "attends most to", "weight", ...(hops ? ["reached after layers"] : [])];
+    return headed("All nodes, in the order of the map", columns, rows, "nodes-table");
+  }
+
+  return { node, draw };
+}
