@@ -33,6 +33,10 @@ def letters(names: str) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(name, positive=True, integer=True) for name in names.split())
 
 
+LIKE_N = letters("m n_E")
+"""Keys and edges: where a cost is to depend on n alone, there are as many of them as n."""
+
+
 @dataclass(frozen=True)
 class Paper:
     """Where a mechanism comes from."""

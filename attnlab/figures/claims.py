@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import sympy
 
-from attnlab.core.card import Card
+from attnlab.core.card import LIKE_N, Card
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.arguments import check_list, check_mapping, check_positive, check_texts
@@ -49,7 +49,8 @@ def claimed_costs(
         values = check_mapping("values", values, '{"w": 32}', may_be_empty=True)
         values = {letter: check_positive(letter, value) for letter, value in values.items()}
     unit = choose("cost", what, COSTS)
-    known: dict[str, float] = {"n": n, "m": n, "n_E": n, "d": 64, "e": 64, "h": 4, **(values or {})}
+    known: dict[str, float] = {"n": n, "d": 64, "e": 64, "h": 4}
+    known |= {letter.name: n for letter in LIKE_N} | (values or {})
     costs = sorted((_claim(card, what, form, known) for card in cards), key=lambda c: -c[1])
     theme = theme_name(theme)
     look = colours(theme)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
-from attnlab.core.card import Card
+from attnlab.core.card import LIKE_N, Card
 from attnlab.core.integers import check_integer
 from attnlab.core.options import Size, annotations_of, check_value
 from attnlab.core.suggest import choose
@@ -86,7 +86,7 @@ class Subject:
         own = {letter: getattr(options, name) for letter, name in self.card.letters.items()}
         width = self.dim // self.heads
         known: dict[str, Any] = {"h": self.heads, "d": width, "e": width, "dim": self.dim} | own
-        known |= {"n": n, "m": n, "n_E": n}
+        known |= {"n": n} | {letter.name: n for letter in LIKE_N}
         cost = self.card.cost(what, self.form, options)
         return float(cost.subs({x: known[x.name] for x in cost.free_symbols}))
 

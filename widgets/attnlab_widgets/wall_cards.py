@@ -13,7 +13,7 @@ import sympy
 
 from attnlab import catalog
 from attnlab.catalog import pages
-from attnlab.core.card import Card, in_plain_text, letters
+from attnlab.core.card import LIKE_N, Card, in_plain_text, letters
 from attnlab.core.options import annotations_of
 from attnlab.lens.side_by_side import Layer
 from attnlab_widgets.mathml import tree
@@ -68,11 +68,12 @@ def costs(
 
 
 def claim_of(card: Card, what: str, options: Mapping[str, Any]) -> tuple[Any, sympy.Expr]:
-    """The options in force, and the cost of the last form under them with m = n."""
+    """The options in force, and the cost of the last form under them, with `LIKE_N` as n."""
     own = {name: value for name, value in options.items() if name in annotations_of(card.options)}
     chosen = card.options(**own)
-    n, m = letters("n m")
-    return chosen, card.cost(what, list(card.forms)[-1], chosen).subs(m, n)
+    (n,) = letters("n")
+    cost = card.cost(what, list(card.forms)[-1], chosen)
+    return chosen, cost.subs(dict.fromkeys(LIKE_N, n))
 
 
 def growth(card: Card, what: str, options: Mapping[str, Any]) -> str:
