@@ -14,7 +14,7 @@ from attnlab_widgets.cost_formulas import told, tree, value
 from attnlab_widgets.cost_lab import BASE, CostLab
 
 import attnlab
-from attnlab.core.card import letters
+from attnlab.core.card import LIKE_N, letters
 from attnlab.measure.costs import counted
 from attnlab.measure.measured import Measurement
 from attnlab.measure.subject import subject
@@ -62,7 +62,7 @@ def test_a_formula_on_the_page_is_that_of_the_card(card: Any) -> None:
     told_of = told(card)
     for what in ("time", "memory"):
         known: dict[str, float] = {"n": 1031, "h": 3, "d": 7, "e": 7, "dim": 21}
-        claim = card.cost(what, form, options).subs(letters("m")[0], letters("n")[0])
+        claim = card.cost(what, form, options).subs(dict.fromkeys(LIKE_N, letters("n")[0]))
         own = {letter: getattr(options, name) for letter, name in card.letters.items()}
         expected = claim.subs({x: (known | own)[x.name] for x in claim.free_symbols})
         usual = {letter: one["usual"] for letter, one in told_of["letters"].items()}

@@ -19,21 +19,25 @@ _TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 6, 12, 8  # more columns before 
 _TOP, _HIGH, _MAP, _FINER = 64, 106, 78, 2
 _BACK, _LINE = 255, 256  # of the palette, after its colours: the hatching of masked cells
 _PITCH = 8
+_MOST = 48  # tiles of a picture that is sharp within the bytes of a still
 
 Levels = NDArray[np.int64]
 
 
 def draw(wall: Any) -> Drawing:
-    """All tiles of the catalogue that pass the filter, in the chosen order."""
+    """The first tiles of the catalogue that pass the filter, in the chosen order."""
     dark = wall.theme == "dark"
     theme = THEMES["dark" if dark else "light"]
-    tiles = arranged(wall)
+    passing = arranged(wall)
+    tiles = passing[:_MOST]
     columns = max(_COLUMNS, -(-len(tiles) // _ROWS))
     rows = -(-len(tiles) // columns)
     wide = 2 * _MARGIN + columns * (_TILE + _GAP) - _GAP
     drawing = Drawing(wide, _TOP + rows * (_HIGH + _GAP) + _MARGIN - _GAP, theme)
     tokens = wall._wall["tokens"]
-    drawing.text(f"{len(tiles)} mechanisms on the same {len(tokens)} tokens", _MARGIN, 20, size=15)
+    of_all = f"{len(tiles)} of " if len(tiles) < len(passing) else ""
+    said = f"{of_all}{len(passing)} mechanisms on the same {len(tokens)} tokens"
+    drawing.text(said, _MARGIN, 20, size=15)
     sentence = "".join(tokens).replace("␣", " ").strip()
     drawing.text(textwrap.shorten(sentence, 150, placeholder=" …"), _MARGIN, 44, quiet=True)
     for at, tile in enumerate(tiles):
