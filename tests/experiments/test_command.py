@@ -54,7 +54,7 @@ def test_an_unknown_experiment_is_refused_with_the_nearest_name(capsys):
 def test_the_stored_rows_of_each_experiment_load_and_carry_no_threshold(name):
     stored = [json.loads(path.read_text()) for path in ASSETS.glob("[0-9]*.json")]
     rows = [row for one in stored for row in one.get("experiments", {}).get(name, ())]
-    assert len(rows) > 20
+    assert len(rows) >= 20
     assert all(row["met"] is None for row in rows)
     assert all(isinstance(row["measured"], float) or row["note"] for row in rows)
 

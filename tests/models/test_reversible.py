@@ -174,7 +174,7 @@ def test_a_saved_model_is_reversible_again(tmp_path) -> None:
     ("changes", "words"),
     [
         ({"norm": "post"}, "reversible layers need norm='pre', got norm='post'"),
-        ({"kind": "encoder_decoder"}, "they have no cross-attention"),
+        ({"kind": "encoder_decoder"}, "reversible layers have no cross-attention"),
         ({"checkpoint": True}, "leave checkpoint=True out"),
         ({"feed_forward_chunks": 0}, "feed_forward_chunks should be at least 1"),
         ({"reversible": 1}, "reversible should be True or False, got 1"),
