@@ -16,6 +16,7 @@ from attnlab.experiments.learned_paths import (
     PATHS,
     SEEDS,
     VENUES,
+    Libraries,
     build,
     libraries,
     path_weight,
@@ -88,6 +89,21 @@ def test_scores_leave_nodes_without_a_label_out() -> None:
             return torch.nn.functional.one_hot(batch.labels.clamp(min=0), FIELDS)
 
     assert right(Knows(), batch) == 100  # type: ignore[arg-type]
+
+
+def test_no_training_has_seen_the_graphs_of_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def remembered(task: str, size: int, seed: int, agree: float = 0.0) -> Libraries:
+        seeds.append(seed)
+        return libraries(task, size, seed, agree)
+
+    monkeypatch.setattr(learned_paths, "libraries", remembered)
+    for seed in SEEDS:
+        learned_paths.train("author", 1, seed, training=2)
+    assert len(set(seeds)) == 2 * len(SEEDS)
+    learned_paths.unseen("author", 1)
+    assert seeds.pop() < min(seeds)
 
 
 def test_alike_trains_matrices_alone() -> None:

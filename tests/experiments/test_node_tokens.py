@@ -1,6 +1,7 @@
 """The experiment `node_tokens`, small: its graphs and answers, its models, and what is stored."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from attnlab.experiments import node_tokens
 from attnlab.experiments.node_tokens import ARMS, SEEDS, TASKS, Graphs, build, graphs, right
+from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
 
 STORED = Path(__file__).parents[2] / "notebooks/assets/53_node_tokens.json"
 
@@ -59,6 +61,13 @@ def test_training_leaves_missing_identifiers_missing() -> None:
     assert not model.tokens.identify.weight.any()
 
 
+def test_identifiers_begin_three_times_as_large_as_the_layer_makes_them() -> None:
+    torch.manual_seed(5)
+    plain = GraphTokens(node_tokens.DIM, Identified(width=node_tokens.WIDTH)).identify.weight
+    large = build("degree", "laplacian", 0).tokens.identify.weight
+    assert 2.7 < large.std() / plain.std() < 3.3
+
+
 def test_scores_leave_padding_out() -> None:
     batch = graphs("neighbours", 9, seed=1)
 
@@ -77,6 +86,13 @@ def test_rows_of_the_quick_run() -> None:
     rows = list(node_tokens.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
     assert len(rows) == len(TASKS) * (1 + len(ARMS))
+    for task in TASKS:
+        answers = [
+            a for row in node_tokens.unseen(task, 16).answers.tolist() for a in row if a >= 0
+        ]
+        most = Counter(answers).most_common(1)[0][1]
+        guess = next(row for row in rows if row.figure == f"{task}, guess")
+        assert guess.measured == pytest.approx(100 * most / len(answers), abs=0.01)
     stored = json.loads(STORED.read_text())["experiments"]["node_tokens"]
     assert {row.figure for row in rows} <= {row["figure"] for row in stored}
 
