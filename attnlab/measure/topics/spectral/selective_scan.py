@@ -25,8 +25,8 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     n, repeats = (256, 2) if quick else (4096, REPEATS)
     for channels, wanted in ((SMALL, 10), (LARGE, None)):
         yield from _beside_loops("forward", _infer, n, channels, repeats, threads, wanted)
-    few, both = 256 if quick else 1024, "forward and backward"
-    yield from _beside_loops(both, _train, few, SMALL, 2 if quick else 3, threads, 10)
+    both = "forward and backward"
+    yield from _beside_loops(both, _train, n, SMALL, 2 if quick else 3, threads, 10)
     yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
     after, layer = (64, 256) if quick else (1024, 4096, 16384), SelectiveScan(64)
     yield from decoding("Selective scan", layer, 64, after, repeats=3 * repeats, threads=threads)
