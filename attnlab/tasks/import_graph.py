@@ -1,7 +1,7 @@
 """Which modules of Python's standard library import which, as a graph.
 
-`imports()` gives the one that comes with attnlab. It was read from the source of the standard
-library of CPython once, so it is the same on every version of Python:
+`imports()` gives the one that comes with attnlab; `attnlab.tasks.standard_library` says how it is
+kept, and under which licence.
 
     python -m attnlab.tasks.import_graph    # writes the file again, from this Python
 
@@ -9,20 +9,14 @@ library of CPython once, so it is the same on every version of Python:
 codecs (`_NOT_READ`); from each module an edge to every one of them that it imports, once, wherever
 the `import` stands, inside functions too. `from package import name` leads to the module `name` if
 there is one, otherwise to the package. What is written in C has no source to read and is left out.
-
-**Licence.** Names of modules of Python, Copyright © 2001 Python Software Foundation; all rights
-reserved; PSF License Agreement, https://docs.python.org/3/license.html.
 """
 
 import ast
-import json
-import lzma
-import platform
-import sysconfig
+from collections.abc import Container
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+
+from attnlab.tasks.standard_library import LIBRARY, NamedGraph, store, stored
 
 FILE = "import_graph.json.xz"
 _NOT_READ = {
@@ -31,39 +25,26 @@ _NOT_READ = {
 }  # fmt: skip
 
 
-class Imports(NamedTuple):
-    """Names of modules in alphabetical order, and pairs (importing, imported) of their places."""
-
-    modules: tuple[str, ...]
-    pairs: tuple[tuple[int, int], ...]
-
-
 @lru_cache
-def imports() -> Imports:
-    """The graph that comes with attnlab."""
-    packed = (resources.files("attnlab.tasks") / FILE).read_bytes()
-    stored = json.loads(lzma.decompress(packed))
-    return Imports(tuple(stored["modules"]), tuple((u, v) for u, v in stored["pairs"]))
+def imports() -> NamedGraph:
+    """The graph that comes with attnlab: pairs (importing, imported) of modules."""
+    return stored(FILE)
 
 
-def read(library: Path) -> Imports:
+def read(library: Path) -> NamedGraph:
     """The graph of the source below a folder."""
     files = {
         _name(path.relative_to(library)): path
         for path in sorted(library.rglob("*.py"))
         if not any(_left_out(part) for part in path.relative_to(library).parts)
     }
-    modules = tuple(sorted(files))
-    place = {name: index for index, name in enumerate(modules)}
     pairs = set()
     for name, path in files.items():
         tree = ast.parse(path.read_bytes())
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        for wanted in imported(tree, package):
-            found = _nearest(wanted, place)
-            if found not in ("", name):
-                pairs.add((place[name], place[found]))
-    return Imports(modules, tuple(sorted(pairs)))
+        found = {_nearest(wanted, files) for wanted in imported(tree, package)}
+        pairs |= {(name, other) for other in found - {"", name}}
+    return NamedGraph.of(files, pairs)
 
 
 def imported(tree: ast.AST, package: str) -> set[str]:
@@ -80,7 +61,7 @@ def imported(tree: ast.AST, package: str) -> set[str]:
     return found
 
 
-def _nearest(name: str, known: dict[str, int]) -> str:
+def _nearest(name: str, known: Container[str]) -> str:
     """The module of this name, or the package that it is part of; empty where there is none."""
     while name and name not in known:
         name = name.rpartition(".")[0]
@@ -96,16 +77,5 @@ def _left_out(part: str) -> bool:
     return part in _NOT_READ or part.startswith("config-")
 
 
-def _write() -> None:
-    found = read(Path(sysconfig.get_path("stdlib")))
-    stored = {
-        "python": platform.python_version(),
-        "licence": "PSF License Agreement, https://docs.python.org/3/license.html",
-        "modules": found.modules,
-        "pairs": found.pairs,
-    }
-    Path(__file__).with_name(FILE).write_bytes(lzma.compress(json.dumps(stored).encode()))
-
-
 if __name__ == "__main__":
-    _write()
+    store(FILE, read(LIBRARY))

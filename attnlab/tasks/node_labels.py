@@ -3,6 +3,11 @@
     imports      modules of Python's standard library, joined where one imports the other
                  (`attnlab.tasks.import_graph`): in which package is a module? Packages of fewer
                  than four modules, and modules of none, have no label
+    calls        functions of some of its modules, joined where one calls the other
+                 (`attnlab.tasks.call_graph`): is a function public, private (its own name begins
+                 with `_`) or special, which Python calls (`__init__`)? Nearly half of the edges
+                 join different labels, so the direction of calls tells more than a vote of the
+                 neighbours
     karate_club  34 members of a karate club, joined by how often they met: in which of the two
                  clubs was a member after the split? W. W. Zachary, "An Information Flow Model for
                  Conflict and Fission in Small Groups", Journal of Anthropological Research, 1977
@@ -33,11 +38,15 @@ from attnlab.core.graph import Graph
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.suggest import check_choice
 from attnlab.tasks import UNSCORED, Batch, Example, Task
+from attnlab.tasks.call_graph import calls
 from attnlab.tasks.import_graph import imports
 from attnlab.tasks.sequences import display_names
+from attnlab.tasks.standard_library import NamedGraph
 
-GRAPHS = ("imports", "karate_club", "miserables")
+GRAPHS = ("imports", "calls", "karate_club", "miserables")
 FEWEST_MODULES = 4
+FUNCTIONS = ("public", "private", "special")
+"""The labels of "calls"."""
 HIDDEN = "?"
 _VALIDATION = 4  # of the nodes of a label one in so many
 
@@ -56,11 +65,13 @@ class Labelled(NamedTuple):
 class NodeLabels(Task):
     """Tokens (b, n): 0 where no label is shown, otherwise the label plus 1; targets are labels.
 
-    Edges stand in both directions. Those of "imports" have the kind 0 from the importing module and
-    1 back, and two features that say the same; the others have one feature, how often the two met.
+    Edges stand in both directions. Those of "imports" and "calls" have the kind 0 from the module
+    that imports, or the function that calls, and 1 back, and two features that say the same; those
+    of the others have one feature, how often the two met. In "calls" a function that calls itself
+    has one loop, of kind 0.
 
     Args:
-        graph: "imports", "karate_club" or "miserables".
+        graph: "imports", "calls", "karate_club" or "miserables".
     """
 
     graph: str = "imports"
@@ -133,17 +144,36 @@ class NodeLabels(Task):
 
 @lru_cache
 def _imports() -> Labelled:
-    modules, pairs = imports()
+    found = imports()
     members = defaultdict(list)
-    for module in modules:
+    for module in found.names:
         members[module.partition(".")[0]].append(module)
     classes = tuple(name for name, own in members.items() if len(own) >= FEWEST_MODULES)
     number = {name: index for index, name in enumerate(classes)}
-    labels = tuple(number.get(module.partition(".")[0], -1) for module in modules)
-    edges = [*pairs, *((v, u) for u, v in pairs)]
-    kinds = [0] * len(pairs) + [1] * len(pairs)
+    labels = tuple(number.get(module.partition(".")[0], -1) for module in found.names)
+    return Labelled(_and_back(found), found.names, labels, classes)
+
+
+@lru_cache
+def _calls() -> Labelled:
+    found = calls()
+    labels = tuple(FUNCTIONS.index(_function_label(name)) for name in found.names)
+    return Labelled(_and_back(found), found.names, labels, FUNCTIONS)
+
+
+def _function_label(name: str) -> str:
+    own = name.rpartition(".")[2]
+    if own.startswith("__") and own.endswith("__"):
+        return "special"
+    return "private" if own.startswith("_") else "public"
+
+
+def _and_back(found: NamedGraph) -> Graph:
+    """With each edge in both directions, which their kinds and features tell apart."""
+    back = [(v, u) for u, v in found.pairs if u != v]
+    kinds = [0] * len(found.pairs) + [1] * len(back)
     features = [[1.0 - kind, float(kind)] for kind in kinds]
-    return Labelled(Graph(len(modules), edges, kinds, features), modules, labels, classes)
+    return Graph(len(found.names), [*found.pairs, *back], kinds, features)
 
 
 @lru_cache
@@ -167,7 +197,12 @@ def _miserables() -> Labelled:
     return Labelled(graph, tuple(found), labels, tuple(f"that of {name}" for name in classes))
 
 
-_LOADERS = {"imports": _imports, "karate_club": _karate_club, "miserables": _miserables}
+_LOADERS = {
+    "imports": _imports,
+    "calls": _calls,
+    "karate_club": _karate_club,
+    "miserables": _miserables,
+}
 
 
 def _networkx() -> Any:
@@ -176,7 +211,7 @@ def _networkx() -> Any:
     except ImportError as error:
         raise ImportError(
             "this graph comes with networkx, which is not installed; install it with "
-            '`pip install networkx`, or take graph="imports"'
+            '`pip install networkx`, or take graph="imports" or "calls"'
         ) from error
     return networkx
 

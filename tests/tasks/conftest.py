@@ -45,6 +45,7 @@ VARIANTS = [
     ("graph_questions", {}),
     ("graph_questions", {"question": "triangles", "nodes": 13, "fewest": 11, "most": 3}),
     ("graph_questions", {"question": "rings", "nodes": 17, "fewest": 13}),
+    ("node_labels", {"graph": "calls"}),
     ("node_labels", {"graph": "karate_club"}),
     ("node_labels", {"graph": "miserables"}),
     ("node_labels", {}),
