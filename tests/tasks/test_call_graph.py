@@ -20,7 +20,10 @@ class A:
     def n(self): pass
 class B(A):
     def m(self): pass
-class C(other.A, B):
+class O:
+    def m(self): pass
+    def o(self): pass
+class C(other.A, B, O):
 """
 
 
@@ -85,12 +88,14 @@ def test_a_name_that_is_bound_in_the_function_is_not_the_module_s(binding: str) 
     for module, callees in ((function, {"g"}), (method, {"g.m", "g.__init__"})):
         assert called(ast.parse(module.format("pass"))) == {("f", callee) for callee in callees}
         assert called(ast.parse(module.format(binding))) == set()
+        assert called(ast.parse(module.format("pass").replace("f(x)", "f(*g)"))) == set()
 
 
 @pytest.mark.parametrize(
     ("method", "callees"),
     [
         ("def m(self): self.n()", {"A.n"}),
+        ("def n(self): self.m(), self.o()", {"B.m", "O.o"}),
         ("def m(this): this.m(), self.n()", {"C.m"}),
         ("def n(self, /): self.m(), self.other(), self.x.m(), self()", {"B.m"}),
         ("def m(self): super().m(), super().n()", {"B.m", "A.n"}),
