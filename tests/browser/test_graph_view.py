@@ -5,7 +5,10 @@ import json
 from typing import Any
 
 import pytest
+import torch
+from attnlab_widgets.graph_view import GraphView
 
+from attnlab.core.graph import Graph
 from tests.widgets.test_graph_view import modules
 
 pytestmark = pytest.mark.browser
@@ -281,3 +284,49 @@ def test_the_dark_theme_and_three_hundred_nodes(tmp_path: Any, tabs: Any, soon: 
         )
     assert int(widget.get_attribute("data-drawn")) == drawn, "pointing does not draw all again"
     page.context.close()
+
+
+def test_a_path_is_played_hop_by_hop(tmp_path: Any, page: Any, soon: Any) -> None:
+    graph = Graph(4, [(0, 1), (1, 2), (2, 3), (0, 2), (3, 2)])
+    names = ["named", "<next>", "c", "last"]
+    view = GraphView(graph, path_of_three(), labels=names, path=[0, 1, 2, 3], step=0)
+    page.goto(view.save_html(tmp_path / "path.html").as_uri())
+    widget = page.get_by_test_id("graph-view")
+    widget.and_(page.locator("[data-drawn]")).wait_for()
+    numbers, step = widget.get_by_test_id("hop"), widget.get_by_test_id("step")
+    assert said(widget).startswith("A path of 3 hops leads from “named” to “last”. 4 nodes")
+    assert numbers.count() == 0
+    drawn = edges(widget)
+    step.focus()
+    page.keyboard.press("ArrowRight")
+    soon(lambda: said(widget), "Hop 1 of 3: “<next>” attends to “named” with 1.00 in layer 0.")
+    page.keyboard.press("ArrowRight")
+    soon(lambda: said(widget), "Hop 2 of 3: “c” attends to “<next>” with 0.25 in layer 1.")
+    assert numbers.all_text_contents() == ["1", "2"]
+    assert widget.locator(".gv-hop-now").all_text_contents() == ["2"]
+    assert widget.get_by_test_id("layer").input_value() == "1"
+    soon(lambda: edges(widget) == drawn, False)
+    x, y = (sum(middle(widget, node)[side] for node in (1, 2)) / 2 for side in (0, 1))
+    box = numbers.nth(1).bounding_box()
+    assert abs(box["x"] + box["width"] / 2 - x) < 10
+    assert abs(box["y"] + box["height"] / 2 - y) < 10
+    play = widget.get_by_test_id("play")
+    play.focus()
+    page.keyboard.press("Enter")
+    soon(lambda: said(widget), "Hop 3 of 3: “last” attends to “c” with 1.00 in layer 2.")
+    soon(play.inner_text, "Play")
+    widget.get_by_test_id("as-tables").locator("summary").click()
+    rows = widget.get_by_test_id("hops-table").locator("tbody tr")
+    soon(rows.count, 3)
+    assert rows.nth(1).locator("td").all_inner_texts() == [
+        *("2", "2 c", "1 <next>", "layer 1", "0.250", "yes")
+    ]
+    play.click()
+    soon(numbers.count, 0)
+    soon(lambda: said(widget), lambda text: text.startswith("Hop 1 of 3"))
+
+
+def path_of_three() -> torch.Tensor:
+    """Weights (3, 1, 5), of three layers."""
+    odd, even = [1, 0.5, 1, 0.25, 0.25], [1, 0.25, 1, 0.5, 0.25]
+    return torch.tensor([[odd], [even], [odd]])

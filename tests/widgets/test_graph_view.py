@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import traitlets
+from attnlab_widgets.graph_path import marks
 from attnlab_widgets.graph_picture import importance
 from attnlab_widgets.graph_structure import (
     _start,
@@ -95,11 +96,23 @@ def widgets() -> list[GraphView]:
         GraphView(Graph(3, [(0, 1)]), torch.zeros(1, 2, 1), node=1, head=0),
         alone,
         modules(40),
+        view(path=[2, 2, 1]),
+        view(path=[3, 2, 1], step=0, node=2),
+        view(path=[3, 2, 1], step=1, head=1, node=4, depth=1),
+        GraphView(Graph(N, EDGES), labels=NAMES, path=[0, 1, 0, 1, 2, 2], step=3),
+        GraphView(Graph(N, EDGES), labels=NAMES, path=[2, 2]),
+        GraphView(Graph(N, EDGES), uneven(), path=[0, 1, 2], layer=0, head=2),
     ]
 
 
+def uneven() -> list[torch.Tensor]:
+    """Three heads, and then one."""
+    maps = dense(of_edges())
+    return [maps[0], maps[1, :1]]
+
+
 def case(one: GraphView) -> dict[str, Any]:
-    names = ("node", "layer", "head", "depth", "order")
+    names = ("node", "layer", "head", "depth", "order", "step")
     return {
         "graph": one._graph,
         "pairs": np.frombuffer(one._pairs, "<u2").tolist(),
@@ -109,6 +122,8 @@ def case(one: GraphView) -> dict[str, Any]:
         "hops": one.hops(),
         "said": one.description(),
         "wanted": importance(one, one.map().numpy()),
+        "along": one.path_weights(),
+        "marks": [[hop.at, text, now] for hop, text, now in marks(one._hops, one.step)],
     }
 
 
@@ -124,7 +139,7 @@ def test_the_front_end_is_tested_on_these_cases() -> None:
 
 def _alike(found: dict[str, Any], known: dict[str, Any]) -> bool:
     return found.keys() == known.keys() and all(
-        np.allclose(found[name], known[name], rtol=0, atol=2e-5) if name in ("values",)
+        np.allclose(found[name], known[name], rtol=0, atol=2e-5) if name in ("values", "along")
         else found[name] == known[name] for name in found if name != "weights"
     )  # fmt: skip
 
@@ -376,15 +391,125 @@ def test_states_are_set_and_refused_in_sentences() -> None:
 
 
 def test_a_head_that_the_new_layer_lacks_gives_way() -> None:
-    maps = dense(of_edges())
-    one = GraphView(Graph(N, EDGES), [maps[0], maps[1, :1]], head=2)
+    one = GraphView(Graph(N, EDGES), uneven(), head=2)
     one.layer = 1
     assert one.head is None
     one.node = 2
     assert one.description().startswith("In layer 1 node 2 attends to ")
 
 
+# ---- the path
+
+
+def test_each_hop_has_the_weight_of_its_own_layer() -> None:
+    whole = dense(of_edges())
+    one = view(path=[3, 2, 1])
+    assert (one.path, one.step, one.layer) == ([3, 2, 1], 2, 1)
+    wanted = [float(whole[0, :, 2, 3].mean()), float(whole[1, :, 1, 2].mean())]
+    assert one.path_weights() == pytest.approx(wanted, abs=2 / 65535)
+    long = "“a.module.with.a.very.long.nam…”"
+    assert one.description() == (
+        f"Hop 2 of 2: {long} attends to “<b>” with {wanted[1]:.2f} in layer 1 (mean of 3 heads)."
+    )
+    one.step, one.head = 1, 2
+    assert one.layer == 0
+    first = float(whole[0, 2, 2, 3])
+    assert one.path_weights()[0] == pytest.approx(first, abs=2 / 65535)
+    assert one.description() == (
+        f"Hop 1 of 2: “<b>” attends to node 3 with {first:.2f} in layer 0 (head 2)."
+    )
+    one.step = 0
+    assert one.description().startswith(
+        f"A path of 2 hops leads from node 3 to {long}. 7 nodes and 11 edges. The largest weight"
+    )
+    assert view(path=[3, 2, 1], layer=0).layer == 0
+
+
+def test_a_hop_whose_layer_lacks_the_head_has_the_mean_of_its_heads() -> None:
+    one = GraphView(Graph(N, EDGES), uneven(), path=[0, 1, 2], layer=0, head=2)
+    whole = dense(of_edges())
+    wanted = [float(whole[0, 2, 1, 0]), float(whole[1, 0, 2, 1])]
+    assert one.path_weights() == pytest.approx(wanted, abs=2 / 65535)
+    assert one.description().endswith(f"attends to node 1 with {wanted[1]:.2f} in layer 1.")
+
+
+def test_paths_without_weights_and_onto_the_node_itself() -> None:
+    one = GraphView(Graph(N, EDGES), labels=NAMES, path=[1, 0, 1, 2, 2])
+    assert one.description() == "Hop 4 of 4: an edge leads from “<b>” to itself."
+    assert one.path_weights() == [1, 1, 1, 1]
+    one.step = 1
+    assert one.description().endswith(".nam…” to “os”.")
+    assert (
+        view(path=[2, 2, 1], step=1)
+        .description()
+        .startswith("Hop 1 of 2: “<b>” attends to itself with 0.")
+    )
+
+
+def test_without_a_path_nothing_is_marked() -> None:
+    one = view(node=2)
+    assert (one.path, one.step, one.path_weights(), one.layer) == ([], 0, [], 0)
+    assert one.description().startswith("In layer 0 (mean of 3 heads) “<b>” attends")
+    assert "the path" not in one.still().svg("")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"path": [3, 2, 5]}, "hop 2 of `path` is no edge: no edge leads from “<b>” to “io”"),
+        ({"path": [2, 3]}, "leads from “<b>” to node 3; the edge between them leads the other way"),
+        ({"path": [1, 1]}, "hop 1 of `path` is no edge"),
+        ({"path": [3]}, "`path` should have two nodes or more, which is one hop, got [3]"),
+        ({"path": [3, 2, 7]}, "`path[2]` should be 0 to 6 here, got 7"),
+        ({"path": [3, 2, 1, 0]}, "3 hops and the weights have 2 layers, but information travels"),
+        ({"step": 1}, "`step` counts the hops of `path`; give `path`, too"),
+        ({"path": [3, 2], "step": 2}, "`step` should be 0 to 1 here, got 2"),
+    ],
+)
+def test_paths_that_are_none_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises((ValueError, traitlets.TraitError), match=re.escape(words)):
+        view(**options)
+
+
+def test_a_path_is_a_list_of_numbers() -> None:
+    for path in ("os", 3, ["os", "re"], [0.5, 1]):
+        with pytest.raises(TypeError, match="path"):
+            view(path=path)
+    with pytest.raises(
+        traitlets.TraitError, match=re.escape("`step` should be 0 to 0 here, got 1")
+    ):
+        view().step = 1
+
+
 # ---- the picture
+
+
+def test_the_picture_numbers_the_hops_that_are_shown() -> None:
+    one = GraphView(Graph(N, EDGES), path=[0, 1, 0, 1, 2], order="number")
+
+    def numbers() -> list[tuple[str, bool]]:
+        texts = [part for kind, part in one.still().parts if kind == "text"]
+        return [(part["content"], part["bold"]) for part in texts if part.get("anchor") == "middle"]
+
+    assert numbers() == [("1,3", False), ("2", False), ("4", True)]
+    one.step = 3
+    assert numbers() == [("2", False), ("1,3", True)]
+    widths = [part["width"] for kind, part in one.still().parts if kind == "line"]
+    assert widths[-1] == max(widths) > widths[-2] > max(widths[:-2])
+    assert "with numbers: the hops of the path" in one.still().svg("")
+    one.step = 0
+    assert numbers() == []
+
+
+def test_four_lines_of_words_stand_above_the_picture() -> None:
+    one = modules(40)
+    node = next(i for i in range(40) if (one.map()[i] > 0).sum() > 3)
+    path = [int(one.map()[node].argmax()), node]
+    long = GraphView(one.graph, one.map(), labels=one.labels, path=path, node=node, depth=2)
+    lines = [part["at"][1] for kind, part in long.still().parts if part.get("size") == 13]
+    assert len(lines) == 4
+    assert max(lines) <= 56
+    assert lines[1] - lines[0] >= 13
 
 
 @pytest.mark.parametrize("node", [None, 0, 33])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnlab.figures.theme import CIVIDIS, SERIES, THEMES, Theme, blend
 from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.graph_path import marks
 
 _WIDE, _HIGH, _MARGIN, _TOP = 960, 500, 24, 62
 _STAGE, _SIDE, _LEVELS, _SHADES, _STRIP = (520, 400), 356, 20, 5, 7
@@ -23,19 +24,28 @@ def picture(widget: Any) -> Drawing:
     """What the widget shows in its present state."""
     theme = THEMES[widget.theme]
     drawing = Drawing(_WIDE, _HIGH, theme)
-    for at, line in enumerate(textwrap.wrap(widget.description(), 122)):
-        drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
+    lines = textwrap.wrap(widget.description(), 122)
+    pitch = min(18, 54 / len(lines))
+    for at, line in enumerate(lines):
+        drawing.text(line, _MARGIN, 2 + pitch * (at + 1), bold=True, size=13)
     weights = widget.map().numpy()
     places = np.array(widget.positions) * (np.array(_STAGE) - 2 * _INSET) + _INSET
     places += np.array([_MARGIN, _TOP])
     drawing.frame(_MARGIN, _TOP, *_STAGE, theme.grid)
     radius = 7 if len(places) <= _FEW else 4.5 if len(places) <= 120 else 3
     _edges(drawing, widget, weights, places, radius)
+    numbers = _path(drawing, widget, weights, places, radius)
     fills = _fills(widget, theme)
     for (x, y), fill in zip(places.tolist(), fills, strict=True):
         drawing.disc(x, y, radius + 1, theme.paper if fill else theme.quiet)
         drawing.disc(x, y, radius, fill or theme.paper)
-    _labels(drawing, widget, weights, places, radius)
+    for (x, y), number, bold in numbers:
+        drawing.disc(x, y, _badge(number), CHOSEN)
+        drawing.disc(x, y, _badge(number) - (2 if bold else 1), theme.paper)
+        drawing.text(number, x, y, anchor="middle", size=11, bold=bold)
+    _labels(
+        drawing, widget, weights, places, radius, [(*at, _badge(text)) for at, text, _ in numbers]
+    )
     _map(drawing, widget, weights)
     drawing.text(_explained(widget), _MARGIN, _TOP + _STAGE[1] + 16, quiet=True, size=11)
     return drawing
@@ -79,17 +89,48 @@ def _edges(
         colour = blend((theme.paper, theme.ink), 0.15 + 0.5 * share)
         if i == widget.node:
             colour = blend((theme.paper, CHOSEN), 0.45 + 0.55 * share)
-        elif widget.node is not None:
+        elif widget.node is not None or widget.step:
             colour, width = blend((theme.paper, theme.ink), 0.12), 0.6 * width
-        if i == j:
-            x, y = places[i]
-            turns = np.linspace(0, 2 * math.pi, 17)
-            ring = [(x + 6 * math.cos(t), y - radius - 5 + 6 * math.sin(t)) for t in turns]
-            drawing.line(ring, colour, width)
-            continue
-        path, head = arrow(places[j], places[i], radius, width, bool(weights[j, i]))
-        drawing.line(path, colour, width)
-        drawing.patch(head, colour)
+        _edge(drawing, (i, j), places, radius, (colour, width), bool(weights[j, i]))
+
+
+def _edge(
+    drawing: Drawing, pair: tuple[int, int], places: NDArray[Any], radius: float,
+    look: tuple[str, float], bent: bool,
+) -> tuple[float, float]:  # fmt: skip
+    """The arrow to the first node of a pair from the second, or a ring above a node for one to
+    itself, in a colour and width; its middle."""
+    (i, j), (colour, width) = pair, look
+    if i == j:
+        x, y = places[i].tolist()
+        turns = np.linspace(0, 2 * math.pi, 17)
+        ring = [(x + 6 * math.cos(t), y - radius - 5 + 6 * math.sin(t)) for t in turns]
+        drawing.line(ring, colour, width)
+        return x, y - radius - 11
+    path, head = arrow(places[j], places[i], radius, width, bent)
+    drawing.line(path, colour, width)
+    drawing.patch(head, colour)
+    (a, b), (c, d) = path[(len(path) - 1) // 2], path[len(path) // 2]
+    return float(a + c) / 2, float(b + d) / 2
+
+
+def _path(
+    drawing: Drawing, widget: Any, weights: NDArray[Any], places: NDArray[Any], radius: float
+) -> list[tuple[tuple[float, float], str, bool]]:
+    """The hops of the path that are shown, the present one the strongest; the places of their
+    numbers, and whether one is the present hop."""
+    found = []
+    for hop, number, now in marks(widget._hops, widget.step):
+        look = (CHOSEN, 5.0) if now else (blend((drawing.theme.paper, CHOSEN), 0.6), 3.0)
+        bent = bool(weights[hop.source, hop.target])
+        middle = _edge(drawing, (hop.target, hop.source), places, radius, look, bent)
+        found.append((middle, number, now))
+    return found
+
+
+def _badge(number: str) -> float:
+    """The radius of the disc on which a number stands."""
+    return max(8, 4 + 3.3 * len(number))
 
 
 def arrow(
@@ -121,10 +162,12 @@ def arrow(
 
 
 def _labels(
-    drawing: Drawing, widget: Any, weights: NDArray[Any], places: NDArray[Any], radius: float
-) -> None:
-    """Names beside their nodes, the most important first, where no other name lies."""
-    taken: list[tuple[float, float, float, float]] = []
+    drawing: Drawing, widget: Any, weights: NDArray[Any], places: NDArray[Any], radius: float,
+    numbers: list[tuple[float, float, float]],
+) -> None:  # fmt: skip
+    """Names beside their nodes, the most important first, where no other name lies and no number
+    of a hop, (x, y, radius)."""
+    taken = [(x - r, y - r, x + r, y + r) for x, y, r in numbers]
     left, right, low = _MARGIN + 2, _MARGIN + _STAGE[0] - 2, _TOP + _STAGE[1]
     for node in importance(widget, weights):
         text, bold = widget.labels[node], node == widget.node
@@ -142,18 +185,19 @@ def _labels(
             taken.append(box)
             drawing.text(text, start, centre, size=11, bold=bold)
             break
-        if len(places) > _FEW and len(taken) == _MOST_NAMED:
+        if len(places) > _FEW and len(taken) - len(numbers) == _MOST_NAMED:
             break
 
 
 def importance(widget: Any, weights: NDArray[Any]) -> list[int]:
-    """The nodes whose names are wanted: the chosen one, those that it attends to, then, in small
-    graphs or where none is chosen, those with most neighbours."""
+    """The nodes whose names are wanted: those of the path, the chosen one, those that it attends
+    to, then, in small graphs or where none is chosen, those with most neighbours."""
     degree, node = widget._graph["degrees"], widget.node
     every = sorted(range(len(degree)), key=lambda one: (-degree[one], one))
     if node is None:
-        return every
+        return list(dict.fromkeys([*widget.path, *every]))
     seen = [
+        *widget.path,
         node,
         *(j for j in (-weights[node]).argsort(kind="stable").tolist() if weights[node, j]),
     ]
@@ -187,8 +231,9 @@ def _map(drawing: Drawing, widget: Any, weights: NDArray[Any]) -> None:
 
 
 def _explained(widget: Any) -> str:
+    path = " Orange, with numbers: the hops of the path." if widget.step else ""
     if widget.depth and widget.node is not None:
-        return "Blue: reached, the paler the later; hollow: not reached."
+        return f"Blue: reached, the paler the later; hollow: not reached.{path}"
     told = widget._graph["groups"]
     colours = "group" if told else "community"
-    return f"An arrow leads to the node that attends. Colours: {colours}."
+    return f"An arrow leads to the node that attends. Colours: {colours}.{path}"

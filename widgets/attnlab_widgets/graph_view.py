@@ -3,6 +3,7 @@
     GraphView(graph, seen, labels=names)             # seen: attnlab.watch of a model on this graph
     GraphView(graph, model, inputs=tokens)           # the same: the model is run on the graph
     GraphView(networkx.karate_club_graph())          # without weights: the edges alone
+    GraphView(graph, seen, path=[named, next, last]) # a path of two hops, hop by hop
 
 The graph with attention drawn on its edges, and the same weights as a map. The places of the nodes
 are computed when the widget is made, and all weights are sent, so a saved file stays alive.
@@ -24,6 +25,7 @@ from attnlab.figures.labels import visible
 from attnlab_widgets import graph_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
 from attnlab_widgets.drawing import Drawing
+from attnlab_widgets.graph_path import checked_path, hops_along
 from attnlab_widgets.graph_picture import picture
 from attnlab_widgets.graph_structure import (
     adjacency,
@@ -55,13 +57,20 @@ class GraphView(BaseWidget):
                  first 30 characters are shown
     ``groups``   of each node the name of its group, which colours it; its community unless given
     ``node``     the chosen node, None for none
-    ``layer``    and ``head``, None for the mean of all heads
+    ``layer``    and ``head``, None for the mean of all heads; the layer is that of the shown hop of
+                 the path, or the first, unless given
     ``depth``    after how many layers the receptive field of the node is shown, 0 to not show it. A
                  layer leads from a node to all that it attends to, and the node keeps what it has
     ``order``    of the map: "number", "community" (of greatest modularity, found greedily),
                  "degree" (of most neighbours) or, where groups are given, "group"
+    ``path``     nodes in the order in which information travels: each attends to the one before
+                 it. Information travels along one edge in each layer, so hop k takes place in the
+                 kth layer, the first hop in layer 0, and a path has no more hops than there are
+                 layers. Without weights it can be of any length
+    ``step``     how many hops of the path are shown, from 0 on; all unless given. Where it is set,
+                 ``layer`` becomes that of the last of them
 
-    ``node``, ``layer``, ``head``, ``depth`` and ``order`` can be read and set; so can
+    ``node``, ``layer``, ``head``, ``depth``, ``order`` and ``step`` can be read and set; so can
     ``positions``, which of each node is [x, y], from 0 to 1 to the right and downwards.
     """
 
@@ -73,6 +82,7 @@ class GraphView(BaseWidget):
     head = traitlets.Int(None, allow_none=True).tag(sync=True)
     depth = traitlets.Int(0).tag(sync=True)
     order = traitlets.Unicode("community").tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
     positions: Any = Checked().tag(sync=True)
     _graph: Any = traitlets.Dict().tag(sync=True)
     _pairs = traitlets.Bytes().tag(sync=True)  # (P, 2): node, and whom it attends to
@@ -88,10 +98,12 @@ class GraphView(BaseWidget):
         labels: Sequence[Any] | None = None,
         groups: Sequence[Any] | None = None,
         node: int | None = None,
-        layer: int = 0,
+        layer: int | None = None,
         head: int | None = None,
         depth: int = 0,
         order: str = "community",
+        path: Sequence[int] | None = None,
+        step: int | None = None,
         theme: str = "auto",
     ) -> None:
         self.graph, names = _graph_of(graph, labels)
@@ -107,13 +119,20 @@ class GraphView(BaseWidget):
         kinds = None if groups is None else tokens_for("groups", groups, n, "nodes")
         told = _described(self.graph, self._attended, kinds)
         shown = [_label(name) for name in found]
+        if path is None and step is not None:
+            raise ValueError("`step` counts the hops of `path`; give `path`, too")
+        nodes = [] if path is None else checked_path(path, self._attended, shown)
+        self._hops = hops_along(nodes, self._attended)
         super().__init__(
-            positions=[[0.5, 0.5]] * n, _graph={"labels": shown, **told},
+            positions=[[0.5, 0.5]] * n, _graph={"labels": shown, **told, "path": nodes},
             _pairs=self._attended.pairs.astype("<u2").tobytes(),
             _weights=b"".join(each.tobytes() for each in self._attended.layers), theme=theme,
         )  # fmt: skip
         self.positions = layout(n, self.graph.edges.numpy())
-        self.layer, self.head, self.node = layer, head, node
+        self.step = len(self._hops) if step is None else step
+        if layer is not None:
+            self.layer = layer
+        self.head, self.node = head, node
         self.depth, self.order = depth, order
 
     # What follows from the state
@@ -127,6 +146,11 @@ class GraphView(BaseWidget):
     def communities(self) -> list[int]:
         """Of each node the number of its community, the largest community first."""
         return list(self._graph["communities"])
+
+    @property
+    def path(self) -> list[int]:
+        """The nodes of the path; none where no path is given."""
+        return list(self._graph["path"])
 
     @property
     def shown_order(self) -> list[int]:
@@ -149,8 +173,33 @@ class GraphView(BaseWidget):
         links = _links(self._attended)
         return [int(hop) for hop in distances(links)[self.node]]
 
+    def path_weights(self) -> list[float]:
+        """Of each hop of the path the weight of attention on it in its layer, in the present head
+        or, where the layer lacks it, the mean of all; without weights, 1."""
+        found = [hop.weight(self._attended, self.head) for hop in self._hops]
+        return [1.0 if weight is None else weight for weight in found]
+
     def description(self) -> str:
         """What is seen, in a sentence or two."""
+        of_path = self._of_path()
+        if of_path and self.step and self.node is None:
+            return of_path
+        return f"{of_path} {self._of_graph()}".lstrip()
+
+    def _of_path(self) -> str:
+        if not self._hops:
+            return ""
+        if not self.step:
+            return graph_words.of_path(self.labels, self.path)
+        hop, found, where = self._hops[self.step - 1], self._attended, ""
+        if hop.layer is not None:
+            title, heads = found.titles[hop.layer], len(found.layers[hop.layer])
+            where = graph_words.place_of(title, heads, hop.head(found, self.head))
+        weight = hop.weight(found, self.head)
+        return graph_words.of_hop(self.labels, self.path, self.step, weight, where)
+
+    def _of_graph(self) -> str:
+        """The chosen node or, where none is, all of them."""
         labels, found = self.labels, self._attended
         where = ""
         if found.layers:
@@ -194,7 +243,7 @@ class GraphView(BaseWidget):
 
     # What may be set
 
-    @traitlets.validate("node", "layer", "head", "depth")
+    @traitlets.validate("node", "layer", "head", "depth", "step")
     def _in_range(self, proposal: Any) -> int | None:
         name, value = proposal["trait"].name, proposal["value"]
         if value is None:
@@ -226,13 +275,22 @@ class GraphView(BaseWidget):
         if self.head is not None and self.head >= self._count("head"):
             self.head = None
 
+    @traitlets.observe("step")
+    def _another_hop(self, _change: Any) -> None:
+        """The other edges are shown in the layer of the hop."""
+        if self.step and self._attended.layers:
+            self.layer = self.step - 1
+
     def _count(self, name: str) -> int:
         """How many values a whole number of the state can have, from 0 on."""
         told = self._graph
         layers = told["layers"]
         heads = layers[self.layer]["h"] if layers else 0
-        counts = {"node": len(told["labels"]), "layer": max(1, len(layers)), "head": heads}
-        return int(told["deepest"] + 1 if name == "depth" else counts[name])
+        counts = {
+            "node": len(told["labels"]), "layer": max(1, len(layers)), "head": heads,
+            "depth": told["deepest"] + 1, "step": max(1, len(told["path"])),
+        }  # fmt: skip
+        return int(counts[name])
 
 
 def _check_places(given: Any, n: int) -> list[list[float]]:

@@ -77,3 +77,22 @@ def of_largest(labels: Sequence[str], pair: Sequence[int], weight: float, where:
         f" The largest weight in {where} is {two(weight)}, with which {named(labels, node)} "
         f"attends to {to}. Choose a node to see whom it attends to."
     )
+
+
+def of_path(labels: Sequence[str], path: Sequence[int]) -> str:
+    """Where a path leads, before its first hop."""
+    hops = "1 hop" if len(path) == 2 else f"{len(path) - 1} hops"
+    return f"A path of {hops} leads from {named(labels, path[0])} to {named(labels, path[-1])}."
+
+
+def of_hop(
+    labels: Sequence[str], path: Sequence[int], hop: int, weight: float | None, where: str
+) -> str:
+    """Who attends to whom in a hop; ``weight`` is None where no weights are known."""
+    source, target = path[hop - 1], path[hop]
+    name, said = named(labels, source), f"Hop {hop} of {len(path) - 1}: "
+    if weight is None:
+        to = "itself" if source == target else named(labels, target)
+        return f"{said}an edge leads from {name} to {to}."
+    to = "itself" if source == target else name
+    return f"{said}{named(labels, target)} attends to {to} with {two(weight)} in {where}."

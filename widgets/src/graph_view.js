@@ -20,6 +20,9 @@ One layer brings a node what those have to which it attends, and it keeps what i
 The map has the same weights: a row for each node that attends, a column for each that it attends to. Communities are groups of nodes with many edges inside and few between them (of greatest modularity, found greedily); in their order they are squares along the diagonal.
 
 Click a node to choose it, drag to move it. Arrow keys go to the next node in their direction, with Shift they move the node, Escape chooses none.`;
+const OF_PATH = `
+
+The path has a number on each hop. Information travels along one edge in each layer, so the first hop takes place in the first layer, the second in the second. Play shows hop after hop, "hop" any of them; the other arrows and the map change to the layer of the hop.`;
 
 function render({ model, el: host }) {
   const study = new Study(model);
@@ -43,13 +46,19 @@ function render({ model, el: host }) {
   };
   const layers = choice("layer", "layer", graph.layers.map(({ title }, at) => [at, title]), (value) => study.chooseLayer(Number(value)));
   const heads = choice("head", "head", [], (value) => study.set({ head: value === "" ? null : Number(value) }));
-  const play = player({ at: () => model.get("depth"), last: () => graph.deepest, go: (depth) => study.chooseDepth(depth), pause: () => 1100 });
+  const last = study.path.length;
+  const grows = { at: () => model.get("depth"), last: () => graph.deepest, go: (depth) => study.chooseDepth(depth), pause: () => 1100 };
+  const play = player(last ? { at: () => model.get("step"), last: () => last, go: (step) => study.chooseStep(step), pause: () => 1600 } : grows);
   const depth = slider("receptive field", "depth", { min: 0, max: graph.deepest, step: 1 }, (value) => {
     play.stop();
     study.chooseDepth(value);
   });
+  const step = slider("hop", "step", { min: 0, max: last, step: 1 }, (value) => {
+    play.stop();
+    study.chooseStep(value);
+  });
   const order = choice("order of the map", "order", Object.keys(graph.orders).map((name) => [name, name]), (value) => study.set({ order: value }));
-  const controls = bar({ frequent: [layers.node, heads.node, depth.node, play.node, order.node], help: HELP });
+  const controls = bar({ frequent: [layers.node, heads.node, depth.node, step.node, play.node, order.node], help: last ? HELP + OF_PATH : HELP });
   const summary = el("p", { class: "av-summary gv-said", testid: "summary" });
   const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
   const parts = { stage: stagePanel(study, view), map: mapPanel(study, view), tables: tablesPanel(study, view) };
@@ -61,7 +70,9 @@ function render({ model, el: host }) {
   );
   host.replaceChildren(root);
   layers.node.hidden = graph.layers.length < 2;
-  depth.node.hidden = play.node.hidden = !graph.deepest;
+  depth.node.hidden = !graph.deepest;
+  step.node.hidden = !last;
+  play.node.hidden = !graph.deepest && !last;
 
   let reading = null;
   function readOut() {
@@ -87,6 +98,9 @@ function render({ model, el: host }) {
     depth.input.value = state.depth;
     depth.output.textContent = state.depth ? `${state.depth} ${state.depth === 1 ? "layer" : "layers"}` : "off";
     depth.input.setAttribute("aria-valuetext", depth.output.textContent);
+    step.input.value = state.step;
+    step.output.textContent = `${state.step} of ${last}`;
+    step.input.setAttribute("aria-valuetext", step.output.textContent);
     if (summary.textContent !== study.sentence) readOut();
     summary.textContent = study.sentence;
     const wide = root.clientWidth - 26;

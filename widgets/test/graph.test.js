@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { arrow, attendedBy, graphSaid, hopsOf, inside, movedBy, namesPlaced, neighbourTowards, openGraph, weightsOf } from "../src/lib/graph.js";
+import { arrow, attendedBy, graphSaid, halfWay, hopMarks, hopsAlong, hopsOf, hopWeight, inside, movedBy, namesPlaced, neighbourTowards, openGraph, weightsOf } from "../src/lib/graph.js";
 import { Study } from "../src/parts/graph/study.js";
 
 const known = JSON.parse(readFileSync(new URL("./graph.json", import.meta.url), "utf8"));
@@ -19,6 +19,32 @@ test("weights, hops and sentences are Python's", () => {
     if (one.state.node !== null) assert.deepEqual(hopsOf(graph, one.state.node), one.hops);
     assert.equal(graphSaid(graph, weights, one.state), one.said);
   }
+});
+
+test("the hops of a path, their weights and marks are Python's", () => {
+  assert.ok(known.filter(({ along }) => along.length > 1).length >= 5);
+  for (const one of known) {
+    const graph = opened(one);
+    const hops = hopsAlong(graph);
+    assert.equal(hops.length, one.along.length);
+    hops.forEach((hop, at) => assert.ok(Math.abs((hopWeight(graph, hop, one.state.head).w ?? 1) - one.along[at]) < 1e-12));
+    assert.deepEqual(hopMarks(hops, one.state.step).map(({ at, text, now }) => [at, text, now]), one.marks);
+  }
+});
+
+test("a step sets the layer of its hop, and drops a head that this layer lacks", () => {
+  const one = known.find(({ graph }) => graph.path.length === 3 && graph.layers[1].h === 1);
+  const state = { ...one.state, positions: [], _graph: one.graph, _pairs: bytes(one.pairs), _weights: bytes(one.weights) };
+  const study = new Study({ get: (name) => state[name], set: (name, value) => (state[name] = value), save_changes() {} });
+  study.read();
+  study.chooseStep(1);
+  assert.deepEqual([state.step, state.layer, state.head], [1, 0, 2]);
+  study.read();
+  study.chooseStep(2);
+  assert.deepEqual([state.step, state.layer, state.head], [2, 1, null]);
+  study.read();
+  study.chooseStep(0);
+  assert.deepEqual([state.step, state.layer], [0, 1]);
 });
 
 test("names are wanted in the order of the still picture", () => {
@@ -67,6 +93,7 @@ test("an arrow ends at its node, and those of two directions bend apart", () => 
   const other = arrow([100, 0], [0, 0], 7, 2, true);
   assert.ok(one.middle[1] * other.middle[1] < 0);
   assert.deepEqual(arrow([0, 0], [100, 0], 7, 2, false).middle, [50, 0]);
+  assert.deepEqual(halfWay({ from: [0, 0], middle: [10, 8], to: [20, 0] }), [10, 4]);
 });
 
 test("arrow keys lead to the node in their direction", () => {

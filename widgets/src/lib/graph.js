@@ -28,8 +28,10 @@ export function weightsOf({ layers, targets }, layer, head) {
   if (!layers.length) return new Float64Array(targets.length).fill(1);
   const { heads } = layers[layer];
   const used = head === null ? heads : [heads[head]];
-  return Float64Array.from(targets, (_, at) => used.reduce((sum, codes) => sum + codes[at] / LEVELS, 0) / used.length);
+  return Float64Array.from(targets, (_, at) => meanOf(used, at));
 }
+
+const meanOf = (heads, at) => heads.reduce((sum, codes) => sum + codes[at] / LEVELS, 0) / heads.length;
 
 /** After how many layers each node is in the receptive field of one; -1 for never. */
 export function hopsOf({ n, rows, sources }, node) {
@@ -48,6 +50,29 @@ export function hopsOf({ n, rows, sources }, node) {
     front = next;
   }
   return hops;
+}
+
+// The path: along its edges information travels, one edge in each layer
+
+/** The hops of the path, hop k in layer k - 1: [{source, target, at, layer}], layer null where no weights are known. */
+export function hopsAlong({ path, n, index, layers }) {
+  return path.slice(1).map((target, hop) => ({ source: path[hop], target, at: index.get(target * n + path[hop]), layer: layers.length ? hop : null }));
+}
+
+/** Where the weight of a hop is from, and what it is: {where, w}; a head that its layer lacks gives way to the mean of all. */
+export function hopWeight({ layers }, { layer, at }, head) {
+  if (layer === null) return { where: "", w: null };
+  const { heads, h } = layers[layer];
+  const used = head !== null && head < h ? head : null;
+  return { where: placeOf(layers[layer], used), w: meanOf(used === null ? heads : [heads[used]], at) };
+}
+
+/** The hops that are shown, an edge once, with their numbers; that of the present hop comes last: [{at, text, now}]. */
+export function hopMarks(hops, step) {
+  const numbers = new Map();
+  hops.slice(0, step).forEach(({ at }, hop) => numbers.set(at, [...(numbers.get(at) ?? []), hop + 1]));
+  const found = [...numbers].map(([at, own]) => ({ at, text: own.join(","), now: own.includes(step) }));
+  return found.sort((a, b) => a.now - b.now);
 }
 
 // Words
@@ -92,8 +117,30 @@ export function nodeSaid(graph, weights, node, { layer, head }) {
 
 export const countReached = (hops, depth) => hops.filter((hop) => hop >= 0 && hop <= depth).length;
 
+/** Who attends to whom in the present hop of the path, or, before the first, where the path leads. */
+function pathSaid(graph, { step, head }) {
+  const { labels, path } = graph;
+  const hops = hopsAlong(graph);
+  if (!hops.length) return "";
+  const [first, last] = [path[0], path.at(-1)].map((node) => named(labels, node));
+  if (!step) return `A path of ${hops.length === 1 ? "1 hop" : `${hops.length} hops`} leads from ${first} to ${last}.`;
+  const hop = hops[step - 1];
+  const { where, w } = hopWeight(graph, hop, head);
+  const [from, to] = [hop.source, hop.target].map((node) => named(labels, node));
+  const loop = hop.source === hop.target;
+  const said = w === null ? `an edge leads from ${from} to ${loop ? "itself" : to}.` : `${to} attends to ${loop ? "itself" : from} with ${two(w)} in ${where}.`;
+  return `Hop ${step} of ${hops.length}: ${said}`;
+}
+
 /** What is seen, in a sentence or two. */
 export function graphSaid(graph, weights, state) {
+  const path = pathSaid(graph, state);
+  if (path && state.step && state.node === null) return path;
+  return `${path} ${partSaid(graph, weights, state)}`.trimStart();
+}
+
+/** The chosen node or, where none is, all of them. */
+function partSaid(graph, weights, state) {
   const { node, layer, head, depth } = state;
   if (node === null) return allSaid(graph, weights, layer, head);
   const field = depth ? ` After ${depth === 1 ? "1 layer" : `${depth} layers`} its receptive field holds ${countReached(hopsOf(graph, node), depth)} of ${graph.n} nodes.` : "";
@@ -168,6 +215,9 @@ export function neighbourTowards(places, node, key) {
   });
   return best;
 }
+
+/** Half way along an arrow. */
+export const halfWay = ({ from, middle, to }) => [0, 1].map((side) => 0.25 * from[side] + 0.5 * middle[side] + 0.25 * to[side]);
 
 /** A place moved by a step in the direction of an arrow key. */
 export const movedBy = ([x, y], key, step) => [inside(x + AHEAD[key][0] * step), inside(y + AHEAD[key][1] * step)];

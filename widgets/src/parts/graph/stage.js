@@ -1,6 +1,6 @@
 // The graph: nodes to point at, choose and drag, and arrows from the node attended to, to the one that attends.
 import { mixed } from "../../lib/colours.js";
-import { arrow, countReached, inside, isArrow, movedBy, named, namesPlaced, neighbourTowards } from "../../lib/graph.js";
+import { arrow, countReached, halfWay, inside, isArrow, movedBy, named, namesPlaced, neighbourTowards } from "../../lib/graph.js";
 import { crowd } from "../../lib/labelling.js";
 import { el, sized } from "../dom.js";
 import { drawn } from "../svg.js";
@@ -18,8 +18,8 @@ export const groupColour = (group) => GROUPS[group] ?? "--av-series-4";
 export function stagePanel(study, view) {
   const { graph } = study;
   const canvas = el("canvas", { class: "gv-edges", "aria-hidden": "true" });
-  const [dots, names] = [drawn("g", {}), drawn("g", { class: "gv-names", "aria-hidden": "true" })];
-  const svg = drawn("svg", { class: "gv-board", role: "listbox", "aria-label": "The nodes of the graph. Arrow keys choose one, with Shift they move it, Escape chooses none.", "data-testid": "stage" }, dots, names);
+  const [dots, numbers, names] = [drawn("g", {}), drawn("g", { class: "gv-names", "aria-hidden": "true" }), drawn("g", { class: "gv-names", "aria-hidden": "true" })];
+  const svg = drawn("svg", { class: "gv-board", role: "listbox", "aria-label": "The nodes of the graph. Arrow keys choose one, with Shift they move it, Escape chooses none.", "data-testid": "stage" }, dots, numbers, names);
   const readout = el("p", { class: "av-readout av-quiet", testid: "readout" });
   const legend = el("p", { class: "gv-legend av-quiet", testid: "legend" });
   const node = el("section", { class: "av-panel gv-stage" }, el("div", { class: "gv-layers" }, canvas, svg), legend, readout);
@@ -92,17 +92,23 @@ export function stagePanel(study, view) {
     }
   }
 
-  function line(context, at, places, { colour, alpha, share, thin = 1 }) {
+  const loop = ([x, y]) => [x, y - radius() - 5]; // the middle of a ring
+  const between = (at, places, width) => {
     const [i, j] = [graph.targets[at], graph.sources[at]];
-    const width = thin * thinner * (0.6 + 3.9 * share);
+    return arrow(places[j], places[i], radius(), width, graph.index.has(j * graph.n + i));
+  };
+
+  function line(context, at, places, { colour, alpha, share, thin = thinner }) {
+    const [i, j] = [graph.targets[at], graph.sources[at]];
+    const width = thin * (0.6 + 3.9 * share);
     Object.assign(context, { strokeStyle: colour, fillStyle: colour, globalAlpha: alpha, lineWidth: width });
     context.beginPath();
     if (i === j) {
-      context.arc(places[i][0], places[i][1] - radius() - 5, 6, 0, 2 * Math.PI);
+      context.arc(...loop(places[i]), 6, 0, 2 * Math.PI);
       context.stroke();
       return;
     }
-    const { from, middle, to, head } = arrow(places[j], places[i], radius(), width, graph.index.has(j * graph.n + i));
+    const { from, middle, to, head } = between(at, places, width);
     context.moveTo(...from);
     context.quadraticCurveTo(...middle, ...to);
     context.stroke();
@@ -116,30 +122,48 @@ export function stagePanel(study, view) {
     Object.assign(context, { strokeStyle: view.colour("--av-ink"), globalAlpha: 0.16, lineWidth: 1.6 * thinner });
     context.beginPath();
     for (const at of all) {
-      const [i, j] = [graph.targets[at], graph.sources[at]];
-      const { from, middle, to } = arrow(places[j], places[i], radius(), 1, graph.index.has(j * graph.n + i));
+      const { from, middle, to } = between(at, places, 1);
       context.moveTo(...from);
       context.quadraticCurveTo(...middle, ...to);
     }
     context.stroke();
   }
 
-  /** The weakest first; on top the arrows that carry the receptive field, then those to the node that is shown. */
+  /** The hops of the path lie on top, the present one the strongest. */
   function edges(places) {
     const context = sized(canvas, wide, high);
+    const { marks } = study;
+    attention(context, places, marks.length ? 0.35 : 1);
+    for (const { at, now } of marks) line(context, at, places, { colour: view.colour("--av-series-1"), alpha: now ? 1 : 0.55, share: 1, thin: now ? 1.2 : 0.7 });
+    context.globalAlpha = 1;
+  }
+
+  /** The weakest first; on top the arrows that carry the receptive field, then those to the node that is shown. */
+  function attention(context, places, strength) {
     const { shown, hops, weights, largest, rising, state: { depth } } = study;
     const ink = (name) => view.colour(name);
     const share = (at) => Math.sqrt(weights[at] / largest);
     const carries = (at) => hops && hops[graph.targets[at]] >= 0 && hops[graph.targets[at]] < depth && hops[graph.sources[at]] === hops[graph.targets[at]] + 1;
     const seen = rising.slice(-MOST_ARROWS).filter((at) => weights[at] > 0);
     for (const at of seen) {
-      if (shown === null) line(context, at, places, { colour: ink("--av-ink"), alpha: 0.18 + 0.62 * share(at), share: share(at) });
+      if (shown === null) line(context, at, places, { colour: ink("--av-ink"), alpha: strength * (0.18 + 0.62 * share(at)), share: share(at) });
     }
     if (shown === null) return;
     faint(context, seen.filter((at) => !carries(at) && graph.targets[at] !== graph.sources[at] && graph.targets[at] !== shown), places);
-    for (const at of seen) if (carries(at) && graph.targets[at] !== shown) line(context, at, places, { colour: ink("--av-series-0"), alpha: 0.55, share: share(at), thin: 0.6 });
+    for (const at of seen) if (carries(at) && graph.targets[at] !== shown) line(context, at, places, { colour: ink("--av-series-0"), alpha: 0.55, share: share(at), thin: 0.6 * thinner });
     for (const at of rising.filter((one) => graph.targets[one] === shown && weights[one] > 0)) line(context, at, places, { colour: ink("--av-series-1"), alpha: 0.5 + 0.5 * share(at), share: share(at) });
-    context.globalAlpha = 1;
+  }
+
+  /** The numbers of the hops that are shown, in the middle of their arrows; their places. */
+  function numbered(places) {
+    const spots = study.marks.map(({ at }) => {
+      const [i, j] = [graph.targets[at], graph.sources[at]];
+      if (i !== j) return halfWay(between(at, places, 4));
+      const [x, y] = loop(places[i]);
+      return [x, y - 6];
+    });
+    numbers.replaceChildren(...study.marks.map(({ text, now }, which) => drawn("g", { class: now ? "gv-hop gv-hop-now" : "gv-hop", transform: `translate(${spots[which].map((x) => x.toFixed(1)).join(" ")})`, "data-testid": "hop" }, drawn("circle", { r: Math.max(8, 4 + 3.3 * text.length) }), drawn("text", { y: 4, text }))));
+    return spots;
   }
 
   function fillOf(at, hops) {
@@ -168,16 +192,16 @@ export function stagePanel(study, view) {
       one.setAttribute("aria-selected", String(at === state.node));
       one.setAttribute("data-hop", hops ? hops[at] : "");
     });
-    label(places);
+    label(places, numbered(places));
     explain(hops);
   }
 
-  function label(places) {
+  function label(places, spots) {
     measure.font = FONT;
-    const near = new Set(study.shown === null ? [] : [study.shown, ...study.attended(study.shown).map(({ node: one }) => one)]);
+    const near = new Set(study.shown === null ? graph.path : [...graph.path, study.shown, ...study.attended(study.shown).map(({ node: one }) => one)]);
     const across = (at) => (at === study.shown ? 1.15 : 1.04) * measure.measureText(graph.labels[at]).width + 2;
     const wanted = study.wanted.map((at) => ({ node: at, x: places[at][0], y: places[at][1], w: across(at), strong: near.has(at) }));
-    const found = namesPlaced(wanted, { wide, high, radius: radius(), crowded: crowd(places.flat(), wide, high) });
+    const found = namesPlaced(wanted, { wide, high, radius: radius(), crowded: crowd([...places, ...spots].flat(), wide, high) });
     names.replaceChildren(...found.map(({ node: at, left, y }) => drawn("text", { class: at === study.shown ? "gv-name gv-own" : "gv-name", x: left, y: y + 4, text: graph.labels[at] })));
   }
 
@@ -187,6 +211,7 @@ export function stagePanel(study, view) {
       if (!hollow) sample.style.background = colour;
       return el("span", {}, sample, el("bdi", { text }));
     };
+    const path = study.marks.length ? [piece(view.colour("--av-series-1"), "the path")] : [];
     if (hops) {
       const { depth } = study.state;
       const at = (hop) => hops.filter((one) => one === hop).length;
@@ -195,12 +220,12 @@ export function stagePanel(study, view) {
         const count = hop === 4 ? countReached(hops, depth) - countReached(hops, 3) : at(hop);
         pieces.push(piece(hopColour(hop), `${hop === 4 && depth > 4 ? `4 to ${depth}` : hop} ${hop === 1 ? "layer" : "layers"}: ${count}`));
       }
-      legend.replaceChildren(...pieces, piece("", `not reached: ${graph.n - countReached(hops, depth)}`, true));
+      legend.replaceChildren(...pieces, piece("", `not reached: ${graph.n - countReached(hops, depth)}`, true), ...path);
       return;
     }
     const known = study.groupNames.slice(0, GROUPS.length).map((name, group) => piece(view.colour(groupColour(group)), name));
     if (study.groupNames.length > GROUPS.length) known.push(piece(view.colour("--av-series-4"), "others"));
-    legend.replaceChildren(...known);
+    legend.replaceChildren(...known, ...path);
   }
 
   function say() {

@@ -1,7 +1,7 @@
 // What the panels share: the graph, the state, and what follows from it.
-import { attendedBy, graphSaid, hopsOf, nodeSaid, openGraph, weightsOf } from "../../lib/graph.js";
+import { attendedBy, graphSaid, hopMarks, hopsAlong, hopsOf, nodeSaid, openGraph, weightsOf } from "../../lib/graph.js";
 
-export const NAMED = ["node", "layer", "head", "depth", "order", "positions"];
+export const NAMED = ["node", "layer", "head", "depth", "order", "positions", "step"];
 export const FEW = 40; // nodes, of which all names are wanted
 
 export class Study {
@@ -11,6 +11,7 @@ export class Study {
     const { groups, communities } = this.graph;
     this.groups = groups?.of ?? communities;
     this.groupNames = groups?.names ?? Array.from({ length: 1 + Math.max(...communities) }, (_, at) => `community ${at + 1}`);
+    this.path = hopsAlong(this.graph);
     this.at = null; // the node that is pointed at
     this.cell = null; // the pair that is pointed at on the map
     this.moved = null; // a node on its way: {node, place}
@@ -59,9 +60,20 @@ export class Study {
   }
 
   /** What another layer has less of begins anew. */
-  chooseLayer(layer) {
+  chooseLayer(layer, changes = {}) {
     const { head } = this.state;
-    this.set({ layer, head: head !== null && head >= this.graph.layers[layer].h ? null : head });
+    this.set({ ...changes, layer, head: head !== null && head >= this.graph.layers[layer].h ? null : head });
+  }
+
+  /** So many hops of the path, and the other edges in the layer of the last of them. */
+  chooseStep(step) {
+    if (step && this.graph.layers.length) this.chooseLayer(step - 1, { step });
+    else this.set({ step });
+  }
+
+  /** The arrows of the hops that are shown. */
+  get marks() {
+    return hopMarks(this.path, this.state.step);
   }
 
   /** The receptive field of the chosen node, or of that with most neighbours. */
@@ -72,9 +84,9 @@ export class Study {
 
   /** The nodes whose names are wanted, the most important first. */
   get wanted() {
-    const { degree } = this.graph.orders;
-    if (this.shown === null) return degree;
-    const seen = [this.shown, ...this.attended(this.shown).map(({ node }) => node)];
+    const { path, orders: { degree } } = this.graph;
+    if (this.shown === null) return [...new Set([...path, ...degree])];
+    const seen = [...path, this.shown, ...this.attended(this.shown).map(({ node }) => node)];
     return [...new Set([...seen, ...(degree.length <= FEW ? degree : [])])];
   }
 }
