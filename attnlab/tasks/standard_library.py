@@ -33,6 +33,10 @@ class NamedGraph(NamedTuple):
         place = {name: index for index, name in enumerate(ordered)}
         return cls(ordered, tuple(sorted({(place[u], place[v]) for u, v in pairs})))
 
+    def named_pairs(self) -> set[tuple[str, str]]:
+        """The pairs as those of names."""
+        return {(self.names[u], self.names[v]) for u, v in self.pairs}
+
 
 def stored(file: str) -> NamedGraph:
     """The graph in a file beside this page."""

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from attnlab.tasks.call_graph import MODULES, called, calls, read
-from attnlab.tasks.standard_library import LIBRARY, NamedGraph
+from attnlab.tasks.standard_library import LIBRARY
 
 BASES = """
 class A:
@@ -25,10 +25,6 @@ class O:
     def o(self): pass
 class C(other.A, B, O):
 """
-
-
-def named(graph: NamedGraph) -> set[tuple[str, str]]:
-    return {(graph.names[u], graph.names[v]) for u, v in graph.pairs}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +154,7 @@ def test_what_is_called_when_it_runs_is_found(tmp_path: Path) -> None:
         pair for pair in inner if pair[1].startswith(("inspect.Signature", "inspect.Parameter"))
     }
     assert len(inner) > 10
-    assert inner <= named(read(LIBRARY)) | {
+    assert inner <= read(LIBRARY).named_pairs() | {
         ("inspect.getblock", "inspect.BlockFinder.tokeneater"),  # methods of another object
     }
 
@@ -168,7 +164,7 @@ def test_the_stored_graph() -> None:
     assert {name.partition(".")[0] for name in functions} == set(MODULES)
     assert {place for pair in pairs for place in pair} == set(range(len(functions)))
     assert sum(u == v for u, v in pairs) == 9
-    assert named(calls()) >= {
+    assert calls().named_pairs() >= {
         ("shutil.copytree", "shutil._copytree"),
         ("pprint.pprint", "pprint.PrettyPrinter.__init__"),
         ("argparse._StoreAction.__init__", "argparse.Action.__init__"),

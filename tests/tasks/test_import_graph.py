@@ -34,10 +34,9 @@ def test_a_folder_is_read(tmp_path: Path) -> None:
     (tmp_path / "p/three.py").write_text("from . import VALUE, one\n")
     (tmp_path / "two.py").write_text("import test.four\n")
     (tmp_path / "test/four.py").write_text("import two\n")
-    modules, pairs = read(tmp_path)
-    assert modules == ("p", "p.one", "p.three", "two")
-    named = {(modules[u], modules[v]) for u, v in pairs}
-    assert named == {
+    found = read(tmp_path)
+    assert found.names == ("p", "p.one", "p.three", "two")
+    assert found.named_pairs() == {
         ("p", "p.one"), ("p.one", "two"), ("p.one", "p.three"), ("p.three", "p"),
         ("p.three", "p.one"),
     }  # fmt: skip
@@ -51,7 +50,7 @@ def test_the_stored_graph_says_what_python_does() -> None:
     assert all(u != v and min(u, v) >= 0 and max(u, v) < len(modules) for u, v in pairs)
     top = {module for module in modules if "." not in module}
     assert len(top & sys.stdlib_module_names) > 0.8 * len(top)  # some go with later Pythons
-    named = {(modules[u], modules[v]) for u, v in pairs}
+    named = imports().named_pairs()
     for pair in (
         ("json", "json.decoder"),
         ("json.decoder", "json.scanner"),
