@@ -99,6 +99,17 @@ class GraphBatch(Structure):
             torch.tensor(features, device=device).view(-1, EXAMPLE_FEATURES),
         )
 
+    def read_features(self, count: int) -> Float[Tensor, "m f"]:
+        """The features of the edges, for a layer that reads ``count`` of each; ValueError if there
+        are not so many."""
+        found = self.features.shape[1]
+        if found != count:
+            raise ValueError(
+                f"the edges of the structure have {found} features, but this layer was built with "
+                f"edge_features={count}"
+            )
+        return self.features
+
     def __repr__(self) -> str:
         b, n = self.padding.shape
         return f"<GraphBatch of {b} graphs of up to {n} nodes, {len(self.sources)} edges in all>"

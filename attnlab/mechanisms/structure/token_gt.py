@@ -173,13 +173,7 @@ class GraphTokens(nn.Module):
         made: Tensor = self.identify(torch.cat(ends, -1)) + self.types[1]
         if self.edges is None:
             return made
-        found = structure.features.shape[1]
-        if found != self.options.edge_features:
-            raise ValueError(
-                f"the edges of the structure have {found} features, but this layer was built with "
-                f"edge_features={self.options.edge_features}"
-            )
-        own: Tensor = self.edges(structure.features.to(p.dtype))
+        own: Tensor = self.edges(structure.read_features(self.options.edge_features).to(p.dtype))
         return made + own
 
     def extra_repr(self) -> str:

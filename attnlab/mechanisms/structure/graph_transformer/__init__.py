@@ -140,11 +140,8 @@ class GraphTransformer(nn.Module):
         form: Literal["naive", "edges"] = "edges", bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads, self.form, self.edge_features = (
-            Heads(dim, heads, bias=bias),
-            form,
-            edge_features,
-        )
+        self.heads, self.form = Heads(dim, heads, bias=bias), form
+        self.edge_features = edge_features
         width = heads * self.heads.head_dim
         self.gates = nn.Linear(edge_features, width, bias=bias) if edge_features else None
 
@@ -161,13 +158,7 @@ class GraphTransformer(nn.Module):
     def _gates(self, structure: GraphBatch, x: Tensor) -> Tensor | None:
         if self.gates is None:
             return None
-        found = structure.features.shape[1]
-        if found != self.edge_features:
-            raise ValueError(
-                f"the edges of the structure have {found} features, but this layer was built with "
-                f"edge_features={self.edge_features}"
-            )
-        made: Tensor = self.gates(structure.features.to(x.dtype))
+        made: Tensor = self.gates(structure.read_features(self.edge_features).to(x.dtype))
         return made.unflatten(-1, (self.heads.heads, -1))
 
     def extra_repr(self) -> str:
