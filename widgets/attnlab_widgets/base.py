@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anywidget
 import numpy as np
@@ -46,7 +46,14 @@ _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 T = TypeVar("T")
 
 
-class Choice(traitlets.Enum[str]):
+# traitlets takes an Enum of strings apart for type checkers only: before 5.13, as on Colab, it has no [].
+if TYPE_CHECKING:
+    _Choice = traitlets.Enum[str]
+else:
+    _Choice = traitlets.Enum
+
+
+class Choice(_Choice):
     """One of a few strings; an array or a list is refused like any other value."""
 
     def validate(self, obj: Any, value: Any) -> Any:

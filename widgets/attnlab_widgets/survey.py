@@ -142,7 +142,8 @@ class Survey(BaseWidget):
         return self._worker.settle(timeout)
 
     def close(self) -> None:
-        self._worker.close()
+        if "_worker" in vars(self):  # not where the arguments were refused
+            self._worker.close()
         super().close()
 
     def description(self) -> str:
