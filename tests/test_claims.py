@@ -317,23 +317,23 @@ def test_module_keeps_nothing(card: Card, variant: int) -> None:
 @pytest.mark.parametrize(("card", "variant"), CAUSAL)
 def test_nothing_leaks_from_the_future(card: Card, variant: int) -> None:
     for form in module_forms(card):
-        layer = module(card, variant, causal=True, **form)
+        layer, fourier = module(card, variant, causal=True, **form), form == {"form": "fft"}
         x = torch.randn(2, 13, DIM, dtype=torch.float64, requires_grad=True)
         out = layer(x)
         for t in (1, 6, 12):
             other = x.detach().clone()
             other[:, t:] = torch.randn_like(other[:, t:]) * 10
-            assert_same(layer(other)[:, :t], out[:, :t], form)
+            assert_same(layer(other)[:, :t], out[:, :t], fourier or card.family == "learned")
             (grad,) = torch.autograd.grad(out[:, t - 1].sum(), x, retain_graph=True)
-            assert_same(grad[:, t:], torch.zeros_like(grad[:, t:]), form)
+            assert_same(grad[:, t:], torch.zeros_like(grad[:, t:]), fourier)
             sees_nothing = t == 1 and (out[:, 0] == 0).all()
             assert (grad[:, :t] != 0).any() or sees_nothing
 
 
-def assert_same(found: Tensor, wanted: Tensor, form: Mapping[str, str]) -> None:
-    """Bit by bit; up to rounding where a Fourier transform rounds all positions together."""
-    tolerance = 1e-10 if form == {"form": "fft"} else 0.0
-    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
+def assert_same(found: Tensor, wanted: Tensor, rounded: bool) -> None:
+    """Bit by bit; up to rounding where a Fourier transform rounds all positions together, and where
+    tokens are grouped by their content: in another place some processors round otherwise."""
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12 if rounded else 0.0)
 
 
 def depends_on_length(layer: nn.Module) -> bool:

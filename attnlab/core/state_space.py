@@ -271,7 +271,9 @@ def _normal(state: int) -> tuple[Tensor, Tensor, Tensor]:
         skew = A + P[:, None] * P + 0.5 * torch.eye(state)
         values, vectors = torch.linalg.eigh(-1j * skew)
         kept = values > 0
-        return _poles(values[kept]), vectors[:, kept], B
+        # Of either sign, by processor: the same seed is to give the same layer everywhere.
+        turned = vectors * vectors[0].sgn().conj()
+        return _poles(values[kept]), turned[:, kept], B
 
 
 def legs(modes: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,7 +3,6 @@
 import json
 import math
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +15,8 @@ from attnlab_widgets.survey import STORED, Survey, checked, row_of, survey
 
 import attnlab
 from attnlab.measure.fit import fit
+from tests.widgets.stored import stored, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/survey.json"
 MIXING = [card for card in attnlab.cards() if card.mixes]
 KNOWN = json.loads(STORED.read_text(encoding="utf-8"))
 FILTERS: list[dict[str, Any]] = [
@@ -236,7 +235,7 @@ def test_a_count_that_differs_from_the_formula_says_so(monkeypatch: pytest.Monke
 
 
 def test_what_the_page_is_tested_with_sorts_as_python() -> None:
-    given = json.loads(FIXTURES.read_text(encoding="utf-8"))
+    given = stored("survey.json")
     table = Survey()
     table._rows = [{**row, "interval": None} for row in given["rows"]]
     for chosen, names in given["cases"]:
@@ -269,4 +268,4 @@ def test_wrong_orders_are_refused() -> None:
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps(fixtures(Survey())) + "\n", encoding="utf-8")
+    write("survey.json", fixtures(Survey()))
