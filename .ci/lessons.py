@@ -3,8 +3,8 @@
     ATEN_CPU_CAPABILITY=avx2 python .ci/lessons.py [05 32 …]    # all lessons by default
 
 The kernels get this process's environment: another processor is imitated by ATEN_CPU_CAPABILITY
-(`default` or `avx2`), MKL_CBWR=COMPATIBLE, ONEDNN_MAX_CPU_ISA=SSE41 and OMP_NUM_THREADS. No file is
-changed.
+(`default` or `avx2`), MKL_CBWR=COMPATIBLE, ONEDNN_MAX_CPU_ISA=SSE41 and OMP_NUM_THREADS. A lesson's
+set-up takes one thread, whatever the last says. No file is changed.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import torch
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -56,7 +57,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="how a lesson's name begins")
     names = parser.parse_args().names
-    print(*(f"{name}={os.environ.get(name, '')}" for name in MACHINE))
+    given = (f"{name}={os.environ.get(name, '')}" for name in MACHINE)
+    print("PyTorch uses", torch.backends.cpu.get_cpu_capability(), *given)
     paths = sorted(FOLDER.glob("[0-9]*_*.ipynb"))
     wrong = 0
     for path in [p for p in paths if not names or p.name.startswith(tuple(names))]:
