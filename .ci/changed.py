@@ -23,6 +23,7 @@ TESTED_BY = {
     "constraints.txt": "tests/house/test_versions.py",
     "tests/conftest.py": "tests/house/test_budgets.py",
     ".ci/changed.py": "tests/house/test_changed.py",
+    ".ci/lessons.py": "tests/house/test_run_lessons.py",
 }
 
 
