@@ -5,6 +5,7 @@ A recurrent layer reads tokens from left to right and carries a state, a ``Named
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -14,22 +15,51 @@ from torch import Tensor, nn
 from attnlab.core.carried import emptied
 from attnlab.core.heads import fits, zero_padded
 from attnlab.core.precision import unrounded, wide
-from attnlab.core.probe import note
+from attnlab.core.probe import Restore, listening, note, restoring
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
 
-def skipping_padding(run: Callable[[Tokens], Tokens], x: Tokens, padding: TokenPadding) -> Tokens:
+MAPS = ("weights", "scores")
+"""What is noted for each pair of positions, (b, h, n, n), or (h, n, n) of all sequences alike."""
+ROWS = ("queries", "keys", "values", "gate", "gates", "steps")
+"""What is noted for each position, (…, n, width)."""
+
+
+def skipping_padding(
+    run: Callable[[Tokens], Tokens], x: Tokens, padding: TokenPadding, rows: tuple[str, ...] = ROWS
+) -> Tokens:
     """``run`` on the real tokens of each sequence as if they stood alone; zeros at padding.
 
     The real tokens are moved to the front, in their order, so that no padded token comes between
-    two of them; ``run`` is causal, so what follows them changes nothing.
+    two of them; ``run`` is causal, so what follows them changes nothing. What is noted meanwhile
+    for each pair of positions, or under one of the names ``rows`` for each position, is moved back.
     """
     if padding is None:
         return run(x)
     order = (~padding).int().argsort(dim=1, stable=True)
-    there, back = (at[..., None].expand_as(x) for at in (order, order.argsort(dim=1)))
-    out = run(zero_padded(x, padding).gather(1, there))
-    return zero_padded(out.gather(1, back), padding)
+    back = order.argsort(dim=1)
+    with restoring(_moved(back, padding, rows)) if listening() else nullcontext():
+        out = run(zero_padded(x, padding).gather(1, order[..., None].expand_as(x)))
+    return _rows_moved(out, back, padding)
+
+
+def _moved(back: Tensor, padding: Tensor, rows: tuple[str, ...]) -> Restore:
+    def restore(name: str, value: Any) -> Any:
+        if name in rows:
+            return _rows_moved(value, back, padding)
+        if name in MAPS:  # the columns are the rows of the transpose
+            each = value if value.ndim == 4 else value.expand(len(back), -1, -1, -1)
+            return _rows_moved(_rows_moved(each, back, padding).mT, back, padding).mT
+        return value
+
+    return restore
+
+
+def _rows_moved(x: Tensor, back: Tensor, padding: Tensor) -> Tensor:
+    """(b, …, n, width) in the order of the caller; zeros at padding."""
+    b, n = padding.shape
+    to, real = (at.view(b, *[1] * (x.ndim - 3), n, 1) for at in (back, padding))
+    return x.take_along_dim(to, -2).masked_fill(~real, 0)
 
 
 def check_state(state: Any, needed: Any) -> None:
