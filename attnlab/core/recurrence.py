@@ -101,7 +101,8 @@ class Cell(nn.Module):
     """A layer whose state is its last output: (b, n, dim) → (b, n, dim); zeros at padding.
 
     A page gives ``form``, one of its functions: ``form(x, *parameters, before=…)``. A state is
-    never detached; whoever wants to stop gradients detaches it between two calls of ``step``.
+    never rounded to half precision, in which a long sum stops growing, and never detached; whoever
+    wants to stop gradients detaches it between two calls of ``step``.
     """
 
     def __init__(self, dim: int, name: str, form: Callable[..., Tensor]) -> None:
@@ -111,18 +112,20 @@ class Cell(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         self._fits(x)
-        return skipping_padding(lambda real: self.form(real, *self.parameters()), x, padding)
+        run = lambda real: self.form(real, *self.parameters())  # noqa: E731
+        return skipping_padding(run, x, padding, rows=("state",))
 
     @checked
     def step(self, x: NewTokens, state: Hidden | None = None) -> tuple[NewTokens, Hidden]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self._fits(x)
-        fresh = Hidden(torch.zeros_like(x[:, 0]))
+        fresh = Hidden(torch.zeros_like(wide(x[:, 0])))
         if state is None:
             state = fresh
         check_state(state, fresh)
-        out = self.form(x, *self.parameters(), before=state.hidden)
-        return out, note("state", Hidden(out[:, -1].clone()))  # a view would keep all of them
+        out = self.form(*map(wide, (x, *self.parameters())), before=state.hidden)
+        new = Hidden(out[:, -1].clone())  # a view would keep all of them
+        return out.to(x.dtype), note("state", new)
 
     def _fits(self, x: Tokens) -> None:
         fits(x, "x", self.dim, next(self.parameters()))
