@@ -18,7 +18,6 @@ from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import Restore, listening, note, restoring
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
-
 MAPS = ("weights", "scores")
 """What is noted for each pair of positions, (b, h, n, n), or (h, n, n) of all sequences alike."""
 ROWS = ("queries", "keys", "values", "gate", "gates", "steps")

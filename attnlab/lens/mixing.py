@@ -63,9 +63,9 @@ def mixing_matrix(
     and columns of padded tokens are zero: nobody reads them, and what they read means nothing.
 
     A module that owns one ``attnlab.core.heads.Heads`` gets one matrix per head, (b, h, n, n), if
-    its output is linear in the values; (b, h, n, m) if it makes m values of its own, as for the
-    summaries of ``long_t5`` or for vectors that ``compressive_transformer`` has compressed by a
-    convolution, whose columns stand last. Any other (b, n, dim) → (b, n, dim) callable gets one of
+    its output is linear in the values; (b, h, n, m) if it makes m values of its own, such as the
+    summaries of ``long_t5`` or vectors that ``compressive_transformer`` compresses by a convolution
+    or by their maximum. Any other (b, n, dim) → (b, n, dim) callable gets one of
     Jacobian norms, (b, n, n); of a tuple (recurrent layers) the first is taken. Rows of the batch
     must be independent. Costs ⌈n/e⌉ calls, or n·dim backward passes.
     """

@@ -70,7 +70,6 @@ class Sums(NamedTuple):
     largest: Float[Tensor, "... dim"]  # the largest exponent; -inf before the first token
 
 
-
 def _rate(decay: PerChannel) -> PerChannel:
     """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
     float32 and 0 · ∞ is NaN."""
