@@ -4,7 +4,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from attnlab.core.shapes import autocasts
 
@@ -35,6 +36,11 @@ def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     for x in tensors:
         common = torch.promote_types(common, x.dtype)
     return tuple(x.to(common) for x in tensors)
+
+
+def widely(module: nn.Module, *given: Tensor | int) -> Any:
+    """``module(*given)`` with its parameters as ``wide`` makes them."""
+    return functional_call(module, {k: wide(x) for k, x in module.named_parameters()}, given)
 
 
 def unrounded(device: torch.device) -> AbstractContextManager[Any]:

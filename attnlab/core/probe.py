@@ -4,9 +4,12 @@ A form notes a quantity that a reader may want to see: ``weights = note("weights
 ``note`` is the identity: it returns its value. Only inside ``with record() as notes:`` is the value
 kept, in ``notes`` and nowhere else; modules stay as they were. A value that is expensive to compute
 is given as a callable, ``note("weights", lambda: ...)``, which runs only inside a ``record`` block.
+
+A layer that moves its tokens before it computes says by ``restoring`` how to move back what is
+noted meanwhile, so that a reader finds every quantity at the positions of the layer's input.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -76,13 +79,32 @@ def recording(notes: Notes) -> bool:
     return any(each is notes for each in _open_notes())
 
 
+Restore = Callable[[str, Any], Any]
+_restore: ContextVar[Restore] = ContextVar("attnlab_restore", default=lambda _, value: value)
+
+
+@contextmanager
+def restoring(restore: Restore) -> Iterator[None]:
+    """What is noted inside is kept as ``restore(name, value)``."""
+    token = _restore.set(restore)
+    try:
+        yield
+    finally:
+        _restore.reset(token)
+
+
+def restore() -> Restore:
+    """How what is noted here and now is brought back to the positions of the layer's input."""
+    return _restore.get()
+
+
 def note(name: str, value: T) -> T:
     """Return ``value``; inside a ``record`` block, also keep it under ``name``.
 
     If ``value`` is callable, its result is kept.
     """
     if listening():
-        kept = value() if callable(value) else value
+        kept = _restore.get()(name, value() if callable(value) else value)
         for notes in _open_notes():
             notes.add(name, kept)
     return value

@@ -233,7 +233,7 @@ class _Tables:
 
 def lin(modes: int) -> Tensor:
     """S4D-Lin: A_k = -1/2 + i π k, whose kernels are a damped Fourier series."""
-    return _poles(torch.pi * torch.arange(modes))
+    return _poles(torch.pi * torch.arange(modes).double())
 
 
 def inv(modes: int) -> Tensor:
