@@ -7,7 +7,8 @@ up to a few units of rounding, relative to its largest number.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,11 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.card import Card
-from attnlab.core.positions import DistanceBias
-from attnlab.core.precision import wide_dtype
 from attnlab.core.probe import Notes, record
 from tests import scheme_inputs, test_position_claims
-from tests.scheme_inputs import NOT_MIXING, drawn, form_inputs, form_options, layer_inputs
+from tests.scheme_inputs import NOT_MIXING, form_inputs, form_options, layer_inputs
 from tests.test_claims import (
     CARDS,
     COMPLEX,
@@ -67,11 +66,17 @@ class Precision(NamedTuple):
             return {COMPLEX[self.dtype]}
         return {self.dtype, torch.bfloat16} if self.autocast else {self.dtype}
 
-    def near(self, found: Sequence[Tensor], exact: Sequence[Tensor], units: int) -> None:
-        """Assert that all are finite, and near to the exact ones, relative to their largest."""
-        eps = torch.finfo(torch.bfloat16 if self.autocast else self.dtype).eps
+    def near(
+        self, found: Sequence[Tensor], exact: Sequence[Tensor], units: int, *, own: bool = False
+    ) -> None:
+        """Assert that all are finite, and near to the exact ones, relative to their largest.
+
+        ``own``: in units of the dtype that each has.
+        """
         largest = max((x.abs().max().item() for x in exact if x.numel()), default=0.0)
         for one, other in zip(found, exact, strict=True):
+            dtype = one.dtype if own else torch.bfloat16 if self.autocast else self.dtype
+            eps = torch.finfo(dtype).eps
             torch.testing.assert_close(exactly(one), other, rtol=0, atol=units * eps * largest)
 
 
@@ -82,6 +87,7 @@ PRECISIONS = [
     Precision("float64 under float32", torch.float64),
     Precision("float32 under float64", torch.float32, default=torch.float64),
 ]
+FAR = 1000  # a distance that bfloat16 rounds
 EXACT = Precision("exact", torch.float64, default=torch.float64)
 
 
@@ -97,6 +103,12 @@ def leaf(x: Any, precision: Precision = EXACT) -> Any:
     kinds = COMPLEX | {torch.float64: torch.complex128}
     dtype = kinds[precision.dtype] if x.is_complex() else precision.dtype
     return x.detach().to(dtype).requires_grad_()
+
+
+def equal(layer: nn.Module, exact: nn.Module) -> None:
+    """Give both the weights of ``exact``, rounded to the dtype of ``layer``."""
+    layer.load_state_dict(exact.state_dict())
+    exact.load_state_dict(layer.state_dict())
 
 
 # ---- mechanisms
@@ -141,8 +153,7 @@ def exact_layer(card: Card, variant: int, causal: bool) -> nn.Module:
 
 
 def check_layer(layer: nn.Module, exact: nn.Module, precision: Precision, variant: int) -> None:
-    layer.load_state_dict(exact.state_dict())
-    exact.load_state_dict(layer.state_dict())  # as rounded
+    equal(layer, exact)
     if hasattr(layer, "found"):  # an example of a structure
         exact.found = layer.found
     x = torch.randn(2, 7, DIM).to(precision.dtype)
@@ -191,8 +202,7 @@ def test_steps(card: Card, precision: Precision) -> None:
         layer = module(card, 0, True, dim=DIM).to(precision.dtype)
     if not hasattr(layer, "step"):
         pytest.skip(f"{card.name} has no incremental path")
-    layer.load_state_dict(exact.state_dict())
-    exact.load_state_dict(layer.state_dict())
+    equal(layer, exact)
     x = torch.randn(2, 7, DIM).to(precision.dtype)
     with precision.here(), torch.no_grad():
         first, state = layer.step(x[:, :4])
@@ -201,3 +211,72 @@ def test_steps(card: Card, precision: Precision) -> None:
     precision.near([torch.cat([first, second], 1)], [exact(exactly(x))], UNITS)
 
 
+# ---- position schemes
+
+
+@of(NOT_MIXING)
+def test_schemes(card: Card, precision: Precision) -> None:
+    for given in variants(card):
+        options = form_options(card, "naive", given)
+        naive = functools.partial(card.forms["naive"], **options)
+        for form, function in card.forms.items():
+            made = form_inputs(card, form, given, precision.dtype)
+            check_scheme(card, functools.partial(function, **options), naive, made, precision)
+        with EXACT.here():
+            exact = scheme_inputs.build(card, 24, 12, given).double().eval()
+        with precision.here():
+            layer = scheme_inputs.build(card, 24, 12, given).to(precision.dtype).eval()
+        equal(layer, exact)
+        made = layer_inputs(layer, 24, 12, precision.dtype)
+        check_scheme(card, layer, exact, made, precision)
+
+
+def check_scheme(
+    card: Card, function: Callable[..., Any], exact: Callable[..., Any], made: Mapping[str, Any],
+    precision: Precision,
+) -> None:  # fmt: skip
+    """Outputs and gradients of both. Queries stand far after their keys, where biases are large:
+    these may have, and then must have, the digits of float32."""
+    far = {name: x + FAR if name == "i" else x for name, x in made.items()}
+    mine, theirs = ({name: leaf(x, p) for name, x in far.items()} for p in (precision, EXACT))
+    with precision.here():
+        found = floats(function(**mine))
+    expected, is_bias = floats(exact(**theirs)), card.role == "bias"
+    for x in found:
+        assert x.dtype in precision.dtypes(x) or (is_bias and x.dtype == torch.float32)
+    precision.near(found, expected, UNITS, own=is_bias)
+    of_mine, of_exact = (
+        [*floats([*x.values()]), *(f.parameters() if isinstance(f, nn.Module) else [])]
+        for f, x in ((function, mine), (exact, theirs))
+    )
+    for one, other in zip(found, expected, strict=True):
+        if other.requires_grad:
+            wanted = gradients(other, of_exact)
+            precision.near(gradients(one, of_mine), wanted, UNITS_OF_GRADIENTS)
+
+
+def floats(found: Any) -> list[Tensor]:
+    """The tensors of real or complex numbers among one or several things."""
+    each = found if isinstance(found, tuple | list) else [found]
+    return [x for x in each if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())]
+
+
+# ---- models
+
+
+@of(test_position_claims.SCHEMES)
+def test_models(card: Card, precision: Precision) -> None:
+    """A small model with each scheme: its scores, their gradients, and decoding."""
+    with EXACT.here():
+        exact = test_position_claims.model(card, {})
+    with precision.here():
+        model = test_position_claims.model(card, {}).to(precision.dtype)
+    equal(model, exact)
+    tokens = torch.randint(test_position_claims.VOCAB, (2, 9))
+    expected = exact(tokens)
+    with precision.here():
+        found = model(tokens)
+        last, _ = model.step(tokens[:, 8:], model.step(tokens[:, :8])[1])
+    precision.near([found, last], [expected, expected[:, -1]], UNITS)
+    of_both = (gradients(x, [*m.parameters()]) for x, m in ((found, model), (expected, exact)))
+    precision.near(*of_both, UNITS_OF_GRADIENTS)

@@ -182,7 +182,7 @@ def check(
         _bind(function, name, value, alternatives, sizes, setters)
         if value.is_floating_point() or value.is_complex():
             exact = exact or (name, value.dtype)
-            fits = value.dtype.to_real() == exact[1].to_real()
+            fits = value.dtype.to_real() == exact[1].to_real() or _is_wide_bias(name, value, exact)
             always = always and fits
             if not fits and not autocasts(value.device):
                 raise ShapeError(
@@ -191,6 +191,11 @@ def check(
                     f"{name}.to({exact[0]}.dtype)."
                 )
     return always
+
+
+def _is_wide_bias(name: str, value: Tensor, exact: tuple[str, torch.dtype]) -> bool:
+    """Whether it is a bias in float32 for queries in a half precision, whose scores are float32."""
+    return name == "bias" and value.dtype == torch.float32 and exact[1].itemsize == 2
 
 
 def _meant(

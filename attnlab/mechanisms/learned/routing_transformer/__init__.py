@@ -276,9 +276,7 @@ class RoutingAttention(nn.Module):
         def move(_: Tensor) -> None:
             # Under autocast q and k have its dtype, and autocast has ended when gradients come.
             queries, keys = (x.to(self.centroids.dtype) for x in (q, k))
-            new = moved(
-                self.centroids, queries, keys, decay=self.options.decay, padding=padding
-            )
+            new = moved(self.centroids, queries, keys, decay=self.options.decay, padding=padding)
             self.centroids.copy_(new)
 
         return move
