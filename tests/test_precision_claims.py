@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import attnlab
 from attnlab.core.card import Card
 from attnlab.core.probe import Notes, record
 from tests import scheme_inputs, test_position_claims
@@ -192,6 +193,28 @@ def trains(layer: nn.Module, x: Tensor, precision: Precision) -> None:
         found = gradients(layer(x), [x, *layer.parameters()])
     for each in (*found, *gradients(out, [x, *layer.parameters()])):
         assert torch.isfinite(each).all()
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_weights_are_read_under_autocast(card: Card) -> None:
+    """Those that no kernel formed are computed from the recorded queries and keys."""
+    layer = module(card, 0, dim=DIM).float()
+    with PRECISIONS[0].here(), attnlab.watch(layer) as seen:
+        layer(torch.randn(2, 7, DIM))
+        for each in seen:
+            try:
+                assert torch.isfinite(each.weights).all()
+            except ValueError as error:
+                if "noted no weights" not in str(error):
+                    raise
+
+
+@pytest.mark.parametrize("card", [*CARDS, *NOT_MIXING], ids=lambda card: card.name)
+def test_built_in_the_default_dtype(card: Card) -> None:
+    with EXACT.here():
+        layer = scheme_inputs.build(card, DIM, 6, {})
+    others = (*layer.named_parameters(), *layer.named_buffers())
+    assert not [name for name, x in others if x.is_floating_point() and x.dtype != torch.float64]
 
 
 @of([card for card in CARDS if card.causal != "never"])

@@ -3,8 +3,9 @@
 A signature such as ``q: Float[Tensor, "b h n d"]`` is documentation that a reader trusts only if it
 is enforced. ``checked`` enforces it on every call: the letters of all arguments must agree, dtypes
 must be of the stated kind, all tensors must live on one device, and all floating-point ones must
-have one dtype (autocast, which converts them, excepted). What is wrong is said in the caller's
-words: which argument, what was expected, what came, in which letters.
+have one dtype (autocast, which converts them, excepted, and a ``bias`` in float32 beside queries in
+a half precision, whose scores are float32). What is wrong is said in the caller's words: which
+argument, what was expected, what came, in which letters.
 
 The vocabulary is jaxtyping's: ``b h n d`` letters, ``3`` a fixed size, ``#b`` a size that may be 1
 to broadcast, ``...`` any leading sizes. Arguments that are no tensors (sizes, flags, names) are
