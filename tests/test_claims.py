@@ -176,8 +176,9 @@ def gradients(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
 def module(card: Card, variant: int, causal: bool | None = None, **more: Any) -> nn.Module:
     torch.manual_seed(2)
     causal = card.causal == "always" if causal is None else causal
-    given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()} | more
-    layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=causal, **given).double().eval()
+    given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
+    sizes = {"dim": DIM, "heads": HEADS, "causal": causal}
+    layer = attnlab.build(card.name, **(sizes | given | more)).double().eval()
     return layer if card.structure is None else OnExample(layer, card)
 
 

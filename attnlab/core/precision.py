@@ -27,6 +27,21 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def normal(*shape: int, generator: torch.Generator | None) -> Tensor:
+    """Draws from N(0, 1), in float64: a seed gives the same numbers whatever the default dtype.
+
+    They are drawn in float32, of which a generator makes other numbers than in float64.
+    """
+    device = None if generator is None else generator.device
+    drawn = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+    return drawn.to(exact_dtype(drawn.device))
+
+
+def like_buffer(exact: Tensor, buffer: Tensor) -> Tensor:
+    """``exact`` on the device and in the dtype of ``buffer``; in float32 where that is half."""
+    return exact.to(wide_dtype(buffer)).to(buffer.device)
+
+
 def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All in one precision, float32 or wider.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide
 from attnlab.lens.axes import Axis, leaves, size
 from attnlab.lens.snapshots import BLOCKED, History, Roles, Snapshot
 
@@ -147,7 +147,8 @@ class Attention:
     def _computed(self) -> Tensor:
         queries, keys = wide(self.queries), wide(self.keys)
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
-        scores = queries @ keys.mT * self._factor()
+        with unrounded(queries.device):
+            scores = queries @ keys.mT * self._factor()
         for value in self._additive():
             scores = scores + value
         for mask in self._masks(additive=False):
