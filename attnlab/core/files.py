@@ -37,11 +37,22 @@ def digest_of(path: Path) -> str:
 # ---- one file
 
 
+def read_plain(path: Path) -> bytes:
+    """The content; an OSError for what is no plain file, as a pipe would be read for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is not a plain file")
+    return path.read_bytes()
+
+
 def write_file(path: str | Path, content: str | bytes) -> Path:
     """Write the file whole, or leave what was there; an error says what stands in the way."""
     with in_place_of(path) as beside:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+class Unwritten(OSError):
+    """A file that could not be written, for example on a full disk."""
 
 
 @contextmanager
@@ -51,12 +62,14 @@ def in_place_of(path: str | Path) -> Iterator[Path]:
     beside = path.with_name(f".writing-{secrets.token_hex(8)}")
     try:
         beside.touch(exist_ok=False)
-        mode = beside.stat().st_mode & 0o777  # what the user's umask leaves; libraries may not ask it
+        mode = (
+            beside.stat().st_mode & 0o777
+        )  # what the user's umask leaves; libraries may not ask it
         yield beside
         beside.chmod(mode)
         os.replace(beside, path)
     except OSError as error:
-        raise OSError(
+        raise Unwritten(
             f"{path} could not be written ({error.strerror or error}). What was there is as it was."
         ) from error
     finally:
@@ -226,7 +239,7 @@ def manifest(folder: Path, by: str) -> dict[str, str]:
     if not os.path.lexists(path):
         return {}
     try:
-        body = json.loads(path.read_bytes()) if not path.is_symlink() and path.is_file() else None
+        body = None if path.is_symlink() else json.loads(read_plain(path))
         writer, files = body["written by"], dict(body["files"])
         sound = all(isinstance(d, str) and _is_inside(name) for name, d in files.items())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
