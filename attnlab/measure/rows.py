@@ -1,6 +1,7 @@
 """The file of a sweep: a row is a JSON object on a line of its own, written when it is known."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ _COUNTED = ("flops", "mixing_flops", "claimed_flops")
 
 def read(path: Path) -> list[Row]:
     """The rows of a file; a line that an interruption cut short is left out."""
-    if not path.exists():
+    if not os.path.exists(path):
         return []
     try:
         lines = read_plain(path).decode().split("\n")
@@ -48,11 +49,10 @@ def _is_whole(row: Any) -> bool:
     if not isinstance(row, dict) or not all(n in row and _is(row[n], k) for n, k in KINDS.items()):
         return False
     times = [*(row["seconds"] or ()), *(row["baseline_seconds"] or ())]
-    counts = (
-        [row.get(n) for n in _COUNTED] if row["pass"] == "counted" and not row["reason"] else []
-    )
     times += [row.get("median")] if row["seconds"] else []
-    return all(_is(t, int | float) and t > 0 for t in (row["n"], *counts, *times))
+    counts = _COUNTED if row["pass"] == "counted" and row["reason"] is None else ()
+    positive = all(_is(each, int | float) and each > 0 for each in (row["n"], *times))
+    return positive and all(_is(row.get(name), int | float) for name in counts)
 
 
 def _is(value: object, kind: Any) -> bool:

@@ -176,7 +176,7 @@ def compare(arguments: Sequence[str]) -> str:
     made.add_argument("--markdown", action="store_true", help="print a Markdown table")
     options = made.parse_args(arguments)
     for path in (options.a, options.b):
-        if not path.exists():
+        if not os.path.exists(path):
             raise ValueError(f"there is no file {path}; a sweep writes one with --json")
     runs = [read(path) for path in (options.a, options.b)]
     found = summary.changes(*runs)
