@@ -8,6 +8,7 @@ card. A test compares README.md with these tables.
 import json
 import re
 import tomllib
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,11 @@ from urllib.parse import quote
 
 from attnlab.catalog import cards, goes_with, pages
 from attnlab.core.card import Card
+from attnlab.core.files import write_file
 from attnlab.models import positions
+
+_DESCRIPTION = """Without arguments: write the tables of README.md anew, in this clone of the
+repository. All that stands outside of their markers stays."""
 
 
 class Home(NamedTuple):
@@ -207,11 +212,11 @@ def current(root: Path) -> str:
 
 
 def main() -> None:
+    ArgumentParser(prog="python -m attnlab.readme", description=_DESCRIPTION).parse_args()
     root = Path(__file__).parents[1]
     if not (root / "README.md").is_file():
         raise SystemExit(f"there is no README.md in {root}: run this in a clone of the repository")
-    text = current(root)
-    (root / "README.md").write_text(text, encoding="utf-8")
+    write_file(root / "README.md", current(root))
 
 
 if __name__ == "__main__":

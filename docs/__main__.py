@@ -1,7 +1,6 @@
 """``python -m docs [folder]`` builds the web site into ``folder``, or into site/."""
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -9,10 +8,11 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
+from attnlab.core.files import Delivery, Undelivered, add_options, deliver
 from docs import front, lessons, mechanisms, reference
 from docs.places import ROOT, Sources
 
-MADE_BY_SPHINX = ".buildinfo"
+PROGRAM = "python -m docs"
 
 
 def build(target: Path) -> int:
@@ -26,26 +26,25 @@ def build(target: Path) -> int:
         return build_main([*options, str(folder), str(target)])
 
 
-def cleared(target: Path) -> Path:
-    """A folder of that name without an earlier site; any other content is refused."""
-    if target.is_dir() and any(target.iterdir()):
-        if not (target / MADE_BY_SPHINX).is_file():
-            raise SystemExit(f"{target} holds something else than a site; name another folder")
-        shutil.rmtree(target)
-    return target
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m docs", description=__doc__)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "site")
-    target = cleared(parser.parse_args().folder)
+    add_options(parser)
+    options = parser.parse_args()
     began = time.perf_counter()
-    status = build(target)
-    if status:
-        sys.exit(status)
-    size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+    with tempfile.TemporaryDirectory() as made:
+        site = Path(made) / "site"
+        delivery = Delivery(site, options.folder, PROGRAM, clear=True, overwrite=options.overwrite)
+        try:
+            delivery.check()
+            if status := build(site):
+                sys.exit(status)
+            print(deliver(delivery, options))
+        except Undelivered as error:
+            sys.exit(str(error))
+        size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
     spent = time.perf_counter() - began
-    print(f"{target / 'index.html'}: {size / 1e6:.0f} MB, built in {spent:.0f} s")
+    print(f"{options.folder / 'index.html'}: {size / 1e6:.0f} MB, built in {spent:.0f} s")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import argparse
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab.core.files import Delivery, Undelivered, add_options, deliver
 from attnlab.course.editions import student, teacher
 from attnlab.course.grading import nbgrader, otter
 from attnlab.course.lesson import Exercise, Notebook, imports, read
@@ -14,7 +16,7 @@ from attnlab.course.summary import summary
 from attnlab.exercises.attempt import mistakes_looked_for
 from attnlab.readme import lessons
 
-ROOT = Path(__file__).parents[2]
+ROOT, PROGRAM = Path(__file__).parents[2], "python -m attnlab.course"
 
 
 def write(lesson: Path, folder: Path) -> None:
@@ -42,21 +44,36 @@ def _save(path: Path, notebook: Notebook) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m attnlab.course", description=__doc__)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
     parser.add_argument("folder", type=Path, help="where to write; made if it is missing")
     parser.add_argument("--lessons", type=int, nargs="+", metavar="NUMBER", help="default: all")
+    add_options(parser)
     options = parser.parse_args(arguments)
     known = lessons(ROOT)
+    if not known:
+        parser.error(f"there are no lessons in {ROOT}: run this in a clone of the repository")
     wanted = options.lessons or [lesson.number for lesson in known]
     unknown = sorted(set(wanted) - {lesson.number for lesson in known})
     if unknown:
         parser.error(f"no lesson has the number {', '.join(map(str, unknown))}")
-    for lesson in known:
-        if lesson.number in wanted:
-            write(ROOT / lesson.path, options.folder)
-    for edition in ("student", "teacher"):  # the page that every lesson links
-        shutil.copy(ROOT / "notebooks/notation.md", options.folder / edition)
+    with tempfile.TemporaryDirectory() as made:
+        delivery = Delivery(Path(made), options.folder, PROGRAM, overwrite=options.overwrite)
+        try:
+            delivery.check()
+            make(Path(made), [ROOT / lesson.path for lesson in known if lesson.number in wanted])
+            print(deliver(delivery, options))
+        except Undelivered as error:
+            print(error, file=sys.stderr)
+            return 2
     return 0
+
+
+def make(folder: Path, chosen: Sequence[Path]) -> None:
+    """The course of these lessons, in a new folder."""
+    for lesson in chosen:
+        write(lesson, folder)
+    for edition in ("student", "teacher"):  # the page that every lesson links
+        shutil.copy(ROOT / "notebooks/notation.md", folder / edition)
 
 
 if __name__ == "__main__":

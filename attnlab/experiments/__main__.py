@@ -5,14 +5,18 @@ from collections.abc import Sequence
 
 from attnlab import experiments
 from attnlab.measure import command
+from attnlab.measure.command import helped
 
 _DESCRIPTION = """Train the grids of small models that the lessons show, and print one row for each
 score. `--list` shows the experiments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = command.parser(experiments, "experiment", _DESCRIPTION).parse_args(arguments)
-    return command.main(experiments, "experiment", options)
+    made = command.parser(experiments, "experiment", _DESCRIPTION)
+    given = sys.argv[1:] if arguments is None else arguments
+    return (
+        command.main(experiments, "experiment", made.parse_args(given)) if given else helped(made)
+    )
 
 
 if __name__ == "__main__":

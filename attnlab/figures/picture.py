@@ -16,6 +16,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from attnlab.core.files import write_file
 from attnlab.figures import static
 from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
 
@@ -94,13 +95,10 @@ class Picture(go.Figure):
 
     def save_svg(self, path: str | Path) -> Path:
         """Write the static SVG, for papers and slides."""
-        path = Path(path)
-        path.write_text(self.svg(), encoding="utf-8")
-        return path
+        return write_file(path, self.svg())
 
     def save_html(self, path: str | Path) -> Path:
         """Write a standalone interactive HTML page, description included; it loads nothing."""
-        path = Path(path)
         figure = self.to_html(
             full_html=False, include_plotlyjs=True, div_id="figure", config=CONFIG
         )
@@ -108,14 +106,13 @@ class Picture(go.Figure):
         css = f"body{{background:{look.paper};color:{look.ink};font-family:sans-serif}}"
         css += auto_css_of_browser() if self._theme == "auto" else ""
         title = escape(static.plain(self.layout.title.text or "Figure"))
-        path.write_text(
+        return write_file(
+            path,
             f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f"<style>{css}</style></head><body>"
             f'<div role="figure" aria-label="{escape(self._description)}">{figure}</div>'
             f"{self.folded()}</body></html>",
-            encoding="utf-8",
         )
-        return path
 
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Show it in the notebook; with arguments, or outside of one, as plotly would."""

@@ -4,11 +4,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from attnlab.core.files import Unwritten
 from attnlab.measure import command, notebooks, sweep_command, topics
 from attnlab.measure.report import machine, machine_line
 
-_DESCRIPTION = """With no topic, with an option of the sweep, or as `sweep …`: every mechanism over
-a range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With
+_DESCRIPTION = """`sweep [name …]`, also with an option of the sweep alone: every mechanism over a
+range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With
 topics: attnlab beside what it is compared to, each topic in one run, interleaved, medians.
 `--list` shows the topics. `notebooks [path …]` runs notebooks instead, each in a fresh process,
 and prints their seconds and peak memory; it fails over 60 s or 1.5 GB."""
@@ -16,7 +17,9 @@ and prints their seconds and peak memory; it fails over 60 s or 1.5 GB."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in ([], ["sweep"]):
+    if not given:
+        return command.helped(command.parser(topics, "topic", _DESCRIPTION))
+    if given[0] == "sweep":
         return sweep_command.main(given[1:])
     if given[0] == "compare":
         try:
@@ -26,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         return 0
     options, others = command.parser(topics, "topic", _DESCRIPTION).parse_known_args(given)
-    if others or not (options.names or options.list or options.quick):
+    if others or not (options.names or options.list or options.quick or options.all):
         return sweep_command.main(given)
     if options.names[:1] == ["notebooks"]:
         return _notebooks(options.names[1:], options)
@@ -41,7 +44,8 @@ def _notebooks(paths: Sequence[str], options: argparse.Namespace) -> int:
     profiles = []
     try:
         found = notebooks.find(paths)
-    except FileNotFoundError as error:
+        command.held(options.json, "notebooks")
+    except OSError as error:
         print(error, file=sys.stderr)
         return 2
     for path in found:
@@ -54,7 +58,11 @@ def _notebooks(paths: Sequence[str], options: argparse.Namespace) -> int:
         | {"verdict": one.verdict()}
         for one in profiles
     ]
-    command.write(options.json, {"machine": machine(options.threads), "notebooks": rows})
+    try:
+        command.write(options.json, {"machine": machine(options.threads), "notebooks": rows})
+    except Unwritten as error:
+        print(error, file=sys.stderr)
+        return 2
     return int(any(profiled.verdict() != "ok" for profiled in profiles))
 
 

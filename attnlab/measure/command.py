@@ -12,9 +12,12 @@ import json
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from attnlab.core.files import Unwritten, checked_place, read_plain, write_file
 from attnlab.core.suggest import suggestion
 from attnlab.measure.report import Row, cells, from_plain, machine, machine_line, plain, table
 
@@ -43,13 +46,20 @@ def parser(folder: ModuleType, kind: str, description: str) -> argparse.Argument
     """`kind` is what one module is called, "topic" or "experiment"."""
     program = f"python -m {folder.__name__.removesuffix('.topics')}"
     made = argparse.ArgumentParser(prog=program, description=description)
-    made.add_argument("names", nargs="*", metavar=kind, help=f"default: all {kind}s")
+    made.add_argument("names", nargs="*", metavar=kind, help=f"{kind}s to run")
+    made.add_argument("--all", action="store_true", help=f"run every {kind}")
     made.add_argument("--list", action="store_true", help=f"show the {kind}s and stop")
     made.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     made.add_argument("--markdown", action="store_true", help="print Markdown tables")
     made.add_argument("--threads", type=at_least_one, default=2, help="default: 2")
     return made
+
+
+def helped(made: argparse.ArgumentParser) -> int:
+    """What the command can do, for one who asked it for nothing."""
+    made.print_help(sys.stderr)
+    return 2
 
 
 def at_least_one(text: str) -> int:
@@ -59,7 +69,7 @@ def at_least_one(text: str) -> int:
 
 
 def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
-    """List the modules, or run those that `options` name (all by default) and show their rows."""
+    """List the modules, or run those that `options` name and show their rows; 2 where it cannot."""
     if options.list:
         for name in names(folder):
             print(f"{name:12} {title(module(folder, name))}")
@@ -68,30 +78,37 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
         for name in unknown:
             print(f"there is no {kind} {name!r}{suggestion(name, names(folder))}", file=sys.stderr)
         return 2
+    if bool(options.names) is options.all:
+        print(f"name the {kind}s to run (--list shows them), or give --all", file=sys.stderr)
+        return 2
     described = machine(options.threads)
-    tables: dict[str, object] = {}
     print(machine_line(described))
     if options.quick:
         print("--quick: small sizes and few repeats; these are not the figures to report.")
-    for name in sorted(set(options.names)) or names(folder):
-        one, rows = module(folder, name), []
-        kept = _kept(options.json, f"{kind}s", name, quick=options.quick)
-        for row in _rows(one, kept, quick=options.quick, threads=options.threads):
-            rows.append(row)
-            if row.figure in kept:
-                continue
-            # shown at once: the table comes after the last row, perhaps minutes later
-            print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
-            if _by_figure(one):
-                reached = {row.figure for row in rows}
-                later = [row for row in kept.values() if row.figure not in reached]
-                tables[name] = [plain(row) for row in (*rows, *later)]
-                results = {"machine": described, "quick": options.quick, f"{kind}s": tables}
-                write(options.json, results)
-        print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
-        print(table(rows, markdown=options.markdown), flush=True)
-        tables[name] = [plain(row) for row in rows]
-        write(options.json, {"machine": described, "quick": options.quick, f"{kind}s": tables})
+    try:
+        tables = stored(options.json, f"{kind}s", quick=options.quick)
+        for name in sorted(set(options.names)) or names(folder):
+            one, rows = module(folder, name), []
+            kept = {row["figure"]: from_plain(row) for row in tables.get(name, ())}
+            for row in _rows(one, kept, quick=options.quick, threads=options.threads):
+                rows.append(row)
+                if row.figure in kept:
+                    continue
+                # shown at once: the table comes after the last row, perhaps minutes later
+                print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
+                if _by_figure(one):
+                    reached = {row.figure for row in rows}
+                    later = [row for row in kept.values() if row.figure not in reached]
+                    tables[name] = [plain(row) for row in (*rows, *later)]
+                    results = {"machine": described, "quick": options.quick, f"{kind}s": tables}
+                    write(options.json, results)
+            print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
+            print(table(rows, markdown=options.markdown), flush=True)
+            tables[name] = [plain(row) for row in rows]
+            write(options.json, {"machine": described, "quick": options.quick, f"{kind}s": tables})
+    except Unwritten as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 
@@ -100,14 +117,40 @@ def _by_figure(one: ModuleType) -> bool:
     return hasattr(one, "figures") and hasattr(one, "row")
 
 
-def _kept(path: Path | None, kinds: str, name: str, *, quick: bool) -> dict[str, Row]:
-    """The rows that an interrupted run has left in the file, by their figures."""
-    if path is None or not path.exists():
-        return {}
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    if stored.get("quick") is not quick:
-        return {}
-    return {row["figure"]: from_plain(row) for row in stored[kinds].get(name, ())}
+def held(path: Path | None, kinds: str) -> dict[str, Any]:
+    """What an earlier run has written to the file, which it may replace; `Unwritten` where that is
+    something else, or where no file can be written."""
+    try:
+        if path is None or not checked_place(path).exists():
+            return {}
+        found = json.loads(read_plain(path))
+        if found["machine"] and found[kinds]:
+            return dict(found)
+    except OSError as error:
+        raise Unwritten(str(error)) from error
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise _foreign(path, kinds)
+
+
+def _foreign(path: Path | None, kinds: str) -> Unwritten:
+    return Unwritten(
+        f"{path} holds something else than results of {kinds}, or is damaged, and would be "
+        "replaced: name another file."
+    )
+
+
+def stored(path: Path | None, kinds: str, *, quick: bool) -> dict[str, list[dict[str, Any]]]:
+    """The rows that earlier runs have left in the file, by module, to go on from and to keep."""
+    found = held(path, kinds)
+    try:
+        for row in chain(*found.get(kinds, {}).values()):
+            from_plain(row)
+    except (TypeError, AttributeError):
+        raise _foreign(path, kinds) from None
+    if quick and found.get("quick") is False:
+        raise Unwritten(f"{path} holds rows that --quick would replace: name another file.")
+    return dict(found.get(kinds, {})) if found.get("quick") is quick else {}
 
 
 def _rows(one: ModuleType, kept: Mapping[str, Row], *, quick: bool, threads: int) -> Iterator[Row]:
@@ -121,4 +164,4 @@ def _rows(one: ModuleType, kept: Mapping[str, Row], *, quick: bool, threads: int
 def write(path: Path | None, results: dict[str, object]) -> None:
     """Written again after each module, so that a later failure loses nothing."""
     if path is not None:
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        write_file(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")

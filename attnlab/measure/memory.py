@@ -138,7 +138,10 @@ def _forget_peak() -> None:
 
 
 def _child() -> None:
-    task = json.load(sys.stdin)
+    try:
+        task = json.load(sys.stdin)
+    except ValueError:
+        sys.exit("usage: attnlab.measure.memory.resident starts this and tells it its task")
     torch.set_num_threads(task["threads"])
     names: dict[str, object] = {}
     exec(task["setup"], names)

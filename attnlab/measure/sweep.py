@@ -3,7 +3,7 @@
 The shortest lengths come first, so that rows arrive within seconds. At each length layers run
 interleaved, a few at a time, with fused full attention among them. A budget of seconds is shared
 out as it goes: a point that is predicted to exceed its share, or the memory that there is, is left
-out with a sentence. A row is a JSON object on a line of its own, written when it is known.
+out with a sentence. `attnlab.measure.rows` keeps the rows in a file.
 """
 
 import json
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from attnlab.measure.measured import Unproved, call_of, prove, total
 from attnlab.measure.memory import allocated, available
 from attnlab.measure.peers import Peer
 from attnlab.measure.report import machine
+from attnlab.measure.rows import Row
 from attnlab.measure.subject import Subject, subject
 from attnlab.measure.timing import MOST_ROUNDS, Taken, quartiles, taken_by, thread_count
 
@@ -34,8 +34,6 @@ MOST, FEWEST = 9, 3  # rounds of a point
 SHARES = 2.0  # a point may use so many times its share of the time that is left
 HELD = 100  # so many of its largest tensor a call never holds at once
 COUNTING = 3.0  # seconds that one count may be predicted to take
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,27 +116,6 @@ def identity(row: Row) -> str:
     """What a row is about, the machine and the versions included, as text."""
     where = [row["machine"].get(name) for name in ("processor", "torch", "GPU")]
     return json.dumps([*(row[name] for name in IDENTITY), where])
-
-
-def read(path: Path) -> list[Row]:
-    """The rows of a file; a last line that an interruption cut short is left out."""
-    if not path.exists():
-        return []
-    rows = []
-    for number, line in enumerate(lines := path.read_text().splitlines(), 1):
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise ValueError(f"{path}, line {number}, is not a row of a sweep.") from None
-    return rows
-
-
-def append(path: Path, row: Row) -> None:
-    """Write one row; a line that was cut short is ended first."""
-    torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
-    with path.open("a") as file:
-        file.write("\n" * bool(torn) + json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def sweep(plan: Plan, known: Sequence[Row] = ()) -> Iterator[Row]:

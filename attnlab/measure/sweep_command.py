@@ -4,17 +4,20 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from attnlab import catalog
+from attnlab.core.files import Unwritten, checked_place
 from attnlab.core.suggest import suggestion
 from attnlab.measure import summary
 from attnlab.measure.command import at_least_one
 from attnlab.measure.measured import PASSES
 from attnlab.measure.peers import PEERS
 from attnlab.measure.report import machine, machine_line
+from attnlab.measure.rows import alone, append, read
 from attnlab.measure.subject import subject
-from attnlab.measure.sweep import LENGTHS, Entry, Plan, append, points, read, sweep
+from attnlab.measure.sweep import LENGTHS, Entry, Plan, points, sweep
 
 _DESCRIPTION = """Count and time every mechanism over a range of lengths, in its fastest form,
 beside its claim and beside fused full attention. Rows are shown as they come; with --json they are
@@ -51,29 +54,42 @@ def main(arguments: Sequence[str]) -> int:
     from tqdm.auto import tqdm
 
     options = _parser().parse_args(arguments)
-    try:
-        plan = _plan(options)
-        known = read(options.json) if options.json else []
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(machine_line(plan.where), flush=True)
-    rows, code = list(known), 0
-    bar = tqdm(total=points(plan), unit="row", disable=None, file=sys.stderr)
-    try:
-        for row in sweep(plan, known):
-            rows.append(row)
-            if options.json:
-                append(options.json, row)
-            tqdm.write(_line(row), file=sys.stderr)
-            bar.update()
-    except KeyboardInterrupt:
-        code = 130
-        kept = f"; {options.json} has them, run again to go on" if options.json else ""
-        print(f"\ninterrupted after {len(rows)} rows{kept}", file=sys.stderr)
-    bar.close()
-    print(_shown(rows, plan, options.markdown), flush=True)
+    with ExitStack() as held:
+        try:
+            plan = _plan(options)
+            known = _known(options.json, held)
+        except (ValueError, OSError) as error:
+            print(error, file=sys.stderr)
+            return 2
+        print(machine_line(plan.where), flush=True)
+        rows, code = list(known), 0
+        bar = tqdm(total=points(plan), unit="row", disable=None, file=sys.stderr)
+        try:
+            for row in sweep(plan, known):
+                rows.append(row)
+                if options.json:
+                    append(options.json, row)
+                tqdm.write(_line(row), file=sys.stderr)
+                bar.update()
+        except KeyboardInterrupt:
+            code = 130
+            kept = f"; {options.json} has them, run again to go on" if options.json else ""
+            print(f"\ninterrupted after {len(rows)} rows{kept}", file=sys.stderr)
+        except Unwritten as error:
+            code = 2
+            print(f"\n{error} Run again to go on.", file=sys.stderr)
+        bar.close()
+        print(_shown(rows, plan, options.markdown), flush=True)
     return code
+
+
+def _known(path: Path | None, held: ExitStack) -> list[summary.Row]:
+    """The rows of a file that is this sweep's alone as long as it is held."""
+    if path is None:
+        return []
+    read(checked_place(path))
+    held.enter_context(alone(path))
+    return read(path)  # once more: another sweep may have just come to its end
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -160,7 +176,7 @@ def compare(arguments: Sequence[str]) -> str:
     made.add_argument("--markdown", action="store_true", help="print a Markdown table")
     options = made.parse_args(arguments)
     for path in (options.a, options.b):
-        if not path.exists():
+        if not os.path.exists(path):
             raise ValueError(f"there is no file {path}; a sweep writes one with --json")
     runs = [read(path) for path in (options.a, options.b)]
     found = summary.changes(*runs)

@@ -39,7 +39,7 @@ def generate(
     structure: Any = None,
     incremental: bool | None = None,
 ) -> Int[Tensor, "b n_plus_steps"]:
-    """The prompt followed by ``steps`` new tokens.
+    """The prompt followed by ``steps`` new tokens, as int64.
 
     Beyond ``max_len`` the model reads only the last ``max_len`` tokens, all of them again at every
     step, because their positions change: slower, and the beginning has no influence. Draws come
@@ -47,7 +47,7 @@ def generate(
     ``.step`` where every layer has it, True requires it, False always re-runs. Dropout is off, and
     the model is not changed. ``structure`` is what the model is told beside the source.
     """
-    _check_call(model, tokens, incremental)
+    tokens = _checked_prompt(model, tokens, incremental)
     steps = _check_steps(steps)
     _check_draws(model.vocab or 0, tokens.device, temperature, top_k, generator)
     model.check_source(source, source_padding)
@@ -59,7 +59,7 @@ def generate(
         next_logits = _choose_path(model, read, incremental)
         for _ in range(steps):
             drawn = sample(next_logits(tokens), temperature, top_k, generator)
-            tokens = torch.cat([tokens, drawn.to(tokens.dtype)], dim=1)
+            tokens = torch.cat([tokens, drawn], dim=1)
         return tokens
 
 
@@ -124,7 +124,8 @@ def _by_steps(model: TinyTransformer, read: Mapping[str, Any]) -> NextLogits:
     return next_logits
 
 
-def _check_call(model: TinyTransformer, tokens: Tensor, incremental: bool | None) -> None:
+def _checked_prompt(model: TinyTransformer, tokens: Tensor, incremental: bool | None) -> Tensor:
+    """The tokens as int64: in a smaller dtype the ids of new ones might not fit."""
     check_model(model)
     if model.decoder is None or model.vocab is None:
         raise ValueError(f"a model of kind={model.kind!r} does not generate tokens.")
@@ -139,9 +140,9 @@ def _check_call(model: TinyTransformer, tokens: Tensor, incremental: bool | None
     if tokens.shape[1] == 0:
         raise ValueError("the prompt is empty (n = 0); give at least one token to start from.")
     check_input(tokens[:, -model.max_len :], None, 0, model)
-    in_vocabulary(tokens, model.vocab)
     if incremental is not None:
         check_switch("incremental", incremental)
+    return in_vocabulary(tokens, model.vocab)
 
 
 def _check_steps(steps: int) -> int:

@@ -1,55 +1,62 @@
 """A model as one safetensors file: weights, and the config as JSON in the file's metadata.
 
-safetensors holds only numbers and strings, so loading a file from elsewhere runs no code. A file
-is compared with the model that its config describes before memory is allocated for that model.
+The metadata also have a digest of all else in the file, which is compared when it is loaded; files
+without one (written by earlier versions) are loaded as they are. safetensors holds only numbers and
+strings, so loading a file from elsewhere runs no code. A file is compared with the model that its
+config describes before memory is allocated for that model.
 """
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-CONFIG = "config"
+from attnlab.core.files import checked_place, in_place_of
+
+CONFIG, DIGEST = "config", "attnlab.sha256"
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def save(
     model: nn.Module, path: str | Path, config: Mapping[str, Any], extra: Mapping[str, str]
 ) -> None:
-    """Write to a temporary file in the same folder, then rename it, so no partial file is left."""
+    """Write the file whole, or leave what was there."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    path = _as_path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
-    metadata = _metadata(config, extra)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(_first_names(model), beside, metadata=metadata)
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
+    path = checked_place(path)
+    metadata, tensors = _metadata(config, extra), _first_names(model)
+    metadata[DIGEST] = _digest(metadata, tensors)
+    with in_place_of(path) as beside:
+        try:
+            save_file(tensors, beside, metadata=metadata)
+        except SafetensorError as error:  # a full disk, too
+            raise OSError(str(error)) from error
+
+
+def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Of the metadata and of the name, dtype, shape and bytes of every tensor, in a fixed order."""
+    sum_of = sha256(json.dumps(sorted(metadata.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        sum_of.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        sum_of.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return sum_of.hexdigest()
 
 
 def check_extra(extra: object) -> None:
-    """``extra`` maps strings to strings that a file can hold, and leaves "config" alone."""
+    """``extra`` maps strings to strings that a file can hold, and leaves our own names alone."""
     if not isinstance(extra, Mapping):
         raise TypeError(f"extra must be a dict of strings; got a {type(extra).__name__}.")
     for key, value in extra.items():
-        if key == CONFIG or not isinstance(key, str) or not isinstance(value, str):
+        if key in (CONFIG, DIGEST) or not isinstance(key, str) or not isinstance(value, str):
             raise ValueError(
-                f"extra holds strings under names other than {CONFIG!r}; got {key!r}: "
-                f"{type(value).__name__}. Turn other things into JSON first."
+                f"extra holds strings under names other than {CONFIG!r} and {DIGEST!r}; got "
+                f"{key!r}: {type(value).__name__}. Turn other things into JSON first."
             )
         try:
             (key + value).encode()
@@ -69,6 +76,8 @@ def _first_names(model: nn.Module) -> dict[str, Tensor]:
     """Each tensor under its first name only: a shared one (tied weights) is stored once."""
     first: dict[tuple[Any, ...], str] = {}
     state = model.state_dict(keep_vars=True)
+    if any(tensor.is_meta for tensor in state.values()):
+        raise ValueError("the model is on the meta device and holds no numbers to save.")
     for name, tensor in state.items():
         first.setdefault(_identity(name, tensor), name)
     return {name: state[name].detach().cpu().contiguous().clone() for name in first.values()}
@@ -81,12 +90,6 @@ def _identity(name: str, tensor: Tensor) -> tuple[Any, ...]:
     if tensor.numel() == 0:
         return (name,)
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _metadata(config: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]:
@@ -106,7 +109,7 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise ValueError(
             f"{path} holds weights but no config: TinyTransformer.save did not write it."
         )
-    text = metadata.pop(CONFIG)
+    text, _ = metadata.pop(CONFIG), metadata.pop(DIGEST, None)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -134,8 +137,20 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
             _check_fit(_rebuilt(make, config, path), shapes, path)
     model = _rebuilt(make, config, path)
     _check_fit(model, shapes, path)
-    model.load_state_dict(_open(path, _tensors), strict=False)  # second names may be missing
+    model.load_state_dict(_checked_tensors(path), strict=False)  # second names may be missing
     return model
+
+
+def _checked_tensors(path: str | Path) -> dict[str, Tensor]:
+    """All tensors of a file, if it is as it was written."""
+    metadata, tensors = _open(path, lambda file: (file.metadata() or {}, _tensors(file)))
+    written = metadata.pop(DIGEST, None)
+    if written not in (None, _digest(metadata, tensors)):
+        raise ValueError(
+            f"{path} has been damaged or changed since it was written (its digest differs): load "
+            "another copy of it."
+        )
+    return tensors
 
 
 def _is_json(config: Mapping[str, Any]) -> bool:
@@ -168,7 +183,7 @@ def _open(path: str | Path, read: Callable[[Any], Any]) -> Any:
     from safetensors import SafetensorError, safe_open
 
     path = _as_path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no file {path}.")
     try:
         with safe_open(str(path), framework="pt") as file:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from attnlab import train
+from attnlab.core.files import checked_place
 from attnlab.core.suggest import choose
 from attnlab.models.tiny import TinyTransformer
 from attnlab.pretrained import FOLDER
@@ -18,12 +19,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the file goes")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    make(chosen.name, chosen.folder, chosen.seed)
+    try:
+        make(chosen.name, chosen.folder, chosen.seed)
+    except OSError as error:
+        parser.error(str(error))
 
 
 def make(name: str, folder: Path, seed: int) -> Path:
     """Train by the recipe and write ``folder/name.safetensors`` in half precision."""
     recipe = choose("pretrained model", name, RECIPES)
+    path = checked_place(folder / f"{name}.safetensors")  # before it takes minutes
     task = recipe.task("")
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -32,7 +37,6 @@ def make(name: str, folder: Path, seed: int) -> Path:
     score = train.evaluate(model, task, batches=32)
     extra = {"validation_loss": f"{score.loss:.3f}", "validation_accuracy": f"{score.accuracy:.3f}"}
     vocabulary = getattr(task, "vocabulary", "")
-    path = folder / f"{name}.safetensors"
     model.half().save(path, extra | ({"vocabulary": vocabulary} if vocabulary else {}))
     return path
 

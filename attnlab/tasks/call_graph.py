@@ -3,7 +3,7 @@
 `calls()` gives the one that comes with attnlab; `attnlab.tasks.standard_library` says how it is
 kept, and under which licence.
 
-    python -m attnlab.tasks.call_graph    # writes the file again, from this Python
+    python -m attnlab.tasks.call_graph --write    # writes the file again, from this Python
 
 **Nodes** are the functions of `MODULES` and the methods of their classes, such as
 `shutil.copytree` and `pprint.PrettyPrinter.format`, that call one of them or are called by one.
@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from attnlab.tasks.standard_library import LIBRARY, NamedGraph, store, stored
+from attnlab.tasks.standard_library import LIBRARY, NamedGraph, asked, store, stored
 
 FILE = "call_graph.json.xz"
 MODULES = (
@@ -160,5 +160,5 @@ def _receiver(function: _Function) -> str:
     return "" if static or not first else first[0].arg
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and asked("call_graph", FILE):
     store(FILE, read(LIBRARY))

@@ -3,7 +3,7 @@
 `imports()` gives the one that comes with attnlab; `attnlab.tasks.standard_library` says how it is
 kept, and under which licence.
 
-    python -m attnlab.tasks.import_graph    # writes the file again, from this Python
+    python -m attnlab.tasks.import_graph --write    # writes the file again, from this Python
 
 **What is kept.** The modules written in Python, without tests, development tools and the hundred
 codecs (`_NOT_READ`); from each module an edge to every one of them that it imports, once, wherever
@@ -16,7 +16,7 @@ from collections.abc import Container
 from functools import lru_cache
 from pathlib import Path
 
-from attnlab.tasks.standard_library import LIBRARY, NamedGraph, store, stored
+from attnlab.tasks.standard_library import LIBRARY, NamedGraph, asked, store, stored
 
 FILE = "import_graph.json.xz"
 _NOT_READ = {
@@ -77,5 +77,5 @@ def _left_out(part: str) -> bool:
     return part in _NOT_READ or part.startswith("config-")
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and asked("import_graph", FILE):
     store(FILE, read(LIBRARY))

@@ -3,7 +3,7 @@
 `expressions()` gives those that come with attnlab. They were taken from the source of the standard
 library of CPython once, so they are the same on every version of Python:
 
-    python -m attnlab.tasks.python_expressions    # writes the file again, from this Python
+    python -m attnlab.tasks.python_expressions --write    # writes the file again, from this Python
 
 **What is kept.** Every expression and subexpression whose type is one of `TYPES` by the rules of
 `type_of`, whose root leaves the type open (`OPEN_ROOTS`), and that has at most `MOST_LEAVES` leaves
@@ -30,7 +30,9 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from attnlab.core.files import write_file
 from attnlab.core.tree import Tree
+from attnlab.tasks.standard_library import asked
 
 TYPES = ("bool", "bytes", "int", "list", "str", "tuple")
 OPEN_ROOTS = ("BinOp+", "BinOp*", "Call", "IfExp", "Subscript")
@@ -310,5 +312,5 @@ def expressions() -> dict[Tree, str]:
     return unpack(resources.files(__package__).joinpath(FILE).read_bytes())
 
 
-if __name__ == "__main__":
-    Path(__file__).with_name(FILE).write_bytes(pack(Path(sysconfig.get_path("stdlib"))))
+if __name__ == "__main__" and asked("python_expressions", FILE):
+    write_file(Path(__file__).with_name(FILE), pack(Path(sysconfig.get_path("stdlib"))))

@@ -11,10 +11,13 @@ import json
 import lzma
 import platform
 import sysconfig
+from argparse import ArgumentParser
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from attnlab.core.files import write_file
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 """Where the standard library of this Python is."""
@@ -49,6 +52,14 @@ def stored_from(file: str) -> str:
     return str(_contents(file)["python"])
 
 
+def asked(module: str, file: str) -> bool:
+    """Whether a command was told to write its file: it is part of attnlab, and others read it."""
+    about = f"Read the standard library of this Python again and replace attnlab's own {file}."
+    parser = ArgumentParser(prog=f"python -m attnlab.tasks.{module}", description=about)
+    parser.add_argument("--write", action="store_true", required=True, help="do so")
+    return bool(parser.parse_args().write)
+
+
 def store(file: str, graph: NamedGraph) -> None:
     """Write the file, for a graph that was read from this Python."""
     contents = {
@@ -57,7 +68,7 @@ def store(file: str, graph: NamedGraph) -> None:
         "names": graph.names,
         "pairs": graph.pairs,
     }
-    Path(__file__).with_name(file).write_bytes(lzma.compress(json.dumps(contents).encode()))
+    write_file(Path(__file__).with_name(file), lzma.compress(json.dumps(contents).encode()))
 
 
 def _contents(file: str) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
         parts = {n: load(found.files[f"{n}.safetensors"]) for n in PARTS}
         carried = found.files.get(f"{CARRIED}.safetensors")
         rest = {CARRIED: load(carried)} if carried is not None else {}
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise unreadable(found.path, error) from error
     return Checkpoint(found.path, found.step, **parts, state=state, **rest)
 

@@ -25,13 +25,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnlab.core.files import digest, read_plain
 from attnlab.train.claims import claim, is_abandoned, is_claim, is_local
 from attnlab.train.errors import CheckpointError
 from attnlab.train.lock import locked
 from attnlab.train.manifest import (
     MANIFEST,
     Manifest,
-    digest,
     is_folder,
     manifest_of,
     read_manifest,
@@ -207,7 +207,7 @@ def exists(folder: Path) -> bool:
 def pointer(folder: Path) -> bytes | None:
     """The content of `latest`: two equal answers mean that nothing was published in between."""
     try:
-        return (folder / POINTER).read_bytes()
+        return read_plain(folder / POINTER)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -240,7 +240,7 @@ def _read_once(folder: Path) -> Found | None:
         if expected not in (None, digest(manifest.text().encode())):
             raise unreadable(path, f"its manifest is not the one that '{POINTER}' names")
         names = [*FILES, *(name for name in MAYBE if name in manifest.files)]
-        files = {name: (path / name).read_bytes() for name in names}
+        files = {name: read_plain(path / name) for name in names}
     except OSError as error:
         raise unreadable(path, error) from error
     for name, content in files.items():

@@ -8,6 +8,7 @@ process of another machine, once the lock has not changed for `PATIENCE` seconds
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,6 +53,7 @@ def _owner(claim: str) -> str:
 def _acquire(path: Path, own: str) -> None:
     seen, since = "", time.monotonic()
     while not _create(path, own):
+        _check_plain(path)
         found = _text(path)
         if found is None:  # it was released at this moment
             continue
@@ -70,6 +72,23 @@ def _create(path: Path, own: str) -> bool:
     return _text(path) == own  # or it was taken over before it was written
 
 
+def _check_plain(path: Path) -> None:
+    """A link to nothing can neither be made nor read, and a pipe is read for ever."""
+    try:
+        plain = stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    if not plain:
+        raise _in_the_way(path)
+
+
+def _in_the_way(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"'{path}' stands where the lock of the checkpoints would be, and attnlab did not write "
+        "it. Move it, or give another folder. Nothing was written."
+    )
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
@@ -83,10 +102,7 @@ def _deal_with(path: Path, found: str, waited: float) -> None:
     if owner is None:
         if waited > _UNWRITTEN:
             if found:
-                raise CheckpointError(
-                    f"'{path}' stands where the lock of the checkpoints would be, and attnlab did "
-                    "not write it. Move it, or give another folder. Nothing was written."
-                )
+                raise _in_the_way(path)
             _take_over(path, found)
     elif is_abandoned(owner["claim"]) or (waited > PATIENCE and not is_local(owner["claim"])):
         _take_over(path, found)
@@ -102,7 +118,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
     try:
         owner = json.loads(text)
         complete = is_claim(owner["claim"]) and {"host", "process", "since"} <= owner.keys()
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return owner if complete else None
 
@@ -114,9 +130,7 @@ def _take_over(path: Path, found: str) -> None:
     try:
         guard.mkdir()
     except FileExistsError:
-        with suppress(OSError):
-            if time.time() - guard.stat().st_mtime > PATIENCE:
-                guard.rmdir()
+        _remove_abandoned(guard)
         return
     try:
         if _text(path) == found:
@@ -124,3 +138,13 @@ def _take_over(path: Path, found: str) -> None:
     finally:
         with suppress(OSError):
             guard.rmdir()
+
+
+def _remove_abandoned(guard: Path) -> None:
+    """A takeover takes milliseconds: one that is older, or dated ahead, was left by a kill."""
+    with suppress(FileNotFoundError):  # it ended at this moment
+        if abs(time.time() - guard.lstat().st_mtime) > PATIENCE:
+            try:
+                guard.rmdir()
+            except OSError as error:  # not empty, or no folder
+                raise _in_the_way(guard) from error

@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
+from attnlab.core.files import digest, read_plain
 from attnlab.train.errors import CheckpointError
 
 FORMAT = 2
@@ -28,10 +28,6 @@ class Manifest:
             "files": self.files,
         }
         return json.dumps(body | {"digest": digest(json.dumps(body).encode())}, indent=1) + "\n"
-
-
-def digest(content: bytes) -> str:
-    return sha256(content).hexdigest()
 
 
 def manifest_of(path: Path) -> Manifest | None:
@@ -60,7 +56,7 @@ def unreadable(path: Path, reason: object) -> CheckpointError:
 
 def read_manifest(path: Path) -> Manifest:
     try:
-        text = (path / MANIFEST).read_bytes().decode()
+        text = read_plain(path / MANIFEST).decode()
     except FileNotFoundError:
         raise without_manifest(path) from None
     except UnicodeDecodeError as error:
@@ -70,7 +66,7 @@ def read_manifest(path: Path) -> Manifest:
         if body["format"] != FORMAT:
             raise unreadable(path, f"its format is {body['format']!r}, this attnlab reads {FORMAT}")
         manifest = Manifest(body["name"], body["step"], body["files"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise unreadable(path, f"'{MANIFEST}' is damaged ({error})") from error
     if manifest.text() != text:
         raise unreadable(path, f"'{MANIFEST}' has been damaged or changed (its digest differs)")

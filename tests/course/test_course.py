@@ -164,6 +164,7 @@ def test_the_command_writes_all_of_a_lesson(tmp_path: Path, capsys: pytest.Captu
     written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
     name = "61_how_heads_are_born"
     assert written == [
+        ".attnlab.json",
         f"nbgrader/source/{name}/{name}.ipynb",
         f"otter/{name}.ipynb",
         f"student/{name}.ipynb",

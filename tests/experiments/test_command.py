@@ -103,5 +103,11 @@ def test_an_interrupted_experiment_keeps_its_rows_and_goes_on(tmp_path, monkeypa
     assert len(json.loads(file.read_text())["experiments"]["slow"]) == 3
     monkeypatch.undo()
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
-    main([*command_line, "--quick"])  # rows of another kind of run are not kept
-    assert sys.modules.pop("attnlab.experiments.slow").measured == ["one", "two", "three"]
+    assert main([*command_line, "--quick"]) == 2  # it would replace the rows of the full run
+    assert json.loads(file.read_text())["quick"] is False
+    assert main([*command_line[:-1], str(tmp_path / "quick.json"), "--quick"]) == 0
+    (tmp_path / "quick.json").replace(file)
+    sys.modules.pop("attnlab.experiments.slow")
+    with pytest.raises(KeyboardInterrupt):
+        main(command_line)  # rows of another kind of run are not kept
+    assert sys.modules.pop("attnlab.experiments.slow").measured == ["one", "two"]

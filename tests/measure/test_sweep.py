@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from attnlab.measure import sweep as module
 from attnlab.measure.peers import PEERS, Peer
+from attnlab.measure.rows import append, read
 from attnlab.measure.subject import subject
-from attnlab.measure.sweep import Entry, Plan, append, identity, points, read, sweep
+from attnlab.measure.sweep import Entry, Plan, identity, points, sweep
 from attnlab.measure.timing import Taken
 
 WIDTH = {"dim": 12, "heads": 3}

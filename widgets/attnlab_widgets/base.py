@@ -19,6 +19,7 @@ import anywidget
 import numpy as np
 import traitlets
 
+from attnlab.core.files import checked_place, write_file
 from attnlab.core.integers import check_integer
 from attnlab_widgets.drawing import Drawing
 
@@ -101,15 +102,11 @@ class Pictured:
 
     def save_svg(self, path: str | Path) -> Path:
         """A static picture of what is shown, drawn without a browser."""
-        target = _ending(path, ".svg")
-        target.write_text(self._must_draw().svg(repr(self)), encoding="utf-8")
-        return target
+        return write_file(_ending(path, ".svg"), self._must_draw().svg(repr(self)))
 
     def save_png(self, path: str | Path) -> Path:
         """The same as pixels, two per unit (needs Pillow)."""
-        target = _ending(path, ".png")
-        target.write_bytes(self._must_draw().png())
-        return target
+        return write_file(_ending(path, ".png"), self._must_draw().png())
 
     def _must_draw(self) -> Drawing:
         drawing = self.still()
@@ -135,7 +132,7 @@ def _view_of(model_id: str) -> dict[str, Any]:
 
 
 def _ending(path: str | Path, suffix: str) -> Path:
-    target = Path(path)
+    target = checked_place(path)
     if target.suffix.lower() != suffix:
         raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
     return target
@@ -160,11 +157,10 @@ class BaseWidget(Pictured, anywidget.AnyWidget):
 
     def save_html(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the widget in its present state as one standalone HTML file."""
-        target = Path(path)
+        target = checked_place(path)
         if target.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"`path` must end in .html, got {str(path)!r}")
-        target.write_text(self.page(title or type(self).__name__), encoding="utf-8")
-        return target
+        return write_file(target, self.page(title or type(self).__name__))
 
     def page(self, title: str) -> str:
         """The HTML that ``save_html`` writes."""

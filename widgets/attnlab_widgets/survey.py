@@ -6,15 +6,16 @@ counting and by the clock, and whether it decodes.
 
 The table of "Efficient Transformers: A Survey" (Tay et al., arXiv:2009.06732) lists what papers
 state. Here every number comes from the catalogue: FLOPs are counted, times are those that
-``python -m attnlab_widgets.survey`` stored with the machine that they were taken on, and a row that
-is checked is counted, tried and timed again where it stands. A row of which nothing is stored is
-counted in the background while the table is already there.
+``python -m attnlab_widgets.survey --all`` stored with the machine that they were taken on, and a
+row that is checked is counted, tried and timed again where it stands. A row of which nothing is
+stored is counted in the background while the table is already there.
 """
 
 import datetime
 import json
 import platform
 import re
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ from torch import nn
 
 from attnlab.catalog import card, cards
 from attnlab.core.card import Card
+from attnlab.core.files import write_file
 from attnlab.core.growths import GROWTHS
 from attnlab.core.suggest import choose
 from attnlab.measure.costs import Layer, counted
@@ -341,18 +343,24 @@ def machine() -> str:
     return f"{kind}, PyTorch {version}, float32, forward"
 
 
-def main(names: Sequence[str] = ()) -> None:
-    """Count and time every mechanism, or those named; each row is stored as it comes."""
+def main(given: Sequence[str] | None = None) -> None:
+    """Count and time mechanisms, and store each row as it comes."""
     mixing = {one.name: one for one in cards() if one.mixes}
-    old = _stored()["rows"]
-    rows = {name: row for name, row in old.items() if name in mixing}
-    for name in names or mixing:
+    about = f"Count and time mechanisms, and store their rows in attnlab's own {STORED.name}."
+    parser = ArgumentParser(prog="python -m attnlab_widgets.survey", description=about)
+    parser.add_argument("names", nargs="*", metavar="mechanism")
+    parser.add_argument("--all", action="store_true", help="every mechanism; takes minutes")
+    asked = parser.parse_args(given)
+    if unknown := [name for name in asked.names if name not in mixing]:
+        parser.error(f"no mechanism that mixes positions is called {unknown[0]!r}")
+    if bool(asked.names) is asked.all:
+        parser.error("name mechanisms, or give --all")
+    rows = {name: row for name, row in _stored()["rows"].items() if name in mixing}
+    for name in asked.names or mixing:
         rows[name] = stored_of(mixing[name], timed=True)
         found = {"machine": machine(), "rows": dict(sorted(rows.items()))}
-        STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_file(STORED, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

@@ -6,6 +6,7 @@ maps[2, 0].faithfulness.sentence()
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlab.core.files import checked_place, in_place_of
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
 from attnlab.lens.query_key import embedding
@@ -135,11 +137,12 @@ class Maps(Mapping[Head, HeadMap]):
         """Write the places (not the vectors) to a ``.safetensors`` file, as a reference."""
         from safetensors.numpy import save_file
 
-        target = Path(path)
+        target = checked_place(path)
         if target.suffix != ".safetensors":
             raise ValueError(f"`path` must end in .safetensors, got {str(path)!r}")
         arrays = {f"{layer}.{head}": one.all for (layer, head), one in self.heads.items()}
-        save_file(arrays, target, metadata={"tokens": json.dumps(_tokens_of(self.points))})
+        with in_place_of(target) as beside:
+            save_file(arrays, beside, metadata={"tokens": json.dumps(_tokens_of(self.points))})
         return target
 
     def __repr__(self) -> str:
@@ -306,11 +309,19 @@ def _places_of(reference: Maps | str | Path, points: Points, k: int) -> dict[Hea
 
 def _saved(path: str | Path) -> tuple[list[list[object]], dict[Head, np.ndarray]]:
     """The tokens and places that ``Maps.save`` wrote."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, framework="numpy") as file:
-        tokens = json.loads((file.metadata() or {}).get("tokens", "null"))
-        return tokens, {_head(name): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {path}; Maps.save writes one.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            tokens = json.loads((file.metadata() or {}).get("tokens", "null"))
+            names = list(file.keys())
+            return tokens, {_head(name): file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not a file that Maps.save wrote, or is damaged ({error})."
+        ) from error
 
 
 def _head(name: str) -> Head:
