@@ -35,7 +35,7 @@ class Attention:
                  (a softmax over a product of two tensors), "noted" (an attnlab form noted it)
     ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
                  before dropout
-    ``doubt``    None, or a sentence that says why this may be no attention
+    ``doubt``    None, or a sentence that says why this may be no attention, or not all of it
     """
 
     def __init__(
@@ -57,13 +57,18 @@ class Attention:
         self.name = name
         self.form = form
         self.dropout = dropout
-        self.doubt = doubt
+        self._doubt = doubt
         self._roles = roles
         self._queries, self._keys, self._values = queries, keys, values
         self._history = history
         self._weights = weights
         self._log_sum_exp = log_sum_exp
         self._missing = missing
+
+    @property
+    def doubt(self) -> str | None:
+        """None, or a sentence that says why this may be no attention, or not as it is filed."""
+        return "; ".join(filter(None, [self._doubt, *self._roles.doubts])) or None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
