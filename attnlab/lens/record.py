@@ -240,6 +240,8 @@ class Seen(Sequence[Attention]):
         self._records: list[Attention] = []
         self._model = model
         self._called_elsewhere = False
+        self._unread: set[str] = set()
+        """The kinds of tensors whose attention could not be recorded."""
 
     @property
     def names(self) -> list[str]:
@@ -279,12 +281,16 @@ class Seen(Sequence[Attention]):
     def _summary(self) -> str:
         if self._records:
             calls = "1 attention call" if len(self) == 1 else f"{len(self)} attention calls"
-            return f"{calls} recognised in {self._model}"
+            return f"{calls} recognised in {self._model}{self._missed()}"
         elsewhere = "; it was called in another thread or asyncio task, which a watch cannot follow"
         return (
             f"no attention was recognised in {self._model}; {RECOGNISED}"
-            f"{elsewhere if self._called_elsewhere else ''}"
+            f"{elsewhere if self._called_elsewhere else ''}{self._missed()}"
         )
+
+    def _missed(self) -> str:
+        kinds = " and ".join(sorted(self._unread))
+        return f"; what it computed with {kinds} could not be recorded" if kinds else ""
 
     def __repr__(self) -> str:
         lines = "".join(f"\n  {record!r}" for record in self._records)
