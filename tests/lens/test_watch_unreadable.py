@@ -92,5 +92,5 @@ def test_the_model_runs_and_the_watch_says_what_it_missed(case):
 
 def test_notes_under_vmap_are_refused_in_a_sentence():
     q, k, v = torch.randn(3, 2, 1, 2, 5, 4)
-    with probe.record(), pytest.raises(ValueError, match="inside torch.func.vmap"):
+    with probe.record(), pytest.raises(ValueError, match="vmap, whose tensors do not outlast"):
         torch.func.vmap(naive)(q, k, v)
