@@ -11,7 +11,6 @@ import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
-from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ import numpy as np
 import traitlets
 
 from attnlab.core.integers import check_integer
+from attnlab.core.markup import escape, printable
 from attnlab_widgets.drawing import Drawing
 
 STATIC = Path(__file__).parent / "static"
@@ -119,8 +119,9 @@ class Pictured:
             return bundle
         shown = drawing.with_line(LIVE)
         png = b64encode(shown.png(colours=64, most=self.most_bytes)).decode()
-        size = {"width": shown.wide, "height": shown.high, "alt": repr(self)}
-        return {**data, "image/png": png, "text/plain": repr(self)}, {**metadata, "image/png": size}
+        words = printable(repr(self))
+        size = {"width": shown.wide, "height": shown.high, "alt": words}
+        return {**data, "image/png": png, "text/plain": words}, {**metadata, "image/png": size}
 
 
 def _view_of(model_id: str) -> dict[str, Any]:
