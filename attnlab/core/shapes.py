@@ -212,6 +212,11 @@ def _meant(
 
 
 def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
+    if value.dtype.is_floating_point and value.dtype.itemsize < 2:
+        raise ShapeError(
+            f"{function}: `{name}` is {_dtype(value)}, which stores numbers and does not compute "
+            f"with them; give {name}.to(torch.bfloat16) instead."
+        )
     if value.is_nested:
         kind, advice = "nested", f"{name}.to_padded_tensor(0), with a padding,"
     elif value.layout != torch.strided:
