@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
+from attnlab.core.shapes import is_stored
 
 MOST_NODES = 2**31 - 1
 """More would not fit into memory, one number each."""
@@ -207,8 +208,7 @@ def _features(given: Any) -> Tensor:
         made = _copied(given)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"features should be numbers (m, f), got {_said(given)}") from error
-    if made.is_floating_point() and made.dtype.itemsize < 2:
-        made = made.float()  # float8 is stored, and not computed with
+    made = made.float() if is_stored(made.dtype) else made
     if made.ndim != 2 or made.is_complex():
         raise ValueError(
             f"features should be real numbers of shape (m, f), got {made.dtype} of shape "

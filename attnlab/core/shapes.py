@@ -212,7 +212,7 @@ def _meant(
 
 
 def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
-    if value.dtype.is_floating_point and value.dtype.itemsize < 2:
+    if is_stored(value.dtype):
         raise ShapeError(
             f"{function}: `{name}` is {_dtype(value)}, which stores numbers and does not compute "
             f"with them; give {name}.to(torch.bfloat16) instead."
@@ -224,6 +224,11 @@ def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
     else:
         return
     raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead.")
+
+
+def is_stored(dtype: torch.dtype) -> bool:
+    """Whether it is a float8, in which PyTorch stores numbers but hardly computes."""
+    return dtype.is_floating_point and dtype.itemsize < 2
 
 
 def autocasts(device: torch.device) -> bool:

@@ -152,6 +152,25 @@ class BaseWidget(Pictured, anywidget.AnyWidget):
             cls._esm = deflated(path.read_text(encoding="utf-8"))
         super().__init_subclass__(**options)
 
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """What the page sends. It may set what a user may set; a value that cannot be is answered
+        with the present one, for nobody would read an error."""
+        given = sync_data if isinstance(sync_data, dict) else {}
+        mine = {name: value for name, value in given.items() if self._may_be_set(name, value)}
+        try:
+            super().set_state(mine)
+            refused = given.keys() - mine.keys()
+        except (traitlets.TraitError, TypeError, ValueError, OverflowError):
+            refused = given.keys()
+        if refused & set(self.keys):
+            self.send_state([name for name in given if name in self.keys])
+
+    def _may_be_set(self, name: object, value: Any) -> bool:
+        trait = self.traits().get(name) if isinstance(name, str) else None
+        if trait is None or trait.read_only or str(name).startswith("_"):
+            return False
+        return not (isinstance(trait, traitlets.Int) and isinstance(value, bool))
+
     def save_html(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the widget in its present state as one standalone HTML file."""
         target = Path(path)
