@@ -4,7 +4,6 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from html import escape
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import nn
 
 import attnlab.mechanisms
 from attnlab.core.card import Beside, Card, shown_beside
+from attnlab.core.markup import escape
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
 from attnlab.core.suggest import choose, suggestion

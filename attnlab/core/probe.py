@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
+from torch._C import _functorch as functorch
 
 T = TypeVar("T")
 
@@ -26,6 +27,11 @@ class Notes:
         self._items: list[tuple[str, Any]] = []
 
     def add(self, name: str, value: Any) -> None:
+        if vmapped(value):
+            raise ValueError(
+                f"{name} cannot be recorded inside torch.func.vmap, whose tensors do not outlast "
+                "it; call the form on the whole batch, or record without vmap"
+            )
         self._items.append((name, value))
 
     def names(self) -> list[str]:
@@ -51,6 +57,15 @@ class Notes:
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+def vmapped(value: Any) -> bool:
+    """Whether a tensor is one row of a batch that ``torch.func.vmap`` hides."""
+    while isinstance(value, torch.Tensor) and functorch.is_functorch_wrapped_tensor(value):
+        if functorch.is_batchedtensor(value):
+            return True
+        value = functorch.get_unwrapped(value)
+    return False
 
 
 class _Block:

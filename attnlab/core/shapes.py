@@ -218,6 +218,11 @@ def _meant(
 
 
 def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
+    if is_stored(value.dtype):
+        raise ShapeError(
+            f"{function}: `{name}` is {_dtype(value)}, which stores numbers and does not compute "
+            f"with them; give {name}.to(torch.bfloat16) instead."
+        )
     if value.is_nested:
         kind, advice = "nested", f"{name}.to_padded_tensor(0), with a padding,"
     elif value.layout != torch.strided:
@@ -225,6 +230,11 @@ def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
     else:
         return
     raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead.")
+
+
+def is_stored(dtype: torch.dtype) -> bool:
+    """Whether it is a float8, in which PyTorch stores numbers but hardly computes."""
+    return dtype.is_floating_point and dtype.itemsize < 2
 
 
 def autocasts(device: torch.device) -> bool:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size, check_value, takes_structure
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import checked, is_stored
 from attnlab.lens.jacobian import block_norms
 from attnlab.lens.linear_map import linear_map, own_values, with_values
 
@@ -178,8 +178,8 @@ def _check_callable(name: str, function: object) -> None:
 def _check_input(x: object, padding: object) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
-    if x.layout is not torch.strided or x.is_meta or x.is_nested:
-        raise TypeError(f"x must be a dense tensor with values, got {x.layout} on {x.device}")
+    if x.layout is not torch.strided or x.is_meta or x.is_nested or is_stored(x.dtype):
+        raise TypeError(f"x must be a dense tensor with values, got {x.dtype} on {x.device}")
     if x.dim() != 3 or not x.is_floating_point() or not x.numel():
         raise ValueError(
             f"x must be floating-point of shape (b, n, dim), none of them 0; got {x.dtype} of "

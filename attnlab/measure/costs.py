@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnlab.core.complex_linear import ComplexLinear
 from attnlab.measure.count import Count, count
-from attnlab.measure.subject import OwnLayer, Subject, check_length
+from attnlab.measure.subject import OwnLayer, Subject, check_subject, remembered
 
 Layer = Subject | OwnLayer
 LONGEST_COMPUTED = 16_384
@@ -66,14 +66,13 @@ class Cost:
         return self.flops / max(1, 8 * self.elements_written)
 
 
-@functools.lru_cache(maxsize=20_000)
+@remembered
 def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     """The cost of `subject` at length n, forward or forward and backward. Remembered.
 
     Raises Uncountable with a sentence where the mechanism refuses the length, or where its work
     depends on numbers that are not there and n is too long to compute them.
     """
-    n = check_length(n)
     device = "meta" if _faithful(subject) else "cpu"
     if device == "cpu" and n > LONGEST_COMPUTED:
         raise Uncountable(
@@ -156,13 +155,12 @@ def _saved(subject: Layer, layer: nn.Module, n: int, device: str) -> int:
     return bytes_kept
 
 
-@functools.lru_cache(maxsize=20_000)
+@remembered
 def state_bytes(subject: Layer, n: int) -> int | None:
     """Bytes of what the causal layer keeps after n tokens in order to decode the next one.
 
     None where it is never causal or has no step; Uncountable as for `counted`.
     """
-    n = check_length(n)
     if not decodes(subject):
         return None
     device = "meta" if _steps_on_meta(subject) else "cpu"
@@ -177,6 +175,7 @@ def state_bytes(subject: Layer, n: int) -> int | None:
 
 def decodes(subject: Layer) -> bool:
     """Whether the layer can be causal and gives the next token's output from a state."""
+    check_subject(subject)
     return subject.can_be_causal and hasattr(subject.layer(1, "meta"), "step")
 
 

@@ -8,7 +8,6 @@ each is computed once.
 import functools
 import importlib.metadata
 from base64 import b64encode
-from html import escape
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from attnlab.catalog import build, card, cards, pages
 from attnlab.core.card import Beside, Card
+from attnlab.core.markup import escape
 from attnlab.figures.svg import png
 from attnlab.figures.theme import CIVIDIS
 from attnlab.lens.mixing import mixing_matrix

@@ -206,8 +206,9 @@ class Survey(BaseWidget):
 
     def _told(self, _widget: Any, content: Any, _buffers: Any) -> None:
         known = {row["name"] for row in self._rows}
-        if isinstance(content, dict) and content.get("name") in known:
-            self._ask(content["name"], "time" if content.get("kind") == "time" else "check")
+        name = content.get("name") if isinstance(content, dict) else None
+        if isinstance(name, str) and name in known:
+            self._ask(name, "time" if content.get("kind") == "time" else "check")
 
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), "_live": False, "_busy": []}
