@@ -36,5 +36,5 @@ def test_downloaded_once_where_the_notebook_stands_alone(monkeypatch, tmp_path):
     first = experiments.stored(NAME, "needle")
     assert experiments.stored(NAME, "needle") == first
     place = home(ROOT)
-    folder = f"https://raw.githubusercontent.com/{place.slug}/{place.branch}/notebooks/assets/"
+    folder = f"https://raw.githubusercontent.com/{place.slug}/{place.branch}/attnlab/experiments/assets/"
     assert asked == [folder + NAME]
