@@ -1,0 +1,62 @@
+"""What is installed: the wheel as a user gets it, without this folder and without a network."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NO_NETWORK = """
+import socket, sys
+def refused(*_): raise OSError("there is no network")
+socket.socket.connect = socket.getaddrinfo = refused
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the wheel is unpacked into."""
+    build = pytest.importorskip("hatchling.build", reason="pip install 'attnlab[test]'")
+    folder = tmp_path_factory.mktemp("installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        name = build.build_wheel(str(folder))
+    with zipfile.ZipFile(folder / name) as packed:
+        packed.extractall(folder)
+    return folder
+
+
+@pytest.fixture
+def outside(wheel: Path, tmp_path: Path) -> Callable[[str], str]:
+    """Runs lines in a process that has the wheel alone, and no network; gives what they print."""
+
+    def run(lines: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", NO_NETWORK + lines],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(wheel)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_every_file_that_a_lesson_loads_is_in_the_wheel(wheel, outside):
+    lessons = [path.read_text() for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")]
+    found = [re.findall(r'(?:stored|asset)\(\\"([^"]+)\\"', lesson) for lesson in lessons]
+    assert sum(map(bool, found)) >= 30
+    names = sorted(set().union(*found))
+    told = outside(
+        "import attnlab, json\nfrom attnlab.experiments import asset\nprint(attnlab.__file__)\n"
+        f"for name in {names}: json.loads(asset(name).read_text())"
+    )
+    assert Path(told.strip()).is_relative_to(wheel)
