@@ -82,6 +82,8 @@ def _beside(card: _typing.Any) -> _typing.Any:
 def __getattr__(name: str) -> _typing.Any:
     if name in ("card", "cards"):
         _importlib.import_module("attnlab.core.card").show_beside(_beside)
+    if _HOMES.get(name, "").startswith("attnlab_widgets."):
+        return _importlib.import_module("attnlab.core.extras").of_widgets(_HOMES[name], name)
     if name in _HOMES:
         return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:
