@@ -71,9 +71,7 @@ def words(image: Image.Image) -> str:
 
 
 @pytest.mark.parametrize("name", list(WIDE))
-def test_a_picture_is_as_it_is_drawn_now(
-    name: str, book: Any, pytestconfig: pytest.Config
-) -> None:
+def test_a_picture_is_as_it_is_drawn_now(name: str, book: Any, pytestconfig: pytest.Config) -> None:
     now = drawn(book, name)
     if folder := pytestconfig.getoption("--pictures"):
         told = PngImagePlugin.PngInfo()
@@ -82,7 +80,8 @@ def test_a_picture_is_as_it_is_drawn_now(
             Path(folder, f"{name}.png"), optimize=True, pnginfo=told
         )
         return
-    kept = Image.open(IMAGES / f"{name}.png")
-    assert words(kept) == words(now), "draw it anew: make pictures"
-    assert kept.size == pytest.approx(now.size, rel=0.1), "draw it anew: make pictures"
-    assert abs(squares(kept) - squares(now)).mean() < LARGEST_DIFFERENCE, "make pictures"
+    with Image.open(IMAGES / f"{name}.png") as kept:
+        assert words(kept) == words(now), "draw it anew: make pictures"
+        assert kept.size == pytest.approx(now.size, rel=0.1), "draw it anew: make pictures"
+        difference = abs(squares(kept) - squares(now)).mean()
+    assert difference < LARGEST_DIFFERENCE, "draw it anew: make pictures"

@@ -60,3 +60,7 @@ def test_every_file_that_a_lesson_loads_is_in_the_wheel(wheel, outside):
         f"for name in {names}: json.loads(asset(name).read_text())"
     )
     assert Path(told.strip()).is_relative_to(wheel)
+
+
+def test_type_checkers_read_our_annotations(wheel):
+    assert all((wheel / name / "py.typed").is_file() for name in ("attnlab", "attnlab_widgets"))
