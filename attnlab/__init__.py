@@ -68,7 +68,8 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.view import view
     from attnlab_widgets.wall import wall
 
-    from attnlab import exercises, measure  # the other rooms come with the names below
+    from attnlab import exercises as exercises  # the other rooms come with the names below
+    from attnlab import measure as measure
     from attnlab.catalog import build, card, cards, goes_with
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate

@@ -28,8 +28,9 @@ ids = text.encode("If the object is a class, the name of the class is used; "
                   "if the object is a function, the name of the function is used.")
 with attnlab.watch(model) as seen, torch.no_grad():
     model(ids[None])
-head_grid(torch.stack([call.weights[0] for call in seen]), text.tokens(ids), largest=0.5,
-          mask=seen[0].mask[0, 0], title="Sixteen heads of a small language model on one sentence")""",
+head_grid(torch.stack([call.weights[0] for call in seen]), text.tokens(ids),
+          largest=0.5, mask=seen[0].mask[0, 0],
+          title="Sixteen heads of a small language model on one sentence")""",
     """explorer = AttentionExplorer(steps=60)
 explorer.train()
 explorer.wait(300)

@@ -125,7 +125,8 @@ def test_assignments_test_the_solution_with_an_assert():
 
 
 def earned(made: Any, release: str) -> int:
-    """How many tests of an assignment pass, with ``release`` in place of each solution or as it is."""
+    """How many tests of an assignment pass, with ``release`` in place of each solution; without one
+    solutions stay."""
     namespace: dict[str, Any] = {}
     passed = 0
     for cell in made["cells"]:

@@ -20,5 +20,5 @@ def test_what_is_stored_is_read_from_any_folder(monkeypatch, tmp_path):
 def test_what_is_not_stored_is_refused_by_name():
     with pytest.raises(ValueError, match=r"holds the experiments \['needle'\], not 'straw'"):
         experiments.stored(NAME, "straw")
-    with pytest.raises(ValueError, match="there is no asset '11_straw.json'"):
+    with pytest.raises(ValueError, match="there is no asset '11_straw"):
         experiments.asset("11_straw.json")
