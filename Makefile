@@ -121,6 +121,10 @@ measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bert
 readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and the cards
 	$(RUN) -m attnlab.readme
 
+.PHONY: pictures
+pictures: $(INSTALLED) ## Draw the pictures in README.md anew, in a browser
+	$(RUN) -m pytest -p no:nbval tests/browser/test_pictures.py --pictures docs/images
+
 .PHONY: site
 site: $(INSTALLED) ## Build the web site in site/, which opens from disk: lessons, mechanisms, reference
 	$(RUN) -m docs

@@ -68,6 +68,8 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.view import view
     from attnlab_widgets.wall import wall
 
+    from attnlab import exercises as exercises  # the other rooms come with the names below
+    from attnlab import measure as measure
     from attnlab.catalog import build, card, cards, goes_with
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
@@ -82,6 +84,8 @@ def _beside(card: _typing.Any) -> _typing.Any:
 def __getattr__(name: str) -> _typing.Any:
     if name in ("card", "cards"):
         _importlib.import_module("attnlab.core.card").show_beside(_beside)
+    if _HOMES.get(name, "").startswith("attnlab_widgets."):
+        return _importlib.import_module("attnlab.core.extras").of_widgets(_HOMES[name], name)
     if name in _HOMES:
         return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:

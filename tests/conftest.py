@@ -45,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pages", help="of test_claims.py, only these pages' claims: family/mechanism,…"
     )
+    parser.addoption(
+        "--pictures", help="draw the pictures in README into this folder: make pictures"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

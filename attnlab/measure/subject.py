@@ -108,7 +108,7 @@ class OwnLayer:
     """
 
     mechanism: str
-    build: Callable[[int, int, bool], nn.Module]
+    build: Callable[..., nn.Module]
     dim: int = 256
     heads: int = 4
     causal: bool = False
@@ -127,7 +127,7 @@ class OwnLayer:
         del n
         with torch.random.fork_rng(devices=[]), torch.device("meta" if device == "meta" else "cpu"):
             torch.manual_seed(seed)
-            built = self.build(self.dim, self.heads, self.causal)
+            built = self.build(self.dim, self.heads, causal=self.causal)
         return built.to(device).eval()
 
     def told(self, n: int, device: str = "cpu") -> dict[str, Any]:

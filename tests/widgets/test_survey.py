@@ -106,7 +106,7 @@ class Means(torch.nn.Module):
         super().__init__()
         self.query, self.value = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, padding: Any = None) -> torch.Tensor:
         size = math.isqrt(x.shape[1])
         blocks = x[:, : x.shape[1] // size * size].unflatten(1, (-1, size)).mean(2)
         weights = (self.query(x) @ blocks.mT).softmax(-1)
@@ -119,7 +119,7 @@ class Sums(torch.nn.Module):
     def __init__(self, dim: int, heads: int, causal: bool) -> None:
         super().__init__()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, padding: Any = None) -> torch.Tensor:
         return x.cumsum(1)
 
     def step(self, x: torch.Tensor, state: Any = None) -> Any: ...
@@ -168,6 +168,9 @@ def test_a_mechanism_of_the_readers_has_a_row_like_all_others(
         (3, Means, "n", ValueError, "name must be a text"),
         ("mine", Means(8, 1, False), "linear", ValueError, "claim"),
         ("mine", "Means", "n", TypeError, "build must be a module's class"),
+        ("mine", lambda dim: Means(dim, 1, False), "n", TypeError, "called as function.dim, heads"),
+        ("mine", lambda dim, heads, causal: None, "n", TypeError, "must return an nn.Module"),
+        ("mine", lambda dim, heads, causal: torch.nn.GELU(), "n", TypeError, "forward of GELU"),
     ],
 )
 def test_a_row_that_cannot_be_added_is_refused(
