@@ -12,6 +12,7 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.train.fit(model, task, steps=500)        train it
     attnlab.wall("one sentence")                     every mechanism on it, side by side
     attnlab.survey()                                 what every mechanism costs, to be checked
+    attnlab.register(CARD)                           add a mechanism of your own to all of these
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
 
@@ -29,6 +30,7 @@ _HOMES = {
     "card": "attnlab.catalog",
     "build": "attnlab.catalog",
     "goes_with": "attnlab.catalog",
+    "register": "attnlab.catalog",
     "TinyTransformer": "attnlab.models.tiny",
     "survey": "attnlab_widgets.survey",
     "generate": "attnlab.models.generate",
@@ -47,6 +49,7 @@ _ROOMS = (
     "models",
     "pretrained",
     "tasks",
+    "testing",
     "train",
 )
 
@@ -57,6 +60,7 @@ __all__ = [
     "cards",
     "generate",
     "goes_with",
+    "register",
     "survey",
     "view",
     "wall",
@@ -68,7 +72,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.view import view
     from attnlab_widgets.wall import wall
 
-    from attnlab.catalog import build, card, cards, goes_with
+    from attnlab.catalog import build, card, cards, goes_with, register
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
     from attnlab.models.tiny import TinyTransformer

@@ -9,7 +9,6 @@ both are counted, and where they differ (a learned span decides which keys are r
 computed on the CPU instead, up to `LONGEST_COMPUTED` tokens.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from attnlab.catalog import remembered
 from attnlab.core.complex_linear import ComplexLinear
 from attnlab.measure.count import Count, count
 from attnlab.measure.subject import OwnLayer, Subject, check_length
@@ -66,7 +66,7 @@ class Cost:
         return self.flops / max(1, 8 * self.elements_written)
 
 
-@functools.lru_cache(maxsize=20_000)
+@remembered
 def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     """The cost of `subject` at length n, forward or forward and backward. Remembered.
 
@@ -94,7 +94,7 @@ def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     )  # fmt: skip
 
 
-@functools.cache
+@remembered
 def _faithful(subject: Layer) -> bool:
     """Whether the meta device counts what the CPU counts, at a small length."""
     counts = []
@@ -156,7 +156,7 @@ def _saved(subject: Layer, layer: nn.Module, n: int, device: str) -> int:
     return bytes_kept
 
 
-@functools.lru_cache(maxsize=20_000)
+@remembered
 def state_bytes(subject: Layer, n: int) -> int | None:
     """Bytes of what the causal layer keeps after n tokens in order to decode the next one.
 
@@ -199,7 +199,7 @@ def _bytes(state: Any) -> int:
     return sum(storages.values())
 
 
-@functools.cache
+@remembered
 def _steps_on_meta(subject: Layer) -> bool:
     """Whether the meta device keeps what the CPU keeps, at a small length."""
     try:
