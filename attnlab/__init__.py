@@ -12,6 +12,7 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.train.fit(model, task, steps=500)        train it
     attnlab.wall("one sentence")                     every mechanism on it, side by side
     attnlab.survey()                                 what every mechanism costs, to be checked
+    attnlab.replace(model, "longformer")             any mechanism in somebody else's model
     attnlab.register(CARD)                           add a mechanism of your own to all of these
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
@@ -31,6 +32,7 @@ _HOMES = {
     "build": "attnlab.catalog",
     "goes_with": "attnlab.catalog",
     "register": "attnlab.catalog",
+    "replace": "attnlab.models.replace",
     "TinyTransformer": "attnlab.models.tiny",
     "survey": "attnlab_widgets.survey",
     "generate": "attnlab.models.generate",
@@ -61,6 +63,7 @@ __all__ = [
     "generate",
     "goes_with",
     "register",
+    "replace",
     "survey",
     "view",
     "wall",
@@ -75,6 +78,7 @@ if _typing.TYPE_CHECKING:
     from attnlab.catalog import build, card, cards, goes_with, register
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
+    from attnlab.models.replace import replace
     from attnlab.models.tiny import TinyTransformer
 
 
