@@ -5,7 +5,14 @@ import pytest
 pytest.register_assert_rewrite("attnlab.testing.mechanisms")
 
 from attnlab.testing.mechanisms import *  # noqa: E402, F403
-from attnlab.testing.mechanisms import CARDS, CAUSAL, FAST  # noqa: E402
+from attnlab.testing.mechanisms import (  # noqa: E402
+    CARDS,
+    CAUSAL,
+    FAST,
+    test_module_moves_to_the_gpu,
+)
+
+pytest.mark.gpu(test_module_moves_to_the_gpu)  # a mark of this repository
 
 
 def test_there_are_cards() -> None:

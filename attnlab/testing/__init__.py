@@ -62,8 +62,8 @@ def _of_one_card(test: Callable[..., None], card: Card) -> Callable[..., None]:
             torch.manual_seed(0)
             test(*args, **kwargs)
 
-    marks = [_narrowed(mark, card) for mark in getattr(test, "pytestmark", ())]
-    of_one_card.pytestmark = [mark for mark in marks if mark.name != "gpu"]  # type: ignore[attr-defined]
+    marks = [_narrowed(mark, card) for mark in getattr(test, "pytestmark", ()) if mark.args]
+    of_one_card.pytestmark = marks  # type: ignore[attr-defined]
     return of_one_card
 
 

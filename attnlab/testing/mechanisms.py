@@ -682,7 +682,6 @@ def test_causality_is_refused_with_its_reason(card: Card) -> None:
         catalog.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "never")
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_module_moves_to_the_gpu(card: Card, variant: int) -> None:
     if (accelerator := the_accelerator()) is None:
