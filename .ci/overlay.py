@@ -28,7 +28,9 @@ ASKED_BY_TRANSFORMERS = {"tokenizers": "0.21", "huggingface-hub": "0.24"}
 def recorded(text: str) -> dict[str, str]:
     """The packages of the newest runtime in the record; those that it has not are left out."""
     rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return {row[0]: row[-1] for row in rows if row[0] not in {"package", "python"} and row[-1] != "-"}
+    return {
+        row[0]: row[-1] for row in rows if row[0] not in {"package", "python"} and row[-1] != "-"
+    }
 
 
 def colab() -> dict[str, str]:
@@ -73,7 +75,9 @@ def main(what: str, *rest: str) -> None:
         install({"colab": colab, "lowest": lowest}[what](), rest[0])
     elif what == "compare" and len(rest) <= 1:
         text = Path(rest[0]).read_text(encoding="utf-8") if rest else download(NEWEST)
-        raise SystemExit("\n".join(differences(text)) or print("The record is Colab's newest list."))
+        raise SystemExit(
+            "\n".join(differences(text)) or print("The record is Colab's newest list.")
+        )
     else:
         raise SystemExit(__doc__)
 

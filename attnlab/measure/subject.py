@@ -198,11 +198,11 @@ def check_subject(given: object) -> None:
         )
 
 
-def remembered(
+def once_for_each(
     function: Callable[Concatenate[Any, int, P], R],
 ) -> Callable[Concatenate[Any, int, P], R]:
     """A function of a layer and a length that is called once for each; both are checked first."""
-    cached = functools.lru_cache(maxsize=20_000)(function)
+    cached = catalog.remembered(function)
 
     @functools.wraps(function)
     def call(subject: Any, n: int, *args: P.args, **kwargs: P.kwargs) -> R:
