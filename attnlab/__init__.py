@@ -97,7 +97,10 @@ def __getattr__(name: str) -> _typing.Any:
     if name in _HOMES:
         return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:
-        return _importlib.import_module(f"attnlab.{name}")
+        try:
+            return _importlib.import_module(f"attnlab.{name}")
+        except ModuleNotFoundError as error:  # help and Tab pass over what has no attribute
+            raise AttributeError(f"attnlab.{name} needs a package: {error}") from error
     raise AttributeError(
         f"attnlab has no {name!r}; it has {', '.join(sorted((*__all__, *_ROOMS)))}"
     )

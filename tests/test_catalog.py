@@ -139,7 +139,8 @@ def test_import_is_light() -> None:
 def test_what_needs_an_extra_names_it_and_help_works_without() -> None:
     program = """
 import pydoc, sys
-sys.modules.update(dict.fromkeys(("anywidget", "ipywidgets", "plotly", "traitlets", "bertviz")))
+absent = ("anywidget", "ipywidgets", "plotly", "traitlets", "bertviz", "IPython", "pytest")
+sys.modules.update(dict.fromkeys((*absent, "sklearn", "umap", "faiss", "PIL", "transformers")))
 import attnlab, attnlab_widgets
 for package in (attnlab, attnlab_widgets):
     told = pydoc.plain(pydoc.render_doc(package))
