@@ -1,6 +1,35 @@
-"""An error for second derivatives, where a form computes only first ones."""
+"""Derivatives that PyTorch would not take: of bounds, and errors for second ones."""
+
+from typing import Any
 
 import torch
+from torch import Tensor
+
+
+def within(x: Tensor, low: float, high: float) -> Tensor:
+    """Numbers between ``low`` and ``high``, whose gradient passes unless a step along it would lead
+    outside. PyTorch's ``clamp`` has no gradient beyond its bounds, so that what is there stays."""
+    kept: Tensor = _Within.apply(x, low, high)
+    return kept
+
+
+class _Within(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, low: float, high: float) -> Tensor:
+        return x.clamp(low, high)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float, float], output: Tensor) -> None:
+        x, ctx.low, ctx.high = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (x,) = ctx.saved_tensors
+        outwards = ((x <= ctx.low) & (grad > 0)) | ((x >= ctx.high) & (grad < 0))
+        return grad.masked_fill(outwards, 0), None, None
 
 
 def refuse_second(what: str) -> None:

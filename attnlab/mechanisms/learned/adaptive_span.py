@@ -36,7 +36,7 @@ arXiv:1905.07799.
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,7 @@ from torch.utils.checkpoint import checkpoint
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.derivatives import within
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Rotation
@@ -105,14 +106,29 @@ class Span(Options):
 
 
 def penalty(notes: Notes) -> Tensor:
-    """The mean span of a layer's heads (and tokens), summed over all layers that were recorded.
+    """The mean span of a layer's heads (and real tokens), summed over all recorded layers.
 
         with attnlab.core.probe.record() as notes:
             loss = loss_of(model(x)) + price * penalty(notes)
 
     ``price`` is the paper's λ, the loss that one token of span costs.
     """
-    return torch.stack([span.mean() for span in notes["span"]]).sum()
+    spans = zip(notes["span"], notes["real"], strict=True)
+    return torch.stack([_mean(span, real) for span, real in spans]).sum()
+
+
+def _mean(span: Tensor, real: Tensor) -> Tensor:
+    """Over heads (h,), or over heads and real tokens (b, h, n)."""
+    if span.ndim == 1:
+        return span.mean()
+    return (span * real).sum() / real.expand_as(span).sum().clamp(min=1)
+
+
+def _noted(span: Tensor, n: int, padding: Tensor | None) -> Tensor:
+    """The span, noted beside which of the n queries are real tokens (b or 1, 1, n)."""
+    every = span.new_ones(1, 1, n, dtype=torch.bool)
+    note("real", every if padding is None else padding[:, None, padding.shape[1] - n :])
+    return note("span", span)
 
 
 def _powers(scores: Tensor) -> Tensor:
@@ -139,7 +155,7 @@ def naive(
     """The equation, dense. The queries are the last n of m positions."""
     n, m = q.shape[-2], k.shape[-2]
     at = torch.arange(m, device=q.device)
-    mask = options.mask(at[m - n :, None] - at, _of_queries(note("span", span)))
+    mask = options.mask(at[m - n :, None] - at, _of_queries(_noted(span, n, padding)))
     if padding is not None:
         mask = mask * padding[:, None, None]
     scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
@@ -166,7 +182,7 @@ def banded(
     one part alone are held at once.
     """
     n, m = q.shape[-2], k.shape[-2]
-    reach = options.reach(note("span", span), m)
+    reach = options.reach(_noted(span, n, padding), m)
     c = min(n, max(BLOCK[0], min(BLOCK[1], reach // 2)))
     parts = max(1, q[..., 0].numel() * (c + reach) // AT_ONCE)
     rows = -(-n // (parts * c)) * c
@@ -216,24 +232,6 @@ FORMS = {"naive": naive, "banded": banded}
 # ---- module
 
 
-class Within(torch.autograd.Function):
-    """Numbers between 0 and 1, whose gradient passes unless a step along it would lead outside."""
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.clamp(0, 1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        outwards = ((x <= 0) & (grad > 0)) | ((x >= 1) & (grad < 0))
-        return grad.masked_fill(outwards, 0)
-
-
 class AdaptiveSpanAttention(nn.Module):
     """Causal multi-head attention with learned spans: (b, n, dim) → (b, n, dim).
 
@@ -269,7 +267,7 @@ class AdaptiveSpanAttention(nn.Module):
     def span(self, x: Tensor) -> Tensor:
         """The spans in tokens: (h,), or dynamic ones of the tokens x (b, n, dim) as (b, h, n)."""
         if self.to_span is None:
-            share: Tensor = Within.apply(self.share)
+            share = within(self.share, 0, 1)
         else:
             share = torch.sigmoid(self.to_span(x)).mT
         return share * self.options.max_span

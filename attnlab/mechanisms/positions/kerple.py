@@ -18,7 +18,8 @@ The paper's letters: $r_1, r_2$ are the rows of ``weight``; the forms are its "l
 "power" variants.
 
 Departures. The numbers start at 1 (the power form at ALiBi's slopes $r_1 = 2^{-8h/H}$ and $r_2 =
-1$); the released code draws them at random. As there, a number below 0.01 is taken for 0.01.
+1$); the released code draws them at random. A number below 0.001 is taken for 0.001, in the released
+code for 0.01, which is above ALiBi's smallest slope; a step that leads back within passes.
 
 Chi, Fan, Ramadge, Rudnicky. KERPLE: Kernelized Relative Positional Embedding for Length
 Extrapolation. NeurIPS 2022, arXiv:2205.09921, section 4.
@@ -32,12 +33,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.derivatives import within
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
 from attnlab.core.precision import wide
 from attnlab.core.shapes import checked
 
-SMALLEST = 0.01
+SMALLEST = 0.001
 """The least that a learned number is taken for: the kernels need them above 0."""
 
 
@@ -59,10 +61,12 @@ def naive(
     """The bias of each pair of positions (Chi et al., eq. 5 and 6)."""
     weight = wide(weight)  # half precisions round large distances
     distance = (i[..., None, :, None] - j[..., None, None, :]).abs().to(weight.dtype)
-    r1, r2 = weight.clamp(min=SMALLEST)[..., None, None].unbind(0)
+    largest = 2 if options.kernel == "power" else float("inf")
+    r1 = within(weight[0], SMALLEST, float("inf"))[..., None, None]
+    r2 = within(weight[1], SMALLEST, largest)[..., None, None]
     if options.kernel == "logarithmic":
         return -r1 * torch.log1p(r2 * distance)
-    power = distance.clamp(min=1) ** r2.clamp(max=2)  # 0 ** r has no derivative in r
+    power = distance.clamp(min=1) ** r2  # 0 ** r has no derivative in r
     return -r1 * power.masked_fill(distance == 0, 0)
 
 

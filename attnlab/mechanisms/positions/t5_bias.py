@@ -25,13 +25,14 @@ The traps: the distance is key minus query; in a layer that is not causal B coun
 bucket 0 is distance 0, the token itself, and is counted among the buckets of the past.
 
 Departures. T5 does not divide scores by $\sqrt d$ (its initialisation makes up for that); here the
-layer divides them as always. The logarithm is computed in float64; the released code computes it in
-float32, and the buckets are equal.
+layer divides them as always. Where buckets begin is computed in whole numbers; the released code
+takes a logarithm in float32, and has the same buckets wherever that is exact enough.
 
 Raffel, Shazeer, Roberts, Lee, Narang, Matena, Zhou, Li, Liu. Exploring the Limits of Transfer
 Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, section 2.1.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -42,7 +43,6 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
-from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 
@@ -67,13 +67,29 @@ class Buckets(Options):
         """The bucket of each distance j - i."""
         count = self.buckets if causal else self.buckets // 2
         far = -distance.clamp(max=0) if causal else distance.abs()
-        exact = count // 2
-        ratio = far.clamp(min=1).to(exact_dtype(far.device)) / exact
-        steps = ratio.log() / math.log(self.max_distance / exact) * (count - exact)
-        # A whole number of steps must not be rounded down to the one before.
-        shared = exact + (steps + 1e-6).floor().long()
-        bucket = torch.where(far < exact, far, shared.clamp(max=count - 1))
+        begins = torch.tensor(_begins(count, self.max_distance), device=far.device)
+        bucket = torch.bucketize(far, begins, right=True)
         return bucket if causal else bucket + count * (distance > 0)
+
+
+@functools.cache
+def _begins(count: int, largest: int) -> tuple[int, ...]:
+    """The first distance of each bucket from 1 to ``count`` - 1, of E = count / 2 exact ones.
+
+    Bucket E + s begins at the least t with log(t / E) / log(D / E) ≥ s / E, which is a question
+    about whole numbers: $t^E \\ge E^{E - s} D^s$.
+    """
+    exact = count // 2
+    found = list(range(1, exact + 1))
+    for s in range(1, exact):
+        goal = exact ** (exact - s) * largest**s
+        t = math.floor(exact * (largest / exact) ** (s / exact))
+        while t**exact >= goal:
+            t -= 1
+        while t**exact < goal:
+            t += 1
+        found.append(t)
+    return tuple(found)
 
 
 # ---- naive

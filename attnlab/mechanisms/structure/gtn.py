@@ -31,7 +31,8 @@ last D scales them again; that is why ``edges`` may leave them out. A row of zer
 several edges of one kind between two nodes each counts.
 
 The trap: a softmax gives no zeros. A node that has no edge of the chosen kind has, through a weight
-of $10^{-26}$, edges of the others, and $D^{-1}$ makes a full row of them.
+of $10^{-26}$, edges of the others, and $D^{-1}$ makes a full row of them. So both forms compute in
+float64 where the device has it: in float32 a product of two such weights is zero.
 
 Departures of the first released code, not followed here: it removes the diagonal and normalises
 columns between the products, which does not cancel. The output projection after the channels is
@@ -53,7 +54,7 @@ from attnlab.core.edge_sums import collected
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Outputs, SelfValues, TokenPadding, Tokens, checked
 
@@ -81,7 +82,7 @@ def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     """The mean over the nodes that the paths of each channel lead to, and the node itself."""
     structure.check_fits(len(v), v.shape[2], v.device)
     check_kinds(structure, choices.shape[2] - 1)
-    chosen = note("choices", wide(choices).softmax(-1))
+    chosen = note("choices", _chosen(choices))
     kinds = adjacencies(structure, choices.shape[2]).to(chosen.dtype)
     first, *others = torch.einsum("hst,btij->sbhij", chosen, kinds)
     product = first
@@ -90,7 +91,13 @@ def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     reached = by_row_sums(product)
     own = torch.eye(v.shape[2], device=v.device).to(reached.dtype)
     weights = note("weights", by_row_sums(reached + own))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ v.to(weights.dtype)).to(v.dtype)
+
+
+def _chosen(choices: Tensor) -> Tensor:
+    """The softmax in float64: products of its smallest weights are too small for float32, and
+    normalised they count."""
+    return choices.to(exact_dtype(choices.device)).softmax(-1)
 
 
 def adjacencies(structure: GraphBatch, count: int) -> Float[Tensor, "b t n n"]:
@@ -128,8 +135,8 @@ def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     """The same without a product of matrices: $Q_1 (Q_2 (\\cdots (Q_s V)))$ over D."""
     structure.check_fits(len(v), v.shape[2], v.device)
     check_kinds(structure, choices.shape[2] - 1)
-    chosen = note("choices", wide(choices).softmax(-1))
-    own = wide(v).transpose(1, 2).flatten(0, 1)  # (b · n, h, e)
+    chosen = note("choices", _chosen(choices))
+    own = v.to(chosen.dtype).transpose(1, 2).flatten(0, 1)  # (b · n, h, e)
     moved = torch.cat([own, torch.ones_like(own[..., :1])], -1)  # the last entry becomes D
     for step in reversed(chosen.unbind(1)):
         weights = step.mT.index_select(0, structure.kinds)  # (m, h)

@@ -109,11 +109,17 @@ FORMS = {"naive": naive, "fused": fused}
 @torch.library.custom_op("attnlab::orthogonal_rows", mutates_args=())
 def orthogonal_rows(count: int, width: int, seed: Tensor) -> Tensor:
     """(count, width), in float64, drawn from ``seed``: rows of length 1, of which each ``width``
-    consecutive ones, from the first on, are orthogonal."""
+    consecutive ones, from the first on, are orthogonal; each direction is as likely as any other.
+
+    LAPACK's QR prefers signs. With the signs of R's diagonal in its columns, Q follows the uniform
+    (Haar) distribution, so that the numbering of the nodes makes no difference in distribution.
+    """
     generator = torch.Generator().manual_seed(int(seed))
     blocks = range(-(-count // width))  # one by one: longer draws would not begin with shorter ones
     drawn = torch.stack([normal(width, width, generator=generator) for _ in blocks])
-    return torch.linalg.qr(drawn)[0].flatten(0, 1)[:count].to(seed.device)
+    q, r = torch.linalg.qr(drawn)
+    signs = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1, 1)
+    return (q * signs[..., None, :]).flatten(0, 1)[:count].to(seed.device)
 
 
 @orthogonal_rows.register_fake

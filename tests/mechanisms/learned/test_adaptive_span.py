@@ -20,13 +20,13 @@ from attnlab.mechanisms.learned.adaptive_span import (
     FORMS,
     AdaptiveSpanAttention,
     Span,
-    Within,
     banded,
     naive,
     penalty,
 )
 
 B, H, D, E = 2, 3, 5, 7
+by_form_name = pytest.mark.parametrize("form", FORMS)
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
@@ -198,14 +198,6 @@ def test_the_dynamic_span_is_a_sigmoid_of_the_token() -> None:
     torch.testing.assert_close(notes["span"][0][1], torch.tensor(expected))
 
 
-def test_a_clamped_gradient_passes_unless_it_leads_outside() -> None:
-    x = torch.tensor([-0.1, -0.1, 0.5, 0.5, 1.2, 1.2], requires_grad=True)
-    arriving = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
-    (grad,) = torch.autograd.grad(Within.apply(x), x, arriving)
-    assert grad.tolist() == [0, -1, 1, -1, 1, 0]
-    assert Within.apply(x).tolist() == [0, 0, 0.5, 0.5, 1, 1]
-
-
 def test_the_penalty_is_the_mean_span_of_each_layer() -> None:
     layers = nn.Sequential(
         AdaptiveSpanAttention(12, H, Span(max_span=40), start=10.0),
@@ -218,6 +210,17 @@ def test_the_penalty_is_the_mean_span_of_each_layer() -> None:
     torch.testing.assert_close(penalty(notes), 10 + of_tokens.mean())
     (grad,) = torch.autograd.grad(penalty(notes), layers[0].share)
     torch.testing.assert_close(grad, torch.full((H,), 40 / H))
+
+
+@by_form_name
+def test_padded_tokens_do_not_count_in_the_penalty(form: str) -> None:
+    layer = AdaptiveSpanAttention(12, H, Span(max_span=40), dynamic=True, form=form).double()
+    x, real = torch.randn(B, 9, 12, dtype=torch.float64), torch.tensor([[True], [False]])
+    real = real | (torch.arange(9) < 4)
+    with record() as notes:
+        layer(x, real)
+    spans = layer.span(x).transpose(1, 2)[real]  # of the real tokens alone
+    torch.testing.assert_close(penalty(notes), spans.mean())
 
 
 def test_the_penalty_of_no_layer_is_refused() -> None:

@@ -48,7 +48,7 @@ def one_query(
     q, k, v, sort = head
     own = i // BLOCK
     brought: list[tuple[Tensor, Tensor]] = []
-    for row in [own] if budget is None else range(min(budget, len(sort))):
+    for row in [own] if budget is None else range(min(budget, -(-real // BLOCK))):
         for place in range(BLOCK):
             earlier = range(row) if causal else range(len(sort))
             from_ = [(j, j * BLOCK + place) for j in earlier if j * BLOCK + place < real]
@@ -343,3 +343,24 @@ def test_the_package_takes_sorted_keys_for_sorted_values(package: object) -> Non
     for form in FORMS.values():
         torch.testing.assert_close(form(q, k, k, sort, options=options), theirs(q, k, k))
         assert not torch.allclose(form(q, k, v, sort, options=options), theirs(q, k, v), atol=1e-2)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_sortcut_leaves_blocks_of_padding_out(form: Callable[..., Tensor]) -> None:
+    """Two real blocks, a budget of three: as if the sequence ended with its last real block."""
+    torch.manual_seed(3)
+    layer = SinkhornAttention(12, 3, options=Blocks(block=2, max_len=12, budget=3)).double().eval()
+    x, padding = torch.randn(2, 12, 12, dtype=torch.float64), torch.arange(12).expand(2, -1) < 4
+    q, k, v = layer.heads.project(x, padding=padding)
+    given = {"padding": padding, "options": layer.options}
+    out = form(q, k, v, layer.permutation(x, padding), **given)
+    q, k, v = layer.heads.project(x[:, :4])
+    alone = form(q, k, v, layer.permutation(x[:, :4]), options=layer.options)
+    torch.testing.assert_close(out[:, :, :4], alone)
+
+
+def test_iterations_of_a_causal_layer_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="normalises each row once and no columns, so iterations=3"
+    ):
+        SinkhornAttention(12, 3, causal=True, options=Blocks(iterations=3))

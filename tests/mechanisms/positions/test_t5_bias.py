@@ -34,6 +34,18 @@ def test_far_distances_are_one_bucket() -> None:
     assert of.unique().tolist() == [15]
 
 
+@pytest.mark.parametrize("largest", [128, 10**6, 10**9 + 7])
+def test_buckets_begin_where_the_powers_say(largest: int) -> None:
+    """Bucket 16 + s begins at the least t with t^16 ≥ 16^(16 - s) D^s, asked of its two sides."""
+    options = Buckets(buckets=32, max_distance=largest)
+    for s in range(1, 16):
+        at = round(16 * (largest / 16) ** (s / 16))
+        near = range(max(16, at - 2), at + 3)
+        right = [t**16 >= 16 ** (16 - s) * largest**s for t in near]
+        found = options.of(-torch.tensor(near), causal=True) >= 16 + s
+        assert found.tolist() == right
+
+
 def test_a_weight_belongs_to_its_bucket_and_head() -> None:
     weight = torch.zeros(32, 3)
     weight[17, 1] = 5.0  # keys one to the right, in head 1

@@ -132,6 +132,21 @@ def test_permuting_the_nodes_permutes_the_output(form: str, graph: Graph, seed: 
     torch.testing.assert_close(layer(moved, structure=other)[:, order], out, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("apart", [40.0, 60.0])
+@pytest.mark.parametrize("form", FORMS)
+def test_choices_far_apart_are_not_lost(form: str, apart: float) -> None:
+    """Only paths of unlikely kinds exist: their products are below what float32 can hold."""
+    graph = Graph(4, [(0, 1), (1, 2), (2, 3)], [1, 1, 1])
+    batch = GraphBatch.of([graph])
+    choices = torch.tensor([apart, 0.0, -1.0, -2.0]).expand(1, 3, 4).clone().requires_grad_()
+    v = torch.randn(1, 1, 4, WIDTH)
+    found = FORMS[form](v, choices, structure=batch)
+    expected = by_paths(v.double(), choices.detach().double(), [graph]).float()
+    torch.testing.assert_close(found.detach(), expected)
+    (grad,) = torch.autograd.grad(found.sum(), choices)
+    assert grad.isfinite().all()
+
+
 def test_a_kind_without_a_choice() -> None:
     layer = attnlab.build("gtn", dim=6, heads=2)
     structure = GraphBatch.of([Graph(2, [(0, 1)], [2])])

@@ -25,6 +25,12 @@ def built(**options: object) -> GraphTokens:
     return made
 
 
+def test_random_identifiers_have_the_mean_zero() -> None:
+    """Each entry of 4,000 draws: six deviations of the mean, 1/√r over √4,000."""
+    drawn = torch.stack([orthogonal_rows(5, 4, torch.tensor([seed])) for seed in range(4000)])
+    assert drawn.mean(0).abs().max() < 6 * 0.5 / 4000**0.5
+
+
 @pytest.mark.parametrize("identifiers", ["orthogonal", "laplacian"])
 def test_tokens_by_hand(identifiers: str) -> None:
     """The concatenation [x, P, P, E] by one matrix, w_in, as printed."""

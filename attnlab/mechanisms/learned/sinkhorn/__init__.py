@@ -73,6 +73,7 @@ from attnlab.core.shapes import (
 )
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.sinkhorn.blocks import (
+    ITERATIONS,
     Blocks,
     Permutation,
     own_seen,
@@ -118,7 +119,7 @@ def naive(
     at = torch.arange(q.shape[2], device=q.device)
     same = at[:, None] // block == at // block
     theirs = same if options.budget is None else at < options.budget * block
-    brought = sorted_seen(real, causal).flatten(1)[:, None, None]
+    brought = sorted_seen(real, causal, options).flatten(1)[:, None, None]
     own = (same & (at[:, None] >= at) if causal else same) & real.flatten(1)[:, None, None]
     scores = [_scores(q, into_place @ k), _scores(q, k)]
     pairs = [(theirs & brought).expand_as(scores[0]), own.expand_as(scores[1])]
@@ -156,7 +157,7 @@ def blocked(
     note("permutation", sort)
     whole = padding is None and not causal and n % real.shape[2] == 0
     q, k, v = (_blocks(x, options.block, padding) for x in (q, k, v))
-    brought = None if whole else sorted_seen(real, causal)[:, None, :, None]
+    brought = None if whole else sorted_seen(real, causal, options)[:, None, :, None]
     own = None if whole else own_seen(real, causal)[:, None]
     keys, values = _sorted(sort, k, options), _sorted(sort, v, options)
     theirs = _cut(brought, q, options)
@@ -224,6 +225,11 @@ class SinkhornAttention(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         options.refuse_future(causal)
+        if causal and options.iterations is not None:
+            raise ValueError(
+                "a causal layer normalises each row once and no columns, so "
+                f"iterations={options.iterations} would change nothing; leave iterations out"
+            )
         self.heads = Heads(dim, heads)
         self.network = SortNetwork(dim, heads, -(-options.max_len // options.block))
         self.causal, self.form, self.options = causal, form, options
@@ -251,7 +257,7 @@ class SinkhornAttention(nn.Module):
             pairs = real[..., None] & real[..., None, :]
             allowed = pairs if allowed is None else pairs & allowed
         return sinkhorn(
-            scores / self.options.temperature, self.options.iterations,
+            scores / self.options.temperature, self.options.iterations or ITERATIONS,
             allowed=allowed, columns=not self.causal,
         )  # fmt: skip
 
@@ -317,7 +323,7 @@ CARD = Card(
     variants=(
         {"block": 4, "max_len": 400},
         {"block": 4, "max_len": 400, "join": "sorted", "temperature": 0.3},
-        {"block": 2, "max_len": 200, "join": "sum", "iterations": 3},
+        {"block": 2, "max_len": 200, "join": "sum", "temperature": 0.5},
     ),
     build=SinkhornAttention,
     aliases=("sparse_sinkhorn",),

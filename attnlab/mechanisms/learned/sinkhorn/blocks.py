@@ -12,7 +12,7 @@ from attnlab.core.precision import wide
 from attnlab.mechanisms.learned.sinkhorn.sorting import in_blocks
 
 Permutation = Float[Tensor, "b h N N"]  # row: the block of queries; column: the block of keys
-MOST_ITERATIONS = 10_000
+ITERATIONS, MOST_ITERATIONS = 8, 10_000
 RealBlocks = Bool[Tensor, "b N B"]  # which places of each block hold a real token
 
 
@@ -24,7 +24,8 @@ class Blocks(Options):
     ``max_len``      the longest sequence: the sort network has an output for each of its blocks.
     ``join``         how the own block joins the sorted one: "concat", "sorted" or "sum".
     ``budget``       SortCut: how many of the sorted blocks all queries attend to.
-    ``iterations``   how often rows and columns are normalised.
+    ``iterations``   how often rows and columns are normalised, 8 times if None; a causal layer
+                     normalises rows alone, once, and refuses a number.
     ``temperature``  what scores are divided by; near 0 the matrix comes near a permutation.
     ``noise``        whether Gumbel noise is added to the scores in training.
     """
@@ -33,7 +34,7 @@ class Blocks(Options):
     max_len: Size = 512
     join: Literal["concat", "sorted", "sum"] = "concat"
     budget: Size | None = None
-    iterations: Size = 8
+    iterations: Size | None = None
     temperature: float = 0.75
     noise: bool = True
 
@@ -42,7 +43,7 @@ class Blocks(Options):
             raise ValueError(
                 f"temperature divides the scores, so it is above 0; got {self.temperature}"
             )
-        if self.iterations > MOST_ITERATIONS:
+        if self.iterations is not None and self.iterations > MOST_ITERATIONS:
             raise ValueError(
                 f"iterations should be at most {MOST_ITERATIONS:,}, got {self.iterations:,}; some "
                 "ten are enough for sums near one"
@@ -74,12 +75,14 @@ def prepared(
     return real, sort.tril(-1) if causal else sort
 
 
-def sorted_seen(real: RealBlocks, causal: bool) -> RealBlocks:
+def sorted_seen(real: RealBlocks, causal: bool, options: Blocks) -> RealBlocks:
     """The places at which some block that may be brought there has a token."""
     if causal:
         before = real.cumsum(dim=1) - real.long()
         return before > 0
-    return real.any(dim=1, keepdim=True).expand_as(real)
+    seen = real.any(dim=1, keepdim=True).expand_as(real)
+    # To the place of a block of padding nothing is brought: SortCut has the fewer sorted blocks.
+    return seen if options.budget is None else seen & real.any(dim=2, keepdim=True)
 
 
 def own_seen(real: RealBlocks, causal: bool) -> Bool[Tensor, "b N #B B"]:
