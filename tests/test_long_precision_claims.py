@@ -27,7 +27,7 @@ LASTS: dict[str, tuple[str, Any, Any]] = {
 }
 """The parameter (and where in it) by which a state is a sum of thousands of tokens."""
 CHOOSES = {"memorizing_transformer", "routing_transformer"}
-"""Some of the choices between keys that score alike fall out otherwise, and the mean is the same."""
+"""Of keys that score alike they choose others in half precision; the mean is the same."""
 
 
 def built(card: Card, **form: str) -> nn.Module:
