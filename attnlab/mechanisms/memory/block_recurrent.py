@@ -118,6 +118,9 @@ def _weights(q: Tensor, k: Tensor, scale: Tensor, mask: Tensor | None = None) ->
     return masked_softmax((q @ k.mT) * wide(scale).abs()[:, None, None], mask)
 
 
+Known = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
 class Block(NamedTuple):
     """What is the same for all blocks: the learned parts. Queries and keys of tokens are given to
     its methods with unit length."""
@@ -129,31 +132,32 @@ class Block(NamedTuple):
     cell: nn.Module | None
 
     def read(
-        self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor
+        self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, known: Known, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The output of tokens (b, 2h, t, d), and their weights over the keys."""
-        with unrounded(s.device):
-            _, _, state_k, state_v = self._of_states(s)
+        _, _, state_k, state_v = known
+        with unrounded(q.device):
             weights = _weights(q, k, self.scale[0], mask)
             crossed = note("cross_weights", _weights(cross_q, state_k, self.scale[1]))
             return torch.cat((weights @ wide(v), crossed @ state_v), dim=1), weights
 
-    def advanced(self, k: Tensor, v: Tensor, s: Tensor, mask: Tensor) -> Tensor:
+    def advanced(self, k: Tensor, v: Tensor, s: Tensor, known: Known, mask: Tensor) -> Tensor:
         """The states (b, r, dim) after they have read the keys of the window under ``mask``."""
         if self.cell is None:
             return s
+        q, cross_q, state_k, state_v = known
         with unrounded(s.device):
-            q, cross_q, state_k, state_v = self._of_states(s)
             own = _weights(q, state_k, self.scale[2]) @ state_v
             read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
             a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
             changed: Tensor = widely(self.cell, s, a)
         return changed
 
-    def _of_states(self, s: Tensor) -> tuple[Tensor, ...]:
-        """Both queries, keys and values (b, h, r, d)."""
-        named = F.rms_norm(s, self.gain.shape, wide(self.gain), EPS) + wide(self.ids)
-        q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, wide(self.of_states))
+    def known(self, s: Tensor) -> Known:
+        """Of the states: both queries, keys and values (b, h, r, d)."""
+        with unrounded(s.device):
+            named = F.rms_norm(s, self.gain.shape, wide(self.gain), EPS) + wide(self.ids)
+            q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, wide(self.of_states))
         return unit(q), unit(cross_q), unit(k), v
 
 
@@ -209,15 +213,15 @@ def _in_blocks(
         end = min(n, first + c)
         rows, keys = slice(first, end), slice(0, n) if all_keys else slice(max(0, first - c), end)
         seen = there[:, None, None, keys]
-        mask = options.sees(at[rows, None], at[keys]) & seen
+        mask, known = options.sees(at[rows, None], at[keys]) & seen, block.known(s)
         mixed, weights = block.read(
-            q[:, :, rows], cross_q[:, :, rows], k[:, :, keys], v[:, :, keys], s, mask
+            q[:, :, rows], cross_q[:, :, rows], k[:, :, keys], v[:, :, keys], known, mask
         )
         out.append(mixed.to(v.dtype))
         maps.append(weights)
         if end - first == c:
             near = (at[keys] >= first - c) & (at[keys] < end)
-            s = block.advanced(k[:, :, keys], v[:, :, keys], s, near & seen)
+            s = block.advanced(k[:, :, keys], v[:, :, keys], s, known, near & seen)
             states.append(s)
     if all_keys:
         note("weights", lambda: torch.cat(maps, dim=2))
@@ -343,10 +347,10 @@ class BlockRecurrent(nn.Module):
         seen = torch.cat((state.seen, state.seen.new_ones(x.shape[:2])), dim=1)
         at = torch.arange(keys.shape[2], device=x.device)
         mask = self.options.sees(at[-t:, None], at) & seen[:, None, None]
-        q, cross_q = unit(q).chunk(2, dim=1)
-        out, _ = block.read(q, cross_q, keys, values, s, mask)
+        (q, cross_q), known = unit(q).chunk(2, dim=1), block.known(s)
+        out, _ = block.read(q, cross_q, keys, values, known, mask)
         if len(at) % c == 0:
-            s = block.advanced(keys, values, s, seen[:, None, None])
+            s = block.advanced(keys, values, s, known, seen[:, None, None])
             keys, values, seen = keys[:, :, -c:], values[:, :, -c:], seen[:, -c:]
         return out.to(v.dtype), BlockState(keys, values, note("states", s), seen)
 

@@ -212,7 +212,7 @@ class RWKV(nn.Module):
         self.decay = nn.Parameter(8 * (channel / max(dim - 1, 1)) ** 0.7 - 5)
         self.bonus = nn.Parameter(math.log(0.3) + 0.5 * ((channel + 1) % 3 - 1))
         self.shift_key, self.shift_value = (nn.Parameter(channel / dim) for _ in range(2))
-        self.shift_receptance = nn.Parameter(0.5 * channel / dim)
+        self.shift_receptance = nn.Parameter((channel / dim) ** 0.5)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:

@@ -71,7 +71,7 @@ class GatedStateSpace(Options):
 
     ``state``   complex modes per channel (N)
     ``narrow``  by how much the state space is narrower than the model (k)
-    ``wide``    by how much the gate is wider
+    ``wide``    by how much the gate is wider (w)
     ``chunk``   tokens per chunk of the chunked form (c)
     """
 
@@ -227,7 +227,7 @@ class GSS(nn.Module):
 
 # ---- card
 
-n, dim, N, c, k = letters("n dim N c k")
+n, dim, N, c, k, w = letters("n dim N c k w")
 
 CARD = Card(
     name="gss",
@@ -245,16 +245,16 @@ CARD = Card(
     causal="always",
     because="its state holds what was read before",
     options=GatedStateSpace,
-    letters={"N": "state", "c": "chunk", "k": "narrow"},
+    letters={"N": "state", "c": "chunk", "k": "narrow", "w": "wide"},
     time={
         "naive": 2 * n**2 * dim / k,
         "fft": (15 * n * sympy.log(2 * n, 2) + 8 * N * n) * dim / k,
         "chunked": 2 * n * (c + 4 * N) * dim / k,
     },
     memory={
-        "naive": n**2 * dim / k,
-        "fft": 4 * n * dim,
-        "chunked": 4 * n * dim + 2 * n * N / c * dim / k,
+        "naive": w * n * dim + n**2 * dim / k,
+        "fft": w * n * dim + (2 * n + N * sympy.sqrt(n)) * dim / k,
+        "chunked": w * n * dim + (2 * n * N / c + c * (c + 2 * N)) * dim / k,
     },
     notes={"naive": ("kernel", "weights"), "fft": ("kernel",), "chunked": ("state",)},
     departures=(

@@ -197,18 +197,20 @@ def advance(
     c = min(chunk, q.shape[2])
     past = state_space.powers(decay, c + 1)  # (h, r, c + 1)
     K = 2 * (CB[..., None] * past[..., :-1]).sum(dim=1).real.to(wide_v.dtype)
-    read = 2 * (CB[..., None] * past[..., 1:]).to(kind)
-    S, out, past = state_space.as_complex(state), [], past.to(kind)
+    # Of a complex product the real part alone is wanted: real parts and imaginary ones apart.
+    read = torch.view_as_real(2 * (CB[..., None] * past[..., 1:]).conj_physical().to(kind))
+    fading, past, S, out = torch.view_as_real(past.to(kind)), past.to(kind), state, []
     with unrounded(v.device):
         inside = _with_skip(toeplitz(K), skip)
         for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
             t = qi.shape[2]
             near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
-            weighed = torch.einsum("hrt,bhrde->bhtde", read[..., :t], S).real
+            weighed = torch.einsum("hrtc,bhrdec->bhtde", read[:, :, :t], S)
             out.append(near + (qi[..., None, :] @ weighed)[..., 0, :])
-            faded = past[..., :t].flip(-1)[..., None] * ki[:, :, None]  # (b, h, r, t, d)
-            S = past[..., t, None, None] * S + faded.mT @ vi[:, :, None].to(kind)
-        return torch.cat(out, dim=2).to(v.dtype), torch.view_as_real(S)
+            faded = fading[:, :, :t].flip(2)[..., None, :] * ki[:, :, None, ..., None]
+            kept = past[..., t, None, None] * state_space.as_complex(S)
+            S = torch.view_as_real(kept) + torch.einsum("bhrtdc,bhte->bhrdec", faded, vi)
+        return torch.cat(out, dim=2).to(v.dtype), S
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fft": fft, "chunked": chunked}
@@ -307,13 +309,13 @@ CARD = Card(
     letters={"N": "state", "c": "chunk", "p": "shift"},
     time={
         "naive": 4 * n**2 * h * d + 2 * n * h * d * p,
-        "fft": 10 * n * h * d**2 * sympy.log(2 * n, 2) + 4 * N * n * h + 2 * n * h * d * p,
-        "chunked": 4 * n * h * d * (c + N * d) + 2 * n * h * d * p,
+        "fft": n * h * (d**2 * (10 * sympy.log(2 * n, 2) + 2) + 4 * N + 2 * d * p),
+        "chunked": n * h * d * (4 * (c + N * d) + 2 * d + 2 * p),
     },
     memory={
         "naive": h * n**2,
         "fft": 2 * n * h * d**2,
-        "chunked": n * h * d + c * h * d * N,
+        "chunked": n * h * d + c * h * (c + d * (N + d)),
     },
     notes={
         "naive": ("kernel", "scores", "weights"),

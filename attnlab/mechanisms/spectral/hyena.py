@@ -256,7 +256,7 @@ def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:
 
 # ---- card
 
-n, dim, o = letters("n dim o")
+n, dim, o, f, w = letters("n dim o f w")
 
 CARD = Card(
     name="hyena",
@@ -274,9 +274,9 @@ CARD = Card(
     causal="always",
     because="its filters read what was before",
     options=Implicit,
-    letters={"o": "order"},
+    letters={"o": "order", "f": "bands", "w": "width"},
     time={"naive": 2 * o * n**2 * dim, "fft": 15 * o * n * dim * (1 + sympy.log(n, 2))},
-    memory={"naive": o * n**2 * dim, "fft": 3 * (o + 1) * n * dim},
+    memory={"naive": o * n**2 * dim, "fft": n * (3 * (o + 1) * dim + 2 * f + w)},
     notes={"naive": ("toeplitz",), "fft": ("filters",)},
     departures=(
         "the network of the filters has few options",

@@ -25,8 +25,8 @@ Common mistakes: a last chunk that is shorter, decayed as if it were whole; angl
 they are $\theta = 10000^{-t / (d / 2 - 1)}$ for t = 0 … d / 2 - 1.
 
 Departures. The paper divides D by the root of its row sums and the scores by their sums, against
-overflow; both vanish in the norm, but for its small constant, and are left out. Padded tokens are
-skipped.
+overflow; both vanish in the norm, but for its small constant, and are left out: the layer keeps
+what it sums in float32 up to the norm. Padded tokens are skipped.
 
 Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei. Retentive Network: A Successor to Transformer for Large
 Language Models. 2023, arXiv:2307.08621, section 2.

@@ -95,6 +95,25 @@ def test_hugging_faces_layers() -> None:
         torch.testing.assert_close(channel(x), feed(x)[0], rtol=1e-5, atol=1e-6)
 
 
+def test_hugging_faces_initial_values() -> None:
+    """Of the first of many layers; the bonus is not compared, which they set to ones."""
+    modeling = pytest.importorskip("transformers.models.rwkv.modeling_rwkv")
+    from transformers import RwkvConfig
+
+    config = RwkvConfig(vocab_size=3, hidden_size=7, num_hidden_layers=2)
+    first = modeling.RwkvModel(config).blocks[0]
+    theirs, mine, channel = first.attention, RWKV(7), ChannelMixing(7)
+    for own, wanted in (
+        (mine.decay, theirs.time_decay),
+        (mine.shift_key, theirs.time_mix_key),
+        (mine.shift_value, theirs.time_mix_value),
+        (mine.shift_receptance, theirs.time_mix_receptance),
+        (channel.shift_key, first.feed_forward.time_mix_key),
+        (channel.shift_receptance, first.feed_forward.time_mix_receptance),
+    ):
+        torch.testing.assert_close(own, wanted.flatten())
+
+
 # ---- identities
 
 
@@ -136,6 +155,17 @@ def test_keys_far_beyond_what_an_exponential_holds(form) -> None:
             assert all(x.isfinite().all() for x in (out, *grads))
             if sign == 1:
                 torch.testing.assert_close(out[:, 4:], v[:, 4:5].expand_as(out[:, 4:]))
+
+
+@EVERY
+def test_a_rate_that_is_no_number_of_float32(form) -> None:
+    """Beyond log w = 88: as under any large decay, in values and in gradients."""
+    k, v, _, bonus = (x.float() for x in drawn())
+    decays = [torch.full((5,), log_w, requires_grad=True) for log_w in (12.0, 89.0, 1e4)]
+    expected, *outs = (form(k, v, decay, bonus) for decay in decays)
+    for out, decay in zip(outs, decays[1:], strict=True):
+        torch.testing.assert_close(out, expected)
+        assert torch.autograd.grad(out.sum(), decay)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 63, 64, 65, 4096 // 16 + 3])

@@ -40,6 +40,16 @@ def test_the_sum_in_plain_numbers(form) -> None:
         assert out[b, h, i, e].item() == pytest.approx(wanted, rel=1e-10)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_sums_beyond_the_numbers_of_float16(form: str) -> None:
+    """The norm brings them back; no row sums are needed, which the paper divides by."""
+    half, x = layer(form).half(), sequence(layer()).half() * 300
+    exact = half.double()(x.double())
+    out = half.half()(x)
+    assert exact.abs().max() < 1e4
+    torch.testing.assert_close(out.double(), exact, rtol=0, atol=2e-3 * exact.abs().max().item())
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 5, 13, 64])
 @pytest.mark.parametrize("n", [1, 2, 13])
 def test_any_chunk_and_a_ragged_last_one(n: int, chunk: int) -> None:

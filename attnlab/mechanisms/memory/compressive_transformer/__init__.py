@@ -142,7 +142,8 @@ def naive(
     """The equation (Rae et al., algorithm 1), dense.
 
     ``memory_k`` and ``memory_v`` are keys and values made of inputs without gradient; ``short_k``
-    and ``short_v``, at the first position of each window, those of its compressed vector.
+    and ``short_v``, at the first position of each window, those of its compressed vector. So do the
+    noted weights, (b, h, n, n): that of a compressed vector stands at the first of its window.
     """
     (b, _, n, d), c = q.shape, options.segment
     i = torch.arange(n, device=q.device)
