@@ -6,6 +6,7 @@ expressions in the house's letters, so the LaTeX that a reader sees, the number 
 and the exponent that a test expects come from one place.
 """
 
+import inspect
 import functools
 import re
 import typing
@@ -148,15 +149,21 @@ class Card:
         inside = {"encode": "rotated queries and keys", "bias": "biases by distance"}
         return ", ".join(("added at the embedding", *(inside[role] for role in self.takes)))
 
-    def cost(self, what: str, form: str = "naive", options: Options | None = None) -> sympy.Expr:
-        """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options."""
+    def cost(
+        self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False
+    ) -> sympy.Expr:
+        """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options.
+
+        ``causal`` matters where a claim takes it: a causal layer may group its tokens otherwise.
+        """
         choose("form", form, self.forms)
         check_value("options", options, Options | None)
         claim = choose("cost", what, {"time": self.time, "memory": self.memory})
         claim = claim[form] if isinstance(claim, Mapping) else claim
         if isinstance(claim, sympy.Basic):
             return claim
-        return claim(self.options() if options is None else options)
+        told = {"causal": causal} if "causal" in inspect.signature(claim).parameters else {}
+        return claim(self.options() if options is None else options, **told)
 
     def option_names(self) -> dict[str, Any]:
         """What ``attnlab.build`` takes beside dim, heads and causal → its annotation."""

@@ -91,7 +91,7 @@ class Subject:
         width = self.dim // self.heads
         known: dict[str, Any] = {"h": self.heads, "d": width, "e": width, "dim": self.dim} | own
         known |= {"n": n} | {letter.name: n for letter in LIKE_N}
-        cost = self.card.cost(what, self.form, options)
+        cost = self.card.cost(what, self.form, options, self.causal)
         return float(cost.subs({x: known[x.name] for x in cost.free_symbols}))
 
     def sequence(self, n: int, device: str = "cpu", seed: int = 0) -> Tensor:

@@ -322,8 +322,8 @@ CARD = Card(
     because="a span is a distance back into the past",
     options=Span,
     letters={"s": "max_span"},
-    time={"naive": 2 * h * n * m * (d + e), "banded": 3 * h * n * s * (d + e)},
-    memory={"naive": h * n * m, "banded": 3 * h * n * s / 2},
+    time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
+    memory={"naive": h * n * m, "banded": h * n * (3 * s / 2 + 32)},
     notes={"naive": ("span", "scores", "weights"), "banded": ("span",)},
     departures=(
         "distances are counted as the paper writes; the released code counts from 0",

@@ -309,6 +309,12 @@ def taken_by_each(chosen: Clusters) -> sympy.Expr:
     return n / k if chosen.window is None else w
 
 
+def pairs(chosen: Clusters, causal: bool) -> sympy.Expr:
+    """Those that are compared: all of a cluster; causal, each token with two chunks, masked."""
+    each = taken_by_each(chosen)
+    return 2 * n * each if causal else k * each**2
+
+
 CARD = Card(
     name="routing_transformer",
     title="Routing Transformer",
@@ -327,13 +333,15 @@ CARD = Card(
     letters={"k": "clusters", "w": "window"},
     time={
         "naive": 4 * h * k * d * n + 2 * h * n**2 * (d + e),
-        "gathered": lambda chosen: (
-            4 * h * k * d * n + 2 * h * k * taken_by_each(chosen) ** 2 * (d + e)
+        "gathered": lambda chosen, causal=False: (
+            4 * h * k * d * n + 2 * h * pairs(chosen, causal) * (d + e)
         ),
     },
     memory={
         "naive": h * n**2,
-        "gathered": lambda chosen: h * k * (n + taken_by_each(chosen) * (d + e)),
+        "gathered": lambda chosen, causal=False: (
+            h * k * (n + taken_by_each(chosen) * (d + e)) + int(causal) * h * pairs(chosen, causal)
+        ),
     },
     notes={
         "naive": ("scores", "clusters", "members", "weights"),

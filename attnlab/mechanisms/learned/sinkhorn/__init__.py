@@ -30,7 +30,7 @@ causal, and is refused.
 
 Cost: $2 h (d + e)\, n\, (n / B + 2 B)$ FLOPs. The first term sorts: it is quadratic, with one
 number of S for each pair of blocks, and larger than attention itself from n = 2 B² on. Memory is
-$O(n B)$ where weights are kept, and $(n / B)^2$ for S.
+$O(n B)$ where weights are kept or, in a causal layer, masked, and $(n / B)^2$ for S.
 
 ``naive``    the equation: $T = S \otimes I_B$ sorts keys and values, one dense softmax.
 ``blocked``  blocks as an axis; PyTorch's ``scaled_dot_product_attention`` in each.
@@ -309,8 +309,9 @@ CARD = Card(
     },
     memory={
         "naive": 2 * h * n**2,
-        "blocked": lambda chosen: (
-            h * (n / B) ** 2 + h * n * (d + e) * (keys_sorted(chosen) + own_keys(chosen)) / B
+        "blocked": lambda chosen, causal=False: (
+            h * (n / B) ** 2
+            + h * n * ((d + e) / B + int(causal)) * (keys_sorted(chosen) + own_keys(chosen))
         ),
     },
     notes={"naive": ("permutation", "weights"), "blocked": ("permutation",)},
