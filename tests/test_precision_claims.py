@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import attnlab
 from attnlab.core.card import Card
-from attnlab.core.precision import wide_dtype
+from attnlab.core.precision import HALVES, wide_dtype
 from attnlab.core.probe import Notes, record
 from tests import scheme_inputs, test_position_claims
 from tests.scheme_inputs import NOT_MIXING, form_inputs, form_options, layer_inputs
@@ -41,6 +41,8 @@ UNITS = 16
 """Of rounding: a sum of some ten products, each of two rounded numbers, and a softmax of it."""
 UNITS_OF_GRADIENTS = 128
 """Gradients repeat the rounding of the forward pass, and lose what cancels in a softmax's."""
+OFTEN = 4
+"""Times as many where every step rounds: half precisions are rounded before and after alone."""
 DIM = 36
 """Six heads of width 6: where two numbers are normalised, rounding turns one sign into another."""
 
@@ -79,7 +81,7 @@ class Precision(NamedTuple):
         largest = max((x.abs().max().item() for x in exact if x.numel()), default=0.0)
         for one, other in zip(found, exact, strict=True):
             dtype = one.dtype if own else torch.bfloat16 if self.autocast else self.dtype
-            eps = torch.finfo(dtype).eps
+            eps = torch.finfo(dtype).eps * (1 if dtype in HALVES else OFTEN)
             torch.testing.assert_close(exactly(one), other, rtol=0, atol=units * eps * largest)
 
 
