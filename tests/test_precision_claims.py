@@ -65,6 +65,11 @@ class Precision(NamedTuple):
         finally:
             torch.set_default_dtype(before)
 
+    @property
+    def rounds(self) -> bool:
+        """Whether queries, keys and values are in half precision."""
+        return self.autocast or self.dtype in HALVES
+
     def dtypes(self, out: Tensor) -> set[torch.dtype]:
         """Those that an output may have."""
         if out.is_complex():
@@ -183,7 +188,8 @@ def check_layer(layer: nn.Module, exact: nn.Module, precision: Precision, varian
     assert out.dtype in precision.dtypes(out)
     real = slice(None) if padding is None else padding
     found = gradients(out[real], [mine, *layer.parameters()])
-    if same_choices(notes, mine_notes):
+    smooth = variant == 0 or not precision.rounds  # some variants jump, as features with a ReLU do
+    if smooth and same_choices(notes, mine_notes):
         precision.near([out[real]], [expected[real]], UNITS)
         wanted = gradients(expected[real], [theirs, *exact.parameters()])
         precision.near(found, wanted, UNITS_OF_GRADIENTS)
