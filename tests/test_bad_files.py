@@ -204,8 +204,8 @@ def test_a_course_without_lessons_says_where_to_run_it(tmp_path, monkeypatch, ca
 
 WRITERS: dict[str, Callable[[Any], object]] = {
     "model.save": lambda path: model().save(path),
-    "save_svg": lambda path: heat_map(torch.eye(3)).save_svg(path),
-    "save_html": lambda path: heat_map(torch.eye(3)).save_html(path),
+    "save_svg": lambda path: heat_map(torch.eye(3), title="A map").save_svg(path),
+    "save_html": lambda path: heat_map(torch.eye(3), title="A map").save_html(path),
     "write_file": lambda path: files.write_file(path, "text"),
 }
 
