@@ -23,6 +23,7 @@ TESTED_BY = {
     "constraints.txt": "tests/house/test_versions.py",
     "tests/conftest.py": "tests/house/test_budgets.py",
     ".ci/changed.py": "tests/house/test_changed.py",
+    ".ci/lessons.py": "tests/house/test_run_lessons.py",
 }
 
 
@@ -57,7 +58,8 @@ def pages_for(root: Path, path: Path) -> set[str]:
     shelf = sorted(page for found in (root / SHELF).glob("*/*") if (page := page_at(found)))
     if SHELF in path.parents:
         return {"/".join(path.with_suffix("").parts[2:4])} & set(shelf)
-    if path.parts[:2] in {("attnlab", "core"), ("attnlab", "catalog.py")} or str(path) == CLAIMS:
+    shared = {("attnlab", "core"), ("attnlab", "catalog.py"), ("attnlab", "testing")}
+    if path.parts[:2] in shared or str(path) == CLAIMS:
         return set({page.split("/")[0]: page for page in reversed(shelf)}.values())
     return set()
 

@@ -12,6 +12,8 @@ Every mechanism from scratch on one readable page, proved against its own equati
     attnlab.train.fit(model, task, steps=500)        train it
     attnlab.wall("one sentence")                     every mechanism on it, side by side
     attnlab.survey()                                 what every mechanism costs, to be checked
+    attnlab.replace(model, "longformer")             any mechanism in somebody else's model
+    attnlab.register(CARD)                           add a mechanism of your own to all of these
 
 ``help(attnlab.core.shapes)`` explains the letters of shapes, such as b, n and dim.
 
@@ -29,6 +31,8 @@ _HOMES = {
     "card": "attnlab.catalog",
     "build": "attnlab.catalog",
     "goes_with": "attnlab.catalog",
+    "register": "attnlab.catalog",
+    "replace": "attnlab.models.replace",
     "TinyTransformer": "attnlab.models.tiny",
     "survey": "attnlab_widgets.survey",
     "generate": "attnlab.models.generate",
@@ -47,6 +51,7 @@ _ROOMS = (
     "models",
     "pretrained",
     "tasks",
+    "testing",
     "train",
 )
 
@@ -57,6 +62,8 @@ __all__ = [
     "cards",
     "generate",
     "goes_with",
+    "register",
+    "replace",
     "survey",
     "view",
     "wall",
@@ -68,9 +75,12 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.view import view
     from attnlab_widgets.wall import wall
 
-    from attnlab.catalog import build, card, cards, goes_with
+    from attnlab import exercises as exercises  # the other rooms come with the names below
+    from attnlab import measure as measure
+    from attnlab.catalog import build, card, cards, goes_with, register
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
+    from attnlab.models.replace import replace
     from attnlab.models.tiny import TinyTransformer
 
 
@@ -82,6 +92,8 @@ def _beside(card: _typing.Any) -> _typing.Any:
 def __getattr__(name: str) -> _typing.Any:
     if name in ("card", "cards"):
         _importlib.import_module("attnlab.core.card").show_beside(_beside)
+    if _HOMES.get(name, "").startswith("attnlab_widgets."):
+        return _importlib.import_module("attnlab.core.extras").of_widgets(_HOMES[name], name)
     if name in _HOMES:
         return getattr(_importlib.import_module(_HOMES[name]), name)
     if name in _ROOMS:

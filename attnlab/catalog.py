@@ -1,17 +1,26 @@
-"""The catalogue: walks the shelf and yields every card. No list is written by hand."""
+"""The catalogue: walks the shelf and yields every card. No list is written by hand.
+
+Mechanisms of others join it by ``register``, or by an entry point of the group
+``attnlab.mechanisms`` of an installed package, which names a card or the module that holds one as
+``CARD``.
+"""
 
 import functools
 import importlib
+import importlib.metadata
+import inspect
 import pkgutil
-from collections.abc import Iterable, Iterator
-from html import escape
-from typing import Any
+import reprlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 import attnlab.mechanisms
 from attnlab.core.card import Beside, Card, shown_beside
+from attnlab.core.markup import escape
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
 from attnlab.core.suggest import choose, suggestion
@@ -84,22 +93,49 @@ def _row(cells: Iterable[str]) -> str:
     return f"<tr>{columns}</tr>"
 
 
-@functools.cache
+Function = TypeVar("Function", bound=Callable[..., Any])
+_REMEMBERED: list[Any] = []
+
+
+def remembered(function: Function) -> Function:
+    """Keeps what ``function`` returned for its arguments until a card is registered."""
+    kept: Any = functools.lru_cache(maxsize=20_000)(function)
+    _REMEMBERED.append(kept)
+    return kept  # type: ignore[no-any-return]
+
+
+@remembered
 def cards() -> Catalog:
-    """Every mechanism on the shelf: paper, year, family, cost, forms."""
+    """Every mechanism: paper, year, family, cost, forms. First the shelf, then those of others."""
+    _load_installed()
+    return Catalog((*shelf(), *_OTHERS.values()))
+
+
+@functools.cache
+def shelf() -> Catalog:
+    """The mechanisms that come with attnlab."""
     return Catalog(module.CARD for module in _pages() if hasattr(module, "CARD"))
 
 
 @functools.cache
 def pages() -> dict[str, str]:
-    """Name of each mechanism → the module that is its page."""
+    """Name of each mechanism of the shelf → the module that is its page."""
     return {module.CARD.name: module.__name__ for module in _pages() if hasattr(module, "CARD")}
+
+
+def module_of(card: Card) -> str:
+    """The module that defines a mechanism: its page, or where somebody else wrote it."""
+    return pages().get(card.name) or str(inspect.unwrap(card.forms["naive"]).__module__)
 
 
 def card(name: str) -> Card:
     """The card called ``name``, or by an alias; an unknown name is answered with the nearest."""
-    names = {c.name: c for c in cards()}
-    return choose("mechanism", name, names | {alias: c for c in cards() for alias in c.aliases})
+    return choose("mechanism", name, _by_name(cards()))
+
+
+def _by_name(known: Iterable[Card]) -> dict[str, Card]:
+    known = list(known)
+    return {c.name: c for c in known} | {alias: c for c in known for alias in c.aliases}
 
 
 def build(
@@ -192,6 +228,70 @@ def goes_with(mechanism: str, scheme: str) -> bool:
 
 
 def _pages() -> Iterator[Any]:
-    shelf = attnlab.mechanisms
-    for found in pkgutil.walk_packages(shelf.__path__, shelf.__name__ + "."):
+    home = attnlab.mechanisms
+    for found in pkgutil.walk_packages(home.__path__, home.__name__ + "."):
         yield importlib.import_module(found.name)
+
+
+# ---- mechanisms of others
+
+GROUP = "attnlab.mechanisms"
+_OTHERS: dict[str, Card] = {}
+_INSTALLED_ARE_IN: list[bool] = []
+
+
+def register(card: Card, *, replace: bool = False) -> Card:
+    """Add a mechanism of your own to the catalogue, for as long as this process runs; returns it.
+
+    From then on it is found by its name everywhere: by ``card`` and ``build``, on wall and survey,
+    by ``TinyTransformer``, when costs are counted and by the claims (``attnlab.testing``). For a
+    package that is to be found without an import, name its card as an entry point of the group
+    ``attnlab.mechanisms``.
+
+    ``replace=True`` puts the card in the place of the one that you registered under this name
+    before, as when a cell is run again. The names of the shelf stay as they are.
+    """
+    check_value("replace", replace, bool)
+    _add(card, replace=replace)
+    for each in _REMEMBERED:
+        each.cache_clear()
+    return card
+
+
+def _add(card: Card, replace: bool = False) -> None:
+    if not isinstance(card, Card):
+        what = f"{card.__name__}, a module or class" if hasattr(card, "__name__") else repr(card)
+        raise TypeError(
+            f"register takes an attnlab.core.card.Card, got {reprlib.repr(what)}; "
+            "give the CARD that the page of your mechanism ends with"
+        )
+    own = _OTHERS.get(card.name)
+    if own is card:
+        return
+    taken = _by_name(c for c in (*shelf(), *_OTHERS.values()) if not (replace and c is own))
+    for name in (card.name, *card.aliases):
+        if name in taken:
+            again = "; replace=True puts the new card in its place" if taken[name] is own else ""
+            raise ValueError(
+                f"the name {name!r} is taken by {taken[name].title} ({module_of(taken[name])}); "
+                f"give your card another name{again}"
+            )
+    _OTHERS[card.name] = card
+
+
+def _load_installed() -> None:
+    """Add, once, the cards that installed packages name; what fails is named in a warning."""
+    if _INSTALLED_ARE_IN:
+        return
+    _INSTALLED_ARE_IN.append(True)  # first: a page may ask for the catalogue when it is imported
+    for point in importlib.metadata.entry_points(group=GROUP):
+        try:
+            found = point.load()
+            _add(getattr(found, "CARD", found))
+        except Exception as error:
+            package = f" of {point.dist.name}" if point.dist else ""
+            warnings.warn(
+                f"the mechanism {point.name!r}{package} is left out of the catalogue: its entry "
+                f"point {point.value!r} raised {type(error).__name__}: {error}",
+                stacklevel=2,
+            )

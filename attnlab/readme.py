@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from attnlab.catalog import cards, goes_with, pages
+from attnlab.catalog import goes_with, pages, shelf
 from attnlab.core.card import Card
 from attnlab.core.files import write_file
 from attnlab.models import positions
@@ -114,20 +114,20 @@ def mechanism_table() -> str:
             f"${card.order_latex('memory', list(card.forms)[-1])}$",
             ", ".join(f"`{form}`" for form in card.forms),
         )
-        for card in cards()
+        for card in shelf()
     ]
     return _table(("Mechanism", "Family", "Paper", "Time", "Memory", "Forms"), rows)
 
 
 def position_table() -> str:
     """One row a mechanism, one column a position scheme that goes into layers."""
-    inside = [card for card in cards() if card.role in ("encode", "bias")]
+    inside = [card for card in shelf() if card.role in ("encode", "bias")]
     rows = [
         (
             f"[{card.title}]({_page(card)})",
             *("yes" if goes_with(card.name, scheme.name) else "" for scheme in inside),
         )
-        for card in cards()
+        for card in shelf()
         if card.mixes
     ]
     return _table(("Mechanism", *(f"`{scheme.name}`" for scheme in inside)), rows)

@@ -37,7 +37,7 @@ def _link(card: Card) -> str:
 def _page() -> str:
     every = lessons(ROOT)
     first = f"lessons/{Path(every[0].path).stem}.html"
-    count = len(attnlab.cards())
+    count = len(attnlab.catalog.shelf())
     hero = f"""
 <div class="hero">
 <p class="claim">A laboratory for attention: {count} mechanisms, each on one readable page,

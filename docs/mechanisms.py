@@ -32,7 +32,7 @@ NAMED_BY = ("attention", "positions", "embedding")
 
 def write(sources: Sources) -> None:
     taught = _taught()
-    for card in attnlab.cards():
+    for card in attnlab.catalog.shelf():
         found = implied(card.name)
         if found is not None:
             sources.add(thumbnail(card), small(found))
@@ -46,7 +46,7 @@ def write(sources: Sources) -> None:
 def families() -> dict[str, list[Card]]:
     """The mechanisms of each family, in the order of the shelf."""
     found: dict[str, list[Card]] = {}
-    for card in attnlab.cards():
+    for card in attnlab.catalog.shelf():
         found.setdefault(card.family, []).append(card)
     return found
 

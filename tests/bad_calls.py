@@ -24,7 +24,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import networkx
 import numpy as np
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -80,6 +82,8 @@ VALUES: tuple[Any, ...] = (
     *([], [0], [1.5], [math.nan], [None], ["a"], [[]], [-1], (), (1, 2), {}, {"a": 1}, {"a": None}),
     *(b"x", Stranger(), int, len, np.float64(1.5), np.array([1, 2]), np.bool_(True)),
     *(torch.ones(2), torch.tensor(2), slice(3), range(2), Ellipsis),
+    *(2**70, torch.ones(2, device="meta"), torch.ones(2).to(torch.float8_e4m3fn)),
+    *(torch.eye(2).to_sparse(), networkx.path_graph(2), sympy.Symbol("n")),
 )
 
 
@@ -171,6 +175,7 @@ def tensor_mistakes(right: Tensor, fewer_axes: str) -> Iterator[tuple[str, Any, 
     yield "without rows", right[:0], EITHER
     yield "sparse", right.to_sparse(), EITHER
     yield "on meta", right.to("meta"), EITHER
+    yield "of float8", real.to(torch.float8_e4m3fn), REFUSE
     yield "nested", torch.nested.nested_tensor(list(real.float())), EITHER
     if right.is_floating_point():
         yield "of integers", right.long(), REFUSE

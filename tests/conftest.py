@@ -32,8 +32,9 @@ def _reproducible() -> None:
 @pytest.fixture
 def accelerator() -> torch.device:
     """The GPU; the test is skipped where there is none."""
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if device is None:
+    from attnlab.testing.mechanisms import the_accelerator
+
+    if (device := the_accelerator()) is None:
         pytest.skip("no accelerator on this machine")
     return device
 
@@ -44,6 +45,9 @@ def accelerator() -> torch.device:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pages", help="of test_claims.py, only these pages' claims: family/mechanism,…"
+    )
+    parser.addoption(
+        "--pictures", help="draw the pictures in README into this folder: make pictures"
     )
 
 

@@ -136,6 +136,27 @@ def test_import_is_light() -> None:
     assert int(run.stdout) == len(catalog.cards())
 
 
+def test_what_needs_an_extra_names_it_and_help_works_without() -> None:
+    program = """
+import pydoc, sys
+sys.modules.update(dict.fromkeys(("anywidget", "ipywidgets", "plotly", "traitlets", "bertviz")))
+import attnlab, attnlab_widgets
+for package in (attnlab, attnlab_widgets):
+    told = pydoc.plain(pydoc.render_doc(package))
+    assert all(name in told for name in package.__all__)
+for call in (attnlab.view, attnlab.wall, attnlab.survey, attnlab_widgets.AttentionView):
+    try:
+        call()
+    except ImportError as error:
+        print(error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("pip install 'attnlab[widgets]'") == 4
+
+
 @pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.mixes], ids=lambda c: c.name)
 def test_each_mixing_card_says_what_it_gives_up(card: Card) -> None:
     assert card.gives_up, "CARD needs gives_up: one short plain sentence, as full attention has"

@@ -73,7 +73,7 @@ class GatedLinear(nn.Linear):
 class GatedConvolution(nn.Module):
     """Gated inputs, a convolution over the positions, one linear map: (b, n, dim) → (b, n, dim).
 
-    A subclass says what the taps are, by ``convolve``. Zeros at padding: padded inputs are set to
+    A subclass says what the taps are, by ``convolve``. Zeros at padding: padded values are set to
     zero after the gate, so that no bias returns there.
     """
 
@@ -93,7 +93,7 @@ class GatedConvolution(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         fits(x, "x", self.heads.dim, self.inputs.weight)
-        u = zero_padded(self.inputs(zero_padded(x, padding)), padding)
+        u = self.inputs(zero_padded(x, padding))
         return zero_padded(self._mixed(u, padding), padding)
 
     @checked
@@ -108,7 +108,8 @@ class GatedConvolution(nn.Module):
         return self._mixed(u, None)[:, past.shape[1] :], note("state", Before(kept))
 
     def _mixed(self, u: Tensor, padding: Tensor | None) -> Tensor:
-        v = note("values", self.heads.split(self.heads.value(u), self.heads.value_dim))
+        values = zero_padded(self.heads.value(u), padding)
+        v = note("values", self.heads.split(values, self.heads.value_dim))
         return self.heads.merge(self.convolve(u, v, padding))
 
 

@@ -11,12 +11,12 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 from torch import nn
 
+from attnlab.core.markup import escape
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, Rotation
 from attnlab.core.suggest import choose

@@ -6,6 +6,8 @@ lead from a node to itself (loops), and nodes without any. An edge may have a ki
 number, and features.
 """
 
+import numbers
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,6 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
+from attnlab.core.shapes import is_stored
+
+MOST_NODES = 2**31 - 1
+"""More would not fit into memory, one number each."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,6 +40,8 @@ class Graph:
         self, nodes: int, edges: Any = (), kinds: Any = None, features: Any = None
     ) -> None:
         count = check_integer("the number of nodes of a graph", nodes, at_least=1)
+        if count > MOST_NODES:
+            raise ValueError(f"a graph has at most {MOST_NODES:,} nodes, got {count:,}")
         pairs = _whole("edges", edges, (-1, 2))
         m = len(pairs)
         _check_ends(pairs, count)
@@ -94,18 +102,26 @@ class Graph:
         """The graph of networkx, its nodes numbered in the order of ``graph.nodes``.
 
         Edges of an undirected graph are read in both directions. ``features`` are the names of the
-        attributes of edges that become their features, ``kind`` that of their kind.
+        attributes of edges that become their features, a number or a list of numbers each, and
+        ``kind`` that of their kind: ``features=["features"], kind="kind"`` reads ``to_networkx``.
         """
         if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
             raise TypeError(f"a graph of networkx is expected, got a {type(graph).__name__}")
         number = {node: index for index, node in enumerate(graph.nodes)}
         edges = list(graph.edges(data=True))
-        values = [[float(_attribute(edge, name)) for name in features] for edge in edges]
+        if isinstance(features, str) or not isinstance(features, Sequence):
+            raise TypeError(f"features should be a list of names of attributes, got {features!r}")
+        values = [[x for name in features for x in _numbers(edge, name)] for edge in edges]
+        if len({len(row) for row in values}) > 1:
+            raise ValueError(
+                f"every edge should have equally many features, but {', '.join(features)} hold "
+                f"{' or '.join(map(str, sorted({len(row) for row in values})))} numbers"
+            )
         made = cls(
             len(number),
             [(number[u], number[v]) for u, v, _ in edges],
             None if kind is None else [_attribute(edge, kind) for edge in edges],
-            torch.tensor(values).view(len(edges), len(features)),
+            torch.tensor(values).view(len(edges), len(values[0]) if edges else len(features)),
         )
         return made if graph.is_directed() else made.both_ways()
 
@@ -151,13 +167,22 @@ class Graph:
 # ---- checks
 
 
+def _copied(given: Any) -> Tensor:
+    """As a tensor of its own, so that the graph stays as it is when the caller's changes."""
+    if isinstance(given, Tensor):
+        for kind in ("meta", "nested", "sparse"):
+            if getattr(given, f"is_{kind}"):
+                raise TypeError(f"a {kind} tensor holds no dense numbers")
+    return torch.as_tensor(given).to("cpu", copy=True)
+
+
 def _whole(name: str, given: Any, shape: tuple[int, ...]) -> Tensor:
     """``given`` as whole numbers of this shape, -1 standing for any size."""
     wanted = ", ".join("m" if size < 0 else str(size) for size in shape)
     try:
-        made = torch.as_tensor(given).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} should be whole numbers ({wanted}), got {given!r}") from error
+        made = _copied(given)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"{name} should be whole numbers ({wanted}), got {_said(given)}") from error
     if made.numel() == 0 and made.ndim <= len(shape):
         return torch.zeros([max(size, 0) for size in shape], dtype=torch.long)
     fits = made.ndim == len(shape) and all(
@@ -171,11 +196,19 @@ def _whole(name: str, given: Any, shape: tuple[int, ...]) -> Tensor:
     return made.long()
 
 
+def _said(given: Any) -> str:
+    if isinstance(given, Tensor):
+        kind = next((k for k in ("meta", "nested", "sparse") if getattr(given, f"is_{k}")), "dense")
+        return f"a {kind} tensor of {str(given.dtype).removeprefix('torch.')}"
+    return reprlib.repr(given)
+
+
 def _features(given: Any) -> Tensor:
     try:
-        made = torch.as_tensor(given).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"features should be numbers (m, f), got {given!r}") from error
+        made = _copied(given)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"features should be numbers (m, f), got {_said(given)}") from error
+    made = made.float() if is_stored(made.dtype) else made
     if made.ndim != 2 or made.is_complex():
         raise ValueError(
             f"features should be real numbers of shape (m, f), got {made.dtype} of shape "
@@ -198,8 +231,24 @@ def _check_ends(edges: Tensor, nodes: int) -> None:
         )
 
 
+def _numbers(edge: tuple[Any, Any, Any], name: str) -> list[float]:
+    value = _attribute(edge, name)
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(each, numbers.Real) for each in listed):
+        raise TypeError(
+            f"the attribute {name!r} of the edge from {edge[0]!r} to {edge[1]!r} should be a "
+            f"number or a list of numbers, got {value!r}"
+        )
+    try:
+        return [float(each) for each in listed]
+    except OverflowError:
+        raise ValueError(f"the attribute {name!r} holds a number that no float can hold") from None
+
+
 def _attribute(edge: tuple[Any, Any, Any], name: str) -> Any:
     source, target, attributes = edge
+    if not isinstance(name, str):
+        raise TypeError(f"an attribute of edges has a name, got {name!r}")
     if name not in attributes:
         raise ValueError(
             f"the edge from {source!r} to {target!r} has no attribute {name!r}; it has "

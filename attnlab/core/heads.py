@@ -186,6 +186,19 @@ def zero_padded(x: Tokens, padding: TokenPadding) -> Tokens:
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
 
 
+def regrouped(weight: Tensor, had: int, has: int) -> Tensor:
+    """The rows of a projection to ``had`` heads of keys or values, for ``has`` of them.
+
+    More heads: each is repeated for those that shared it. Fewer: the mean of those that come
+    together, as Ainslie et al. 2023 (section 2.1) convert a trained model.
+    """
+    if has % had == 0:
+        return weight.unflatten(0, (had, -1)).repeat_interleave(has // had, 0).flatten(0, 1)
+    if had % has:
+        return weight  # whose shape does not fit
+    return weight.unflatten(0, (has, had // has, -1)).mean(1).flatten(0, 1)
+
+
 def _refuse_remainders(dim: int, heads: int, kv_heads: int, head_dim: int | None) -> None:
     if head_dim is None and dim % heads:
         raise ValueError(

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.options import Size
+from attnlab.core.precision import normal
 from attnlab.core.shapes import checked
 
 DENSE = 400
@@ -56,7 +57,7 @@ class Spectrum:
         for row, groups in enumerate(self.groups.tolist()):
             for group in set(groups):
                 columns = [i for i, each in enumerate(groups) if each == group]
-                drawn = torch.randn(len(columns), len(columns), generator=generator).double()
+                drawn = normal(len(columns), len(columns), generator=generator)
                 basis, upper = torch.linalg.qr(drawn)
                 basis = basis * upper.diagonal().sign()  # so that every rotation is equally likely
                 found[row, :, columns] = self.vectors[row, :, columns] @ basis.to(found)
@@ -203,7 +204,7 @@ def _sparse(pairs: Tensor, entries: Tensor, nodes: int, wanted: int) -> tuple[Te
         )
     rows, columns = pairs.numpy().T
     matrix = sparse.csr_matrix((entries.numpy(), (rows, columns)), shape=(nodes, nodes))
-    start = torch.randn(nodes, generator=torch.Generator().manual_seed(0)).double().numpy()
+    start = normal(nodes, generator=torch.Generator().manual_seed(0)).numpy()
     try:
         values, vectors = sparse.linalg.eigsh(
             matrix, wanted, which="LA", v0=start, ncv=min(nodes, max(4 * wanted, 40)), maxiter=300

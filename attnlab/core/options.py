@@ -131,7 +131,7 @@ def _checked_as(name: str, value: Any, annotation: Any) -> Any:
     if plain is bool:
         return bool(value)
     if plain is float:
-        return _finite(name, float(value), least)
+        return _finite(name, float(value) if abs(value) < 1e308 else math.inf, least)
     if origin is Literal:
         choose(name, value, dict.fromkeys(typing.get_args(plain)))
     if origin in (tuple, Sequence):

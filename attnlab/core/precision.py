@@ -4,7 +4,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from attnlab.core.shapes import autocasts
 
@@ -26,6 +27,21 @@ def exact_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def normal(*shape: int, generator: torch.Generator | None) -> Tensor:
+    """Draws from N(0, 1), in float64: a seed gives the same numbers whatever the default dtype.
+
+    They are drawn in float32, of which a generator makes other numbers than in float64.
+    """
+    device = None if generator is None else generator.device
+    drawn = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+    return drawn.to(exact_dtype(drawn.device))
+
+
+def like_buffer(exact: Tensor, buffer: Tensor) -> Tensor:
+    """``exact`` on the device and in the dtype of ``buffer``; in float32 where that is half."""
+    return exact.to(wide_dtype(buffer)).to(buffer.device)
+
+
 def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All in one precision, float32 or wider.
 
@@ -35,6 +51,11 @@ def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     for x in tensors:
         common = torch.promote_types(common, x.dtype)
     return tuple(x.to(common) for x in tensors)
+
+
+def widely(module: nn.Module, *given: Tensor | int) -> Any:
+    """``module(*given)`` with its parameters as ``wide`` makes them."""
+    return functional_call(module, {k: wide(x) for k, x in module.named_parameters()}, given)
 
 
 def unrounded(device: torch.device) -> AbstractContextManager[Any]:

@@ -4,14 +4,18 @@ A form notes a quantity that a reader may want to see: ``weights = note("weights
 ``note`` is the identity: it returns its value. Only inside ``with record() as notes:`` is the value
 kept, in ``notes`` and nowhere else; modules stay as they were. A value that is expensive to compute
 is given as a callable, ``note("weights", lambda: ...)``, which runs only inside a ``record`` block.
+
+A layer that moves its tokens before it computes says by ``restoring`` how to move back what is
+noted meanwhile, so that a reader finds every quantity at the positions of the layer's input.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
+from torch._C import _functorch as functorch
 
 T = TypeVar("T")
 
@@ -23,6 +27,11 @@ class Notes:
         self._items: list[tuple[str, Any]] = []
 
     def add(self, name: str, value: Any) -> None:
+        if vmapped(value):
+            raise ValueError(
+                f"{name} cannot be recorded inside torch.func.vmap, whose tensors do not outlast "
+                "it; call the form on the whole batch, or record without vmap"
+            )
         self._items.append((name, value))
 
     def names(self) -> list[str]:
@@ -48,6 +57,15 @@ class Notes:
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+def vmapped(value: Any) -> bool:
+    """Whether a tensor is one row of a batch that ``torch.func.vmap`` hides."""
+    while isinstance(value, torch.Tensor) and functorch.is_functorch_wrapped_tensor(value):
+        if functorch.is_batchedtensor(value):
+            return True
+        value = functorch.get_unwrapped(value)
+    return False
 
 
 class _Block:
@@ -76,13 +94,32 @@ def recording(notes: Notes) -> bool:
     return any(each is notes for each in _open_notes())
 
 
+Restore = Callable[[str, Any], Any]
+_restore: ContextVar[Restore] = ContextVar("attnlab_restore", default=lambda _, value: value)
+
+
+@contextmanager
+def restoring(restore: Restore) -> Iterator[None]:
+    """What is noted inside is kept as ``restore(name, value)``."""
+    token = _restore.set(restore)
+    try:
+        yield
+    finally:
+        _restore.reset(token)
+
+
+def restore() -> Restore:
+    """How what is noted here and now is brought back to the positions of the layer's input."""
+    return _restore.get()
+
+
 def note(name: str, value: T) -> T:
     """Return ``value``; inside a ``record`` block, also keep it under ``name``.
 
     If ``value`` is callable, its result is kept.
     """
     if listening():
-        kept = value() if callable(value) else value
+        kept = _restore.get()(name, value() if callable(value) else value)
         for notes in _open_notes():
             notes.add(name, kept)
     return value

@@ -5,6 +5,7 @@ A recurrent layer reads tokens from left to right and carries a state, a ``Named
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -14,22 +15,50 @@ from torch import Tensor, nn
 from attnlab.core.carried import emptied
 from attnlab.core.heads import fits, zero_padded
 from attnlab.core.precision import unrounded, wide
-from attnlab.core.probe import note
+from attnlab.core.probe import Restore, listening, note, restoring
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
+MAPS = ("weights", "scores")
+"""What is noted for each pair of positions, (b, h, n, n), or (h, n, n) of all sequences alike."""
+ROWS = ("queries", "keys", "values", "gate", "gates", "steps")
+"""What is noted for each position, (…, n, width)."""
 
-def skipping_padding(run: Callable[[Tokens], Tokens], x: Tokens, padding: TokenPadding) -> Tokens:
+
+def skipping_padding(
+    run: Callable[[Tokens], Tokens], x: Tokens, padding: TokenPadding, rows: tuple[str, ...] = ROWS
+) -> Tokens:
     """``run`` on the real tokens of each sequence as if they stood alone; zeros at padding.
 
     The real tokens are moved to the front, in their order, so that no padded token comes between
-    two of them; ``run`` is causal, so what follows them changes nothing.
+    two of them; ``run`` is causal, so what follows them changes nothing. What is noted meanwhile
+    for each pair of positions, or under one of the names ``rows`` for each position, is moved back.
     """
     if padding is None:
         return run(x)
     order = (~padding).int().argsort(dim=1, stable=True)
-    there, back = (at[..., None].expand_as(x) for at in (order, order.argsort(dim=1)))
-    out = run(zero_padded(x, padding).gather(1, there))
-    return zero_padded(out.gather(1, back), padding)
+    back = order.argsort(dim=1)
+    with restoring(_moved(back, padding, rows)) if listening() else nullcontext():
+        out = run(zero_padded(x, padding).gather(1, order[..., None].expand_as(x)))
+    return _rows_moved(out, back, padding)
+
+
+def _moved(back: Tensor, padding: Tensor, rows: tuple[str, ...]) -> Restore:
+    def restore(name: str, value: Any) -> Any:
+        if name in rows:
+            return _rows_moved(value, back, padding)
+        if name in MAPS:  # the columns are the rows of the transpose
+            each = value if value.ndim == 4 else value.expand(len(back), -1, -1, -1)
+            return _rows_moved(_rows_moved(each, back, padding).mT, back, padding).mT
+        return value
+
+    return restore
+
+
+def _rows_moved(x: Tensor, back: Tensor, padding: Tensor) -> Tensor:
+    """(b, …, n, width) in the order of the caller; zeros at padding."""
+    b, n = padding.shape
+    to, real = (at.view(b, *[1] * (x.ndim - 3), n, 1) for at in (back, padding))
+    return x.take_along_dim(to, -2).masked_fill(~real, 0)
 
 
 def check_state(state: Any, needed: Any) -> None:
@@ -71,7 +100,8 @@ class Cell(nn.Module):
     """A layer whose state is its last output: (b, n, dim) → (b, n, dim); zeros at padding.
 
     A page gives ``form``, one of its functions: ``form(x, *parameters, before=…)``. A state is
-    never detached; whoever wants to stop gradients detaches it between two calls of ``step``.
+    never rounded to half precision, in which a long sum stops growing, and never detached; whoever
+    wants to stop gradients detaches it between two calls of ``step``.
     """
 
     def __init__(self, dim: int, name: str, form: Callable[..., Tensor]) -> None:
@@ -81,18 +111,20 @@ class Cell(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         self._fits(x)
-        return skipping_padding(lambda real: self.form(real, *self.parameters()), x, padding)
+        run = lambda real: self.form(real, *self.parameters())  # noqa: E731
+        return skipping_padding(run, x, padding, rows=("state",))
 
     @checked
     def step(self, x: NewTokens, state: Hidden | None = None) -> tuple[NewTokens, Hidden]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self._fits(x)
-        fresh = Hidden(torch.zeros_like(x[:, 0]))
+        fresh = Hidden(torch.zeros_like(wide(x[:, 0])))
         if state is None:
             state = fresh
         check_state(state, fresh)
-        out = self.form(x, *self.parameters(), before=state.hidden)
-        return out, note("state", Hidden(out[:, -1].clone()))  # a view would keep all of them
+        out = self.form(*map(wide, (x, *self.parameters())), before=state.hidden)
+        new = Hidden(out[:, -1].clone())  # a view would keep all of them
+        return out.to(x.dtype), note("state", new)
 
     def _fits(self, x: Tokens) -> None:
         fits(x, "x", self.dim, next(self.parameters()))

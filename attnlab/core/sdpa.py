@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.core import by_distance, patterns
 from attnlab.core.positions import Bias, BoundedBias, check_distances, of_pairs
+from attnlab.core.precision import wide_dtype
 from attnlab.core.probe import listening
 
 
@@ -44,12 +45,18 @@ def _with_bias(
         repeats = q.shape[1] // k.shape[1]
         k, v = (x if repeats == 1 else x.repeat_interleave(repeats, dim=1) for x in (k, v))
         return by_distance.attend(q, k, v, bias, causal=causal, scale=scale)
-    added = of_pairs(bias, n, m).to(q.dtype)
+    added = of_pairs(bias, n, m).to(_mask_dtype(q))
     allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
     if allowed is not None:
         added = added.masked_fill(~allowed, -torch.inf)
     added = added.expand(*q.shape[:2], n, m)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=added, **more)
+
+
+def _mask_dtype(q: Tensor) -> torch.dtype:
+    """On a CPU the kernels add float32 to scores of half precisions, elsewhere the queries' dtype
+    alone."""
+    return wide_dtype(q) if q.device.type == "cpu" else q.dtype
 
 
 def _kernel_takes(q: Tensor, k: Tensor, v: Tensor) -> bool:

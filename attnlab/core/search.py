@@ -18,13 +18,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide
 from attnlab.core.shapes import Keys, Queries, checked
 
 Search = Literal["exact", "approximate"]
 NOTHING = -1
 """In place of a position, where there are fewer keys than neighbours were asked for."""
 AT_ONCE = 1 << 21  # scores: few enough for a processor's cache
+LARGEST = 1e15  # its square, times any width, is a float32
 FEWEST = 640  # keys from which codes are learned: 40 for each of 16
 
 
@@ -43,9 +44,10 @@ def nearest(
     """The positions of the k keys with the largest dot product, best first; k is ``neighbours``,
     or m where there are fewer keys.
 
-    Keys that are not ``seen`` are not found; in place of those that are lacking stands −1. No
-    gradient: a choice has none.
+    Keys that are not ``seen`` are not found; in place of those that are lacking, and for a query
+    that holds NaN, stands −1. No gradient: a choice has none. ValueError for a seen key with NaN.
     """
+    _refuse_nan(keys if seen is None else keys.masked_fill(~seen[:, None, :, None], 0))
     return Lookup(keys, seen=seen, search=search).nearest(q, neighbours)
 
 
@@ -58,14 +60,16 @@ def _best(q: Tensor, keys: Tensor, k: int, seen: Tensor | None) -> Found:
     step = max(4096, AT_ONCE // rows)
     found: Found | None = None
     for start in range(0, max(1, m), step):
-        scores = wide(q) @ wide(keys[..., start : start + step, :]).mT
+        with unrounded(q.device):
+            scores = wide(q) @ wide(keys[..., start : start + step, :]).mT
         if seen is not None:
             scores = scores.masked_fill(~seen[..., start : start + step], -torch.inf)
         best, positions = _largest(scores, min(k, scores.shape[-1]))
         here = Found(best, positions + start)
         found = here if found is None else _merged(found, here, k)
     assert found is not None
-    return Found(found.scores, found.positions.masked_fill(found.scores == -torch.inf, NOTHING))
+    lacking = ~(found.scores > -torch.inf)  # NaN is not
+    return Found(found.scores, found.positions.masked_fill(lacking, NOTHING))
 
 
 def _largest(scores: Tensor, k: int) -> Found:
@@ -143,6 +147,7 @@ class Index:
 
     @checked
     def __init__(self, keys: Float[Tensor, "m d"], codes: Codes | None = None) -> None:
+        _refuse_nan(keys)
         self.keys, self.codes, self.size = keys.detach(), codes, len(keys)
         self._coded: Any = None if codes is None else _coded(self.keys, codes)
 
@@ -156,16 +161,18 @@ class Index:
                 f"{queries.shape[1]}; search with queries of the same width"
             )
         k = min(neighbours, self.size)
-        if self._coded is None:
+        if self._coded is None or self.codes is None:
             return _best(queries.detach(), self.keys, k, None)
-        scores, positions = self._coded[0].search(_numbers(queries), k)
+        index = self._coded[0]
+        index.k_factor = min(self.codes.candidates, -(-self.size // k))  # no more than there are
+        scores, positions = index.search(_numbers("queries", queries), k)
         home = queries.device
         return Found(torch.from_numpy(scores).to(home), torch.from_numpy(positions).to(home))
 
 
 def _coded(keys: Tensor, codes: Codes) -> tuple[Any, ...]:
     """faiss's index, and those that it refers to without owning them."""
-    faiss, numbers = _faiss(), _numbers(keys)
+    faiss, numbers = _faiss(), _numbers("keys", keys)
     m, d = numbers.shape
     codes.refuse(m, d)
     product = faiss.METRIC_INNER_PRODUCT
@@ -176,7 +183,6 @@ def _coded(keys: Tensor, codes: Codes) -> tuple[Any, ...]:
     else:
         centres, inner = None, faiss.IndexPQFastScan(d, d // 2, 4, product)
     index = faiss.IndexRefineFlat(inner)
-    index.k_factor = codes.candidates
     index.train(numbers[:: max(1, m // max(256 * 64, 64 * codes.lists))])
     index.add(numbers)
     return index, inner, centres
@@ -219,8 +225,15 @@ class Lookup:
                 continue
             here, indexes = of_sequence
             for h, index in enumerate(indexes):
-                positions = index.search(q[b, h], k).positions
+                coded = _within(q[b, h]).all(-1)  # a padded token may hold anything
+                positions = index.search(q[b, h].masked_fill(~coded[:, None], 0), k).positions
                 found[b, h, :, : positions.shape[1]] = here[positions]
+                if not bool(coded.all()):
+                    exact = _best(q[b, h, ~coded], index.keys, positions.shape[1], None).positions
+                    lacking = exact == NOTHING
+                    found[b, h, ~coded, : exact.shape[1]] = here[exact].masked_fill(
+                        lacking, NOTHING
+                    )
         return found
 
 
@@ -236,8 +249,23 @@ def recall(found: Int[Tensor, "... k"], exact: Int[Tensor, "... k"]) -> float:
     return float(hit.sum() / real.sum().clamp(min=1))
 
 
-def _numbers(x: Tensor) -> Any:
-    """As a contiguous array of float32 on the processor."""
+def _within(x: Tensor) -> Tensor:
+    return x.abs() <= LARGEST
+
+
+def _refuse_nan(keys: Tensor) -> None:
+    if not keys.is_meta and bool(keys.isnan().any()):
+        raise ValueError("some of the keys hold NaN, which is near to nothing; leave them out")
+
+
+def _numbers(name: str, x: Tensor) -> Any:
+    """As a contiguous array of float32 on the processor. faiss ends the process where its sums of
+    squares are not finite."""
+    if x.is_meta or not bool(_within(x).all()):
+        raise ValueError(
+            f"an approximate search needs numbers within ±{LARGEST:.0e}, and the {name} "
+            f"{'are on meta, without any' if x.is_meta else 'have others'}; search exactly"
+        )
     return x.detach().to("cpu", torch.float32).contiguous().numpy()
 
 

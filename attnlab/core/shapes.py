@@ -3,8 +3,9 @@
 A signature such as ``q: Float[Tensor, "b h n d"]`` is documentation that a reader trusts only if it
 is enforced. ``checked`` enforces it on every call: the letters of all arguments must agree, dtypes
 must be of the stated kind, all tensors must live on one device, and all floating-point ones must
-have one dtype (autocast, which converts them, excepted). What is wrong is said in the caller's
-words: which argument, what was expected, what came, in which letters.
+have one dtype (autocast, which converts them, excepted, and a ``bias`` in float32 beside queries in
+a half precision, whose scores are float32). What is wrong is said in the caller's words: which
+argument, what was expected, what came, in which letters.
 
 The vocabulary is jaxtyping's: ``b h n d`` letters, ``3`` a fixed size, ``#b`` a size that may be 1
 to broadcast, ``...`` any leading sizes. Arguments that are no tensors (sizes, flags, names) are
@@ -182,7 +183,7 @@ def check(
         _bind(function, name, value, alternatives, sizes, setters)
         if value.is_floating_point() or value.is_complex():
             exact = exact or (name, value.dtype)
-            fits = value.dtype.to_real() == exact[1].to_real()
+            fits = value.dtype.to_real() == exact[1].to_real() or _is_wide_bias(name, value, exact)
             always = always and fits
             if not fits and not autocasts(value.device):
                 raise ShapeError(
@@ -191,6 +192,11 @@ def check(
                     f"{name}.to({exact[0]}.dtype)."
                 )
     return always
+
+
+def _is_wide_bias(name: str, value: Tensor, exact: tuple[str, torch.dtype]) -> bool:
+    """Whether it is a bias in float32 for queries in a half precision, whose scores are float32."""
+    return name == "bias" and value.dtype == torch.float32 and exact[1].itemsize == 2
 
 
 def _meant(
@@ -212,6 +218,11 @@ def _meant(
 
 
 def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
+    if is_stored(value.dtype):
+        raise ShapeError(
+            f"{function}: `{name}` is {_dtype(value)}, which stores numbers and does not compute "
+            f"with them; give {name}.to(torch.bfloat16) instead."
+        )
     if value.is_nested:
         kind, advice = "nested", f"{name}.to_padded_tensor(0), with a padding,"
     elif value.layout != torch.strided:
@@ -219,6 +230,11 @@ def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
     else:
         return
     raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead.")
+
+
+def is_stored(dtype: torch.dtype) -> bool:
+    """Whether it is a float8, in which PyTorch stores numbers but hardly computes."""
+    return dtype.is_floating_point and dtype.itemsize < 2
 
 
 def autocasts(device: torch.device) -> bool:

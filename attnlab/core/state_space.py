@@ -233,7 +233,7 @@ class _Tables:
 
 def lin(modes: int) -> Tensor:
     """S4D-Lin: A_k = -1/2 + i π k, whose kernels are a damped Fourier series."""
-    return _poles(torch.pi * torch.arange(modes))
+    return _poles(torch.pi * torch.arange(modes).double())
 
 
 def inv(modes: int) -> Tensor:
@@ -271,7 +271,9 @@ def _normal(state: int) -> tuple[Tensor, Tensor, Tensor]:
         skew = A + P[:, None] * P + 0.5 * torch.eye(state)
         values, vectors = torch.linalg.eigh(-1j * skew)
         kept = values > 0
-        return _poles(values[kept]), vectors[:, kept], B
+        # Of either sign, by processor: the same seed is to give the same layer everywhere.
+        turned = vectors * vectors[0].sgn().conj()
+        return _poles(values[kept]), turned[:, kept], B
 
 
 def legs(modes: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,6 +7,8 @@ A model that reads one row or one column at a time is given it as a text of its 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from attnlab.core.integers import check_integer
+
 
 @dataclass(frozen=True)
 class Table:
@@ -38,11 +40,17 @@ class Table:
 
     def row_text(self, row: int) -> str:
         """Row ``row`` as a text: ``code : 404 * phrase : not found``."""
+        check_integer("row", row)
+        if not 0 <= row < len(self.rows):
+            raise ValueError(f"row should be 0 … {len(self.rows) - 1}, got {row}")
         named = zip(self.header, self.rows[row], strict=True)
         return " * ".join(f"{name} : {cell}" for name, cell in named)
 
     def column_text(self, column: int) -> str:
         """Column ``column`` as a text: ``code * 200 * 404``."""
+        check_integer("column", column)
+        if not 0 <= column < len(self.header):
+            raise ValueError(f"column should be 0 … {len(self.header) - 1}, got {column}")
         return " * ".join([self.header[column], *(row[column] for row in self.rows)])
 
     def cells_with(self, answer: str) -> list[tuple[int, int]]:
@@ -68,6 +76,12 @@ class TableQuestion:
     column: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.table, Table):
+            raise TypeError(f"table should be a Table, got a {type(self.table).__name__}")
+        if not isinstance(self.question, str):
+            raise TypeError(f"question should be a text, got {self.question!r}")
+        for name in ("row", "column"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name)))
         rows, columns = len(self.table.rows), len(self.table.header)
         if not (0 <= self.row < rows and 0 <= self.column < columns):
             raise ValueError(

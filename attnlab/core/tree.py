@@ -34,6 +34,9 @@ class Tree:
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise TypeError(f"the label of a tree is a string, got {self.label!r}")
+        if not isinstance(self.children, Sequence) or isinstance(self.children, str):
+            raise TypeError(f"the children of a tree are a tuple of trees, got {self.children!r}")
+        object.__setattr__(self, "children", tuple(self.children))
         for child in self.children:
             if not isinstance(child, Tree):
                 raise TypeError(f"the children of a tree are trees, got {child!r}")
@@ -46,6 +49,10 @@ class Tree:
 
     def __hash__(self) -> int:
         return hash(tuple(map(_head, self.subtrees())))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled without recursion: the subtrees in a row, the last one first."""
+        return _rebuilt, ([_head(tree) for tree in reversed(list(self.subtrees()))],)
 
     def __repr__(self) -> str:
         return f"<Tree {self}>"
@@ -166,6 +173,13 @@ class Tree:
 def _head(tree: Tree) -> tuple[str, int]:
     """What tells two trees apart when all their nodes, in order, are compared."""
     return tree.label, len(tree.children)
+
+
+def _rebuilt(heads: list[tuple[str, int]]) -> Tree:
+    done: list[Tree] = []
+    for label, count in heads:
+        done.append(Tree(label, tuple(done.pop() for _ in range(count))))
+    return done[0]
 
 
 def _check_nested(item: Any) -> None:

@@ -8,12 +8,12 @@ import functools
 import inspect
 import re
 from collections.abc import Iterable
-from html import escape
 from typing import Any
 
 import sympy
 
 from attnlab.core import shapes
+from attnlab.core.markup import escape
 
 _TOKEN = re.compile(r"\*\*|\w+(?:\.\d+)?|\S|\s+")
 _THIN = "\u202f"

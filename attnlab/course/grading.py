@@ -19,7 +19,7 @@ def nbgrader(notebook: Notebook) -> Notebook:
         cells += [
             text(_prompt(exercise)),
             code(
-                f"### BEGIN SOLUTION\n{exercise.solution}\n### END SOLUTION",
+                _attempt(exercise, "###"),
                 nbgrader=mark
                 | {"grade": False, "grade_id": name, "locked": False, "solution": True},
             ),
@@ -46,7 +46,7 @@ def otter(notebook: Notebook) -> Notebook:
             _raw(question),
             text(_prompt(exercise)),
             _raw("# BEGIN SOLUTION"),
-            code(f"# BEGIN SOLUTION\n{exercise.solution}\n# END SOLUTION"),
+            code(_attempt(exercise, "#")),
             _raw("# END SOLUTION"),
             _raw("# BEGIN TESTS"),
             code(_test(exercise)),
@@ -66,6 +66,17 @@ def _prompt(exercise: Exercise) -> str:
         f"### {exercise.number} · {exercise.title} — {exercise.level}, {exercise.minutes} minutes"
     )
     return f"{words}\n\n{exercise.prompt}\n\nStart from:\n\n```python\n{exercise.stub}\n```"
+
+
+def _attempt(exercise: Exercise, mark: str) -> str:
+    """The cell of the solution. It first removes the names that the exercise asks for: a lesson may
+    import a function of that name, or an earlier exercise define one, and neither earns points.
+    """
+    removed = "\n".join(f"globals().pop({name!r}, None)" for name in exercise.names)
+    return (
+        f"# Only what is defined below is graded.\n{removed}\n"
+        f"{mark} BEGIN SOLUTION\n{exercise.solution}\n{mark} END SOLUTION"
+    )
 
 
 def _test(exercise: Exercise) -> str:

@@ -34,6 +34,11 @@ class Exercise:
     def points(self) -> int:
         return self.level.count("●")
 
+    @property
+    def names(self) -> list[str]:
+        """What the solution defines, and the attempt is asked to define."""
+        return sorted(_bound(ast.parse(self.solution).body))
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -108,7 +113,7 @@ def _bound(statements: Sequence[ast.stmt]) -> set[str]:
     """The names that statements assign or define."""
     found: set[str] = set()
     for one in statements:
-        if isinstance(one, ast.FunctionDef):
+        if isinstance(one, ast.FunctionDef | ast.ClassDef):
             found.add(one.name)
         elif isinstance(one, ast.Assign):
             nodes = [node for target in one.targets for node in ast.walk(target)]

@@ -4,8 +4,9 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import Concatenate, ParamSpec
+
+from attnlab.core.markup import escape
 
 P = ParamSpec("P")
 Function = Callable[..., object]

@@ -4,27 +4,23 @@ An experiment is a module whose docstring's first line is its title, with `rows(
 that trains everything and yields its rows. `quick` trains for a few steps, to check that everything
 runs. There are no timings and no thresholds here; those are benchmarks, in `attnlab.measure`.
 
-    python -m attnlab.experiments needle --threads 1 --json notebooks/assets/11_needle.json
+    python -m attnlab.experiments needle --threads 1 --json \\
+        attnlab/experiments/assets/11_needle.json
 """
 
 import json
-import urllib.request
 from pathlib import Path
 
-ASSETS = "https://raw.githubusercontent.com/attnlab/attnlab/main/notebooks/assets/"
+from attnlab.core.suggest import choose
+
+ASSETS = Path(__file__).parent / "assets"
 
 
 def asset(file: str) -> Path:
-    """Where a file of the lessons' ``assets/`` lies.
-
-    Colab opens a notebook without its folder: there the file is downloaded once.
+    """Where a file of the lessons lies. All are part of the package, so that a lesson finds the
+    data of the attnlab that runs it, wherever it is opened and without a network.
     """
-    path = Path("assets", file)
-    if not path.exists():
-        path = Path(file)
-    if not path.exists():
-        urllib.request.urlretrieve(ASSETS + file, path)
-    return path
+    return choose("asset", file, {path.name: path for path in ASSETS.iterdir()})
 
 
 def stored(file: str, experiment: str) -> dict[str, float]:

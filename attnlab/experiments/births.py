@@ -21,7 +21,8 @@ What is measured at each step, on sequences that are the same for all:
 
 Lesson 61 draws what
 
-    python -m attnlab.experiments births --threads 1 --json notebooks/assets/61_births.json
+    python -m attnlab.experiments births --threads 1 --json \\
+        attnlab/experiments/assets/61_births.json
 
 has written.
 """

@@ -16,7 +16,7 @@ The models with a memory of 16 are scored once more with a memory of 32, their p
 Lesson 30 draws what
 
     python -m attnlab.experiments carried_memory --threads 1 --json \
-        notebooks/assets/30_carried_memory.json
+        attnlab/experiments/assets/30_carried_memory.json
 
 has written.
 """

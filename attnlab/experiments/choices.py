@@ -14,7 +14,8 @@ What is measured: the loss on unseen text (nats per byte), each head's span (tok
 each α also how many of a hundred permitted keys have a weight above zero, over the second half of
 the positions. Lesson 16 draws what
 
-    python -m attnlab.experiments choices --threads 1 --json notebooks/assets/16_choices.json
+    python -m attnlab.experiments choices --threads 1 --json \\
+        attnlab/experiments/assets/16_choices.json
 
 has written.
 """

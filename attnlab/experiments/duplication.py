@@ -6,7 +6,8 @@ hashing; then it is scored with all keys and with other numbers of rounds, hashe
 it was not trained with. Scores are per cent of right symbols in unseen words; one in fifteen is
 right by chance. Lesson 14 draws what
 
-    python -m attnlab.experiments duplication --threads 1 --json notebooks/assets/14_hashing.json
+    python -m attnlab.experiments duplication --threads 1 --json \\
+        attnlab/experiments/assets/14_hashing.json
 
 has written, as the paper's Table 2 at toy size (Kitaev, Kaiser, Levskaya 2020; there words of 511
 symbols and 150,000 steps).

@@ -17,7 +17,7 @@ another part of the text stands in its place; "far", what can be copied from the
 for each kind of change. Lesson 33 draws what
 
     python -m attnlab.experiments far_context --threads 1 --json \
-        notebooks/assets/33_far_context.json
+        attnlab/experiments/assets/33_far_context.json
 
 has written.
 """

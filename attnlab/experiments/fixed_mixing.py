@@ -15,7 +15,8 @@ arXiv:2105.03824), the second layer of these has attention instead (its hybrid),
 are per cent of right answers for lists of symbols or pairs that are not in training. Lesson 35
 draws what
 
-    python -m attnlab.experiments fixed_mixing --threads 1 --json notebooks/assets/35_mixing.json
+    python -m attnlab.experiments fixed_mixing --threads 1 --json \\
+        attnlab/experiments/assets/35_mixing.json
 
 has written; rows that the file holds are not trained again.
 """

@@ -10,7 +10,8 @@ learning rate for all of one question. Both tasks are ``attnlab.tasks.graph_ques
 
 Lesson 52 draws what
 
-    python -m attnlab.experiments graphs --threads 1 --json notebooks/assets/52_graphs.json
+    python -m attnlab.experiments graphs --threads 1 --json \\
+        attnlab/experiments/assets/52_graphs.json
 
 has written.
 """

@@ -22,7 +22,7 @@ Nothing is hidden, nothing is to be computed, the colour has to *arrive*. In per
 
 Lesson 12 draws what
 
-    python -m attnlab.experiments grids --threads 1 --json notebooks/assets/12_grids.json
+    python -m attnlab.experiments grids --threads 1 --json attnlab/experiments/assets/12_grids.json
 
 has written.
 """

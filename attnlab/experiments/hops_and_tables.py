@@ -20,7 +20,7 @@ Last, the interaction model of rows where the question compares rows ("the large
 Lesson 55 draws what
 
     python -m attnlab.experiments hops_and_tables --threads 1 \\
-        --json notebooks/assets/55_hops_and_tables.json
+        --json attnlab/experiments/assets/55_hops_and_tables.json
 
 has written.
 """

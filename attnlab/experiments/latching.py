@@ -15,7 +15,8 @@ right, up to 300 steps (a curriculum): how far a cell comes in its updates is a 
 right answers on unseen sequences of three lengths. Beside GRU, LSTM, BRC and nBRC stand a layer of
 RWKV-4, and one of full attention with learned positions. Lesson 31 draws what
 
-    python -m attnlab.experiments latching --threads 1 --json notebooks/assets/31_latching.json
+    python -m attnlab.experiments latching --threads 1 --json \\
+        attnlab/experiments/assets/31_latching.json
 
 has written; rows that the file holds are not trained again.
 """

@@ -24,7 +24,7 @@ seeds: right answers (%) on unseen graphs with random topics, and the weight of 
 Lesson 54 draws what
 
     python -m attnlab.experiments learned_paths --threads 1 --json \
-        notebooks/assets/54_learned_paths.json
+        attnlab/experiments/assets/54_learned_paths.json
 
 has written.
 """

@@ -8,7 +8,8 @@ queries, cannot. Scores are per cent of right answers on unseen texts, of the le
 eight times as long, the mean over the distances of a group. One answer in eight is right by
 chance. Lesson 42 draws what
 
-    python -m attnlab.experiments look_back --threads 1 --json notebooks/assets/42_look_back.json
+    python -m attnlab.experiments look_back --threads 1 --json \\
+        attnlab/experiments/assets/42_look_back.json
 
 has written.
 """

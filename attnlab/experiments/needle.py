@@ -7,7 +7,8 @@ layers) and for those that it does not: the latter can only be guessed. Position
 so that what was trained may be asked about longer texts. The window is trained once more for three
 times as long: does patience replace a path? Lesson 11 draws what
 
-    python -m attnlab.experiments needle --threads 1 --json notebooks/assets/11_needle.json
+    python -m attnlab.experiments needle --threads 1 --json \\
+        attnlab/experiments/assets/11_needle.json
 
 has written.
 """

@@ -16,7 +16,7 @@ The tokens of nodes and edges go through a plain Transformer of two layers:
 "guess" is the share of the most frequent answer. Lesson 53 draws what
 
     python -m attnlab.experiments node_tokens --threads 1 --json \
-        notebooks/assets/53_node_tokens.json
+        attnlab/experiments/assets/53_node_tokens.json
 
 has written.
 """

@@ -16,7 +16,8 @@ changed in every head of every layer:
 
 Lesson 62 draws what
 
-    python -m attnlab.experiments patches --threads 1 --json notebooks/assets/62_vision.json
+    python -m attnlab.experiments patches --threads 1 --json \\
+        attnlab/experiments/assets/62_vision.json
 
 has written.
 """

@@ -20,7 +20,7 @@ and some of them once more in other sizes: how few pairs are enough?
 Lesson 10 draws what
 
     python -m attnlab.experiments pixels --threads 1 \
-        --json notebooks/assets/10_sparse_transformer.json
+        --json attnlab/experiments/assets/10_sparse_transformer.json
 
 has written.
 """

@@ -24,7 +24,8 @@ Every sequence begins with a token of its own, which is not counted in the lengt
 addition: a model without positions needs it to count.
 Lesson 40 draws what
 
-    python -m attnlab.experiments positions --threads 1 --json notebooks/assets/40_positions.json
+    python -m attnlab.experiments positions --threads 1 --json \\
+        attnlab/experiments/assets/40_positions.json
 
 has written (the rows of ``sinusoidal`` in a run of their own, after the factor √dim had come in).
 

@@ -19,7 +19,8 @@ measurement there, whose note is the reason its card gives; so has one that is t
 sentence, on all three tasks. A mechanism that is always causal sees the past only on digits too.
 Lesson 72 draws what
 
-    python -m attnlab.experiments quality --threads 1 --json notebooks/assets/72_quality.json
+    python -m attnlab.experiments quality --threads 1 --json \\
+        attnlab/experiments/assets/72_quality.json
 
 has written, in about an hour of one processor; rows that the file holds are not trained again.
 """

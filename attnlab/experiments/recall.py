@@ -15,7 +15,8 @@ on unseen sequences. The shift is taken from H3 in one arm (a shift of one tap: 
 own value), and given to attention in another (its queries and keys are made of 3 tokens each). Full
 attention and H3 have three more rows each, of 1,000 steps on recall. Lesson 37 draws what
 
-    python -m attnlab.experiments recall --threads 1 --json notebooks/assets/37_recall.json
+    python -m attnlab.experiments recall --threads 1 --json \\
+        attnlab/experiments/assets/37_recall.json
 
 has written; rows that the file holds are not trained again.
 """

@@ -14,7 +14,8 @@ distance from its copy; at "random" places, the distances differ in every sequen
 Scores are per cent of right symbols on unseen sequences, of 16 places and of twice as many. Full
 attention has no positions for more than 16 places and is scored there alone. Lesson 36 draws what
 
-    python -m attnlab.experiments selection --threads 1 --json notebooks/assets/36_selection.json
+    python -m attnlab.experiments selection --threads 1 --json \\
+        attnlab/experiments/assets/36_selection.json
 
 has written; rows that the file holds are not trained again.
 """

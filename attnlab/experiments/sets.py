@@ -24,7 +24,7 @@ mean, their maximum, or by attention (one learned seed).
 
 Lesson 32 draws what
 
-    python -m attnlab.experiments sets --threads 1 --json notebooks/assets/32_sets.json
+    python -m attnlab.experiments sets --threads 1 --json attnlab/experiments/assets/32_sets.json
 
 has written.
 """

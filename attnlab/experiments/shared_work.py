@@ -20,7 +20,8 @@ Of each training, on the same unseen windows of 64 bytes:
 The paper (Wu and others, ICLR 2020, arXiv:2004.11886) says that heads beside a convolution attend
 to what is far. Lesson 38 draws what
 
-    python -m attnlab.experiments shared_work --threads 1 --json notebooks/assets/38_shared.json
+    python -m attnlab.experiments shared_work --threads 1 --json \\
+        attnlab/experiments/assets/38_shared.json
 
 has written; rows that the file holds are not trained again.
 """

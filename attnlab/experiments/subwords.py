@@ -6,7 +6,8 @@ documentation a window of 128 characters comes. The first four fifths of each to
 training; windows for scoring come from the rest, as they are, and with typing errors, which no
 model met in training. Lesson 43 draws what
 
-    python -m attnlab.experiments subwords --threads 1 --json notebooks/assets/43_subwords.json
+    python -m attnlab.experiments subwords --threads 1 --json \\
+        attnlab/experiments/assets/43_subwords.json
 
 has written. Every arm is a table of vectors, perhaps GBST, and then the same Transformer:
 

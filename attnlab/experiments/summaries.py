@@ -5,7 +5,8 @@ and learning rate for all. The task (`attnlab.tasks.gist`) has two kinds of ques
 distant stretch: which symbol is in the majority, and which symbol is at one place. Lesson 13 draws
 what
 
-    python -m attnlab.experiments summaries --threads 1 --json notebooks/assets/13_summaries.json
+    python -m attnlab.experiments summaries --threads 1 --json \\
+        attnlab/experiments/assets/13_summaries.json
 
 has written. ``conv s`` is memory-compressed attention with kernel and stride s after a local layer,
 ``mean s`` the same with its kernels held at the mean of their window, ``global c`` LongT5's

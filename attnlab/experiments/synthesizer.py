@@ -5,7 +5,7 @@ learning rate for all, scored on sequences that it has not seen. Where that budg
 compare them (induction), some are trained once more, three times as long. `grid` gives the same as
 numbers; `problem` is a task as `attnlab.tasks` makes them. Lesson 20 draws what
 
-    python -m attnlab.experiments synthesizer --json notebooks/assets/20_synthesizer.json
+    python -m attnlab.experiments synthesizer --json attnlab/experiments/assets/20_synthesizer.json
 
 has written.
 """

@@ -20,7 +20,7 @@ in per cent of right answers among 500 unseen trees:
 
 Lesson 51 draws what
 
-    python -m attnlab.experiments trees --threads 1 --json notebooks/assets/51_trees.json
+    python -m attnlab.experiments trees --threads 1 --json attnlab/experiments/assets/51_trees.json
 
 has written.
 """

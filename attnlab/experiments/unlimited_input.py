@@ -17,7 +17,7 @@ Trained with a memory of 128; tested with one that holds the whole text. The gat
 training is a row as well. Lesson 17 draws what
 
     python -m attnlab.experiments unlimited_input --threads 1 --json \
-        notebooks/assets/17_unlimited_input.json
+        attnlab/experiments/assets/17_unlimited_input.json
 
 has written.
 """

@@ -10,7 +10,8 @@ One budget: all vectors have 64 real numbers, that is 32 complex ones, of amplit
 each, so every word has 64 parameters. Learned positions have 16 · 64 more; the complex Transformer
 has half the parameters in its layers. Lesson 41 draws what
 
-    python -m attnlab.experiments word_order --threads 1 --json notebooks/assets/41_word_order.json
+    python -m attnlab.experiments word_order --threads 1 --json \\
+        attnlab/experiments/assets/41_word_order.json
 
 has written.
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from attnlab.core.graph import Graph
+from attnlab.core.markup import escape
 from attnlab.figures import svg
 from attnlab.figures.arguments import check_mapping, check_texts
 from attnlab.figures.arrays import Array, numbers, tokens_for

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+from attnlab.core.markup import printable
+
 LONGEST = 12
 MOST_TICKS = 40
 _SIGNS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u00a0": "⍽"}
@@ -40,6 +42,7 @@ def visible(token: Any, longest: int = LONGEST) -> str:
 
 def escaped(text: str) -> str:
     """Escape text for a plotly label, so that no tag, entity or TeX in it is interpreted."""
+    text = printable(text)
     for character, entity in (("&", "&#38;"), ("<", "&#60;"), (">", "&#62;"), ("$", "&#36;")):
         text = text.replace(character, entity)
     return text

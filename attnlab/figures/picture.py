@@ -9,7 +9,6 @@ loaded by Colab's own renderer.
 
 import sys
 from collections.abc import Mapping, Sequence
-from html import escape
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from attnlab.core.files import write_file
+from attnlab.core.markup import escape
 from attnlab.figures import static
 from attnlab.figures.theme import auto_css, auto_css_of_browser, colours
 

@@ -8,11 +8,12 @@ figure that the browser gets.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from html import escape, unescape
+from html import unescape
 from typing import Any
 
 import numpy as np
 
+from attnlab.core.markup import escape
 from attnlab.figures import svg
 from attnlab.figures.scales import nice_step
 from attnlab.figures.theme import blend
@@ -221,10 +222,11 @@ def _text(label: str | None, x: float, y: float, **look: Any) -> str:
     """A plotly label; ``look`` goes to ``svg.text``."""
     if not label:
         return ""
-    raised = re.sub(r"<sup>(.*?)</sup>", "\0\\1\1", label)
-    content = escape(plain(raised), quote=False)
-    content = re.sub("\1(?=.)", '</tspan><tspan dy="5">&#8203;</tspan>', content)
-    content = content.replace("\0", '<tspan dy="-5" font-size="9">').replace("\1", "</tspan>")
+    parts = [escape(plain(part), quote=False) for part in re.split(r"<sup>(.*?)</sup>", label)]
+    content = parts[0]
+    for raised, after in zip(parts[1::2], parts[2::2], strict=True):
+        lowered = f'<tspan dy="5">&#8203;</tspan>{after}' if after else ""
+        content += f'<tspan dy="-5" font-size="9">{raised}</tspan>{lowered}'
     return svg.text(content, x, y, **look)
 
 

@@ -8,11 +8,11 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from attnlab.core.markup import escape
 from attnlab.figures.theme import DARK_PAGES, FONT
 
 Point = tuple[float, float]

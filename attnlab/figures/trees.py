@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from html import escape
 
+from attnlab.core.markup import escape
 from attnlab.core.tree import Tree
 from attnlab.figures import svg
 from attnlab.figures.arguments import check_texts

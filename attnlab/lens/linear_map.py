@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.heads import Heads
+from attnlab.core.probe import Restore, record, restore
 
 
 @torch.no_grad()
@@ -51,16 +52,21 @@ def _hooked(*handles: Any) -> Iterator[None]:
 
 
 @torch.no_grad()
-def own_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """The values (b, g, m, e) that the module computes, and the output of its heads."""
-    kept: dict[str, Tensor] = {}
-    with _hooked(
+def own_values(
+    heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[Tensor, Tensor, Restore]:
+    """The values (b, g, m, e) that the module computes, the output of its heads, and what moves a
+    map between the two to the positions of ``x``, where the module has moved its tokens."""
+    kept: dict[str, Any] = {}
+    with record(), _hooked(
         heads.value.register_forward_hook(lambda _, args, out: kept.update(values=out)),
-        heads.output.register_forward_pre_hook(lambda _, args: kept.update(out=args[0])),
-    ):
+        heads.output.register_forward_pre_hook(
+            lambda _, args: kept.update(out=args[0], restore=restore())
+        ),
+    ):  # fmt: skip
         run(x)
     width = heads.value_dim
-    return heads.split(kept["values"], width), heads.split(kept["out"], width)
+    return heads.split(kept["values"], width), heads.split(kept["out"], width), kept["restore"]
 
 
 def with_values(heads: Heads, run: Callable[[Tensor], Tensor], x: Tensor, values: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ it includes what happens beside the mixing. ``exact`` is then False.
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size, check_value, takes_structure
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import checked, is_stored
 from attnlab.lens.jacobian import block_norms
 from attnlab.lens.linear_map import linear_map, own_values, with_values
 
@@ -59,10 +59,13 @@ def mixing_matrix(
 ) -> Mixing:
     """The n × n map by which ``module`` mixes the positions of ``x``.
 
-    ``structure``, if it is given, is passed on to the module with ``x``.
+    ``structure``, if it is given, is passed on to the module with ``x``. Under ``padding`` the rows
+    and columns of padded tokens are zero: nobody reads them, and what they read means nothing.
 
     A module that owns one ``attnlab.core.heads.Heads`` gets one matrix per head, (b, h, n, n), if
-    its output is linear in the values. Any other (b, n, dim) → (b, n, dim) callable gets one of
+    its output is linear in the values; (b, h, n, m) if it makes m values of its own, such as the
+    summaries of ``long_t5`` or vectors that ``compressive_transformer`` compresses by a convolution
+    or by their maximum. Any other (b, n, dim) → (b, n, dim) callable gets one of
     Jacobian norms, (b, n, n); of a tuple (recurrent layers) the first is taken. Rows of the batch
     must be independent. Costs ⌈n/e⌉ calls, or n·dim backward passes.
     """
@@ -71,6 +74,17 @@ def mixing_matrix(
     _check_structure(module, structure)
     check_value("per_head", per_head, bool)
     check_value("directions", directions, Size | None)
+    found = _found(module, x, padding, structure, per_head, directions)
+    if padding is None:
+        return found
+    rows = padding[..., None] if found.matrix.dim() == 3 else padding[:, None, :, None]
+    return replace(found, matrix=found.matrix.masked_fill(~rows, 0))
+
+
+def _found(
+    module: Callable[..., Any], x: Tensor, padding: Tensor | None, structure: Any, per_head: bool,
+    directions: int | None,
+) -> Mixing:  # fmt: skip
     module = _project_first(module)
 
     def run(inputs: Tensor) -> Tensor:
@@ -85,14 +99,16 @@ def mixing_matrix(
     heads = _heads(module)
     if heads is None:
         return _jacobian(run, x, "input", NO_VALUES, directions)
-    values, out = own_values(heads, run, x)
+    values, out, restore = own_values(heads, run, x)
     adds = getattr(module, "adds_constant", False)
     matrix = linear_map(lambda v: with_values(heads, run, x, v), values, out, constant=adds)
     if matrix is None and per_head:
-        return _jacobian_of_heads(lambda v: with_values(heads, run, x, v), values, directions)
+        found = _jacobian_of_heads(lambda v: with_values(heads, run, x, v), values, directions)
+        return replace(found, matrix=restore("weights", found.matrix))
     if matrix is None:
         return _jacobian(run, x, "input", NOT_LINEAR, directions)
-    return Mixing(matrix, True, f"{EXACT}, with a constant added" if adds else EXACT)
+    how = f"{EXACT}, with a constant added" if adds else EXACT
+    return Mixing(restore("weights", matrix), True, how)
 
 
 @checked
@@ -162,8 +178,8 @@ def _check_callable(name: str, function: object) -> None:
 def _check_input(x: object, padding: object) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
-    if x.layout is not torch.strided or x.is_meta or x.is_nested:
-        raise TypeError(f"x must be a dense tensor with values, got {x.layout} on {x.device}")
+    if x.layout is not torch.strided or x.is_meta or x.is_nested or is_stored(x.dtype):
+        raise TypeError(f"x must be a dense tensor with values, got {x.dtype} on {x.device}")
     if x.dim() != 3 or not x.is_floating_point() or not x.numel():
         raise ValueError(
             f"x must be floating-point of shape (b, n, dim), none of them 0; got {x.dtype} of "

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide
 from attnlab.lens.axes import Axis, leaves, size
 from attnlab.lens.snapshots import BLOCKED, History, Roles, Snapshot
 
@@ -35,7 +35,7 @@ class Attention:
                  (a softmax over a product of two tensors), "noted" (an attnlab form noted it)
     ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
                  before dropout
-    ``doubt``    None, or a sentence that says why this may be no attention
+    ``doubt``    None, or a sentence that says why this may be no attention, or not all of it
     """
 
     def __init__(
@@ -57,13 +57,18 @@ class Attention:
         self.name = name
         self.form = form
         self.dropout = dropout
-        self.doubt = doubt
+        self._doubt = doubt
         self._roles = roles
         self._queries, self._keys, self._values = queries, keys, values
         self._history = history
         self._weights = weights
         self._log_sum_exp = log_sum_exp
         self._missing = missing
+
+    @property
+    def doubt(self) -> str | None:
+        """None, or a sentence that says why this may be no attention, or not as it is filed."""
+        return "; ".join(filter(None, [self._doubt, *self._roles.doubts])) or None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -147,7 +152,8 @@ class Attention:
     def _computed(self) -> Tensor:
         queries, keys = wide(self.queries), wide(self.keys)
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
-        scores = queries @ keys.mT * self._factor()
+        with unrounded(queries.device):
+            scores = queries @ keys.mT * self._factor()
         for value in self._additive():
             scores = scores + value
         for mask in self._masks(additive=False):
@@ -235,6 +241,8 @@ class Seen(Sequence[Attention]):
         self._records: list[Attention] = []
         self._model = model
         self._called_elsewhere = False
+        self._unread: set[str] = set()
+        """The kinds of tensors whose attention could not be recorded."""
 
     @property
     def names(self) -> list[str]:
@@ -274,12 +282,16 @@ class Seen(Sequence[Attention]):
     def _summary(self) -> str:
         if self._records:
             calls = "1 attention call" if len(self) == 1 else f"{len(self)} attention calls"
-            return f"{calls} recognised in {self._model}"
+            return f"{calls} recognised in {self._model}{self._missed()}"
         elsewhere = "; it was called in another thread or asyncio task, which a watch cannot follow"
         return (
             f"no attention was recognised in {self._model}; {RECOGNISED}"
-            f"{elsewhere if self._called_elsewhere else ''}"
+            f"{elsewhere if self._called_elsewhere else ''}{self._missed()}"
         )
+
+    def _missed(self) -> str:
+        kinds = " and ".join(sorted(self._unread))
+        return f"; what it computed with {kinds} could not be recorded" if kinds else ""
 
     def __repr__(self) -> str:
         lines = "".join(f"\n  {record!r}" for record in self._records)

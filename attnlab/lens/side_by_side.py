@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attnlab.catalog import build, cards
 from attnlab.core.card import Card
-from attnlab.core.heads import Heads
+from attnlab.core.heads import Heads, regrouped
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.lens.mixing import mixing_matrix
@@ -89,8 +89,7 @@ def _put(source: Heads, module: nn.Module) -> set[str]:
             continue
         weight = given.weight
         if part in ("key", "value") and heads.kv_heads < source.kv_heads:
-            each = weight.unflatten(0, (heads.kv_heads, source.kv_heads // heads.kv_heads, -1))
-            weight = each.mean(1).flatten(0, 1)
+            weight = regrouped(weight, source.kv_heads, heads.kv_heads)
         if own.weight.shape == weight.shape:
             own.weight.copy_(weight)
             taken.add(f"heads.{part}.weight")

@@ -14,6 +14,11 @@ BLOCKED = -1e4
 """An additive entry at or below this counts as "may not attend" in ``Attention.mask``: its weight
 is exactly zero in every float format, unless the whole row is blocked in the same way."""
 
+ROWS_OR_HEADS = (
+    "its rows are merged with its heads in the result: perhaps they are heads that share a key "
+    "head, all of one query"
+)
+
 Keep = Literal["copy", "cpu"] | None
 
 
@@ -86,6 +91,8 @@ class Roles:
     keys: tuple[Axis, ...]
     width: tuple[Axis, ...]
     value_width: tuple[Axis, ...] = ()
+    doubts: list[str] = field(default_factory=list, compare=False)
+    """What the later use of the result has shown to be doubtful, in sentences."""
 
     def groups(self) -> tuple[list[Axis], list[Axis], list[Axis], list[Axis]]:
         """Batch, heads, queries, keys.
@@ -99,7 +106,9 @@ class Roles:
             batch, heads = [a for a in every if not a.heads], [a for a in every if a.heads]
         elif not heads and len(batch) > 1:
             batch, heads = batch[:-1], batch[-1:]
-        return batch, heads, leaves(self.queries), leaves(self.keys)
+        queries = leaves(self.queries)
+        heads += [a for a in queries if a.heads]  # heads below one another in the rows
+        return batch, heads, [a for a in queries if not a.heads], leaves(self.keys)
 
     def show_heads(self, layout: Layout) -> None:
         """Learn from the ``layout`` of a result which axes are heads: those that are merged in
@@ -112,10 +121,17 @@ class Roles:
     def merge_with_width(self, axes: Sequence[Axis], inside: Sequence[Axis]) -> None:
         """Mark the last of ``axes`` that are batch or heads as heads."""
         shared = {*leaves(self.batch), *leaves(self.heads)}
-        outside = {*shared, *leaves(self.queries)}.difference(inside)
-        if not any(axis.size > 1 for axis in outside):
+        queries = leaves(self.queries)
+        outside = {axis for axis in {*shared, *queries}.difference(inside) if axis.size > 1}
+        if len(axes) > 1 and axes[-1] in queries and axes[-2] in shared:
+            # Between a head and the width stands what would be a row: one of its query heads.
+            if outside.intersection(queries):
+                axes[-1].heads = True
+            elif not axes[-1].heads and ROWS_OR_HEADS not in self.doubts:
+                self.doubts.append(ROWS_OR_HEADS)
+        if not outside:
             return  # all axes are merged, so nothing distinguishes the heads
-        for axis in reversed(axes):
+        for axis in reversed([axis for axis in axes if axis not in queries or not axis.heads]):
             if axis not in shared:
                 break
             axis.heads = True

@@ -25,6 +25,7 @@ from attnlab.lens.form_notes import FormNotes
 from attnlab.lens.record import Seen
 from attnlab.lens.snapshots import Keep
 from attnlab.lens.trace.meanings import Found
+from attnlab.lens.trace.readable import OF_ATTENTION, unreadable
 from attnlab.lens.trace.tracer import ALIASES, Trace
 
 
@@ -71,6 +72,7 @@ class Watcher(TorchFunctionMode):
         self._thread = threading.get_ident()
         self._listener = Listener(self._on_note)
         self._paused = False
+        self._away: nn.Module | None = None  # a module that runs only unseen
         self.closed = False
 
     # ---- open and close
@@ -113,11 +115,11 @@ class Watcher(TorchFunctionMode):
             with self:
                 return fast_path.multi_head_attention(*args, **kwargs)
         name = _name(func)
-        follow = self._follows()
+        follow = self._follows() and self._readable(name, (args, tuple(kwargs.values())))
         if follow:
             self._trace.before(name, args, kwargs)
         out = func(*args, **kwargs)
-        if follow:
+        if follow and self._readable(name, (out,)):
             found = self._trace.after(name, func, args, kwargs, out)
             if found is not None:
                 self._found(found)
@@ -126,6 +128,12 @@ class Watcher(TorchFunctionMode):
     def _follows(self) -> bool:
         """Whether calls are recorded: not in the second, fast run, nor in a recomputed forward."""
         return not self._paused and not _in_backward() and self._here()
+
+    def _readable(self, name: str, values: tuple[Any, ...]) -> bool:
+        kind = unreadable(values)
+        if kind is not None and name in OF_ATTENTION:
+            self._seen._unread.add(kind)
+        return kind is None
 
     def _here(self) -> bool:
         """Whether this is the thread and the asyncio task in which the watch was opened."""
@@ -136,6 +144,8 @@ class Watcher(TorchFunctionMode):
             return
         if self._here():
             self._frames.append(Frame(module, self._names.get(module)))
+            if self._away is None and fast_path.has_fast_path(module):
+                self._look_away(module, args)
         elif module in self._names and not _in_backward():
             self._seen._called_elsewhere = True
 
@@ -150,6 +160,10 @@ class Watcher(TorchFunctionMode):
             self._settle(frame)
             if frame.module is module:
                 break
+        if self._away is module:
+            self._away = None
+            _push_mode(self)
+            return None
         self._projected(module)
         fast = rest[-1] is not None and fast_path.has_fast_path(module)
         if fast and not any(fast_path.has_fast_path(frame.module) for frame in self._frames):
@@ -164,6 +178,14 @@ class Watcher(TorchFunctionMode):
             if self._names[module].endswith(".output"):
                 self._settle(self._frames[-1])
 
+    def _look_away(self, module: nn.Module, args: Any) -> None:
+        """PyTorch runs nested tensors on its fast path alone, and that only unwatched."""
+        kind = unreadable(args)
+        if kind is not None:
+            self._away = module
+            self._seen._unread.add(kind)
+            _remove(self)
+
     def _unwatched(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         self._paused = True
         try:
@@ -174,7 +196,7 @@ class Watcher(TorchFunctionMode):
     # ---- notes of attnlab's forms
 
     def _on_note(self, name: str, value: Any) -> None:
-        if self.closed or not self._follows():
+        if self.closed or not self._follows() or not self._readable("softmax", (value,)):
             return
         if name == "queries":
             self._settle(self._frames[-1])
@@ -253,13 +275,19 @@ def _sweep() -> None:
 
     One that was closed in another thread stays, doing nothing, until the next sweep in its own.
     """
+    for mode in _get_current_function_mode_stack():
+        if isinstance(mode, Watcher) and mode.closed:
+            _remove(mode)
+
+
+def _remove(watcher: Watcher) -> None:
+    """Take a watcher off this thread's stack of modes, wherever it is in it."""
     stack = _get_current_function_mode_stack()
-    if any(isinstance(mode, Watcher) and mode.closed for mode in stack):
-        for _ in stack:
-            _pop_mode()
-        for mode in stack:
-            if not (isinstance(mode, Watcher) and mode.closed):
-                _push_mode(mode)
+    for _ in stack:
+        _pop_mode()
+    for mode in stack:
+        if mode is not watcher:
+            _push_mode(mode)
 
 
 def _in_backward() -> bool:

@@ -7,9 +7,11 @@ is given the CPU's kernel there, which the meta device would replace by an n × 
 Whether a mechanism does on the meta device what it does on a CPU is not assumed: at a small length
 both are counted, and where they differ (a learned span decides which keys are read) the layer is
 computed on the CPU instead, up to `LONGEST_COMPUTED` tokens.
+
+What works block by block calls more operations the longer the sequence is. Beyond that length it is
+counted at some short lengths, and by the law that these follow (`laws`).
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +23,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from attnlab.catalog import remembered
 from attnlab.core.complex_linear import ComplexLinear
 from attnlab.measure.count import Count, count
-from attnlab.measure.subject import OwnLayer, Subject, check_length
+from attnlab.measure.laws import Counts, by_law
+from attnlab.measure.subject import OwnLayer, Subject, check_subject, once_for_each
 
 Layer = Subject | OwnLayer
 LONGEST_COMPUTED = 16_384
@@ -66,35 +70,58 @@ class Cost:
         return self.flops / max(1, 8 * self.elements_written)
 
 
-@functools.lru_cache(maxsize=20_000)
+@once_for_each
 def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     """The cost of `subject` at length n, forward or forward and backward. Remembered.
 
     Raises Uncountable with a sentence where the mechanism refuses the length, or where its work
     depends on numbers that are not there and n is too long to compute them.
     """
-    n = check_length(n)
     device = "meta" if _faithful(subject) else "cpu"
     if device == "cpu" and n > LONGEST_COMPUTED:
         raise Uncountable(
             f"{subject.label} reads as many keys as its parameters say, so it is counted by "
             f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
         )
+    long = by_law(_samples(subject, n, backward), n) if n > LONGEST_COMPUTED else None
+    return _cost(subject, n, backward, long or _counts(subject, n, backward, device))
+
+
+def _samples(subject: Layer, n: int, backward: bool) -> Callable[[int], Counts]:
+    """The counts at other lengths of the layer that is built for n tokens."""
+    return lambda length: _counts(subject, length, backward, "meta")
+
+
+def _cost(subject: Layer, n: int, backward: bool, counts: Counts) -> Cost:
+    maps = (3 if backward else 1) * counts["linear"]
+    return Cost(
+        subject, n, backward, counts["flops"], counts["flops"] - maps, counts["written"],
+        counts["parameters"], counts["largest"], counts["peak"], counts["saved"],
+    )  # fmt: skip
+
+
+def _counts(subject: Layer, n: int, backward: bool, device: str) -> Counts:
     with _in_words(subject, n):
         layer = subject.layer(n, device)
         call = _call(subject, layer, n, device)
         with _cpu_kernels():
-            call()  # a layout is made once for each length, and kept
-            linear, booked = _linear_flops(layer, call), _count(call, backward)
+            linear = _linear_flops(layer, call)  # first, as a layout is made once for each length
+            booked = _count(call, backward)
             saved = _saved(subject, layer, n, device)
-    return Cost(
-        subject, n, backward, booked.flops, booked.flops - (3 if backward else 1) * linear,
-        booked.elements_written, sum(p.numel() for p in layer.parameters()),
-        booked.largest_tensor.elements, booked.peak_bytes, saved,
-    )  # fmt: skip
+    kinds = {
+        (what, *kind): value
+        for kind, values in booked.by_kind.items()
+        for what, value in zip(("largest", "peak"), values, strict=True)
+    }
+    return {
+        "operations": booked.operations, "flops": booked.flops, "linear": linear,
+        "written": booked.elements_written, "saved": saved,
+        "parameters": sum(p.numel() for p in layer.parameters()),
+        "largest": booked.largest_tensor.elements, "peak": booked.peak_bytes, **kinds,
+    }  # fmt: skip
 
 
-@functools.cache
+@remembered
 def _faithful(subject: Layer) -> bool:
     """Whether the meta device counts what the CPU counts, at a small length."""
     counts = []
@@ -156,13 +183,12 @@ def _saved(subject: Layer, layer: nn.Module, n: int, device: str) -> int:
     return bytes_kept
 
 
-@functools.lru_cache(maxsize=20_000)
+@once_for_each
 def state_bytes(subject: Layer, n: int) -> int | None:
     """Bytes of what the causal layer keeps after n tokens in order to decode the next one.
 
     None where it is never causal or has no step; Uncountable as for `counted`.
     """
-    n = check_length(n)
     if not decodes(subject):
         return None
     device = "meta" if _steps_on_meta(subject) else "cpu"
@@ -177,6 +203,7 @@ def state_bytes(subject: Layer, n: int) -> int | None:
 
 def decodes(subject: Layer) -> bool:
     """Whether the layer can be causal and gives the next token's output from a state."""
+    check_subject(subject)
     return subject.can_be_causal and hasattr(subject.layer(1, "meta"), "step")
 
 
@@ -199,7 +226,7 @@ def _bytes(state: Any) -> int:
     return sum(storages.values())
 
 
-@functools.cache
+@remembered
 def _steps_on_meta(subject: Layer) -> bool:
     """Whether the meta device keeps what the CPU keeps, at a small length."""
     try:

@@ -18,7 +18,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +48,9 @@ class Count:
     work of a mechanism that mixes by sums or products element by element. `largest_tensor`:
     allocated by the call; views and what the caller passed in do not count. `peak_bytes`: most
     bytes alive at once, above what was alive at the start, results and gradients included.
-    `flops_by_operation`: the same FLOPs by the name of the ATen operation.
+    `flops_by_operation`: the same FLOPs by the name of the ATen operation. `operations`: how many
+    were called, views apart. `by_kind`: by the name of an operation and the number of axes of what
+    it allocated, the elements of the largest such tensor, and most bytes alive after one.
     """
 
     flops: int
@@ -56,6 +58,8 @@ class Count:
     largest_tensor: LargestTensor
     peak_bytes: int
     flops_by_operation: dict[str, int]
+    operations: int = 0
+    by_kind: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> Count:
@@ -100,7 +104,8 @@ class _Ledger(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.flops: Counter[str] = Counter()
-        self.written = 0
+        self.written = self.operations = 0
+        self.by_kind: dict[tuple[str, int], tuple[int, int]] = {}
         self.live = 0
         self.peak = 0
         self.largest = LargestTensor()
@@ -134,6 +139,7 @@ class _Ledger(TorchDispatchMode):
         if name in FORMULAS:
             self.flops[name] += FORMULAS[name](args, result)
         if not _is_view(func):
+            self.operations += 1
             self.written += sum(tensor.numel() for tensor in outputs)
         for tensor in outputs:
             self._allocate(tensor, name)
@@ -147,6 +153,9 @@ class _Ledger(TorchDispatchMode):
             self.live -= known[1]
         self._follow(storage, storage.nbytes())
         elements = storage.nbytes() // tensor.element_size()
+        kind = name, tensor.ndim
+        most, peak = self.by_kind.get(kind, (0, 0))
+        self.by_kind[kind] = max(elements, most), max(self.live, peak)
         if (elements, storage.nbytes()) > (self.largest.elements, self.largest.bytes):
             shape = tuple(tensor.shape)
             self.largest = LargestTensor(elements, storage.nbytes(), shape, name)
@@ -164,7 +173,10 @@ class _Ledger(TorchDispatchMode):
 
     def count(self) -> Count:
         flops = dict(self.flops)
-        return Count(sum(flops.values()), self.written, self.largest, self.peak, flops)
+        return Count(
+            sum(flops.values()), self.written, self.largest, self.peak, flops, self.operations,
+            self.by_kind,
+        )  # fmt: skip
 
 
 def _name(func: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from attnlab.catalog import remembered
 from attnlab.core.suggest import choose
 from attnlab.measure.costs import Layer, after, decodes
 from attnlab.measure.memory import allocated
@@ -153,7 +154,7 @@ def total(out: Any) -> Tensor:
     return summed
 
 
-@functools.cache
+@remembered
 def prove(layer: Subject) -> None:
     """Compare the layer's form with `naive` on a short sequence, output and gradients.
 

@@ -1,9 +1,10 @@
 """What is counted and timed: one mechanism with its form, widths and options, at any length."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,9 @@ from attnlab.core.card import LIKE_N, Card
 from attnlab.core.integers import check_integer
 from attnlab.core.options import Size, annotations_of, check_value
 from attnlab.core.suggest import choose
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class OwnLayer:
     """
 
     mechanism: str
-    build: Callable[[int, int, bool], nn.Module]
+    build: Callable[..., nn.Module]
     dim: int = 256
     heads: int = 4
     causal: bool = False
@@ -123,7 +127,7 @@ class OwnLayer:
         del n
         with torch.random.fork_rng(devices=[]), torch.device("meta" if device == "meta" else "cpu"):
             torch.manual_seed(seed)
-            built = self.build(self.dim, self.heads, self.causal)
+            built = self.build(self.dim, self.heads, causal=self.causal)
         return built.to(device).eval()
 
     def told(self, n: int, device: str = "cpu") -> dict[str, Any]:
@@ -177,11 +181,35 @@ def subjects(
     names: Container[str] | None = None, *, dim: int = 256, heads: int = 4
 ) -> list[Subject]:
     """Every mechanism that mixes positions, in its last form, in the order of the shelf."""
+    if names is not None and (isinstance(names, str) or not isinstance(names, Container)):
+        raise TypeError(f"names should be a list of mechanisms, got {names!r}")
     return [
         subject(card.name, dim=dim, heads=heads)
         for card in catalog.cards()
         if card.mixes and (names is None or card.name in names)
     ]
+
+
+def check_subject(given: object) -> None:
+    if not isinstance(given, Subject | OwnLayer):
+        raise TypeError(
+            'a layer to be measured is expected, as attnlab.measure.subject.subject("full") or '
+            f"OwnLayer(module) makes it; got a {type(given).__name__}"
+        )
+
+
+def once_for_each(
+    function: Callable[Concatenate[Any, int, P], R],
+) -> Callable[Concatenate[Any, int, P], R]:
+    """A function of a layer and a length that is called once for each; both are checked first."""
+    cached = catalog.remembered(function)
+
+    @functools.wraps(function)
+    def call(subject: Any, n: int, *args: P.args, **kwargs: P.kwargs) -> R:
+        check_subject(subject)
+        return cached(subject, check_length(n), *args, **kwargs)
+
+    return call
 
 
 def check_length(n: object) -> int:

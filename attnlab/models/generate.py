@@ -81,7 +81,7 @@ def sample(
         )
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
-    scores = (wide - best) / max(temperature, torch.finfo(torch.float32).tiny)
+    scores = (wide - best) / max(float(temperature), torch.finfo(torch.float32).tiny)
     if top_k is None:
         return torch.multinomial(scores.softmax(-1), 1, generator=generator)
     best, index = scores.topk(top_k, dim=-1)  # exactly k candidates, also where scores tie

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from attnlab.core.shapes import is_stored
 from attnlab.core.lookup import checked_ids
 
 
@@ -61,6 +62,8 @@ def check_tensor(name: str, value: object) -> None:
     if value.layout != torch.strided or value.is_nested:
         kind = "a nested tensor" if value.is_nested else f"a tensor of layout {value.layout}"
         raise TypeError(f"{name} must be an ordinary dense tensor; got {kind}.")
+    if is_stored(value.dtype):
+        raise TypeError(f"{name} is {value.dtype}, which only stores; give {name}.bfloat16().")
 
 
 def check_memory(memory: Tensor, tokens: Tensor, dim: int) -> None:

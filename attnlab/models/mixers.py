@@ -1,7 +1,7 @@
 """The attention modules of a stack of layers, from names, functions or finished modules."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -124,15 +124,20 @@ def _from_code(
             "already has its own."
         )
     if isinstance(mechanism, nn.Module):
-        module: Any = mechanism
-    elif callable(mechanism):
-        _check_signature(mechanism, options.dim, options.heads, causal=causal)
-        module = mechanism(options.dim, options.heads, causal=causal)
-    else:
+        _check_forward(mechanism)
+        return mechanism
+    if not callable(mechanism):
         raise TypeError(
             "attention must be a catalogue name, a module or a function (dim, heads, causal) that "
             f"builds one; got {mechanism!r}."
         )
+    return built(mechanism, options.dim, options.heads, causal=causal)
+
+
+def built(function: Callable[..., object], dim: int, heads: int, *, causal: bool) -> nn.Module:
+    """The attention that a reader's function gives, or a sentence that says what it lacks."""
+    _check_signature(function, dim, heads, causal=causal)
+    module = function(dim, heads, causal=causal)
     if not isinstance(module, nn.Module):
         raise TypeError(
             "the function given as attention must return an nn.Module; "

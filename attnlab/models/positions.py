@@ -4,7 +4,6 @@ At the embedding a scheme is added to the vectors of the tokens, or makes them i
 embeddings).
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ from attnlab.models.layers import embedding_std
 from attnlab.models.options import Options
 
 
-@functools.cache
+@catalog.remembered
 def schemes() -> Mapping[str, Card]:
     """Every name that ``TinyTransformer(positions=…)`` takes → its card, aliases included."""
     found = [card for card in catalog.cards() if card.family == "positions" and _is_scheme(card)]

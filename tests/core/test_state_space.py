@@ -201,6 +201,13 @@ def test_legs_is_the_normal_part_of_hippo() -> None:
     assert legs(64)[0].imag.max().item() == pytest.approx(128**2 / math.pi, rel=0.05)
 
 
+@pytest.mark.parametrize("modes", [2, 5, 8, 32])
+def test_eigenvectors_have_the_same_sign_on_every_processor(modes: int) -> None:
+    _, weights, V = legs(modes)
+    assert (V[0].real > 0).all()
+    assert (weights.real > 0).all()
+
+
 def test_half_of_the_modes_is_the_dense_normal_system() -> None:
     """e^{tA} B of the dense system, against twice the real part of the kept modes."""
     A, B = hippo(8)

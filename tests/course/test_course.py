@@ -14,6 +14,7 @@ from attnlab.course.lesson import exercises, prediction, read, source
 from attnlab.course.summary import summary
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LESSONS = sorted(NOTEBOOKS.glob("[0-9]*_*.ipynb"))
 LESSON = {
     "cells": [
         {
@@ -123,6 +124,31 @@ def test_assignments_test_the_solution_with_an_assert():
     assert len(raw) == 1 + 6
 
 
+def earned(made: Any, release: str) -> int:
+    """How many tests of an assignment pass, with ``release`` in place of each solution; without one
+    solutions stay."""
+    namespace: dict[str, Any] = {}
+    passed = 0
+    for cell in made["cells"]:
+        lines = source(cell) if cell["cell_type"] == "code" else ""
+        if release:
+            lines = re.sub(r"#+ BEGIN SOLUTION.*?# END SOLUTION", release, lines, flags=re.DOTALL)
+        try:
+            exec(lines, namespace)
+        except (AssertionError, NameError, NotImplementedError):
+            continue
+        passed += "assert verdict" in lines
+    return passed
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_an_assignment_handed_in_unchanged_earns_nothing(path: Path):
+    notebook = read(path)
+    assert earned(nbgrader(notebook), "raise NotImplementedError()") == 0
+    assert earned(otter(notebook), "...") == 0
+    assert earned(nbgrader(notebook), "") == len(list(exercises(notebook)))
+
+
 def test_a_summary_is_one_page_of_the_lessons_own_sentences():
     page = summary(LESSON)
     assert page.startswith("# 07 · Why?\n\nYou will be able to\n\n- **count**.")
@@ -150,7 +176,7 @@ def test_computed_words_are_taken_from_the_stored_output():
 
 
 def test_every_lesson_can_be_read():
-    for path in sorted(NOTEBOOKS.glob("[0-9]*_*.ipynb")):
+    for path in LESSONS:
         notebook = read(path)
         assert list(exercises(notebook)), path.stem
         made = words(student(notebook))

@@ -11,7 +11,7 @@ from attnlab.experiments import births
 from attnlab.experiments.births import ARMS, LENGTH, SEEDS, TOKENS, Text, build, film, measured
 from attnlab.lens.find_heads import find_heads
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/61_births.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/61_births.json"
 
 
 def period(row: torch.Tensor) -> int:

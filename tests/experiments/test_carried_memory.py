@@ -8,7 +8,7 @@ import torch
 from attnlab.experiments import carried_memory
 from attnlab.experiments.carried_memory import ARMS, SEEDS, SEGMENT, build, with_memory
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/30_carried_memory.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/30_carried_memory.json"
 NAMES = [*ARMS, "memory 16, scored with 32"]
 
 

@@ -10,7 +10,7 @@ import torch
 from attnlab.experiments import choices
 from attnlab.experiments.choices import ARMS, HEADS, LAYERS, SEEDS, STEPS, build, film, measured
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/16_choices.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/16_choices.json"
 
 
 def spans_of(arm: str, **more: float) -> list[float]:

@@ -10,7 +10,7 @@ from attnlab import experiments
 from attnlab.experiments.__main__ import main
 from attnlab.measure import command
 
-ASSETS = Path(__file__).parents[2] / "notebooks/assets"
+ASSETS = Path(__file__).parents[2] / "attnlab/experiments/assets"
 TRIVIAL = '''"""Trivial: one plus one."""
 
 from attnlab.measure.report import Row

@@ -10,7 +10,7 @@ from attnlab.experiments import duplication
 from attnlab.experiments.duplication import ALL, SCORED, SEEDS, TRAINED, rehash, score, train
 from attnlab.tasks.duplication import Duplication
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/14_hashing.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/14_hashing.json"
 
 
 def test_all_keys_are_one_bucket_and_rounds_are_drawn() -> None:

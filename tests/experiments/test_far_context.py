@@ -23,7 +23,7 @@ from attnlab.experiments.far_context import (
 )
 from attnlab.lens.far_context import CLASSES, PERTURBATIONS
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/33_far_context.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/33_far_context.json"
 
 
 def test_half_of_the_rows_repeat_their_beginning() -> None:

@@ -21,7 +21,7 @@ from attnlab.experiments.fixed_mixing import (
 )
 from attnlab.tasks.sequences import in_split
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/35_mixing.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/35_mixing.json"
 
 
 def test_a_mirrored_list_reads_the_same_from_behind():

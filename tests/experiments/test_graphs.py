@@ -10,7 +10,7 @@ from attnlab.experiments import graphs
 from attnlab.experiments.graphs import ARMS, DISTANCE, RINGS, SEEDS, build, score
 from attnlab.tasks import UNSCORED
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/52_graphs.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/52_graphs.json"
 
 
 def test_a_score_for_each_distance(monkeypatch: pytest.MonkeyPatch) -> None:

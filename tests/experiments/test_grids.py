@@ -28,7 +28,7 @@ from attnlab.experiments.grids import (
     writer,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/12_grids.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/12_grids.json"
 MOST = 20_000
 
 

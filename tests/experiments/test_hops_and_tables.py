@@ -13,7 +13,7 @@ from attnlab.experiments import hops_and_tables as experiment
 from attnlab.experiments.hops_and_tables import PAGES, READERS, SEEDS
 from attnlab.tasks.tables import Tables
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/55_hops_and_tables.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/55_hops_and_tables.json"
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2])

@@ -21,7 +21,7 @@ from attnlab.experiments.latching import (
     train,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/31_latching.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/31_latching.json"
 
 
 class Says(nn.Module):

@@ -24,7 +24,7 @@ from attnlab.experiments.learned_paths import (
 )
 from attnlab.mechanisms.structure import gtn
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/54_learned_paths.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/54_learned_paths.json"
 TYPES = ("venue", "paper", "author", "city")
 
 

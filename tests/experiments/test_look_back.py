@@ -22,7 +22,7 @@ from attnlab.experiments.look_back import (
 )
 from attnlab.tasks import UNSCORED
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/42_look_back.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/42_look_back.json"
 
 
 def test_answers_stand_where_tokens_say() -> None:

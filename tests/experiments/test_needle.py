@@ -19,7 +19,7 @@ from attnlab.experiments.needle import (
     score,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/11_needle.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/11_needle.json"
 
 
 @pytest.mark.parametrize("arm", ARMS)

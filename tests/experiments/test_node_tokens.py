@@ -11,7 +11,7 @@ from attnlab.experiments import node_tokens
 from attnlab.experiments.node_tokens import ARMS, SEEDS, TASKS, Graphs, build, graphs, right
 from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/53_node_tokens.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/53_node_tokens.json"
 
 
 @pytest.mark.parametrize("task", TASKS)

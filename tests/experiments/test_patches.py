@@ -11,7 +11,7 @@ from attnlab.experiments import patches
 from attnlab.experiments.patches import CHANGES, SEEDS, right, statistics, train, unseen
 from attnlab.pretrained.recipes import RECIPES
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/62_vision.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/62_vision.json"
 
 
 def test_the_recipe_is_that_of_the_shipped_model() -> None:

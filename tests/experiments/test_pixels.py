@@ -24,7 +24,7 @@ from attnlab.experiments.pixels import (
 )
 from attnlab.tasks import task
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/10_sparse_transformer.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/10_sparse_transformer.json"
 MOST = 20_000
 
 

@@ -12,7 +12,7 @@ from attnlab.experiments.positions import PLANS, SCHEMES, SEEDS, Begun, Varied, 
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.copying import Copying
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/40_positions.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/40_positions.json"
 
 
 @pytest.mark.parametrize("name", PLANS)

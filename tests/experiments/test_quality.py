@@ -22,7 +22,7 @@ from attnlab.experiments.quality import (
     train,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/72_quality.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/72_quality.json"
 
 
 def test_all_that_mix_are_in_the_grid_and_a_model_that_mixes_nothing() -> None:

@@ -20,7 +20,7 @@ from attnlab.experiments.recall import (
     train,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/37_recall.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/37_recall.json"
 
 
 class Knows(nn.Module):

@@ -11,7 +11,7 @@ from attnlab.experiments.sets import CLUSTER_TESTS, CLUSTERERS, POOLS, READERS, 
 from attnlab.tasks.gaussian_mixtures import Mixture
 from attnlab.tasks.set_maximum import SetMaximum
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/32_sets.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/32_sets.json"
 
 
 @pytest.mark.parametrize("pool", POOLS)

@@ -21,7 +21,7 @@ from attnlab.experiments.shared_work import (
     train,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/38_shared.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/38_shared.json"
 
 
 def test_near_shares_of_maps_that_are_known() -> None:

@@ -21,7 +21,7 @@ from attnlab.experiments.subwords import (
     vocabulary,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/43_subwords.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/43_subwords.json"
 UNITS = ("words", "pieces", "bytes")
 
 

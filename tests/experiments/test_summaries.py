@@ -10,7 +10,7 @@ from attnlab.experiments import summaries
 from attnlab.experiments.summaries import ARMS, RADIUS, SEEDS, build, layers, problem, score
 from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/13_summaries.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/13_summaries.json"
 
 
 def connected(arm: str) -> torch.Tensor:

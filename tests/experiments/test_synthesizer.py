@@ -10,7 +10,7 @@ from attnlab.experiments import synthesizer
 from attnlab.experiments.synthesizer import NAMES, PATIENT, SEEDS, TASKS, build, grid
 from attnlab.tasks import task
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/20_synthesizer.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/20_synthesizer.json"
 MOST = 50_000
 
 

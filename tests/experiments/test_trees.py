@@ -9,7 +9,7 @@ import torch
 from attnlab.experiments import trees
 from attnlab.experiments.trees import ARMS, PLANS, SEEDS, build, problem, right, unseen, written
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/51_trees.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/51_trees.json"
 
 
 def parameters(name: str, arm: str) -> int:

@@ -20,7 +20,7 @@ from attnlab.experiments.unlimited_input import (
     with_memory,
 )
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/17_unlimited_input.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/17_unlimited_input.json"
 
 
 def test_a_needle_is_asked_for_after_it_stands() -> None:

@@ -9,7 +9,7 @@ import torch
 from attnlab.experiments import word_order
 from attnlab.experiments.word_order import ARMS, SEEDS, build, problem, right
 
-STORED = Path(__file__).parents[2] / "notebooks/assets/41_word_order.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/41_word_order.json"
 
 
 def parameters(name: str) -> int:

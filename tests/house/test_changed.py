@@ -57,6 +57,10 @@ def house(tmp_path):
         ("attnlab/mechanisms/__init__.py", ["tests/test_catalog.py"]),
         ("attnlab/core/heads.py", ["tests/core/test_heads.py", "--pages=dense/full,fixed/axial"]),
         (CLAIMS, ["--pages=dense/full,fixed/axial"]),
+        (
+            "attnlab/testing/mechanisms.py",
+            ["tests/test_catalog.py", "--pages=dense/full,fixed/axial"],
+        ),
         ("attnlab/lens/watch.py", ["tests/lens/test_watch.py"]),
         ("attnlab/lens/maps.py", ["tests/lens"]),
         ("widgets/attnlab_widgets/lab.py", ["tests/widgets/test_lab.py"]),

@@ -403,6 +403,16 @@ def assert_statistics(found, wanted):
         assert np.allclose(found[name], value, atol=1e-6, equal_nan=True), name
 
 
+def assert_strongest(x, y):
+    """The same keys in the same order, but for keys whose weights are neighbours in float16."""
+    steps = -np.diff(x.weights.astype(float), append=0, axis=-1)
+    near = steps <= 2 * np.finfo(np.float16).eps * x.weights
+    near[..., -1] = True  # the next one is not kept
+    tied = near | np.roll(near, 1, axis=-1) & (np.arange(near.shape[-1]) > 0)
+    assert (x.strongest == y.strongest)[~tied].all()
+    assert (~tied).mean() > 0.5
+
+
 @torch.no_grad()
 def test_several_batches_are_one_batch():
     model, tokens = Model(Layer(HEADS, 7, causal=True), Layer(2, 3)), ids(7, N)
@@ -416,7 +426,7 @@ def test_several_batches_are_one_batch():
         assert x.query_tokens.labels == y.query_tokens.labels
         for name in ("queries", "keys", "value_norms", "weights", "by_position"):
             assert np.allclose(getattr(x, name), getattr(y, name), atol=2e-3)
-        assert np.array_equal(x.strongest, y.strongest)
+        assert_strongest(x, y)
         assert_statistics(x.statistics, y.statistics)
         assert np.array_equal(x.allowed(2, 0), y.allowed(2, 0))
 

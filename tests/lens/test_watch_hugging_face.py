@@ -205,3 +205,86 @@ def test_what_is_not_recognised_is_not_described():
     (record,) = seen  # that of the token which attends to all
     assert record.shape == (B, HEADS, 1, 8)
     assert torch.allclose(record.weights.sum(-1), torch.ones(B, HEADS, 1))
+
+
+def grouped(kind, implementation, groups):
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=WORDS, hidden_size=24, num_hidden_layers=1, num_attention_heads=HEADS,
+        num_key_value_heads=groups, intermediate_size=41, max_position_embeddings=N + 4,
+        attn_implementation=implementation,
+    )  # fmt: skip
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("rows", [1, B])
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2", "Mistral"])
+@torch.no_grad()
+def test_grouped_heads_of_masked_decoding(kind, rows, groups):
+    """transformers puts the heads that share a key head into the rows of SDPA's queries."""
+    model, twin = (grouped(kind, each, groups) for each in ("sdpa", "eager"))
+    twin.load_state_dict(model.state_dict())
+    words = torch.randint(1, WORDS, (rows, 4))
+    real = torch.arange(4) >= torch.tensor([[2], [0]])[:rows]  # padded at the left
+    seen = {}
+    for each in (model, twin):
+        with watch(each, keep="copy") as seen[each]:
+            each.generate(words, attention_mask=real.long(), max_new_tokens=4, min_new_tokens=4,
+                          do_sample=False, pad_token_id=0)  # fmt: skip
+    assert [record.shape for record in seen[model]][1:] == [(rows, HEADS, 1, m) for m in (5, 6, 7)]
+    for record, own in list(zip(seen[model], seen[twin], strict=True))[1:]:
+        assert record.doubt is None
+        assert record.shape == own.shape
+        assert record.queries.shape == (rows, HEADS, 1, 4)
+        assert record.keys.shape == (rows, groups, record.shape[3], 4)
+        assert torch.allclose(record.weights, own.weights, atol=1e-5)
+
+
+def nystromformer():
+    config = transformers.NystromformerConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=HEADS,
+        intermediate_size=41, max_position_embeddings=20, segment_means_seq_len=12,
+        num_landmarks=4, conv_kernel_size=3, sep_token_id=2,
+    )  # fmt: skip
+    return transformers.NystromformerModel(config), 12
+
+
+def big_bird():
+    config = transformers.BigBirdConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=HEADS,
+        intermediate_size=41, max_position_embeddings=80, block_size=5, num_random_blocks=1,
+        attention_type="block_sparse", pad_token_id=0, sep_token_id=2,
+    )  # fmt: skip
+    return transformers.BigBirdModel(config), 60
+
+
+PARTLY = {
+    nystromformer: ((B, HEADS, 4, 12), "its values were computed from attention weights"),
+    big_bird: (None, "its 5 queries are only some"),
+}
+"""Model → the shape of the record that is no approximation, and the doubt of all others."""
+
+
+@pytest.mark.parametrize("make", PARTLY, ids=lambda make: make.__name__)
+@torch.no_grad()
+def test_what_is_recorded_in_part_says_so(make):
+    model, n = make()
+    whole, doubt = PARTLY[make]
+    with watch(model.eval(), keep="copy") as seen:
+        model(torch.randint(3, WORDS, (B, n)))
+    assert [record.shape for record in seen if record.doubt is None] == ([whole] if whole else [])
+    assert len(seen) == 4
+    assert all(doubt in record.doubt for record in seen if record.shape != whole)
+
+
+@torch.no_grad()
+def test_heads_that_are_merged_after_a_relative_term():
+    """The text encoder of VITS adds a relative term to the result before it splits the heads."""
+    config = transformers.VitsConfig(
+        vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=HEADS,
+        ffn_dim=41, window_size=2,
+    )  # fmt: skip
+    layer = transformers.models.vits.modeling_vits.VitsAttention(config).eval()
+    with watch(layer) as seen:
+        layer(torch.randn(B, N, WIDTH))
+    assert [(record.shape, record.doubt) for record in seen] == [((B, HEADS, N, N), None)]

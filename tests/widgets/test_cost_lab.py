@@ -18,8 +18,8 @@ from attnlab.core.card import LIKE_N, letters
 from attnlab.measure.costs import counted
 from attnlab.measure.measured import Measurement
 from attnlab.measure.subject import subject
+from tests.widgets.stored import assert_fresh, stored, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/costs.json"
 MIXING = [card for card in attnlab.cards() if card.mixes]
 SETTINGS: list[dict[str, Any]] = [
     {"mechanism": "longformer", "n": 2048, "dim": 128, "heads": 4, "options": {"window": 128}},
@@ -75,8 +75,7 @@ def test_a_function_that_the_page_has_not_is_refused() -> None:
 
 
 def test_what_the_page_is_tested_with_is_fresh() -> None:
-    expected = json.loads(json.dumps(fixtures()))
-    assert json.loads(FIXTURES.read_text(encoding="utf-8"))["cases"] == expected["cases"]
+    assert_fresh("costs.json", {**stored("costs.json"), "cases": fixtures()["cases"]})
 
 
 def test_counted_are_the_flops_of_the_mixing() -> None:
@@ -242,4 +241,4 @@ def test_a_new_mechanism_is_there_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
 
 if __name__ == "__main__":
     CostLab._count = lambda _: None  # type: ignore[method-assign]
-    FIXTURES.write_text(json.dumps(fixtures()) + "\n", encoding="utf-8")
+    write("costs.json", fixtures())

@@ -1,8 +1,6 @@
 """EnergyLandscape: its path and energies are the mechanism's; its sentence says where it ends."""
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,8 @@ from attnlab_widgets.energy_landscape import PRESETS, EnergyLandscape
 from attnlab_widgets.landscape_picture import bands
 
 from attnlab.mechanisms.memory import hopfield
+from tests.widgets.stored import assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/landscape.json"
 THREE = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]
 
 
@@ -39,24 +37,12 @@ def case(one: EnergyLandscape) -> dict[str, Any]:
     }
 
 
+def cases() -> list[Any]:
+    return [case(one) for one in widgets()]
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
-    """Where they differ they are written anew for the next `npm test`, and this fails once."""
-    cases = json.loads(json.dumps([case(one) for one in widgets()]))
-    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else []
-    same = len(known) == len(cases) and all(map(_alike, cases, known))
-    if not same:
-        FIXTURES.write_text(json.dumps(cases, ensure_ascii=False) + "\n")
-        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
-
-
-def _alike(found: dict[str, Any], known: dict[str, Any]) -> bool:
-    words, numbers = ("names", "said"), ("patterns", "query", "beta", "path", "energies", "weights")
-    return (
-        found.keys() == known.keys()
-        and all(found[name] == known[name] for name in words)
-        and found["steps"] == known["steps"]
-        and all(np.allclose(found[name], known[name], rtol=1e-9, atol=1e-12) for name in numbers)
-    )
+    assert_fresh("landscape.json", cases())
 
 
 def test_the_path_is_that_of_plain_loops_and_its_energy_never_rises() -> None:
@@ -155,3 +141,7 @@ def test_bands_rise_with_the_energy() -> None:
     found = bands(energies)
     assert found.tolist() == [0, 0, 3, 7, 13]
     assert bands(np.ones(3)).tolist() == [0, 0, 0]
+
+
+if __name__ == "__main__":
+    write("landscape.json", cases())

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import attnlab
 from attnlab.core.heads import Heads
 from attnlab.models.tiny import TinyTransformer
 from attnlab.pretrained import load
+from tests.widgets.stored import stored, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/switches.json"
 WORD = "uncopyrightables"
 
 
@@ -171,11 +170,10 @@ def cases() -> list[dict[str, Any]]:
 
 
 def test_the_page_s_reading_is_tested_against_this() -> None:
-    stored = json.loads(FIXTURES.read_text())
-    for one, other in zip(stored, cases(), strict=True):
+    for one, other in zip(stored("switches.json"), cases(), strict=True):
         assert one["board"]["heads"] == other["board"]["heads"]
         assert one["states"] == other["states"]
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps(cases()) + "\n")
+    write("switches.json", cases())

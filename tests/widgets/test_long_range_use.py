@@ -1,9 +1,7 @@
 """LongRangeUse: what it sends and says is what the lens has measured; wrong values are refused."""
 
-import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,8 @@ from attnlab_widgets.long_range_use import LongRangeUse
 
 from attnlab.lens.far_context import CLASSES, FarContext, far_context
 from tests.widgets.stills import studies
+from tests.widgets.stored import assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/far.json"
 SENT = {
     "_tokens": "<u2", "_intact": "<i2", "_differences": "<i2", "_members": "u1", "_means": "<f4",
     "_errors": "<f4",
@@ -73,13 +71,12 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 6)
 
 
+def cases() -> list[Any]:
+    return [case(one) for one in widgets()]
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
-    """Where they differ they are written anew for the next `npm test`, and this fails once."""
-    cases = json.loads(json.dumps([case(one) for one in widgets()]))
-    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else None
-    if cases != known:
-        FIXTURES.write_text(json.dumps(cases, ensure_ascii=False) + "\n")
-        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
+    assert_fresh("far.json", cases(), 2 * 10**-6)
 
 
 def test_what_is_sent_is_what_was_measured() -> None:
@@ -212,3 +209,7 @@ def test_a_text_that_is_too_long_is_refused() -> None:
     found = far_context(lambda x: torch.zeros(*x.shape, 2), tokens, last=2, distances=(3,))
     with pytest.raises(ValueError, match="at most 1024 tokens, got 1025"):
         LongRangeUse(found)
+
+
+if __name__ == "__main__":
+    write("far.json", cases())

@@ -1,6 +1,5 @@
 """MemoryFilm: what it shows is what the layers do, position by position and step by step."""
 
-import json
 import re
 import zlib
 from base64 import b64decode, b64encode
@@ -20,8 +19,8 @@ import attnlab
 from attnlab.catalog import card
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.models.tiny import TinyTransformer
+from tests.widgets.stored import assert_fresh, stored, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/film.json"
 DIM, HEADS, N = 10, 2, 17
 XL = {"segment": 3, "memory": 4}
 COMPRESSIVE = {"segment": 4, "memory": 4, "compressed": 3, "rate": 2}
@@ -421,17 +420,16 @@ def moments() -> dict[str, Any]:
             "states": states}  # fmt: skip
 
 
+def cases() -> dict[str, Any]:
+    made = moments()
+    return {**made, "data": b64encode(made["data"]).decode()}
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
-    """Where they differ they are written anew for the next `npm test`, and this fails once."""
-    found = moments()
-    data = found.pop("data")
-    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else {"data": ""}
-    old = known.pop("data")
-    same = bool(old) and zlib.decompress(b64decode(old)) == zlib.decompress(data)
-    if not same or known != json.loads(json.dumps(found)):
-        text = json.dumps({**found, "data": b64encode(data).decode()}, ensure_ascii=False)
-        FIXTURES.write_text(text + "\n")
-        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
+    """The bytes are compared unpacked: another zlib packs them otherwise."""
+    packed = stored("film.json")["data"]
+    assert zlib.decompress(b64decode(packed)) == zlib.decompress(moments()["data"])
+    assert_fresh("film.json", {**cases(), "data": packed})
 
 
 def test_the_picture_shows_the_zones_and_the_moment() -> None:
@@ -447,3 +445,7 @@ def test_the_picture_shows_the_zones_and_the_moment() -> None:
     state = film("rwkv")
     (image,) = (part["levels"] for kind, part in state.still().parts if kind == "map")
     assert image.shape == (DIM, N)
+
+
+if __name__ == "__main__":
+    write("film.json", cases())

@@ -1,6 +1,6 @@
 """The pattern studio, its Python side; and Python's masks, which its JavaScript must equal.
 
-``python tests/widgets/test_pattern_studio.py`` writes widgets/test/patterns.json anew.
+``python -m tests.widgets.test_pattern_studio`` writes widgets/test/patterns.json anew.
 """
 
 import dataclasses
@@ -29,8 +29,7 @@ from attnlab.core.patterns.reading import METHODS
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.core.sparse.blocked import blocked
 from attnlab.mechanisms.dense.full import naive
-
-FIXTURES = Path(__file__).parents[2] / "widgets/test/patterns.json"
+from tests.widgets.stored import FOLDER, assert_fresh
 
 # ------------------------------------------------------------- what Python says of many expressions
 
@@ -162,8 +161,7 @@ def _lines(found: Iterable[dict[str, Any]]) -> str:
 
 
 def test_what_javascript_is_compared_with_is_what_python_says_today() -> None:
-    wrong = "run: python tests/widgets/test_pattern_studio.py"
-    assert FIXTURES.read_text("utf-8") == written(), wrong
+    assert_fresh("patterns.json", json.loads(written()))
 
 
 def test_the_expressions_name_every_primitive_that_can_be_read() -> None:
@@ -418,4 +416,4 @@ def test_half_a_name_is_answered_with_the_nearest() -> None:
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(written(), encoding="utf-8")
+    (FOLDER / "patterns.json").write_text(written(), encoding="utf-8")

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,7 @@ from attnlab_widgets.position_explorer import PositionExplorer, example_scores
 from attnlab.mechanisms.positions import rope
 from attnlab.mechanisms.positions.alibi import slopes
 from attnlab.mechanisms.positions.rope import Angles
-
-FIXTURES = Path(__file__).parents[2] / "widgets/test/positions.json"
+from tests.widgets.stored import assert_fresh, write
 
 
 def maps(n: int = 7) -> dict[str, np.ndarray]:
@@ -152,11 +150,8 @@ def cases() -> dict[str, object]:
 
 
 def test_what_the_page_is_compared_with_is_fresh() -> None:
-    stored, wanted = json.loads(FIXTURES.read_text()), cases()
-    assert stored["curves"] == wanted["curves"]
-    for one, other in zip(stored["pairs"], wanted["pairs"], strict=True):
-        assert one == pytest.approx(other)
+    assert_fresh("positions.json", cases())
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps(cases(), indent=1) + "\n")
+    write("positions.json", cases())

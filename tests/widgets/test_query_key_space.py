@@ -24,8 +24,8 @@ from attnlab.lens.query_key.maps import Maps, project
 from attnlab.lens.query_key.placing import placer
 from attnlab.pretrained import load
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
+from tests.widgets.stored import assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/space.json"
 TOKENS = tokens_of(5, 7)
 POINTS = points_of(TOKENS, 2, 3)
 MAPS = maps_of(POINTS)
@@ -360,9 +360,8 @@ def cases() -> dict[str, Any]:
 
 
 def test_what_the_page_is_compared_with_is_fresh() -> None:
-    stored, wanted = json.loads(FIXTURES.read_text()), json.loads(json.dumps(cases()))
-    assert stored == wanted
+    assert_fresh("space.json", cases(), 2e-4)  # rounded to four digits
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps(cases(), ensure_ascii=False) + "\n", encoding="utf-8")
+    write("space.json", cases())

@@ -1,6 +1,5 @@
 """QueryOnAPlane: its numbers are torch's, its sentence is true, and wrong values are refused."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from attnlab_widgets.plane_words import listed, two
 from attnlab_widgets.query_on_a_plane import PRESETS, SCALE, QueryOnAPlane
 
 from attnlab.mechanisms.dense.full import naive
+from tests.widgets.stored import NEAR_FLOAT32, assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/plane.json"
 KEYS = [[1.0, 0.5], [-2.0, 1.5], [0.25, -3.0]]
 VALUES = [[1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]]
 
@@ -66,12 +65,7 @@ def test_the_numbers_are_those_of_torch(plane: QueryOnAPlane) -> None:
 
 
 def test_the_page_s_arithmetic_is_tested_against_this() -> None:
-    stored, wanted = json.loads(FIXTURES.read_text()), [case(plane) for plane in widgets()]
-    assert len(stored) == len(wanted)
-    for one, other in zip(stored, wanted, strict=True):
-        for name in one:
-            near = name in ("scores", "weights", "output")
-            assert one[name] == (pytest.approx(other[name]) if near else other[name])
+    assert_fresh("plane.json", [case(plane) for plane in widgets()], NEAR_FLOAT32)
 
 
 @pytest.mark.parametrize("plane", widgets()[-3:], ids=str)
@@ -161,4 +155,4 @@ def test_what_cannot_be_set_is_said(name: str, wrong: Any, words: str) -> None:
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps([case(plane) for plane in widgets()], indent=1) + "\n")
+    write("plane.json", [case(plane) for plane in widgets()])

@@ -1,7 +1,6 @@
 """SignalLab: kernel, map, states and output are the library's; unstable poles are refused."""
 
 import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.spectral.lightweight_convolution import Lightweight, LightweightConvolution
 from attnlab.mechanisms.spectral.s4d import S4D, StateSpace
+from tests.widgets.stored import NEAR_FLOAT32, assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/signals.json"
 KERNELS = [one["name"] for one in signal_presets.kernels()]
 SIGNALS = [one["name"] for one in signal_presets.signals()]
 STATE = ("signal", "poles", "weights", "step", "rule", "skip", "taps")
@@ -59,14 +58,12 @@ def case(one: SignalLab) -> dict[str, Any]:
     }
 
 
+def cases() -> list[Any]:
+    return [case(one) for one in widgets()]
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
-    """Where they differ they are written anew for the next `npm test`, and this fails once."""
-    cases = json.loads(json.dumps([case(one) for one in widgets()]))
-    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else []
-    same = len(known) == len(cases) and all(map(_alike, cases, known))
-    if not same:
-        FIXTURES.write_text(json.dumps(_short(cases), ensure_ascii=False) + "\n")
-        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
+    assert_fresh("signals.json", _short(cases()), NEAR_FLOAT32)
 
 
 def _short(value: Any) -> Any:
@@ -78,19 +75,6 @@ def _short(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: one if key in STATE else _short(one) for key, one in value.items()}
     return value
-
-
-def _alike(found: dict[str, Any], known: dict[str, Any]) -> bool:
-    words = ("said", "rule")
-    return (
-        found.keys() == known.keys()
-        and all(found[name] == known[name] for name in words)
-        and all(
-            np.shape(found[name]) == np.shape(known[name])
-            and np.allclose(found[name], known[name], rtol=1e-9, atol=1e-10)
-            for name in found.keys() - set(words)
-        )
-    )
 
 
 def test_the_convolution_is_the_recurrence() -> None:
@@ -271,3 +255,7 @@ def test_the_picture_shows_the_map_and_the_poles() -> None:
     assert any(part.get("content") == "Taps" for _, part in parts)
     one.theme = "dark"
     assert "#16181d" in one.still().svg("")
+
+
+if __name__ == "__main__":
+    write("signals.json", _short(cases()))

@@ -3,7 +3,6 @@
 import json
 import math
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +15,8 @@ from attnlab_widgets.survey import STORED, Survey, checked, row_of, survey
 
 import attnlab
 from attnlab.measure.fit import fit
+from tests.widgets.stored import stored, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/survey.json"
 MIXING = [card for card in attnlab.cards() if card.mixes]
 KNOWN = json.loads(STORED.read_text(encoding="utf-8"))
 FILTERS: list[dict[str, Any]] = [
@@ -107,7 +106,7 @@ class Means(torch.nn.Module):
         super().__init__()
         self.query, self.value = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, padding: Any = None) -> torch.Tensor:
         size = math.isqrt(x.shape[1])
         blocks = x[:, : x.shape[1] // size * size].unflatten(1, (-1, size)).mean(2)
         weights = (self.query(x) @ blocks.mT).softmax(-1)
@@ -120,7 +119,7 @@ class Sums(torch.nn.Module):
     def __init__(self, dim: int, heads: int, causal: bool) -> None:
         super().__init__()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, padding: Any = None) -> torch.Tensor:
         return x.cumsum(1)
 
     def step(self, x: torch.Tensor, state: Any = None) -> Any: ...
@@ -169,6 +168,9 @@ def test_a_mechanism_of_the_readers_has_a_row_like_all_others(
         (3, Means, "n", ValueError, "name must be a text"),
         ("mine", Means(8, 1, False), "linear", ValueError, "claim"),
         ("mine", "Means", "n", TypeError, "build must be a module's class"),
+        ("mine", lambda dim: Means(dim, 1, False), "n", TypeError, "called as function.dim, heads"),
+        ("mine", lambda dim, heads, causal: None, "n", TypeError, "must return an nn.Module"),
+        ("mine", lambda dim, heads, causal: torch.nn.GELU(), "n", TypeError, "forward of GELU"),
     ],
 )
 def test_a_row_that_cannot_be_added_is_refused(
@@ -236,7 +238,7 @@ def test_a_count_that_differs_from_the_formula_says_so(monkeypatch: pytest.Monke
 
 
 def test_what_the_page_is_tested_with_sorts_as_python() -> None:
-    given = json.loads(FIXTURES.read_text(encoding="utf-8"))
+    given = stored("survey.json")
     table = Survey()
     table._rows = [{**row, "interval": None} for row in given["rows"]]
     for chosen, names in given["cases"]:
@@ -269,4 +271,4 @@ def test_wrong_orders_are_refused() -> None:
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps(fixtures(Survey())) + "\n", encoding="utf-8")
+    write("survey.json", fixtures(Survey()))

@@ -1,6 +1,5 @@
 """TableView: the score of a cell is the sum of two; the sentence says which of the two is wrong."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from attnlab_widgets.table_view import TableView
 from attnlab.core.table import Table, TableQuestion
 from attnlab.mechanisms.structure.rci import cell_scores
 from tests.widgets.stills import table
+from tests.widgets.stored import assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/scored.json"
 SMALL = Table(["name", "year"], [["a", "1"], ["b", "2"], ["c", "3"]])
 ASKED = TableQuestion(SMALL, "When was b?", 1, 1)
 SIDE, TOP = [0.0, 2.0, 1.0], [-1.0, 0.5]
@@ -44,13 +43,12 @@ def case(one: TableView) -> dict[str, Any]:
     return {"questions": one._questions, "said": said, "best": best, "scores": scores}
 
 
+def cases() -> list[Any]:
+    return [case(one) for one in widgets()]
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
-    """Where they differ they are written anew for the next `npm test`, and this fails once."""
-    cases = json.loads(json.dumps([case(one) for one in widgets()]))
-    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else []
-    if cases != known:
-        FIXTURES.write_text(json.dumps(cases, ensure_ascii=False) + "\n")
-        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
+    assert_fresh("scored.json", cases())
 
 
 def test_the_best_cell_has_the_largest_sum() -> None:
@@ -176,3 +174,7 @@ def test_a_saved_file_is_small(tmp_path: Path) -> None:
     path = table().save_html(tmp_path / "table.html")
     assert path.stat().st_size <= 60_000
     assert "Into which sea" in path.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write("scored.json", cases())

@@ -14,8 +14,8 @@ from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.tree_tables import MOST, Numbered, read
 
 from attnlab.core.tree import Tree
+from tests.widgets.stored import assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/trees.json"
 TREES = [
     "(S (X (Y b c)) a)",
     "(S (NP the dog) (VP chased (NP a cat)))",
@@ -377,9 +377,8 @@ def cases() -> dict[str, Any]:
 
 
 def test_what_the_page_is_compared_with_is_fresh() -> None:
-    stored, wanted = json.loads(FIXTURES.read_text()), cases()
-    assert stored == json.loads(json.dumps(wanted))
+    assert_fresh("trees.json", cases())
 
 
 if __name__ == "__main__":
-    FIXTURES.write_text(json.dumps(cases(), ensure_ascii=False) + "\n", encoding="utf-8")
+    write("trees.json", cases())

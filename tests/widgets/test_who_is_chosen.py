@@ -1,9 +1,7 @@
 """WhoIsChosen: what it says is what lens.choices finds; wrong values are refused."""
 
-import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,8 @@ import traitlets
 from attnlab_widgets.who_is_chosen import WAYS, WhoIsChosen
 
 from attnlab.lens import choices
+from tests.widgets.stored import NEAR_FLOAT32, assert_fresh, write
 
-FIXTURES = Path(__file__).parents[2] / "widgets/test/chosen.json"
 BYTES = ("_queries", "_keys", "_axes", "_rotations")
 N, D = 11, 6
 
@@ -68,21 +66,12 @@ def _listed(groups: torch.Tensor | None) -> list[int] | None:
     return None if groups is None else groups.tolist()
 
 
+def cases() -> list[Any]:
+    return [case(one) for one in widgets()]
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
-    """Where they differ they are written anew for the next `npm test`, and this fails once."""
-    cases = json.loads(json.dumps([case(one) for one in widgets()]))
-    known = json.loads(FIXTURES.read_text()) if FIXTURES.exists() else None
-    if known is None or not _alike(cases, known):
-        FIXTURES.write_text(json.dumps(cases, ensure_ascii=False) + "\n")
-        pytest.fail(f"{FIXTURES.name} was out of date and has been written anew: run npm test")
-
-
-def _alike(a: Any, b: Any) -> bool:
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(_alike, a, b))
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) if isinstance(a, float) else a == b
+    assert_fresh("chosen.json", cases(), NEAR_FLOAT32)
 
 
 def test_what_is_chosen_is_what_the_lens_chooses() -> None:
@@ -216,3 +205,7 @@ def test_drags_that_do_not_fit_are_refused(moved: dict[Any, Any]) -> None:
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(ValueError, match="weight, hashing, clustering, sorting"):
         WhoIsChosen().choice("guessing")
+
+
+if __name__ == "__main__":
+    write("chosen.json", cases())

@@ -83,7 +83,8 @@ if _typing.TYPE_CHECKING:
 
 def __getattr__(name: str) -> _typing.Any:
     if name in _HOMES:
-        return getattr(_importlib.import_module(f"attnlab_widgets.{_HOMES[name]}"), name)
+        extras = _importlib.import_module("attnlab.core.extras")
+        return extras.of_widgets(f"attnlab_widgets.{_HOMES[name]}", name)
     raise AttributeError(f"attnlab_widgets has no {name!r}; it has {', '.join(__all__)}")
 
 

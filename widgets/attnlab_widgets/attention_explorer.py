@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from attnlab.catalog import cards
+from attnlab.core.markup import printable
 from attnlab.core.suggest import choose
 from attnlab.figures.arguments import (
     check_list,
@@ -37,7 +38,7 @@ from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.explorer_side import Side
 from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
-from attnlab_widgets.messages import Line, alert, aside, news, printable
+from attnlab_widgets.messages import Line, alert, aside, news
 from attnlab_widgets.picture import beside
 from attnlab_widgets.recorded_model import (
     COPYING,

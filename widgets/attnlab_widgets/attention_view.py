@@ -133,9 +133,10 @@ class AttentionView(BaseWidget):
 
     def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Send the queries, keys and values of the head that the front end asks for."""
-        if not isinstance(content, dict) or "vectors" not in content:
+        place = content.get("vectors") if isinstance(content, dict) else None
+        if not _whole_numbers(place, 4) or not self._recorded(*place):
             return
-        step, which, layer, head = content["vectors"]
+        step, which, layer, head = place
         record, row = self._records[step][which][layer]
         found = vectors.answer(record, row, head)
         if isinstance(found, str):
@@ -158,6 +159,10 @@ class AttentionView(BaseWidget):
         if not self._recording["compared"]:
             self.shown = "first"
         self.value_weighted = self.value_weighted and self._recording["norms"]
+
+    def _recorded(self, step: int, which: int, layer: int, head: int) -> bool:
+        inside = 0 <= step < len(self._records) and 0 <= which < len(self._records[step])
+        return inside and self._exists(layer, head)
 
     def _exists(self, layer: int, head: int) -> bool:
         layers = self._recording["layers"]

@@ -11,9 +11,8 @@ import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
-from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anywidget
 import numpy as np
@@ -21,6 +20,7 @@ import traitlets
 
 from attnlab.core.files import checked_place, write_file
 from attnlab.core.integers import check_integer
+from attnlab.core.markup import escape, printable
 from attnlab_widgets.drawing import Drawing
 
 STATIC = Path(__file__).parent / "static"
@@ -47,7 +47,14 @@ _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 T = TypeVar("T")
 
 
-class Choice(traitlets.Enum[str]):
+# traitlets takes an Enum of strings apart for type checkers only: before 5.13, as on Colab, it has no [].
+if TYPE_CHECKING:
+    _Choice = traitlets.Enum[str]
+else:
+    _Choice = traitlets.Enum
+
+
+class Choice(_Choice):
     """One of a few strings; an array or a list is refused like any other value."""
 
     def validate(self, obj: Any, value: Any) -> Any:
@@ -116,8 +123,9 @@ class Pictured:
             return bundle
         shown = drawing.with_line(LIVE)
         png = b64encode(shown.png(colours=64, most=self.most_bytes)).decode()
-        size = {"width": shown.wide, "height": shown.high, "alt": repr(self)}
-        return {**data, "image/png": png, "text/plain": repr(self)}, {**metadata, "image/png": size}
+        words = printable(repr(self))
+        size = {"width": shown.wide, "height": shown.high, "alt": words}
+        return {**data, "image/png": png, "text/plain": words}, {**metadata, "image/png": size}
 
 
 def _view_of(model_id: str) -> dict[str, Any]:
@@ -147,6 +155,25 @@ class BaseWidget(Pictured, anywidget.AnyWidget):
         if isinstance(path, Path) and os.environ.get("ANYWIDGET_HMR") != "1":  # which follows files
             cls._esm = deflated(path.read_text(encoding="utf-8"))
         super().__init_subclass__(**options)
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """What the page sends. It may set what a user may set; a value that cannot be is answered
+        with the present one, for nobody would read an error."""
+        given = sync_data if isinstance(sync_data, dict) else {}
+        mine = {name: value for name, value in given.items() if self._may_be_set(name, value)}
+        try:
+            super().set_state(mine)
+            refused = given.keys() - mine.keys()
+        except (traitlets.TraitError, TypeError, ValueError, OverflowError):
+            refused = given.keys()
+        if refused & set(self.keys):
+            self.send_state([name for name in given if name in self.keys])
+
+    def _may_be_set(self, name: object, value: Any) -> bool:
+        trait = self.traits().get(name) if isinstance(name, str) else None
+        if trait is None or trait.read_only or str(name).startswith("_"):
+            return False
+        return not (isinstance(trait, traitlets.Int) and isinstance(value, bool))
 
     def save_html(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the widget in its present state as one standalone HTML file."""

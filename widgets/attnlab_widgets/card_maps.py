@@ -8,14 +8,14 @@ each is computed once.
 import functools
 import importlib.metadata
 from base64 import b64encode
-from html import escape
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.catalog import build, card, cards, pages
+from attnlab.catalog import build, card, cards, pages, remembered
 from attnlab.core.card import Beside, Card
+from attnlab.core.markup import escape
 from attnlab.figures.svg import png
 from attnlab.figures.theme import CIVIDIS
 from attnlab.lens.mixing import mixing_matrix
@@ -41,7 +41,7 @@ def beside(shown: Card) -> Beside:
     return Beside(picture, CAPTION, _links(shown.name))
 
 
-@functools.cache
+@remembered
 def _maps() -> dict[str, Tensor]:
     """Of each mechanism (n, m), the mean of its heads; NaN where it is masked in all of them."""
     with torch.random.fork_rng(devices=[]):

@@ -76,6 +76,12 @@ class ComplexWordExplorer(BaseWidget):
             theme=theme,
         )
 
+    @traitlets.validate("words")
+    def _words_stay(self, proposal: Any) -> list[str]:
+        if self.words and proposal["value"] != self.words:
+            raise traitlets.TraitError("`words` are chosen when the explorer is made")
+        return list(proposal["value"])
+
     @traitlets.validate("first", "second")
     def _a_word(self, proposal: Any) -> int:
         least, value = (-1 if proposal.trait.name == "second" else 0), proposal.value

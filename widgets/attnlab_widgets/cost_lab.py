@@ -179,9 +179,10 @@ class CostLab(BaseWidget):
         return self._counter.settle(timeout) and self._timer.settle(timeout)
 
     def close(self) -> None:
-        self.stop()
-        self._counter.close()
-        self._timer.close()
+        if "_timer" in vars(self):  # not where the arguments were refused
+            self.stop()
+            self._counter.close()
+            self._timer.close()
         super().close()
 
     def description(self) -> str:

@@ -8,11 +8,11 @@ import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from attnlab.core.markup import escape
 from attnlab.figures import svg
 from attnlab.figures.theme import DARK, HATCHING, Theme, rgb
 

@@ -122,9 +122,9 @@ def _of_nodes(title: str, maps: NDArray[np.float32], graph: Graph) -> NDArray[np
     if columns == 1 + n + m and rows in (n, columns):
         first = 0 if rows == n else 1
         return maps[:, first : first + n, 1 : 1 + n]
-    part = maps[:, :n, :n]
-    if part.shape[1:] == (n, n) and np.abs(maps).sum() == np.abs(part).sum():
-        return part
+    beyond = np.concatenate([maps[:, n:].ravel(), maps[:, :, n:].ravel()])
+    if min(rows, columns) >= n and (np.abs(beyond) <= _LEAST).all():
+        return maps[:, :n, :n]
     raise ValueError(
         f"the weights of {title} are {rows} × {columns}, but the graph has {n} nodes; "
         f"{_AXES.format(n=n, m=m)}"

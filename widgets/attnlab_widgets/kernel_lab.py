@@ -9,7 +9,6 @@ linear form takes beside exact softmax, measured here and now in the background.
 
 import threading
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import ipywidgets as widgets
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.core.markup import escape
 from attnlab.figures.arguments import check_flag, check_size
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend

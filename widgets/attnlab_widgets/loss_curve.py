@@ -1,7 +1,8 @@
 """The losses of a training as a small picture in a line of text."""
 
 from collections.abc import Sequence
-from html import escape
+
+from attnlab.core.markup import escape
 
 WIDTH, HEIGHT, POINTS = 180, 36, 60
 STYLES = (("#0072b2", "none"), ("#d55e00", "5 3"))  # distinguished by colour and by dash

@@ -1,9 +1,10 @@
 """Messages of widgets as HTML: errors, news and remarks, with their text escaped."""
 
 import traceback
-from html import escape
 
 import ipywidgets as widgets
+
+from attnlab.core.markup import escape
 
 
 class Line(widgets.HTML):
@@ -22,25 +23,17 @@ def alert(what: str, error: BaseException) -> str:
     ours = isinstance(error, ValueError | TypeError)
     message = str(error) if ours else f"{type(error).__name__}: {error}"
     html = f'<div role="alert" class="attnlab-alert"><strong>{escape(what)}</strong> '
-    html += escape(printable(message))
+    html += escape(message)
     if not ours:
         trace = "".join(traceback.format_exception(error))
-        html += (
-            f"<details><summary>Full traceback</summary><pre>{escape(printable(trace))}</pre>"
-            "</details>"
-        )
+        html += f"<details><summary>Full traceback</summary><pre>{escape(trace)}</pre></details>"
     return html + "</div>"
 
 
 def news(text: str) -> str:
     """A status message, announced by screen readers too."""
-    return f'<div role="status">{escape(printable(text))}</div>' if text else ""
+    return f'<div role="status">{escape(text)}</div>' if text else ""
 
 
 def aside(text: str) -> str:
-    return f'<div class="attnlab-aside">{escape(printable(text))}</div>' if text else ""
-
-
-def printable(text: str) -> str:
-    """Escape lone surrogates, which can be typed but not sent as UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return f'<div class="attnlab-aside">{escape(text)}</div>' if text else ""

@@ -6,11 +6,11 @@ answer is locked first, then the picture appears, with one sentence of explanati
 
 import traceback
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import Any
 
 import ipywidgets as widgets
 
+from attnlab.core.markup import escape
 from attnlab.figures.arguments import check_list
 
 LONG = 8  # more choices than this become a list to scroll

@@ -35,6 +35,7 @@ from attnlab.core.suggest import choose
 from attnlab.measure.costs import Layer, counted
 from attnlab.measure.fit import fit
 from attnlab.measure.subject import OwnLayer, subject
+from attnlab.models.mixers import built
 from attnlab_widgets import cost_counts, cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
@@ -58,7 +59,7 @@ class Own:
     """A mechanism that is not of the catalogue, as a reader adds it to the table."""
 
     name: str
-    build: Callable[[int, int, bool], nn.Module]
+    build: Callable[..., nn.Module]
     claims: str
 
 
@@ -106,15 +107,13 @@ class Survey(BaseWidget):
         What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
 
-    def add(
-        self, name: str, build: Callable[[int, int, bool], nn.Module], *, claims: str = "n"
-    ) -> None:
+    def add(self, name: str, build: Callable[..., nn.Module], *, claims: str = "n") -> None:
         """Give a mechanism of your own a row, and count and try it in the background.
 
         ``build(dim, heads, causal)`` gives its layer, as ``TinyTransformer(attention=…)`` takes
-        it: a module from (b, n, dim) to (b, n, dim). ``claims`` is the growth that you claim for
-        its FLOPs: "n", "n log n", "n√n" or "n²". A name that you added before gets the new layer;
-        a name of the catalogue is refused.
+        it: a module from (b, n, dim) to (b, n, dim), called as ``module(x, padding)``. ``claims``
+        is the growth that you claim for its FLOPs: "n", "n log n", "n√n" or "n²". A name that you
+        added before gets the new layer; a name of the catalogue is refused.
         """
         choose("claim", claims, GROWTHS)
         if not isinstance(name, str) or not name.strip():
@@ -126,6 +125,8 @@ class Survey(BaseWidget):
                 "build must be a module's class, or another callable that takes (dim, heads, "
                 f"causal) and gives the layer; got {build!r}."
             )
+        with torch.random.fork_rng(devices=[]):
+            built(build, DIM, WIDE, causal=False)
         self._own[name] = Own(name, build, claims)
         kept = [row for row in self._rows if row["name"] != name]
         self._rows = [*kept, row_of(self._own[name], None)]
@@ -144,7 +145,8 @@ class Survey(BaseWidget):
         return self._worker.settle(timeout)
 
     def close(self) -> None:
-        self._worker.close()
+        if "_worker" in vars(self):  # not where the arguments were refused
+            self._worker.close()
         super().close()
 
     def description(self) -> str:
@@ -205,8 +207,9 @@ class Survey(BaseWidget):
 
     def _told(self, _widget: Any, content: Any, _buffers: Any) -> None:
         known = {row["name"] for row in self._rows}
-        if isinstance(content, dict) and content.get("name") in known:
-            self._ask(content["name"], "time" if content.get("kind") == "time" else "check")
+        name = content.get("name") if isinstance(content, dict) else None
+        if isinstance(name, str) and name in known:
+            self._ask(name, "time" if content.get("kind") == "time" else "check")
 
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), "_live": False, "_busy": []}

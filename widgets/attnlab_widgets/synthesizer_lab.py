@@ -13,7 +13,6 @@ with a ``torch.Generator`` of your own meanwhile.
 import copy
 import threading
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 import ipywidgets as widgets
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from attnlab import tasks as problems
 from attnlab.core.integers import check_integer
+from attnlab.core.markup import escape
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
 from attnlab.figures.arguments import check_list, check_size

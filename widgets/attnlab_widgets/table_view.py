@@ -17,6 +17,7 @@ import traitlets
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
+from attnlab.core.markup import printable
 from attnlab.core.table import Table, TableQuestion
 from attnlab.figures.arguments import check_list
 from attnlab.figures.arrays import numbers
@@ -135,15 +136,17 @@ def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:
             f"the table of `questions[{at}]` should have at most {MOST_ROWS} rows and "
             f"{MOST_COLUMNS} columns, got {size[0]} and {size[1]}"
         )
-    texts = [text, *table.header, *(cell for row in table.rows for cell in row)]
+    text = printable(text)
+    header, *cells = ([*map(printable, row)] for row in (table.header, *table.rows))
+    texts = [text, *header, *(cell for row in cells for cell in row)]
     if (longest := max(map(len, texts))) > LONGEST:
         raise ValueError(
             f"`questions[{at}]` has a text of {longest} characters; give at most {LONGEST}"
         )
     return {
         "text": text,
-        "header": [*table.header],
-        "cells": [[*row] for row in table.rows],
+        "header": header,
+        "cells": cells,
         "rows": _scores(f"rows[{at}]", rows, size[0]),
         "columns": _scores(f"columns[{at}]", columns, size[1]),
         "answer": answer,

@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 
 from attnlab import catalog
-from attnlab.catalog import pages
+from attnlab.catalog import module_of, pages
 from attnlab.core.card import LIKE_N, Card, in_plain_text, letters
 from attnlab.core.options import annotations_of
 from attnlab.lens.side_by_side import Layer
@@ -43,8 +43,8 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         "short": card.paper.short,
         "url": card.paper.url,
         "equation": equation(card),
-        "code": inspect.getsource(inspect.unwrap(card.forms["naive"])),
-        "page": f"{pages()[card.name].replace('.', '/')}",
+        "code": _code(card),
+        "page": pages().get(card.name, "").replace(".", "/"),
         "lessons": lessons(card),
     }
     for what in ("time", "memory"):
@@ -52,6 +52,14 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         told[f"{what}_usual"] = costs(card, what, {}, lengths, dim, heads)
         told[f"{what}_order"] = growth(card, what, layer.options)
     return told
+
+
+def _code(card: Card) -> str:
+    """The definition; "" where it was typed and its text is nowhere kept."""
+    try:
+        return inspect.getsource(inspect.unwrap(card.forms["naive"]))
+    except OSError:
+        return ""
 
 
 def costs(
@@ -87,7 +95,7 @@ def growth(card: Card, what: str, options: Mapping[str, Any]) -> str:
 def equation(card: Card) -> list[Any] | str:
     """The first displayed equation of the mechanism's page, as MathML; as LaTeX where it has a
     command that ``mathml`` does not know, and "" where there is none."""
-    story = importlib.import_module(pages()[card.name]).__doc__ or ""
+    story = importlib.import_module(module_of(card)).__doc__ or ""
     found = re.search(r"\$\$(.+?)\$\$", story, re.DOTALL)
     latex = " ".join(found[1].split()) if found else ""
     return tree(latex) or latex
@@ -102,7 +110,7 @@ def example(card: Card) -> str:
 def lessons(card: Card) -> list[dict[str, str]]:
     """The lessons that import or build the mechanism in their code, or else that name it there;
     none where there are no notebooks."""
-    module = pages()[card.name]
+    module = module_of(card)
     package, _, last = module.rpartition(".")
     names = [f'"{name}"' for name in (card.name, *card.aliases)]
     signs = [rf"{module}\b", rf"from {package} import [^\n]*\b{last}\b"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnlab.lens.axes import Layout
 from attnlab.lens.snapshots import Snapshot
-from attnlab.lens.trace.meanings import Arguments, Scores, Weights
+from attnlab.lens.trace.meanings import Arguments, Mixed, Scores, Weights
 from attnlab.lens.trace.scores import rescored
 from attnlab.lens.trace.views import CASTS, moved, narrowed, only_new_axes
 from attnlab.lens.trace.weights import SOFTMAX, heads_alone, softmax_of
@@ -15,6 +15,9 @@ from attnlab.lens.trace.weights import SOFTMAX, heads_alone, softmax_of
 DROPOUT = {"dropout", "alpha_dropout"}
 CHANNELS = {"conv2d": 1, "linear": -1}
 """Functions that mix the entries of one dimension, and which dimension."""
+
+POINTWISE_ON_RESULTS = {"add", "sub", "mul", "div", *DROPOUT}
+"""What may be done to a result before its heads are merged: a relative term, a gate."""
 
 
 def followed(
@@ -27,6 +30,8 @@ def followed(
     if name == "setitem" and first > 0 and not only_new_axes(call[0][1]):
         return None  # it was written to a part of another tensor
     layout = moved(name, func, meaning.layout, call, out)
+    if layout is None and isinstance(meaning, Mixed) and name in POINTWISE_ON_RESULTS:
+        layout = meaning.layout if out.shape == call[0][first].shape else None
     if layout is not None:
         return _moved_to(layout, name, meaning, out)
     if isinstance(meaning, Scores):

@@ -96,6 +96,14 @@ class Scaled:
 
 
 @dataclass
+class Packed:
+    """A view that put ``count`` heads below one another in its rows, perhaps queries that share a
+    key head: (…, h, n, d) as (…, h / count, count · n, d)."""
+
+    count: int
+
+
+@dataclass
 class Elementwise:
     """Two tensors that were broadcast and multiplied; a sum makes a product of them."""
 

@@ -48,13 +48,19 @@ def _letters(equation: str) -> tuple[str, str, str] | None:
 
 
 def align(
-    left: Tensor, right: Tensor, letters: tuple[str, str, str] | None, out: Tensor
+    left: Tensor,
+    right: Tensor,
+    letters: tuple[str, str, str] | None,
+    out: Tensor,
+    packed: int = 1,
 ) -> Product | None:
+    """The axes of a product; in the rows of ``left`` are ``packed`` heads below one another."""
     if letters is not None:
         return _align_letters(left, right, letters, out)
     lead = fresh(out.shape[:-2])
+    below = (Axis(packed),) if packed > 1 else ()
     rows, columns, inner = (
-        (Axis(left.shape[-2]),),
+        (*below, Axis(left.shape[-2] // packed)),
         (Axis(right.shape[-1]),),
         (Axis(left.shape[-1]),),
     )

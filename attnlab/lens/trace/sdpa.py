@@ -18,8 +18,12 @@ def fused(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
+    packed: int = 1,
 ) -> tuple[Found, Layout]:
-    """A call of ``scaled_dot_product_attention``, and the layout of its result."""
+    """A call of ``scaled_dot_product_attention``, and the layout of its result.
+
+    ``packed``: how many heads stand below one another in the rows of the queries.
+    """
     shape = torch.broadcast_shapes(
         *(t.shape[: -3 if enable_gqa else -2] for t in (query, key, value))
     )
@@ -30,8 +34,10 @@ def fused(
         if value.shape[-3] != key.shape[-3]:
             value = value.repeat_interleave(key.shape[-3] // value.shape[-3], dim=-3)
     rows, keys, width, value_width = (
-        (Axis(n),) for n in (query.shape[-2], key.shape[-2], query.shape[-1], value.shape[-1])
+        (Axis(n),)
+        for n in (query.shape[-2] // packed, key.shape[-2], query.shape[-1], value.shape[-1])
     )
+    below = (Axis(packed),) if packed > 1 else ()
 
     def lay(tensor: Tensor, *tail: tuple[Axis, ...]) -> Snapshot:
         own = lead
@@ -40,7 +46,9 @@ def fused(
         return Snapshot(tensor, (*aligned(tensor.shape[:-2], own), *tail))
 
     batch, heads = (lead[:-1], lead[-1]) if len(lead) > 1 else (lead, ())
+    heads = (*heads, *below)
     roles = Roles(tuple(a for axes in batch for a in axes), heads, rows, keys, width, value_width)
+    rows = (*below, *rows)
     history = History(factor=query.shape[-1] ** -0.5 if scale is None else scale, causal=is_causal)
     if attn_mask is not None:
         mask = Snapshot(attn_mask, aligned(attn_mask.shape, (*lead, rows, keys)))

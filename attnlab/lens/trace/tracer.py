@@ -21,6 +21,7 @@ from attnlab.lens.trace.meanings import (
     Elementwise,
     Found,
     Mixed,
+    Packed,
     Part,
     Product,
     Scaled,
@@ -30,12 +31,17 @@ from attnlab.lens.trace.meanings import (
 from attnlab.lens.trace.products import PRODUCTS, align, broadcast, operands, summed
 from attnlab.lens.trace.scores import add
 from attnlab.lens.trace.sdpa import fused
-from attnlab.lens.trace.views import JOINS, SPLITS, joined, parts, widened
+from attnlab.lens.trace.views import JOINS, SPLITS, beside, heads_below, joined, parts, widened
 from attnlab.lens.trace.weights import across_heads, mix, renamed, same_axes
 
 ALIASES = {"multiply": "mul", "divide": "div", "true_divide": "div", "truediv": "div",
            "rtruediv": "rdiv", "subtract": "sub", "imul": "mul", "iadd": "add", "isub": "sub",
            "itruediv": "div", "radd": "add", "rmul": "mul"}  # fmt: skip
+
+COMPOSED = (
+    "its values were computed from attention weights: perhaps an inverse or a product of maps "
+    "rather than attention"
+)
 
 
 class Trace:
@@ -46,6 +52,7 @@ class Trace:
 
     def __init__(self, learned: Callable[[Tensor], bool] = lambda tensor: False) -> None:
         self._known = WeakTensorKeyDictionary()
+        self._composed = WeakTensorKeyDictionary()  # what was computed from weights alone
         self._learned = learned
 
     def of(self, value: Any) -> Any:
@@ -62,6 +69,7 @@ class Trace:
 
     def clear(self) -> None:
         self._known = WeakTensorKeyDictionary()
+        self._composed = WeakTensorKeyDictionary()
 
     def before(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Save what an in-place dropout is about to overwrite."""
@@ -76,10 +84,12 @@ class Trace:
     ) -> Found | None:
         """Follow one call; what was found if it completed an attention."""
         if name == "scaled_dot_product_attention":
-            found, layout = fused(*args, **kwargs)
+            found, layout = fused(*args, **kwargs, packed=self._packed(*args[:2], **kwargs))
             self.learn(out, Mixed(layout, found.roles))
             return found
         args, kwargs = _positional(args, kwargs)
+        if name not in PRODUCTS and isinstance(out, Tensor) and any(map(self._is_composed, args)):
+            self._composed[out] = True
         if name in JOINS and isinstance(out, Tensor):
             self._join(name, (args, kwargs), out)
             return None
@@ -91,6 +101,7 @@ class Trace:
         if meaning is None:
             if name in ("mul", "div") and isinstance(out, Tensor):
                 self._scaled(name, args, out)
+            self._pack(name, args, out)
             return None
         if name == "setitem":
             out = args[0]
@@ -108,7 +119,7 @@ class Trace:
         """The first argument whose origin is known, and its meaning."""
         for index, value in enumerate(args[:3]):
             meaning = self.of(value)
-            if meaning is not None and not isinstance(meaning, Scaled):
+            if meaning is not None and not isinstance(meaning, Scaled | Packed):
                 return index, meaning
         return 0, None
 
@@ -128,6 +139,23 @@ class Trace:
         history.times(scaled.factor)
         return scaled.base.tensor
 
+    def _pack(self, name: str, args: tuple[Any, ...], out: Any) -> None:
+        given = args[0] if args else None
+        if not isinstance(given, Tensor) or not isinstance(out, Tensor):
+            return
+        before = self.of(given)
+        count = heads_below(given, out) if name in ("view", "reshape") else 0
+        if count:
+            self.learn(out, Packed(count))
+        elif isinstance(before, Packed) and sorted(out.shape) == sorted(given.shape):
+            self.learn(out, before)  # scaled, or transposed for the product
+
+    def _packed(self, query: Tensor, key: Tensor, *_: Any, **kwargs: Any) -> int:
+        """How many query heads stand in the rows of ``query``: its view says so, and the keys have
+        no such view (where both have it, positions were grouped and not heads)."""
+        meaning, other = self.of(query), self.of(key)
+        return meaning.count if isinstance(meaning, Packed) and other is None else 1
+
     # ---- products
 
     def _product(
@@ -140,12 +168,17 @@ class Trace:
         meanings = self.of(left), self.of(right)
         if not any(isinstance(meaning, Weights) for meaning in meanings):
             left, right = self._unscaled(left, history), self._unscaled(right, history)
-        product = align(left, right, letters, out)
+        product = align(left, right, letters, out, self._packed(left, right))
         if product is None:
             return None
+        if all(self._of_weights(each) for each in (left, right)):
+            self._composed[out] = True
         for meaning, leads in zip(meanings, (True, False), strict=True):
             if isinstance(meaning, Weights):
-                return self._mix(meaning, product, leads, out)
+                found = self._mix(meaning, product, leads, out)
+                if found is not None and self._of_weights(right if leads else left):
+                    found.roles.doubts.append(COMPOSED)
+                return found
             if isinstance(meaning, Mixed):
                 _project(meaning, product, leads)
             if isinstance(meaning, Scores) and self._across(meaning, product, leads, out):
@@ -166,7 +199,7 @@ class Trace:
             return False
         meanings = [self.of(left), self.of(right)]
         weights = next((each for each in meanings if isinstance(each, Weights)), None)
-        known = [each for each in meanings if not isinstance(each, Scaled | Mixed | None)]
+        known = [each for each in meanings if not isinstance(each, Scaled | Packed | Mixed | None)]
         if min(left.dim(), right.dim()) < 2 or known != ([] if weights is None else [weights]):
             return False
         if weights is not None and out.shape == args[meanings.index(weights)].shape:
@@ -196,6 +229,12 @@ class Trace:
         self.learn(out, mixed)
         return found
 
+    def _is_composed(self, value: Any) -> bool:
+        return bool(self._composed) and isinstance(value, Tensor) and value in self._composed
+
+    def _of_weights(self, tensor: Tensor) -> bool:
+        return isinstance(self.of(tensor), Weights) or self._is_composed(tensor)
+
     # ---- heads mixed with one another
 
     def _across(
@@ -215,6 +254,8 @@ class Trace:
             return
         meanings = [self.of(tensor) for tensor in tensors]
         known = [meaning for meaning in meanings if meaning is not None]
+        if not _all(meanings, Mixed):
+            beside(name, [each for each in known if isinstance(each, Mixed)], out, call)
         if known and len(known) == len(meanings) and isinstance(known[0], Part):
             mixed = joined(name, known, out, call) if _all(known, Part) else None
             if mixed is not None:

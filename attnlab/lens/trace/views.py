@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.lens.axes import Axis, Layout, permuted, size, viewed
+from attnlab.lens.axes import Axis, Layout, leaves, permuted, size, viewed
 from attnlab.lens.trace.meanings import Arguments, Mixed, Part, Scores, Weights, Widened
 
 VIEWS = {
@@ -18,6 +18,10 @@ PERMUTATIONS = {
     "transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "mT", "T", "t",
 }  # fmt: skip
 SPLITS = {"split", "chunk", "tensor_split", "unbind", "unsafe_split", "unsafe_chunk"}
+PART = (
+    "its {} queries are only some: the model puts the result beside others, of which not all were "
+    "recognised as attention"
+)
 JOINS = {"cat", "concat", "concatenate", "stack"}
 
 
@@ -39,6 +43,15 @@ def only_new_axes(index: Any) -> bool:
         part is None or part is Ellipsis or (isinstance(part, slice) and part == slice(None))
         for part in index
     )
+
+
+def heads_below(given: Tensor, out: Tensor) -> int:
+    """How many heads a view of (…, h, n, d) put below one another: (…, g, h / g · n, d); else 0."""
+    if given.dim() != out.dim() or out.dim() < 3:
+        return 0
+    rest = (*given.shape[:-3], given.shape[-1]) == (*out.shape[:-3], out.shape[-1])
+    heads, groups = given.shape[-3], out.shape[-3]
+    return heads // groups if rest and heads > groups and heads % groups == 0 else 0
 
 
 # ---- splits and concatenations
@@ -73,6 +86,15 @@ def joined(name: str, found: Sequence[Any], out: Tensor, call: Arguments) -> Mix
     here = first.outer if stacked else (*first.outer, *first.layout[dim])
     rest = first.layout[dim if stacked else dim + 1 :]
     return Mixed((*first.layout[:dim], here, *rest), first.roles)
+
+
+def beside(name: str, results: Sequence[Mixed], out: Tensor, call: Arguments) -> None:
+    """Results joined along their queries with others that nobody recognised: each is but a part."""
+    dim = _join_dim(call, out)
+    for mixed in results:
+        rows = leaves(mixed.roles.queries)
+        if name != "stack" and any(axis in rows for axis in leaves(mixed.layout[dim])):
+            mixed.roles.doubts.append(PART.format(size(rows)))
 
 
 def widened(

@@ -68,7 +68,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.carried import check_carried, read_on, still_seen
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide, widely
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -82,6 +82,8 @@ from attnlab.core.softmax import masked_softmax
 
 States = Float[Tensor, "r dim"]
 BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
+EPS = 2**-23
+"""What a mean square of states is increased by: one number, whatever they are computed in."""
 
 # ---- helpers
 
@@ -130,25 +132,27 @@ class Block(NamedTuple):
         self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The output of tokens (b, 2h, t, d), and their weights over the keys."""
-        _, _, state_k, state_v = self._of_states(s)
-        weights = _weights(q, k, self.scale[0], mask)
-        crossed = note("cross_weights", _weights(cross_q, state_k, self.scale[1]))
-        return torch.cat((weights @ wide(v), crossed @ state_v), dim=1), weights
+        with unrounded(s.device):
+            _, _, state_k, state_v = self._of_states(s)
+            weights = _weights(q, k, self.scale[0], mask)
+            crossed = note("cross_weights", _weights(cross_q, state_k, self.scale[1]))
+            return torch.cat((weights @ wide(v), crossed @ state_v), dim=1), weights
 
     def advanced(self, k: Tensor, v: Tensor, s: Tensor, mask: Tensor) -> Tensor:
         """The states (b, r, dim) after they have read the keys of the window under ``mask``."""
         if self.cell is None:
             return s
-        q, cross_q, state_k, state_v = self._of_states(s)
-        own = _weights(q, state_k, self.scale[2]) @ state_v
-        read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
-        a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
-        changed: Tensor = self.cell(s, a.to(s.dtype))
+        with unrounded(s.device):
+            q, cross_q, state_k, state_v = self._of_states(s)
+            own = _weights(q, state_k, self.scale[2]) @ state_v
+            read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
+            a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
+            changed: Tensor = widely(self.cell, s, a)
         return changed
 
     def _of_states(self, s: Tensor) -> tuple[Tensor, ...]:
         """Both queries, keys and values (b, h, r, d)."""
-        named = F.rms_norm(wide(s), self.gain.shape, wide(self.gain)) + wide(self.ids)
+        named = F.rms_norm(s, self.gain.shape, wide(self.gain), EPS) + wide(self.ids)
         q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, wide(self.of_states))
         return unit(q), unit(cross_q), unit(k), v
 
@@ -199,7 +203,7 @@ def _in_blocks(
     (b, _, n, _), c = q.shape, options.block
     there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
     at = torch.arange(n, device=q.device)
-    s = start.expand(b, -1, -1)
+    s = wide(start).expand(b, -1, -1)
     states, out, maps = [s], [], []
     for first in range(0, n, c):
         end = min(n, first + c)
@@ -256,7 +260,7 @@ class StateUpdate(nn.Module):
         self.up = nn.Linear(2 * dim if kind == "single" else dim, 4 * dim, bias=False)
         self.down = nn.Linear(4 * dim, dim, bias=False)
         if kind == "dual":
-            self.norm, self.second = nn.RMSNorm(dim), Gate(dim, 4 * dim, gate)
+            self.norm, self.second = nn.RMSNorm(dim, EPS), Gate(dim, 4 * dim, gate)
 
     def forward(self, s: Tensor, a: Tensor) -> Tensor:
         if self.output is None:
@@ -278,7 +282,7 @@ class BlockState(NamedTuple):
     """Of unit length: of the block before, and of the present one so far."""
     values: Float[Tensor, "b h m d"]
     states: Float[Tensor, "b r dim"]
-    """After the last whole block."""
+    """After the last whole block; in float32 at least, as a long sum in half precision stalls."""
     seen: Bool[Tensor, "b m"]
     """Which keys are of the present document."""
 
@@ -350,22 +354,20 @@ class BlockRecurrent(nn.Module):
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens find the states of the beginning, and attend to nothing of what was read so far."""
         seen = still_seen(state.seen, ended)
-        states = torch.where(ended[:, None, None], self.start, state.states)
+        states = torch.where(ended[:, None, None], wide(self.start), state.states)
         return state._replace(states=states, seen=seen)
 
     def _checked(self, state: BlockState | None, x: Tensor) -> BlockState:
         h, d = self.tokens.kv_heads, self.tokens.head_dim
         if state is None:
             nothing = x.new_zeros(len(x), h, 0, d)
-            states = self.start.expand(len(x), -1, -1)
+            states = wide(self.start).expand(len(x), -1, -1)
             return BlockState(wide(nothing), nothing, states, nothing[:, 0, :, 0].bool())
-        check_carried({"keys": (state.keys, (h, None, d))}, len(x), wide(x))
+        of_states = (self.options.states, self.tokens.dim)
+        wider = {"keys": (state.keys, (h, None, d)), "states": (state.states, of_states)}
+        check_carried(wider, len(x), wide(x))
         m = state.keys.shape[2]
-        others = {
-            "values": (state.values, (h, m, d)),
-            "states": (state.states, (self.options.states, self.tokens.dim)),
-            "seen": (state.seen, (m,)),
-        }
+        others = {"values": (state.values, (h, m, d)), "seen": (state.seen, (m,))}
         check_carried(others, len(x), x)
         if m >= 2 * self.options.block:
             raise ValueError(

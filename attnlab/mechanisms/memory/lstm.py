@@ -47,7 +47,7 @@ Biases = Float[Tensor, "4 dim"]
 
 
 class State(NamedTuple):
-    """2 · dim numbers per sequence."""
+    """2 · dim numbers per sequence; in float32 at least, as a long sum in half precision stalls."""
 
     hidden: Float[Tensor, "b dim"]
     memory: Float[Tensor, "b dim"]
@@ -67,7 +67,7 @@ def naive(x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases) -> T
 
 
 def _begin(x: Tensor) -> State:
-    return State(*(torch.zeros_like(x[:, 0]) for _ in State._fields))
+    return State(*(torch.zeros_like(wide(x[:, 0])) for _ in State._fields))
 
 
 def _naive(
@@ -75,7 +75,7 @@ def _naive(
 ) -> tuple[Tensor, State]:
     (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = wide(inputs), wide(recurrent)
     b_i, b_f, b_g, b_o = wide(biases)
-    h, c = map(wide, state)
+    h, c = state
     states = []
     with unrounded(x.device):
         for x_t in wide(x).unbind(1):
@@ -87,7 +87,7 @@ def _naive(
             h = o * c.tanh()
             states.append(h)
     out = note("state", torch.stack(states, dim=1))
-    return out.to(x.dtype), State(h.to(x.dtype), c.to(x.dtype))
+    return out.to(x.dtype), State(h, c)
 
 
 # ---- fused
@@ -105,12 +105,9 @@ def _fused(
     with unrounded(x.device):
         b = wide(biases).flatten()
         of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
-        weights, before = (
-            [of_input, of_state, b, torch.zeros_like(b)],
-            [wide(s)[None] for s in state],
-        )
+        weights, before = [of_input, of_state, b, torch.zeros_like(b)], [s[None] for s in state]
         out, h, c = torch.lstm(wide(x), before, weights, True, 1, 0.0, False, False, True)
-    return note("state", out).to(x.dtype), State(h[0].to(x.dtype), c[0].to(x.dtype))
+    return note("state", out).to(x.dtype), State(h[0], c[0])
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}
@@ -135,7 +132,8 @@ class LSTM(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         fits(x, "x", self.dim, self.inputs)
-        return skipping_padding(lambda real: self._run(real, _begin(real))[0], x, padding)
+        run = lambda real: self._run(real, _begin(real))[0]  # noqa: E731
+        return skipping_padding(run, x, padding, rows=("state",))
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:

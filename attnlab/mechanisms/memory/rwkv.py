@@ -70,6 +70,12 @@ class Sums(NamedTuple):
     largest: Float[Tensor, "... dim"]  # the largest exponent; -inf before the first token
 
 
+def _rate(decay: PerChannel) -> PerChannel:
+    """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
+    float32 and 0 · ∞ is NaN."""
+    return wide(decay).clamp(max=80).exp()
+
+
 # ---- naive
 
 
@@ -80,7 +86,7 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     ``decay`` is log w, as the released code has it: w is positive whatever is learned.
     """
     with unrounded(v.device):
-        keys, w, u = wide(k).mT, wide(decay).exp()[:, None, None], wide(bonus)[:, None]
+        keys, w, u = wide(k).mT, _rate(decay)[:, None, None], wide(bonus)[:, None]
         i = torch.arange(k.shape[1], device=k.device)
         past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
         exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
@@ -95,7 +101,7 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
 @checked
 def recurrent(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The two sums, token by token (appendix D)."""
-    out, sums = _steps(nothing(k), wide(k), wide(v), wide(decay).exp(), wide(bonus))
+    out, sums = _steps(nothing(k), wide(k), wide(v), _rate(decay), wide(bonus))
     note("state", sums)
     return out.to(v.dtype)
 
@@ -151,7 +157,7 @@ def advance(
     """The outputs of the next tokens after those of ``past``, and the sums after them."""
     c = min(chunk, math.isqrt(k.shape[1]))
     whole = k.shape[1] - k.shape[1] % c
-    w, u = wide(decay).exp(), wide(bonus)
+    w, u = _rate(decay), wide(bonus)
     keys, values = (wide(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
     alone = nothing(keys)
     for key, value in zip(keys.unbind(2), values.unbind(2), strict=True):

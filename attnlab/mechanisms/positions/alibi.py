@@ -32,6 +32,7 @@ Extrapolation. ICLR 2022, arXiv:2108.12409, section 3.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -40,16 +41,17 @@ from torch import Tensor
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias
+from attnlab.core.precision import like_buffer
 from attnlab.core.shapes import checked
 
 
 @checked
-def slopes(heads: Size) -> Float[Tensor, "h"]:
+def slopes(heads: Size, dtype: torch.dtype | None = None) -> Float[Tensor, "h"]:
     """The slope of each head, in score per position."""
     power = 2 ** math.floor(math.log2(heads))
-    steps = 8 * torch.arange(1, power + 1) / power
-    between = 4 * (2 * torch.arange(heads - power) + 1) / power
-    return 2.0 ** -torch.cat((steps, between))
+    steps = 8 * torch.arange(1, power + 1, dtype=torch.float64) / power
+    between = 4 * (2 * torch.arange(heads - power, dtype=torch.float64) + 1) / power
+    return (2.0 ** -torch.cat((steps, between))).to(dtype or torch.get_default_dtype())
 
 
 # ---- naive
@@ -70,7 +72,10 @@ FORMS = {"naive": naive}
 
 
 class LinearBiases(DistanceBias):
-    """The biases of ``heads`` heads. No parameters."""
+    """The biases of ``heads`` heads. No parameters.
+
+    They have the dtype that a model is cast to, but stay in float32 where that is a half precision.
+    """
 
     slopes: Tensor
 
@@ -79,6 +84,11 @@ class LinearBiases(DistanceBias):
         super().__init__()
         self.heads = heads
         self.register_buffer("slopes", slopes(heads), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "LinearBiases":
+        super()._apply(fn, recurse)
+        self.slopes = like_buffer(slopes(self.heads, torch.float64), self.slopes)
+        return self
 
     @checked
     def forward(

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
+from attnlab.core.precision import wide
 from attnlab.core.shapes import checked
 
 SMALLEST = 0.01
@@ -56,6 +57,7 @@ def naive(
     *, options: Kernel = Kernel(),
 ) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The bias of each pair of positions (Chi et al., eq. 5 and 6)."""
+    weight = wide(weight)  # half precisions round large distances
     distance = (i[..., None, :, None] - j[..., None, None, :]).abs().to(weight.dtype)
     r1, r2 = weight.clamp(min=SMALLEST)[..., None, None].unbind(0)
     if options.kernel == "logarithmic":

@@ -20,6 +20,7 @@ Chi, Fan, Rudnicky, Ramadge. Dissecting Transformer Length Extrapolation via the
 Field Analysis. ACL 2023, arXiv:2212.10356, section 6.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,7 @@ from torch import Tensor
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
-from attnlab.core.precision import exact_dtype
+from attnlab.core.precision import exact_dtype, like_buffer
 from attnlab.core.shapes import checked
 
 WIDEST = 2**16
@@ -73,7 +74,10 @@ FORMS = {"naive": naive}
 
 
 class SandwichBiases(DistanceBias):
-    """The biases of ``heads`` heads. No parameters."""
+    """The biases of ``heads`` heads. No parameters.
+
+    They have the dtype that a model is cast to, but stay in float32 where that is a half precision.
+    """
 
     strengths: Tensor
 
@@ -81,7 +85,15 @@ class SandwichBiases(DistanceBias):
     def __init__(self, heads: Size, *, options: Sinusoids = Sinusoids()) -> None:
         super().__init__()
         self.heads, self.options = heads, options
-        self.register_buffer("strengths", heads / (8 * torch.arange(1.0, heads + 1)), False)
+        self.register_buffer("strengths", self._exact().to(torch.get_default_dtype()), False)
+
+    def _exact(self) -> Tensor:
+        return self.heads / (8 * torch.arange(1, self.heads + 1, dtype=torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SandwichBiases":
+        super()._apply(fn, recurse)
+        self.strengths = like_buffer(self._exact(), self.strengths)
+        return self
 
     @checked
     def forward(

@@ -190,9 +190,9 @@ class GSS(nn.Module):
         )
         self.heads = Channels(channels, value, GatedOutput(channels, hidden, dim))
         self.gate = nn.Linear(dim, hidden, bias=False)
-        poles = state_space.lin(options.state)
-        self.a = nn.Parameter((-poles.real).log().float())
-        self.b = nn.Parameter(poles.imag.clamp(min=0.01).log().float())
+        poles, kind = state_space.lin(options.state), torch.get_default_dtype()
+        self.a = nn.Parameter((-poles.real).log().to(kind))
+        self.b = nn.Parameter(poles.imag.clamp(min=0.01).log().to(kind))
         self.C = nn.Parameter(torch.randn(channels, options.state, 2) / options.state**0.5)
         self.skip = nn.Parameter(torch.randn(channels))
 

@@ -243,10 +243,10 @@ class H3(nn.Module):
         self.heads = Heads(dim, heads, bias=bias)
         self.dim, self.form, self.options = dim, form, options
         modes, d = options.state // 2, self.heads.head_dim
-        A = state_space.lin(modes)
+        A, kind = state_space.lin(modes), torch.get_default_dtype()
         self.taps = nn.Parameter(torch.randn(heads, d, options.shift) / options.shift**0.5)
-        self.frequency = nn.Parameter(A.imag.float().repeat(heads, 1))
-        self.log_decay = nn.Parameter((-A.real).log().float().repeat(heads, 1))
+        self.frequency = nn.Parameter(A.imag.to(kind).repeat(heads, 1))
+        self.log_decay = nn.Parameter((-A.real).log().to(kind).repeat(heads, 1))
         self.log_step = nn.Parameter(torch.empty(heads).uniform_(math.log(0.001), math.log(0.1)))
         self.weight = nn.Parameter(torch.randn(heads, modes, 2) / 2**0.5)
         self.skip = nn.Parameter(torch.randn(heads))

@@ -64,7 +64,7 @@ from attnlab.core.convolution import (
 )
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import exact_dtype, unrounded, wide, widely, widened
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -137,15 +137,17 @@ class Filter(nn.Module):
         self.own = nn.Parameter(torch.randn(options.order, dim))
 
     def forward(self, n: int) -> Filters:
-        t = torch.arange(n, device=self.own.device, dtype=self.own.dtype) / self.options.max_len
-        f = torch.arange(1, self.options.bands + 1, device=t.device)
-        waves = 2 * math.pi * f * t[:, None]
-        hidden = torch.cat((t[:, None], waves.cos(), waves.sin()), dim=1)
+        """To be called by ``widely``: in half precision neighbouring positions would be one."""
+        exact = exact_dtype(self.own.device)
+        t = torch.arange(n, device=self.own.device, dtype=exact)[:, None] / self.options.max_len
+        f = torch.arange(1, self.options.bands + 1, device=t.device, dtype=exact)
+        waves = 2 * math.pi * f * t
+        hidden = torch.cat((t, waves.cos(), waves.sin()), dim=1).to(self.own.dtype)
         *inner, last = self.linear
         for linear, frequency in zip(inner, self.frequency, strict=True):
             hidden = torch.sin(frequency * linear(hidden))
         written = last(hidden).T.unflatten(0, self.own.shape)
-        window = torch.exp(-self.decay.abs()[:, None] * t) + self.floor
+        window = torch.exp(-self.decay.abs()[:, None] * t[:, 0].to(self.own.dtype)) + self.floor
         at_zero = F.pad(self.own[..., None], (0, n - 1))
         filters: Tensor = written * window + at_zero
         return filters
@@ -185,7 +187,13 @@ class Hyena(nn.Module):
 
     def _mixed(self, x: Tokens) -> Tokens:
         gates, v = self._split(short_convolution(self._projected(x), self.taps))
-        return self.heads.output(FORMS[self.form](v, gates, self.filter(x.shape[1])))
+        out = FORMS[self.form](*widened(v, gates, self._filters(x.shape[1])))
+        return self.heads.output(out.to(v.dtype))
+
+    def _filters(self, n: int) -> Filters:
+        with unrounded(self.taps.device):
+            filters: Filters = widely(self.filter, n)
+        return filters
 
     def _projected(self, x: Tokens) -> Tensor:
         return torch.cat((self.gates(x), self.heads.value(x)), dim=-1)
@@ -211,7 +219,7 @@ class Hyena(nn.Module):
         past = state.levels.shape[2]
         self._refuse_longer(past + x.shape[1])
         gates, v = self._split(short_convolution(projected, self.taps, state.short))
-        filters, z, levels = self.filter(past + x.shape[1]), v, []
+        filters, z, levels = self._filters(past + x.shape[1]), v, []
         for gate, h, before in zip(gates.unbind(1), filters, state.levels.unbind(1), strict=True):
             levels.append(torch.cat((before, z), dim=1))
             z = gate * _last_of_convolution(levels[-1], h, x.shape[1])

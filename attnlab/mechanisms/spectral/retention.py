@@ -182,7 +182,7 @@ class GatedOutput(nn.Module):
 
     def forward(self, out: Tensor, x: Tokens) -> Tokens:
         each = wide(out).unflatten(-1, (self.heads, -1))
-        normed = F.rms_norm(each, each.shape[-1:], eps=1e-6).flatten(-2).to(out.dtype)
+        normed = F.rms_norm(each, each.shape[-1:], eps=1e-6).flatten(-2).to(x.dtype)
         return self.project(F.silu(self.gate(x)) * normed)
 
 
@@ -217,9 +217,10 @@ class Retention(nn.Module):
         out = FORMS[self.form](*self._projected(x), options=self.options)
         return self.heads.output(self.heads.join(out), x)
 
-    def _projected(self, x: Tokens) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values; queries and keys turned by their places in ``x``."""
-        q, k, v = self.heads.project(x)
+    def _projected(self, x: Tokens) -> tuple[Tensor, ...]:
+        """Queries, keys and values; queries and keys turned by their places in ``x``. Not in half
+        precision: what is not divided by row sums may be beyond the numbers of float16."""
+        q, k, v = widened(*self.heads.project(x))
         places = torch.arange(x.shape[1], device=x.device)
         return turned(q, places), turned(k * k.shape[-1] ** -0.5, places), v
 

@@ -59,6 +59,7 @@ from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.laplacian import eigenvectors
 from attnlab.core.latents import ATTEND, Form
 from attnlab.core.options import Count, Options, Size
+from attnlab.core.precision import normal
 from attnlab.core.shapes import (
     KeyPadding,
     Keys,
@@ -111,7 +112,7 @@ def orthogonal_rows(count: int, width: int, seed: Tensor) -> Tensor:
     consecutive ones, from the first on, are orthogonal."""
     generator = torch.Generator().manual_seed(int(seed))
     blocks = range(-(-count // width))  # one by one: longer draws would not begin with shorter ones
-    drawn = torch.stack([torch.randn(width, width, generator=generator) for _ in blocks]).double()
+    drawn = torch.stack([normal(width, width, generator=generator) for _ in blocks])
     return torch.linalg.qr(drawn)[0].flatten(0, 1)[:count].to(seed.device)
 
 

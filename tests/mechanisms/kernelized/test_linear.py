@@ -122,7 +122,7 @@ def test_mixing_matrix_is_the_closed_form(
     mixing = mixing_matrix(layer, x, padding=real if padded else None)
     q, k, _ = layer.heads.project(x)
     weights = layer.options(q) @ layer.options(k).mT
-    weights = weights * real[:, None, None] if padded else weights
+    weights = weights * (real[:, None, None] & real[:, None, :, None]) if padded else weights
     weights = weights.tril() if causal else weights
     total = weights.sum(-1, keepdim=True)
     assert mixing.exact

@@ -188,7 +188,8 @@ def test_the_causal_layer_does_not_leak(form: Callable[..., Tensor], window: int
     q, other, v, centroids = changed_from(6)
     given = {"causal": True, "options": Clusters(window=window)}
     before, after = form(q, v, centroids, **given), form(other, v, centroids, **given)
-    assert torch.equal(before[:, :, :6], after[:, :, :6])
+    # Not to the last bit: the clusters' sizes change, and with them the order of sums.
+    torch.testing.assert_close(before[:, :, :6], after[:, :, :6], rtol=0, atol=1e-12)
     assert not torch.isclose(before[:, :, 6:], after[:, :, 6:]).all()
 
 

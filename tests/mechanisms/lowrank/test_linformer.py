@@ -183,7 +183,8 @@ def test_mixing_matrix_is_the_closed_form(options: dict, padding: Tensor | None,
     scores = q @ (e @ k).mT / math.sqrt(4)
     scores = scores.masked_fill((e == 0).all(-1)[:, :, None, :], -torch.inf)
     assert mixing.exact
-    torch.testing.assert_close(mixing.matrix, scores.softmax(-1) @ f, rtol=1e-6, atol=1e-6)
+    expected = scores.softmax(-1) @ f * real.mT
+    torch.testing.assert_close(mixing.matrix, expected, rtol=1e-6, atol=1e-6)
     assert torch.linalg.matrix_rank(mixing.matrix).max() <= 4
 
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.memory.block_recurrent import (
+    EPS,
     FORMS,
     BlockRecurrent,
     Blocks,
@@ -76,7 +77,7 @@ def updated(u, s: Tensor, a: Tensor) -> Tensor:
     s = gated(u.gate, s, u.output.weight @ a, a)
     if u.kind == "skip":
         return s
-    normed = s / (s.square().mean() + torch.finfo(s.dtype).eps).sqrt() * u.norm.weight
+    normed = s / (s.square().mean() + EPS).sqrt() * u.norm.weight
     h = (u.up.weight @ normed).clamp(min=0)
     return gated(u.second, s, u.down.weight @ h, h)
 
@@ -90,7 +91,7 @@ def by_loops(m: BlockRecurrent, x: Tensor) -> Tensor:
     s, out = list(m.start), []
     for i in range(len(x)):
         named = [
-            one / (one.square().mean() + torch.finfo(one.dtype).eps).sqrt() * m.gain + name
+            one / (one.square().mean() + EPS).sqrt() * m.gain + name
             for one, name in zip(s, m.ids, strict=True)
         ]
         made = [[torch.stack([w @ r for w in part]) for r in named] for part in m.of_states]

@@ -289,3 +289,20 @@ def test_models_read_trees() -> None:
         attnlab.TinyTransformer(9, kind="classifier", classes=5, dim=12)(
             tokens, structure=structure
         )
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_deep_trees_under_either_default_dtype(dtype: torch.dtype, default: torch.dtype) -> None:
+    """Shares of tokens are divided in the dtype of the values, not in the default one."""
+    structure = TreeBatch.of([left_branching(23)])
+    made = drawn(structure, dtype)
+    expected = FORMS["naive"](*(x.double() for x in made), structure=structure)
+    torch.set_default_dtype(default)
+    try:
+        out = FORMS["parallel"](*made, structure=structure)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    atol = 16 * torch.finfo(dtype).eps * expected.abs().max().item()
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)

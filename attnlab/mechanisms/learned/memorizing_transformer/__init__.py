@@ -62,7 +62,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias, positions_of
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING
 from attnlab.core.shapes import (
@@ -117,7 +117,8 @@ def naive(
     stored = (i < start - options.delay) & (i >= start - options.delay - options.memory)
     if padding is not None:
         near, stored = (x & padding[:, None, None] for x in (near, stored))
-    products = torch.where(own, q @ k.mT, q @ k.detach().mT)
+    with unrounded(q.device):
+        products = torch.where(own, q @ k.mT, q @ k.detach().mT)
     found = _largest(products, stored, options.neighbours)
     fetched = torch.zeros_like(products, dtype=torch.bool).scatter(-1, found, True) & stored
     scores = note("scores", wide(scale)[:, None, None] * products)

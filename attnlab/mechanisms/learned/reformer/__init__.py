@@ -195,7 +195,7 @@ class Reformer(nn.Module):
         self.query = nn.Linear(dim, dim, bias=False)
         self.causal, self.form, self.options = causal, form, options
         drawn = self._drawn(options, torch.Generator().manual_seed(options.seed))
-        self.register_buffer("rotations", drawn.to(torch.get_default_dtype()))
+        self.register_buffer("rotations", drawn)
 
     def _drawn(self, options: Hashing, generator: torch.Generator) -> Tensor:
         return options.draw(self.heads.heads, self.heads.value_dim, generator)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import normal, unrounded, wide
 from attnlab.core.shapes import checked
 
 Rotations = Float[Tensor, "h r d k"]  # for each head, r rounds of k directions: 2k buckets
@@ -62,7 +62,7 @@ class Hashing(Options):
     def draw(self, heads: int, width: int, generator: torch.Generator) -> Rotations:
         """Rotations with entries N(0, 1)."""
         shape = (heads, self.rounds, width, self.buckets // 2)
-        return torch.randn(shape, generator=generator, device=generator.device)
+        return normal(*shape, generator=generator).to(torch.get_default_dtype())
 
     def scale_of(self, width: int) -> float:
         return 1 / math.sqrt(width) if self.scale is None else self.scale
@@ -78,7 +78,8 @@ def hash_buckets(x: Float[Tensor, "b h n d"], rotations: Rotations) -> Buckets:
     x, half = wide(x.detach()), rotations.shape[-1]
     found = []
     for round_ in wide(rotations).unbind(1):
-        products = x @ round_
+        with unrounded(x.device):
+            products = x @ round_
         nearest = products.abs().argmax(dim=-1, keepdim=True)
         opposite = products.gather(-1, nearest) < 0
         found.append((nearest + half * opposite).squeeze(-1))

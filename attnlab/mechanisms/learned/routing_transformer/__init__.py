@@ -214,7 +214,7 @@ def gathered(
     out = out.unflatten(1, (-1, clusters)).flatten(2, 3)
     if padding is not None:
         out = out.masked_fill((asking == n).flatten(2)[..., None], 0)
-    total = torch.zeros_like(values).scatter_add(2, along(rows, out), out)
+    total = torch.zeros_like(values).scatter_add(2, along(rows, out), out.to(values.dtype))
     count = membership(asking, n).sum(dim=2).clamp(min=1)
     return (total / count[..., None]).to(v.dtype)
 
@@ -274,7 +274,9 @@ class RoutingAttention(nn.Module):
 
     def _mover(self, q: Tensor, k: Tensor, padding: Tensor | None) -> Callable[[Tensor], None]:
         def move(_: Tensor) -> None:
-            new = moved(self.centroids, q, k, decay=self.options.decay, padding=padding)
+            # Under autocast q and k have its dtype, and autocast has ended when gradients come.
+            queries, keys = (x.to(self.centroids.dtype) for x in (q, k))
+            new = moved(self.centroids, queries, keys, decay=self.options.decay, padding=padding)
             self.centroids.copy_(new)
 
         return move

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide, widened
 from attnlab.core.shapes import SelfKeys, TokenPadding, checked
 
 Centroids = Float[Tensor, "h clusters d"]  # of unit length, some for each head
@@ -44,7 +44,9 @@ def normalised(x: Tensor) -> Tensor:
 @torch.no_grad()
 def nearest(x: Float[Tensor, "b h n d"], centroids: Tensor) -> Int[Tensor, "b h n"]:
     """The centroid that each vector is most like: argmax of μ·x."""
-    return (x @ centroids.to(x.dtype).mT).argmax(dim=-1)
+    with unrounded(x.device):
+        vectors, directions = widened(x, centroids)
+        return (vectors @ directions.mT).argmax(dim=-1)
 
 
 def largest(n: int, clusters: int, window: int | None) -> int:
@@ -66,7 +68,9 @@ def top_members(
     A token may be in several clusters, or in none. Ties are broken as ``torch.topk`` breaks them.
     """
     n, clusters = x.shape[2], centroids.shape[1]
-    likeness = centroids.to(x.dtype) @ x.mT
+    with unrounded(x.device):
+        vectors, directions = widened(x, centroids)
+        likeness = directions @ vectors.mT
     if padding is not None:
         likeness = likeness.masked_fill(~padding[:, None, None], -torch.inf)
     w = largest(n, clusters, window)
@@ -99,11 +103,14 @@ def moved(
     q and k are those that have μ for nearest centroid. The sum in brackets, and the new μ, are
     scaled to unit length; a centroid to which nothing is nearest stays.
     """
-    pull = torch.zeros_like(centroids)
-    for x in (normalised(queries), normalised(keys)):
-        found = F.one_hot(nearest(x, centroids), centroids.shape[1]).to(x.dtype)
-        if padding is not None:
-            found = found * padding[:, None, :, None]
-        pull = pull + torch.einsum("bhnc,bhnd->hcd", found, x).to(pull.dtype)
-    new = F.normalize(decay * centroids + (1 - decay) * F.normalize(pull, dim=-1), dim=-1)
-    return torch.where((pull != 0).any(dim=-1, keepdim=True), new, centroids)
+    with unrounded(centroids.device):
+        old = wide(centroids)
+        pull = torch.zeros_like(old)
+        for x in (normalised(queries), normalised(keys)):
+            found = F.one_hot(nearest(x, old), old.shape[1]).to(x.dtype)
+            if padding is not None:
+                found = found * padding[:, None, :, None]
+            pull = pull + torch.einsum("bhnc,bhnd->hcd", found, x).to(pull.dtype)
+        new = F.normalize(decay * old + (1 - decay) * F.normalize(pull, dim=-1), dim=-1)
+        new = torch.where((pull != 0).any(dim=-1, keepdim=True), new, old)
+    return new.to(centroids.dtype)

@@ -112,7 +112,7 @@ def naive(
     says what is brought to the queries of block i. Causal: what is not before them is left out."""
     real, sort = prepared(permutation, q.shape[2], causal, padding, options)
     note("permutation", sort)
-    block, n = real.shape[2], q.shape[2]
+    block, n, dtype = real.shape[2], q.shape[2], v.dtype
     q, k, v = (_blocks(x, block, padding).flatten(2, 3) for x in (q, k, v))
     into_place = torch.kron(sort.contiguous(), torch.eye(block, device=q.device, dtype=sort.dtype))
     at = torch.arange(q.shape[2], device=q.device)
@@ -129,7 +129,7 @@ def naive(
         of_sorted, of_own = map(masked_softmax, scores, pairs)
         of_own = of_own * (options.join == "sum")
     note("weights", lambda: (of_sorted @ into_place + of_own)[..., :n, :n])
-    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n].to(q.dtype)
+    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n].to(dtype)
 
 
 def _blocks(x: Tensor, block: int, padding: Tensor | None) -> Tensor:

@@ -58,7 +58,7 @@ def sinkhorn(
         for dim in (-1, -2) if columns else (-1,):
             logarithms = logarithms.masked_fill(~allowed, NEVER)
             logarithms = logarithms - logarithms.logsumexp(dim=dim, keepdim=True)
-    return logarithms.exp().masked_fill(~allowed, 0)
+    return logarithms.exp().masked_fill(~allowed, 0).to(scores.dtype)
 
 
 def gumbel(shape: tuple[int, ...]) -> Tensor:

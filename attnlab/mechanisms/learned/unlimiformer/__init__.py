@@ -56,7 +56,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING, Search, nearest
 from attnlab.core.shapes import Context, KeyPadding, Outputs, Queries, TokenPadding, Tokens, checked
@@ -106,8 +106,9 @@ def naive(
     """The equation (Bertsch et al., section 2.3), dense; key_map and value_map are W_k and W_v of
     each head."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    keys = wide(states)[:, None] @ wide(key_map).mT
-    products = wide(q) @ keys.mT
+    with unrounded(q.device):
+        keys = wide(states)[:, None] @ wide(key_map).mT
+        products = wide(q) @ keys.mT
     real = torch.ones_like(products, dtype=torch.bool)
     if padding is not None:
         real = real & padding[:, None, None]
@@ -148,7 +149,8 @@ def retrieved(
 
 def in_states(q: Queries, key_map: KeyMap) -> Float[Tensor, "b h n dim"]:
     """W_kᵀ q: what a query searches the states with."""
-    return wide(q) @ wide(key_map)
+    with unrounded(q.device):
+        return wide(q) @ wide(key_map)
 
 
 def found_states(

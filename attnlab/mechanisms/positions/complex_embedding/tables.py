@@ -102,7 +102,7 @@ class AngleTables(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "AngleTables":
         def keep(x: Tensor) -> Tensor:
             moved = fn(x)
-            return x.to(moved.device) if moved.dtype in HALVES else moved
+            return x.to(moved.device, torch.float32) if moved.dtype in HALVES else moved
 
         super()._apply(keep, recurse)
         return self

@@ -149,13 +149,13 @@ class S4D(nn.Module):
         super().__init__()
         self.dim, self.form, self.options = dim, form, options
         self.heads = Channels(dim, nn.Identity(), GatedOutput(dim, dim))
-        A, B = initial(options)
+        (A, B), kind = initial(options), torch.get_default_dtype()
         learned = nn.Buffer if options.initial == "real" else nn.Parameter
-        self.frequency = learned(A.imag.float().repeat(dim, 1))
-        self.log_decay = nn.Parameter((-A.real).log().float().repeat(dim, 1))
+        self.frequency = learned(A.imag.to(kind).repeat(dim, 1))
+        self.log_decay = nn.Parameter((-A.real).log().to(kind).repeat(dim, 1))
         shortest, longest = math.log(options.shortest), math.log(options.longest)
         self.log_step = nn.Parameter(torch.empty(dim).uniform_(shortest, longest))
-        self.B = nn.Parameter(torch.view_as_real(B).float().repeat(dim, 1, 1))
+        self.B = nn.Parameter(torch.view_as_real(B).to(kind).repeat(dim, 1, 1))
         self.C = nn.Parameter(torch.randn(dim, len(A), 2) / 2**0.5)
         self.skip = nn.Parameter(torch.randn(dim))
 

@@ -19,8 +19,8 @@ def by_shares(
     (b, h, n), leaves = v.shape[:3], structure.leaves.shape[1]
     covered = covers(structure)
     lengths = _lengths(structure).where(covered, 1)
-    counts = (lengths + 1) * covered.sum(2, keepdim=True).clamp(min=1)
     w = at_places(wide(weights), structure.leaves).transpose(1, 2)
+    counts = ((lengths + 1) * covered.sum(2, keepdim=True).clamp(min=1)).to(w.dtype)
     shares = w[..., None] * (covered / counts).mT[:, :, None]  # (b, l, h, m)
 
     first = torch.arange(b, device=v.device)[:, None] * (leaves + 1)

@@ -1,0 +1,713 @@
+"""Claims are tests: what the cards say is proved for every mechanism on the shelf, once for all.
+
+Inputs are made from the forms' own signatures (their jaxtyping letters), with a different prime
+for every letter that is free, so that two axes are never mixed up unnoticed. Every claim is asked
+under the default options and under each of the card's variants. A mechanism added to the shelf is
+tested here without a line being written, one of somebody else by ``attnlab.testing.claims``.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import sympy
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from attnlab import catalog
+from attnlab.core import patterns
+from attnlab.core.card import Card, letters
+from attnlab.core.options import Options, annotations_of, parameters_of
+from attnlab.core.patterns import Pattern
+from attnlab.core.probe import record
+from attnlab.core.shapes import letters_of
+from attnlab.core.sparse.attention import PatternOptions
+from attnlab.measure.count import count, exponent
+
+CARDS = [card for card in catalog.shelf() if card.mixes]
+DIM, HEADS = 12, 6  # kv_heads = 1, 2, 3 all divide
+DTYPES = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}
+COMPLEX = {
+    torch.float64: torch.complex128,
+    torch.float32: torch.complex64,
+    torch.bfloat16: torch.complex64,  # PyTorch has no complex numbers of half precisions
+    torch.float16: torch.complex64,
+}
+PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
+
+
+class Sizes(dict[str, int]):
+    """A size for every letter: as given, or the next unused prime."""
+
+    def __missing__(self, letter: str) -> int:
+        if letter.isdigit():
+            return int(letter)
+        self[letter] = next(p for p in PRIMES if p not in self.values())
+        return self[letter]
+
+    def copy(self) -> "Sizes":
+        return Sizes(self)
+
+
+# The group letter g must divide h; all other letters draw primes of their own.
+SIZES = [
+    Sizes(b=2, h=6, g=3, n=7, m=7, d=5, e=11),
+    Sizes(b=2, h=3, g=1, n=5, m=17, d=7, e=11),
+    Sizes(b=1, h=2, g=2, n=1, m=1, d=3, e=5),
+]
+
+
+def variants(card: Card) -> tuple[Mapping[str, Any], ...]:
+    """The default options first."""
+    return ({}, *card.variants)
+
+
+def named(card: Card, *rest: Any) -> Any:
+    return pytest.param(card, *rest, id="-".join([card.name, *(str(r) for r in rest)]))
+
+
+class Cases(list[Any]):
+    """What a claim is asked for: ``of`` one card, and in the list of every card there is."""
+
+    def __init__(self, of: Callable[[Card], list[Any]]) -> None:
+        super().__init__(case for card in CARDS for case in of(card))
+        self.of = of
+
+
+EACH = Cases(lambda card: [named(card)])
+ALL = Cases(lambda card: [named(card, i) for i in range(len(variants(card)))])
+FAST = Cases(
+    lambda card: [
+        named(card, form, i) for form in list(card.forms)[1:] for i in range(len(variants(card)))
+    ]
+)
+FORMS = Cases(lambda card: [named(card, form) for form in card.forms])
+CAUSAL = Cases(lambda card: ALL.of(card) if card.causal != "never" else [])
+
+
+def chosen(card: Card, variant: int) -> Options:
+    """The variant's options of the mechanism."""
+    own = annotations_of(card.options)
+    return card.options(**{k: v for k, v in variants(card)[variant].items() if k in own})
+
+
+def call(
+    card: Card, form: str, variant: int, made: list[Tensor], mask: Mapping[str, Any] | None = None
+) -> Tensor:
+    """A form under a variant; the pattern of a mechanism that is one goes into its mask."""
+    function, given = card.forms[form], dict(mask or {})
+    given |= {name: x.to(made[0].dtype) for name, x in given.items() if name == "bias"}
+    options = chosen(card, variant)
+    if "structure" in parameters_of(function):
+        axes = next(iter(letters_of(function).values()))[0].axes
+        b, n = (made[0].shape[axes.index(letter)] for letter in "bn")
+        given |= told(card, made[0].new_ones(b, n, dtype=torch.bool))
+    if isinstance(options, PatternOptions) and "mask" in parameters_of(function):
+        pattern = options.pattern(heads=made[0].shape[1])
+        given["mask"] = patterns.both(pattern, given.get("mask", patterns.full()))
+    out: Tensor = function(*made, **card.arguments(function, variants(card)[variant]), **given)
+    return out
+
+
+def told(card: Card, real: Tensor) -> dict[str, Any]:
+    """What a form or layer is given beside sequences whose tokens are ``real`` (b, n): an example
+    of its structure, if it is told one."""
+    if card.structure is None:
+        return {}
+    return {"structure": card.structure.example(real.cpu()).to(real.device)}
+
+
+def inputs(form: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> list[Tensor]:
+    """Random tensors for the required tensor arguments of a form, made from its own letters."""
+    signature, sizes, made = inspect.signature(form), sizes.copy(), []
+    for name, contracts in letters_of(form).items():
+        if signature.parameters[name].default is inspect.Parameter.empty:
+            axes = contracts[0].axes
+            kind = COMPLEX[dtype] if contracts[0].kind == "Complex" else dtype
+            wide = torch.complex128 if kind.is_complex else torch.float64
+            drawn = torch.randn([sizes[letter] for letter in axes], dtype=wide)
+            for letter in {letter for letter in axes if axes.count(letter) > 1}:
+                drawn *= sizes[letter] ** -0.5  # a matrix from a width to itself: keeps sizes
+            made.append(drawn.to(kind))
+    assert made, "a form takes at least one tensor"
+    return made
+
+
+def exactly(x: Tensor) -> Tensor:
+    """In float64, or in the complex numbers made of it."""
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
+
+
+def masks(form: Callable[..., Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Keyword arguments that mask in every way a form accepts."""
+    yield {}
+    takes = parameters_of(form)
+    b, h, n, m = (sizes[letter] for letter in "bhnm")
+    if "padding" in takes:
+        keys = sizes[letters_of(form)["padding"][0].axes[-1]]
+        yield {"padding": torch.arange(keys) < torch.randint(1, keys + 1, (b, 1))}
+        yield {"padding": torch.rand(b, keys) > 0.5}
+    if "causal" in takes:
+        yield {"causal": True}
+    if "padding" in takes and "causal" in takes:
+        yield {"causal": True, "padding": torch.rand(b, keys) > 0.5}
+    if "mask" in takes:
+        valid = torch.arange(m) < torch.randint(1, m + 1, (b, 1))
+        yield {"mask": patterns.causal()}
+        yield {"mask": patterns.causal() & patterns.padding(valid)}
+        yield {"mask": ~patterns.full()}
+    if "bias" in takes:
+        yield {"bias": torch.randn(h, n + m - 1)}
+        yield {"bias": torch.randn(h, n + m - 1), "mask": patterns.causal()}
+        yield {"bias": torch.randn(b, h, n, m), "mask": patterns.causal()}
+    if "mask" in letters_of(form):
+        holes = torch.rand(b, h, n, m) > 0.4
+        holes[0, 0, 0] = False  # a row without keys
+        yield {"mask": holes}
+        yield {"mask": holes[0, 0]}
+
+
+def gradients(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of a function of the output that treats every entry differently."""
+    torch.manual_seed(1)
+    outputs = torch.view_as_real(outputs) if outputs.is_complex() else outputs
+    direction = torch.randn(outputs.shape, dtype=torch.float64).to(outputs.dtype)
+    total = (outputs * direction).sum()
+    return torch.autograd.grad(total, made, materialize_grads=True)
+
+
+def module(card: Card, variant: int, causal: bool | None = None, **more: Any) -> nn.Module:
+    torch.manual_seed(2)
+    causal = card.causal == "always" if causal is None else causal
+    given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
+    sizes = {"dim": DIM, "heads": HEADS, "causal": causal}
+    layer = catalog.build(card.name, **(sizes | given | more)).double().eval()
+    return layer if card.structure is None else OnExample(layer, card)
+
+
+class OnExample(nn.Module):
+    """A layer that is told an example of its structure for whatever sequences it is given."""
+
+    def __init__(self, layer: nn.Module, card: Card) -> None:
+        super().__init__()
+        self.layer, self.card, self.found = layer, card, dict[Any, Any]()
+        for n in (7, 37):  # found before anything is compiled
+            self._example(torch.ones(2, n, dtype=torch.bool))
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        if padding is not None and padding.dtype == torch.bool and padding.shape == real.shape:
+            return self.layer(x, padding, **told(self.card, padding))
+        return self.layer(x, padding, **self._example(real))
+
+    def _example(self, real: Tensor) -> dict[str, Any]:
+        key = (tuple(real.shape), str(real.device))
+        if key not in self.found:
+            cpu = torch.ones(real.shape, dtype=torch.bool)
+            found = told(self.card, cpu)
+            self.found[key] = {name: each.to(real.device) for name, each in found.items()}
+        return self.found[key]
+
+
+def module_forms(card: Card) -> list[dict[str, str]]:
+    """One set of options per form that the module can be built with."""
+    return [{"form": form} for form in card.forms] if "form" in card.option_names() else [{}]
+
+
+def the_accelerator() -> torch.device | None:
+    """The GPU, where there is one."""
+    there = torch.accelerator.is_available()
+    return torch.accelerator.current_accelerator() if there else None
+
+
+def causalities(card: Card) -> list[bool]:
+    return {"never": [False], "optional": [False, True], "always": [True]}[card.causal]
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_every_option_of_a_variant_is_somebodys(card: Card, variant: int) -> None:
+    taken = set(card.option_names()).union(*map(parameters_of, card.forms.values()))
+    assert set(variants(card)[variant]) <= taken
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["self", "cached", "one"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize(("card", "form", "variant"), FAST)
+def test_form_equals_naive(
+    card: Card, form: str, variant: int, dtype: torch.dtype, sizes: Sizes
+) -> None:
+    for mask in masks(card.forms["naive"], sizes):
+        made = [x.requires_grad_() for x in inputs(card.forms["naive"], sizes, dtype)]
+        exact = [exactly(x.detach()).requires_grad_() for x in made]
+        expected = call(card, "naive", variant, exact, mask)
+        out = call(card, form, variant, made, mask)
+        assert out.dtype == (COMPLEX[dtype] if out.is_complex() else dtype)
+        tolerance = DTYPES[dtype] * max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(exactly(out), expected, rtol=DTYPES[dtype], atol=tolerance)
+        for mine, theirs in zip(gradients(out, made), gradients(expected, exact), strict=True):
+            tolerance = DTYPES[dtype] * max(1.0, theirs.abs().max().item())
+            torch.testing.assert_close(exactly(mine), theirs, rtol=DTYPES[dtype], atol=tolerance)
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_half_precision_does_not_overflow(card: Card, form: str) -> None:
+    """Scores beyond 65,504, the largest number of float16, are computed in float32."""
+    drawn = inputs(card.forms[form], SIZES[0], torch.float16)
+    named_inputs = zip(drawn, letters_of(card.forms[form]), strict=False)
+    made = [x * 200 if i < 2 and name != "v" else x for i, (x, name) in enumerate(named_inputs)]
+    for variant in range(len(variants(card))):
+        out = call(card, form, variant, made)
+        if not torch.isfinite(out).all():  # where products are not normalised, the result itself
+            exact = call(card, form, variant, [exactly(x) for x in made])
+            held = exact.abs() < torch.finfo(out.dtype).max
+            assert torch.isfinite(out[held]).all()
+            assert held.any()
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_row_with_nothing_to_see_is_zero(card: Card, form: str) -> None:
+    function, sizes = card.forms[form], SIZES[0]
+    if "mask" not in parameters_of(function):
+        pytest.skip(f"{card.name} takes no mask")
+    for variant in range(len(variants(card))):
+        made = [x.requires_grad_() for x in inputs(function, sizes, torch.float64)]
+        mask = ~patterns.places([3], of="row")
+        with record() as notes:
+            out = call(card, form, variant, made, {"mask": mask})
+        assert (out[..., 3, :] == 0).all()
+        assert (out[..., 4, :] != 0).any()
+        assert all(torch.isfinite(g).all() for g in gradients(out, made))
+        for weights in [value for name, value in notes if name == "weights"]:
+            assert (weights[..., 3, :] == 0).all()
+            sums = weights.sum(-1)
+            torch.testing.assert_close(sums, (sums > 0.5).double())
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_sequence_of_padding_alone_is_zero(card: Card, form: str) -> None:
+    function, sizes = card.forms[form], SIZES[0]
+    takes = parameters_of(function)
+    if not {"padding", "mask"} & set(takes):
+        pytest.skip(f"{card.name} takes no padding")
+    made = [x.requires_grad_() for x in inputs(function, sizes, torch.float64)]
+    padding = torch.ones(sizes["b"], sizes["m"], dtype=torch.bool)
+    padding[1] = False
+    mask = {"padding": padding} if "padding" in takes else {"mask": patterns.padding(padding)}
+    out = call(card, form, 0, made, mask)
+    assert (out[1] == 0).all()
+    assert (out[0] != 0).any()
+    assert all(torch.isfinite(g).all() for g in gradients(out, made))
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_promised_notes_fire_and_nothing_is_left(card: Card, form: str) -> None:
+    made = inputs(card.forms[form], SIZES[0], torch.float64)
+    with record() as notes:
+        looked_at = call(card, form, 0, made)
+    assert set(card.notes.get(form, ())) == set(notes.names())
+    assert torch.equal(looked_at, call(card, form, 0, made))
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_keeps_nothing(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    before = {name: set(vars(part)) for name, part in layer.named_modules()}
+    with record() as notes:
+        layer(torch.randn(2, 7, DIM, dtype=torch.float64))
+    assert len(notes)
+    assert before == {name: set(vars(part)) for name, part in layer.named_modules()}
+
+
+@pytest.mark.parametrize(("card", "variant"), CAUSAL)
+def test_nothing_leaks_from_the_future(card: Card, variant: int) -> None:
+    for form in module_forms(card):
+        layer, fourier = module(card, variant, causal=True, **form), form == {"form": "fft"}
+        x = torch.randn(2, 13, DIM, dtype=torch.float64, requires_grad=True)
+        out = layer(x)
+        for t in (1, 6, 12):
+            other = x.detach().clone()
+            other[:, t:] = torch.randn_like(other[:, t:]) * 10
+            assert_same(layer(other)[:, :t], out[:, :t], fourier or card.family == "learned")
+            (grad,) = torch.autograd.grad(out[:, t - 1].sum(), x, retain_graph=True)
+            assert_same(grad[:, t:], torch.zeros_like(grad[:, t:]), fourier)
+            sees_nothing = t == 1 and (out[:, 0] == 0).all()
+            assert (grad[:, :t] != 0).any() or sees_nothing
+
+
+def assert_same(found: Tensor, wanted: Tensor, rounded: bool) -> None:
+    """Bit by bit; up to rounding where a Fourier transform rounds all positions together, and where
+    tokens are grouped by their content: in another place some processors round otherwise."""
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12 if rounded else 0.0)
+
+
+def depends_on_length(layer: nn.Module) -> bool:
+    """Whether the first 7 of 11 tokens see each other otherwise than 7 tokens alone do."""
+    pattern = getattr(layer, "pattern", None)
+    if not isinstance(pattern, Pattern):
+        return False
+    return not torch.equal(pattern.dense(11)[..., :7, :7], pattern.dense(7))
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_padding_changes_nothing_for_real_tokens(card: Card, variant: int) -> None:
+    for causal in causalities(card):
+        for form in module_forms(card):
+            layer = module(card, variant, causal=causal, **form)
+            x = torch.randn(2, 11, DIM, dtype=torch.float64)
+            lengths = (11, 7)
+            padding = torch.arange(11) < torch.tensor(lengths)[:, None]
+            out = layer(x, padding)
+            noisy = torch.where(padding[..., None], x, torch.randn_like(x) * 10)
+            noisy_out = layer(noisy, padding)
+            for row, length in enumerate(lengths):
+                torch.testing.assert_close(
+                    noisy_out[row, :length], out[row, :length], rtol=1e-9, atol=1e-9
+                )
+                if not depends_on_length(layer):
+                    alone = layer(x[row : row + 1, :length])[0]
+                    torch.testing.assert_close(out[row, :length], alone, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_nothing_in_padded_tokens_reaches_the_others(
+    card: Card, variant: int, value: float
+) -> None:
+    """Not even NaN or an infinity, in values and in gradients."""
+    for form in module_forms(card):
+        layer = module(card, variant, **form)
+        x = torch.randn(2, 11, DIM, dtype=torch.float64)
+        padding = torch.arange(11) < torch.tensor([[11], [7]])
+        clean = layer(x, padding)[padding]
+        out = layer(x.masked_fill(~padding[..., None], value), padding)[padding]
+        torch.testing.assert_close(out, clean, rtol=1e-9, atol=1e-9)
+        if parameters := list(layer.parameters()):
+            for grad in torch.autograd.grad(out.square().sum(), parameters):
+                assert torch.isfinite(grad).all()
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_any_length_in_any_form(card: Card, variant: int) -> None:
+    """Primes, powers of two, what no block divides, and one token alone."""
+    for n in (1, 2, 3, 31, 64, 97):
+        x = torch.randn(2, n, DIM, dtype=torch.float64)
+        assert module(card, variant)(x).shape == x.shape
+        sizes = Sizes(SIZES[0] | {"n": n, "m": n, "N": n})
+        made = inputs(card.forms["naive"], sizes, torch.float64)
+        outs = [call(card, form, variant, made) for form in card.forms]
+        assert torch.isfinite(outs[0]).all()
+        for out in outs[1:]:
+            torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_a_batch_of_no_sequences(card: Card, variant: int) -> None:
+    for causal in causalities(card):
+        for form in module_forms(card):
+            layer = module(card, variant, causal, **form)
+            x = torch.randn(0, 7, DIM, dtype=torch.float64)
+            assert layer(x).shape == x.shape
+            assert layer(x, torch.ones(0, 7, dtype=torch.bool)).shape == x.shape
+            if causal and hasattr(layer, "step"):
+                out, state = layer.step(x)
+                assert layer.step(x[:, :1], state)[0].shape == (0, 1, DIM)
+                assert out.shape == x.shape
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_is_the_same_by_any_form(card: Card, variant: int) -> None:
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    for causal in causalities(card):
+        outs = [module(card, variant, causal, **form)(x) for form in module_forms(card)]
+        for out in outs[1:]:
+            torch.testing.assert_close(out, outs[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_batch_rows_do_not_talk(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x = torch.randn(3, 7, DIM, dtype=torch.float64, requires_grad=True)
+    out = layer(x)
+    (grad,) = torch.autograd.grad(out[1].square().sum(), x)
+    assert (grad[[0, 2]] == 0).all()
+    assert (grad[1] != 0).any()
+    torch.testing.assert_close(layer(x[1:2])[0], out[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), CAUSAL)
+def test_step_by_step_equals_all_at_once(card: Card, variant: int) -> None:
+    for form in module_forms(card):
+        layer = module(card, variant, causal=True, **form)
+        if not hasattr(layer, "step"):
+            pytest.skip(f"{card.name} has no incremental path")
+        x = torch.randn(2, 11, DIM, dtype=torch.float64)
+        parts, state = [], None
+        for piece in x.split([3, 1, 1, 2, 1, 1, 1, 1], dim=1):  # a prompt, then token by token
+            out, state = layer.step(piece, state)
+            parts.append(out)
+        torch.testing.assert_close(torch.cat(parts, dim=1), layer(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("card", "variant"), CAUSAL)
+def test_states_of_other_layers_are_refused(card: Card, variant: int) -> None:
+    layer = module(card, variant, causal=True)
+    if not hasattr(layer, "step"):
+        pytest.skip(f"{card.name} has no incremental path")
+    x = torch.randn(2, 5, DIM, dtype=torch.float64)
+    _, state = layer.step(x)
+    for wrong in ([], 3, "state", {}, object()):
+        with pytest.raises(TypeError, match=r"`?state`? should be"):
+            layer.step(x, wrong)
+    with pytest.raises(ValueError, match="start a new batch with state=None"):
+        layer.step(x[:1], state)
+    wider = catalog.build(
+        card.name, dim=2 * DIM, heads=HEADS, causal=True,
+        **{k: v for k, v in variants(card)[variant].items() if k in card.option_names()},
+    ).double()  # fmt: skip
+    with pytest.raises(ValueError, match="state"):
+        wider.step(torch.cat([x, x], dim=-1), state)
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_trains(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    if not list(layer.parameters()):
+        pytest.skip(f"{card.name} has nothing to learn")
+    x, target = torch.randn(2, 3, 37, DIM, dtype=torch.float64)  # longer than default blocks
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+    before = (layer(x) - target).square().mean()
+    before.backward()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        assert (parameter.grad != 0).any(), name
+    optimizer.step()
+    assert (layer(x) - target).square().mean() < before
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_recomputing_changes_no_gradient(card: Card, variant: int) -> None:
+    """Under gradient checkpointing the forward pass runs twice, and backward reads once."""
+    for form in module_forms(card):
+        layer = module(card, variant, **form)
+        x = torch.randn(2, 7, DIM, dtype=torch.float64, requires_grad=True)
+        kept = torch.autograd.grad(layer(x).square().sum(), [x, *layer.parameters()])
+        out = checkpoint(layer, x, use_reentrant=False)
+        recomputed = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+        for mine, theirs in zip(recomputed, kept, strict=True):
+            torch.testing.assert_close(mine, theirs)
+
+
+# PyTorch's own tracer makes an object of an autograd function, and warns of it.
+@pytest.mark.filterwarnings("ignore:.*Function.* should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_compiles_whole(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    torch.compiler.reset()  # each variant recompiles the same forward, and PyTorch counts them
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x), layer(x))
+
+
+# ---- costs
+
+SHORT, FEW, BLOCKS, SOME, MANY = ((n // 4, n // 2, n) for n in (127, 509, 2039, 4093, 8191))
+LARGE = 1 << 20  # elements from which on a tensor takes longer to compute than to follow
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
+    """FLOPs and the largest tensor of the layer as it is built, n alone growing."""
+    for form in card.forms:
+        lengths = _lengths(card, variant, form)
+        made = {"form": form} if "form" in card.option_names() else {}
+        capacity = {"max_len": lengths[-1]} if _needs_capacity(card, variant) else {}
+        layer = module(card, variant, **made, **capacity).float()
+        counts = _counts(layer, lengths)
+        options = _with(card, variant, capacity)
+        for what, values in zip(("time", "memory"), zip(*counts, strict=True), strict=True):
+            claim = _in_n_alone(card, what, form, options)
+            claimed = [float(claim.subs(dict.fromkeys(claim.free_symbols, n))) for n in lengths]
+            if what == "memory" and form == "blocked":
+                # A bound where there are many blocks, up to the masked pairs that they hold.
+                assert values[-1] <= 2 * claimed[-1], values
+                continue
+            grows, expected = (exponent(lengths, x).slope for x in (values, claimed))
+            assert grows <= expected + 0.1, (form, what, values)
+            if form != "blocked":  # whose blocks hold pairs that are masked
+                assert what == "memory" or grows >= expected - 0.1, (form, what, values)
+
+
+def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
+    """Long sequences for blocks, and for what has tiles or chunks of many tokens.
+
+    Loops, dense masks and stored tables would take too long there.
+    """
+    largest = max((v for v in vars(chosen(card, variant)).values() if type(v) is int), default=0)
+    if "max_len" in variants(card)[variant]:
+        longest = variants(card)[variant]["max_len"]
+        return longest // 4, longest // 2, longest
+    if form == "recurrent" or (form == "tiled" and largest < 16):
+        return SHORT
+    if form == "blocked" and largest > 256:
+        return MANY
+    if form == "blocked":
+        return SOME if largest > 16 else BLOCKS
+    return SOME if largest > 64 and form in ("tiled", "chunked") else FEW
+
+
+def _needs_capacity(card: Card, variant: int) -> bool:
+    """Whether a layer of this variant has a length that it was built for."""
+    given = variants(card)[variant]
+    return "max_len" in card.option_names() and not {"max_len", "factors"} & set(given)
+
+
+def _with(card: Card, variant: int, capacity: Mapping[str, Any]) -> Options:
+    own = annotations_of(card.options)
+    given = dict(variants(card)[variant]) | dict(capacity)
+    return card.options(**{k: v for k, v in given.items() if k in own})
+
+
+def _counts(layer: nn.Module, lengths: tuple[int, ...]) -> list[tuple[int, int]]:
+    """``_mixing`` at each length. Large tensors are counted on the meta device, which computes
+    nothing, if it counts the shortest length as the processor does: without the kernels that never
+    hold the scores."""
+    shortest, counted = _mixing(layer, lengths[0]), layer
+    if shortest[1] > LARGE:
+        on_meta = copy.deepcopy(layer).to("meta")
+        counted = on_meta if _mixing(on_meta, lengths[0]) == shortest else layer
+    return [shortest, *(_mixing(counted, n) for n in lengths[1:])]
+
+
+def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
+    """FLOPs of a layer without its linear maps, and the elements of its largest tensor."""
+    linear = 0
+
+    def book(part: nn.Module, args: tuple[Tensor, ...], _: Tensor) -> None:
+        nonlocal linear
+        linear += 2 * args[0].numel() * part.out_features  # type: ignore[operator]
+
+    device = next((each.device for each in layer.parameters()), torch.device("cpu"))
+    x = torch.randn(1, n, DIM, device=device)
+    layer(x)  # a layout is made once for each length and pattern, and kept
+    hooks = [
+        part.register_forward_hook(book) for part in layer.modules() if isinstance(part, nn.Linear)
+    ]
+    counted = count(layer, x)
+    for hook in hooks:
+        hook.remove()
+    # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
+    return counted.flops - linear or counted.elements_written, counted.largest_tensor.elements
+
+
+def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Expr:
+    """The claim with everything but n as the layer was built; for memory with the input itself."""
+    n, m, n_E = letters("n m n_E")
+    claim = card.cost(what, form, options).subs({m: n, n_E: n})  # as many as in examples, nearly
+    widths = {"h": HEADS, "d": DIM // HEADS, "e": DIM // HEADS, "dim": DIM}
+    known = widths | {letter: getattr(options, name) for letter, name in card.letters.items()}
+    claim = claim.subs({x: known[x.name] for x in claim.free_symbols if x.name in known})
+    return claim + n * DIM if what == "memory" else claim
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_costs_are_stated_in_n_and_options(card: Card, variant: int) -> None:
+    allowed = {"n", "m", "n_E", "d", "e", "h", "dim", *card.letters}
+    for form in card.forms:
+        for what in ("time", "memory"):
+            claim = card.cost(what, form, chosen(card, variant))
+            assert {x.name for x in claim.free_symbols} <= allowed
+    assert set(card.letters.values()) <= set(annotations_of(card.options))
+
+
+PATTERNED = Cases(lambda card: ALL.of(card) if issubclass(card.options, PatternOptions) else [])
+
+
+@pytest.mark.parametrize(("card", "variant"), PATTERNED)
+def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> None:
+    """Up to terms that grow more slowly, and to what the ends of lines and blocks lack."""
+    options = chosen(card, variant)
+    n = _lengths(card, variant, "blocked")[-1]  # at which random patterns have been drawn
+    assert isinstance(options, PatternOptions)
+    pattern = options.pattern(heads=HEADS, causal=card.causal == "always")
+    of_heads = [pattern.of_head(head) for head in range(pattern.heads() or 1)]
+    counted = sum(each.count(n) for each in of_heads) / len(of_heads)
+    h, d, e = letters("h d e")
+    claim = (card.cost("time", "blocked", options) / (2 * h * (d + e))).simplify()
+    known = {letter: getattr(options, name) for letter, name in card.letters.items()} | {"n": n}
+    claimed = float(claim.subs({x: known[x.name] for x in claim.free_symbols}))
+    assert 0.4 * claimed <= counted <= 1.1 * claimed
+
+
+# ---- wrong calls
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None:
+    layer = module(card, variant)
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"`x` should be Float\[b n dim\]"):
+        layer(x[0])
+    with pytest.raises(ValueError, match="dim=12"):
+        layer(x[..., :5])
+    with pytest.raises(ValueError, match="nothing to attend to"):
+        layer(x[:, :0])
+    with pytest.raises(ValueError, match="not a float"):
+        layer(x.long())
+    with pytest.raises(ValueError, match=r"n is 5, expected 7 as in `x`"):
+        layer(x, torch.ones(2, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="mask == 0"):
+        layer(x, torch.zeros(2, 7))
+    if list(layer.parameters()):
+        with pytest.raises(ValueError, match="dtype"):
+            layer(x.float())
+    with pytest.raises(TypeError, match=f"{card.name} has no option 'colour'"):
+        catalog.build(card.name, dim=DIM, heads=HEADS, colour="red")
+    if "heads" not in parameters_of(card.build):
+        return
+    given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
+    with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
+        catalog.build(card.name, dim=DIM, heads=5, causal=card.causal == "always", **given)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_causality_is_refused_with_its_reason(card: Card) -> None:
+    if card.causal == "optional":
+        assert not card.because
+        return
+    assert card.because
+    with pytest.raises(ValueError, match=r"cannot be causal: |is always causal"):
+        catalog.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "never")
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_module_moves_to_the_gpu(card: Card, variant: int) -> None:
+    if (accelerator := the_accelerator()) is None:
+        pytest.skip("no accelerator on this machine")
+    layer = module(card, variant)
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    expected = layer(x)
+    torch.testing.assert_close(layer.to(accelerator)(x.to(accelerator)).cpu(), expected)
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_what_does_not_fit_is_refused_in_a_sentence(card: Card, form: str) -> None:
+    function, sizes = card.forms[form], SIZES[1]
+    made = inputs(function, sizes, torch.float32)
+    for index in range(1, len(made)):
+        mixed = [exactly(x) if i == index else x for i, x in enumerate(made)]
+        wrong = r"is (float64|complex128) but .* is (float32|complex64); give them one dtype"
+        with pytest.raises(ValueError, match=wrong):
+            call(card, form, 0, mixed)
+    if "mask" not in parameters_of(function):
+        return
+    b, m = sizes["b"], sizes["m"]
+    for shape, what in [((b, m + 2), "keys"), ((b, m - 2), "keys"), ((b + 1, m), "sequences")]:
+        pattern = patterns.causal() & patterns.padding(torch.ones(shape, dtype=torch.bool))
+        with pytest.raises(ValueError, match=f"padding is for .* {what}, but there are"):
+            function(*made, mask=pattern)
+    with pytest.raises(TypeError, match=r"`?mask`? should be .*, got"):
+        function(*made, mask="causal")

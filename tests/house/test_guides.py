@@ -1,0 +1,48 @@
+"""The pages of docs/guides/ do what they say: their code runs, in an empty folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# (\w+\.py)\n")
+
+
+def program(guide: Path, folder: Path) -> str:
+    """The blocks of a page one after the other; one that begins with a file's name is that file."""
+    parts = []
+    for block in BLOCK.findall(guide.read_text(encoding="utf-8")):
+        if named := FILE.match(block):
+            (folder / named[1]).write_text(block, encoding="utf-8")
+        else:
+            parts.append(block)
+    return "\n".join(parts)
+
+
+def run(folder: Path, *command: str) -> str:
+    python = [sys.executable, "-W", "error", *command]
+    done = subprocess.run(python, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _this_attnlab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'widgets'}")
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_the_code_of_a_page_runs(guide: Path, tmp_path: Path) -> None:
+    run(tmp_path, "-c", program(guide, tmp_path))
+
+
+def test_a_mechanism_of_ones_own_keeps_its_claims(tmp_path: Path) -> None:
+    program(ROOT / "docs/guides/your_own_mechanism.md", tmp_path)
+    few = "equals_naive or future or padding or cost or costs"
+    said = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", few, "test_mymix.py")
+    assert re.search(r"\d\d passed", said)
