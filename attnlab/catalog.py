@@ -155,6 +155,9 @@ def build(
 
     ``options`` are those of the mechanism (``attnlab.card(name).option_names()``). An unknown
     option is refused with the nearest known, an unfit value in a sentence.
+
+    It runs in float64, float32, bfloat16 and float16, and gives the dtype that it is given; under
+    autocast PyTorch's operators choose between that and autocast's.
     """
     c = card(name)
     known = c.option_names()

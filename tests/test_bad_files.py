@@ -3,6 +3,7 @@
 Every case ends in a sentence of attnlab's own (``tests/bad_calls.py`` says what that is).
 """
 
+import copy
 import errno
 import json
 import os
@@ -19,9 +20,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+import attnlab
 import docs.__main__ as site
 from attnlab import course, pretrained
 from attnlab.core import files
+from attnlab.core.card import Card
 from attnlab.course.__main__ import main as course_main
 from attnlab.experiments.__main__ import main as experiments_main
 from attnlab.figures.maps import heat_map
@@ -40,6 +43,10 @@ DEEP = "[" * 200_000
 
 def model() -> TinyTransformer:
     return TinyTransformer(300, dim=12, heads=2, layers=1, max_len=16, tie=True)
+
+
+def of_card(card: Card) -> nn.Module:
+    return attnlab.build(card.name, dim=12, heads=2, causal=True)
 
 
 def content(folder: Path) -> dict[str, Any]:
@@ -204,8 +211,8 @@ def test_a_course_without_lessons_says_where_to_run_it(tmp_path, monkeypatch, ca
 
 WRITERS: dict[str, Callable[[Any], object]] = {
     "model.save": lambda path: model().save(path),
-    "save_svg": lambda path: heat_map(torch.eye(3)).save_svg(path),
-    "save_html": lambda path: heat_map(torch.eye(3)).save_html(path),
+    "save_svg": lambda path: heat_map(torch.eye(3), title="A map").save_svg(path),
+    "save_html": lambda path: heat_map(torch.eye(3), title="A map").save_html(path),
     "write_file": lambda path: files.write_file(path, "text"),
 }
 
@@ -370,6 +377,20 @@ def test_a_full_disk_ends_a_sweep_in_a_sentence(tmp_path, capsys):
         pytest.skip("this system has no full device")
     with pytest.raises(files.Unwritten, match="takes no more rows"):
         rows.append(Path("/dev/full"), {})
+
+
+# ---- a state of another dtype
+
+CAUSAL = [card for card in attnlab.cards() if card.mixes and card.causal != "never"]
+DECODING = [card for card in CAUSAL if hasattr(of_card(card), "step")]
+
+
+@pytest.mark.parametrize("card", DECODING, ids=lambda card: card.name)
+def test_a_state_of_another_dtype_is_refused(card):
+    layer = of_card(card)
+    x = torch.randn(2, 3, 12)
+    _, state = copy.deepcopy(layer).double().step(x.double(), None)
+    assert not fault(Call(card.name, "", lambda: layer.step(x[:, :1], state), REFUSE))
 
 
 # ---- ids in small integers

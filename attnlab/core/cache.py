@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.core.shapes import autocasts
+
 
 class KeyValueCache(NamedTuple):
     """All keys (b, g, t, d) and values (b, g, t, e) so far: g·t·(d + e) numbers per sequence."""
@@ -61,8 +63,8 @@ def _check_same_layer(name: str, old: Tensor, new: Tensor) -> None:
             f"the cache holds {name} of {old.shape[1]} heads of width {old.shape[3]}, but "
             f"{new.shape[1]} of width {new.shape[3]} came: it is another layer's state"
         )
-    if old.device != new.device:
+    if old.device != new.device or (old.dtype != new.dtype and not autocasts(new.device)):
         raise ValueError(
-            f"the cache holds {name} on {old.device}, but {name} on {new.device} came; "
-            "start anew with state=None"
+            f"the cache holds {name} of {old.dtype} on {old.device}, but {name} of {new.dtype} on "
+            f"{new.device} came; start anew with state=None"
         )

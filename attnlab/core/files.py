@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MANIFEST = ".attnlab.json"
 NEW, SAME, REPLACED, REMOVED = "new", "unchanged", "replaced", "removed"
@@ -239,7 +239,7 @@ def manifest(folder: Path, by: str) -> dict[str, str]:
     if not os.path.lexists(path):
         return {}
     try:
-        body = None if path.is_symlink() else json.loads(read_plain(path))
+        body: Any = None if path.is_symlink() else json.loads(read_plain(path))
         writer, files = body["written by"], dict(body["files"])
         sound = all(isinstance(d, str) and _is_inside(name) for name, d in files.items())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -27,6 +27,7 @@ from attnlab.core.derivatives import refuse_second
 from attnlab.core.integers import check_integer
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
+from attnlab.core.recurrence import check_state
 
 
 class Sums(NamedTuple):
@@ -86,22 +87,15 @@ def advance(
     """
     check_integer("chunk", chunk, at_least=1)
     wide_q, wide_k, wide_v = widened(q, k, v)
-    state = nothing(wide_k, wide_v) if past is None else past
-    _same_layer(state, wide_k, wide_v)
+    state = nothing(wide_k, wide_v)
+    if past is not None:
+        check_state(past, state)
+        state = past
     if not len(v):
         return v.new_zeros(v.shape), state
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
     out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
     return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
-
-
-def _same_layer(past: Sums, k: Tensor, v: Tensor) -> None:
-    needed = (*k.shape[:2], k.shape[-1], v.shape[-1])
-    if past.values.shape != needed:
-        raise ValueError(
-            f"the state is of shape {tuple(past.values.shape)} (b, h, r, e), but this call needs "
-            f"{needed}: start a new batch with state=None, and give each layer its own state"
-        )
 
 
 # ---- by chunks

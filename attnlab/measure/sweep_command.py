@@ -15,7 +15,7 @@ from attnlab.measure.command import at_least_one
 from attnlab.measure.measured import PASSES
 from attnlab.measure.peers import PEERS
 from attnlab.measure.report import machine, machine_line
-from attnlab.measure.rows import alone, append, read
+from attnlab.measure.rows import Row, alone, append, read
 from attnlab.measure.subject import subject
 from attnlab.measure.sweep import LENGTHS, Entry, Plan, points, sweep
 
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _known(path: Path | None, held: ExitStack) -> list[summary.Row]:
+def _known(path: Path | None, held: ExitStack) -> list[Row]:
     """The rows of a file that is this sweep's alone as long as it is held."""
     if path is None:
         return []

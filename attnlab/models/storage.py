@@ -44,7 +44,7 @@ def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     sum_of = sha256(json.dumps(sorted(metadata.items())).encode())
     for name, tensor in sorted(tensors.items()):
         sum_of.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        sum_of.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        sum_of.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return sum_of.hexdigest()
 
 

@@ -69,6 +69,7 @@ from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
+from attnlab.core.recurrence import check_state
 from attnlab.core.shapes import (
     KeyPadding,
     Keys,
@@ -193,25 +194,17 @@ class Performer(nn.Module):
         with unrounded(x.device):
             wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
             phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
-            empty = State.empty(phi.rows, values)
-            state = empty if state is None else _checked_state(state, empty)
+            past = State.empty(phi.rows, values)
+            if state is not None:
+                check_state(state, past)
+                past = state
             out, state = advance(
-                phi.queries(wide_q), phi.keys(wide_k), values, state, self.options.chunk
+                phi.queries(wide_q), phi.keys(wide_k), values, past, self.options.chunk
             )
         return self.heads.merge(out.to(v.dtype)), state
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}, form={self.form!r}, features={self.projection.shape[1]}"
-
-
-def _checked_state(state: State, empty: State) -> State:
-    if state.sums.shape != empty.sums.shape:
-        raise ValueError(
-            f"the state holds sums of shape {tuple(state.sums.shape)}, but these tokens need "
-            f"{tuple(empty.sums.shape)} (sequences, heads, features, value width + 1); "
-            "start a new batch with state=None"
-        )
-    return state
 
 
 # ---- card
