@@ -1,4 +1,4 @@
-"""`.ci/machines.py` runs what it is given on every machine that it imitates, and names the red ones."""
+"""`.ci/machines.py` runs what it is given on each machine that it imitates, and names the red."""
 
 import importlib.util
 from pathlib import Path
