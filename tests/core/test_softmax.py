@@ -1,5 +1,6 @@
 """The softmax over allowed keys."""
 
+import pytest
 import torch
 
 from attnlab.core.softmax import masked_softmax
