@@ -39,13 +39,16 @@ _HOMES = {
 _ROOMS = (
     "catalog",
     "core",
+    "course",
     "exercises",
+    "experiments",
     "figures",
     "lens",
     "measure",
     "mechanisms",
     "models",
     "pretrained",
+    "readme",
     "tasks",
     "train",
 )

@@ -175,8 +175,8 @@ def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
 def finite(x: Tokens, padding: TokenPadding) -> Tokens:
     """``x`` with zeros for padded tokens, before anything is computed from them.
 
-    A mask gives such a token the weight 0, but 0 · NaN is NaN, and so is 0 times what a large number
-    overflows to: in the output and in the gradients of all others.
+    A mask gives such a token the weight 0, but 0 · NaN is NaN, and so is 0 times what a large
+    number overflows to: in the output and in the gradients of all others.
     """
     return zero_padded(x, padding)
 

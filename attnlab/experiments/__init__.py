@@ -11,6 +11,10 @@ import json
 import urllib.request
 from pathlib import Path
 
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)
+
 ASSETS = "https://raw.githubusercontent.com/attnlab/attnlab/main/notebooks/assets/"
 
 
