@@ -135,8 +135,13 @@ def allowed(value: Any, annotation: Any) -> bool:
 
 def several(value: Any) -> bool:
     return isinstance(value, list | tuple | range | np.ndarray | str) or (
-        isinstance(value, Tensor) and value.dim() > 0 and not (value.is_meta or value.is_sparse)
+        isinstance(value, Tensor) and value.dim() > 0 and listable(value)
     )
+
+
+def listable(value: Tensor) -> bool:
+    """Whether a tensor holds numbers that Python can compare."""
+    return not (value.is_meta or value.is_sparse or value.dtype == torch.float8_e4m3fn)
 
 
 def mistakes(annotation: Any, right: Any) -> Iterator[tuple[str, Any, str]]:
