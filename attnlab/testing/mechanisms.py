@@ -371,12 +371,12 @@ def test_padding_changes_nothing_for_real_tokens(card: Card, variant: int) -> No
                     torch.testing.assert_close(out[row, :length], alone, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf, 1e300], ids=str)
 @pytest.mark.parametrize(("card", "variant"), ALL)
 def test_nothing_in_padded_tokens_reaches_the_others(
     card: Card, variant: int, value: float
 ) -> None:
-    """Not even NaN or an infinity, in values and in gradients."""
+    """Not even NaN, an infinity or what overflows, in values and in gradients."""
     for form in module_forms(card):
         layer = module(card, variant, **form)
         x = torch.randn(2, 11, DIM, dtype=torch.float64)
