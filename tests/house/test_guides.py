@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
+from docs import guides
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
@@ -42,6 +43,10 @@ def _this_attnlab(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_the_code_of_a_page_runs(guide: Path, tmp_path: Path) -> None:
     run(tmp_path, "-c", program(guide, tmp_path))
+
+
+def test_the_site_has_every_page() -> None:
+    assert sorted(guides.ORDER) == [guide.stem for guide in GUIDES]
 
 
 def test_what_is_public_is_there() -> None:
