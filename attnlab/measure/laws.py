@@ -98,8 +98,9 @@ def _most(kinds: list[list[tuple[int, int]]], n: int) -> int | None:
     most = max((value for value in laws if value is not None), default=0)
     for points, value in zip(kinds, laws, strict=True):
         before = points[0][0]
-        steepest = max(Fraction(b - a, y - x) for (x, a), (y, b) in itertools.pairwise(points))
-        if value is None and max(of for _, of in points) + max(steepest, 0) * (n - before) > most:
+        slopes = (Fraction(b - a, y - x) for (x, a), (y, b) in itertools.pairwise(points))
+        steepest = max(Fraction(0), *slopes)
+        if value is None and max(of for _, of in points) + steepest * (n - before) > most:
             return None
     return most
 
