@@ -85,13 +85,16 @@ def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
             f"{subject.label} reads as many keys as its parameters say, so it is counted by "
             f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
         )
-    long = by_law(_samples(subject, n, backward), n) if n > LONGEST_COMPUTED else None
+    long = _by_law(subject, n, backward) if n > LONGEST_COMPUTED else None
     return _cost(subject, n, backward, long or _counts(subject, n, backward, device))
 
 
-def _samples(subject: Layer, n: int, backward: bool) -> Callable[[int], Counts]:
-    """The counts at other lengths of the layer that is built for n tokens."""
-    return lambda length: _counts(subject, length, backward, "meta")
+def _by_law(subject: Layer, n: int, backward: bool) -> Counts | None:
+    """None, too, where the layer refuses one of the short lengths."""
+    try:
+        return by_law(lambda length: _counts(subject, length, backward, "meta"), n)
+    except Uncountable:
+        return None
 
 
 def _cost(subject: Layer, n: int, backward: bool, counts: Counts) -> Cost:

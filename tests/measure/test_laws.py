@@ -17,7 +17,7 @@ from attnlab.measure.subject import subject
 def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
     options = {"window": 64} if form == "blocked" else {}
     layer = subject(name, dim=16, heads=8, form=form, **options)
-    found = laws.by_law(costs._samples(layer, n, backward), n)
+    found = costs._by_law(layer, n, backward)
     assert found is not None
     wanted = costs._counts(layer, n, backward, "meta")
     for what in (*laws.EXACT, "largest"):
