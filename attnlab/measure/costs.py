@@ -90,7 +90,9 @@ def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
 
 
 def _by_law(subject: Layer, n: int, backward: bool) -> Counts | None:
-    """None, too, where the layer refuses one of the short lengths."""
+    """None, too, where the layer refuses one of the short lengths, or is built for its longest."""
+    if isinstance(subject, Subject) and "max_len" in subject.card.option_names():
+        return None
     try:
         return by_law(lambda length: _counts(subject, length, backward, "meta"), n)
     except Uncountable:
