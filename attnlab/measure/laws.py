@@ -24,8 +24,8 @@ Counts = dict[Any, int]
 
 STEPS = (4, 5, 6, 7)
 LADDER = {16: (*STEPS, 40), 64: (*STEPS, 24), 512: (*STEPS, 13)}
-"""A multiple of the size of a block, chunk or window → how many of them are counted. The last is far
-away, where larger blocks would show, and a logarithm of the length."""
+"""A multiple of the size of a block, chunk or window → how many of them are counted. The last is
+far away, where larger blocks would show, and a logarithm of the length."""
 LONG = 3000  # tokens: several of the largest blocks
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
 EXACT = ("flops", "linear", "saved", "parameters")
