@@ -462,7 +462,7 @@ def test_states_of_other_layers_are_refused(card: Card, variant: int) -> None:
             layer.step(x, wrong)
     with pytest.raises(ValueError, match="start a new batch with state=None"):
         layer.step(x[:1], state)
-    wider = catalog.build(
+    wider: Any = catalog.build(
         card.name, dim=2 * DIM, heads=HEADS, causal=True,
         **{k: v for k, v in variants(card)[variant].items() if k in card.option_names()},
     ).double()  # fmt: skip
