@@ -10,7 +10,7 @@ computed on the CPU instead, up to `LONGEST_COMPUTED` tokens.
 
 What works block by block calls more operations the longer the sequence is. Beyond that length it is
 counted at some short lengths, and by the law that these follow (`laws`): exactly, but for the
-elements written and the peak of bytes, which then are about right.
+elements written, the bytes kept and the peak of bytes, which then are about right.
 """
 
 from collections.abc import Callable, Iterator

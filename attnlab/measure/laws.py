@@ -9,9 +9,9 @@ The largest tensor follows no polynomial, as at short lengths a block may be lar
 the size of the sequence; nor do the most bytes alive. So each kind of tensor, by the operation that
 makes it and its number of axes, has a law of its own, and the largest is the answer.
 
-How many blocks are put together depends on the length, and with it a fraction of a per cent of the
-elements that are written, and the most bytes alive where those of a block count: these two alone
-may be taken from a straight line, and are about right.
+How many blocks are put together depends on the length, and with it about a per cent of the elements
+that are written or kept for the backward pass, and the most bytes alive where those of a block
+count: these three alone may be taken from a straight line, and are about right.
 """
 
 import itertools
@@ -28,7 +28,8 @@ LADDER = {16: (*STEPS, 40), 64: (*STEPS, 24), 512: (*STEPS, 13)}
 far away, where larger blocks would show, and a logarithm of the length."""
 LONG = 3000  # tokens: several of the largest blocks
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
-EXACT = ("flops", "linear", "saved", "parameters")
+EXACT = ("flops", "linear", "parameters")
+NEARLY = ("written", "saved")
 
 
 def by_law(counts_at: Callable[[int], Counts], n: int) -> Counts | None:
@@ -62,7 +63,7 @@ def _found(found: dict[int, Counts], n: int) -> Counts | None:
         for name in {name for each in found.values() for name in each}
     }
     known = {name: law(series[name], n) for name in EXACT}
-    known["written"] = law(series["written"], n) or near_a_line(series["written"], n)
+    known |= {name: law(series[name], n) or near_a_line(series[name], n) for name in NEARLY}
     for what in ("largest", "peak"):
         known[what] = _most([of for name, of in series.items() if name[0] == what], n)
     if known["peak"] is None:
