@@ -74,6 +74,11 @@ check-widgets: ## Rebuild the widgets' front ends, compare with what is committe
 check-tests: $(INSTALLED)
 	$(PYTEST) --ignore=tests/browser tests
 
+# `TESTS="tests --ignore=tests/browser"` is all of them, `TESTS=--lessons` the lessons.
+.PHONY: check-machines
+check-machines: $(INSTALLED) ## Run a selection of TESTS as other processors and numbers of threads compute
+	$(RUN) .ci/machines.py $(TESTS)
+
 # Each lesson is executed once: in the browser, or without one where there is none. Cells tagged
 # nbval-check-output are compared strictly, the others must run without an error.
 # A page may be late where the machine is busy: tests that fail are tried once more, in a new browser.

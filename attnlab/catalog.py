@@ -101,7 +101,7 @@ def remembered(function: Function) -> Function:
     """Keeps what ``function`` returned for its arguments until a card is registered."""
     kept: Any = functools.lru_cache(maxsize=20_000)(function)
     _REMEMBERED.append(kept)
-    return kept  # type: ignore[no-any-return]
+    return kept
 
 
 @remembered

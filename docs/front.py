@@ -45,6 +45,7 @@ proved against its own equation, and open to look inside.</p>
 <p class="ways"><a class="way first" href="{first}">Start with lesson 00</a>
 <a class="way" href="lessons/index.html">All {len(every)} lessons</a>
 <a class="way" href="mechanisms/index.html">All mechanisms</a>
+<a class="way" href="guides/index.html">Use it, build on it</a>
 <a class="way" href="https://github.com/{HOME.slug}">Source</a></p>
 </div>
 {frame("widgets/wall.html", "The wall of mechanisms")}
@@ -81,6 +82,7 @@ hide-toc: true
 
 lessons/index
 mechanisms/index
+guides/index
 reference/index
 ```
 """

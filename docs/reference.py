@@ -14,7 +14,7 @@ import attnlab_widgets
 import attnlab
 from docs.places import ROOT, Sources, on_the_web
 
-ROOMS = ("lens", "figures", "train", "tasks", "measure", "models", "pretrained", "core")
+ROOMS = ("lens", "figures", "train", "tasks", "measure", "models", "pretrained", "testing", "core")
 _LABEL = re.compile(r"^(``[^`]+``(?:, ``[^`]+``)*)\s{2,}(\S.*)$")
 Definition = ast.FunctionDef | ast.ClassDef
 

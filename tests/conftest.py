@@ -1,4 +1,5 @@
-"""What every test stands on: one seed, one thread (workers share the cores), the accelerator.
+"""What every test stands on: one seed, one thread (workers share the cores; `.ci/machines.py` asks
+for others), the accelerator, and a source tree in which nothing is written.
 
 A run ends with the seconds of processor time that the claims of each mechanism and each lesson
 took: processor time, because a clock also counts what else the machine does.
@@ -8,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
@@ -26,7 +28,7 @@ settings.load_profile("patient")
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:
     torch.manual_seed(0)
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("ATTNLAB_TEST_THREADS", "1")))
 
 
 @pytest.fixture
@@ -37,6 +39,37 @@ def accelerator() -> torch.device:
     if (device := the_accelerator()) is None:
         pytest.skip("no accelerator on this machine")
     return device
+
+
+# ------------------------------------------------------------------------------------- source tree
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("attnlab", "binder", "docs", "notebooks", "tests", "widgets")
+BUILT = ("__pycache__", "node_modules")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def _refuse_writing(event: str, given: tuple[Any, ...]) -> None:
+    """An audit hook: the test that would write into the source tree fails, and nothing is written.
+
+    What a test writes there changes what the tests after it read, and what is committed.
+    """
+    if event == "open" and isinstance(given[2], int) and given[2] & WRITES:
+        paths = given[:1]
+    elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+        paths = given[:2] if event == "os.rename" else given[:1]
+    else:
+        return
+    for path in paths:
+        if isinstance(path, (str, os.PathLike)):
+            parts = Path(os.path.abspath(path)).parts
+            below = parts[len(ROOT.parts) :] if parts[: len(ROOT.parts)] == ROOT.parts else ()
+            if below and below[0] in SOURCES and not set(below) & set(BUILT):
+                raise AssertionError(f"a test writes {path} into the source tree: take tmp_path")
+
+
+if (ROOT / SOURCES[0]).is_dir():  # not where a test of tests copies this file
+    sys.addaudithook(_refuse_writing)
 
 
 # ------------------------------------------------------------------------------------------ choice

@@ -68,7 +68,7 @@ class Heads(nn.Module):
     ) -> tuple[Queries, GroupKeys, GroupValues]:
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
 
-        What is NaN or infinite in the tokens that ``padding`` masks reaches nobody (``finite``).
+        What the tokens hold that ``padding`` masks reaches nobody (``finite``).
         ``start`` is the position of the first token, for a rotation.
         """
         if not hasattr(self, "query"):
@@ -173,12 +173,12 @@ def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
 
 
 def finite(x: Tokens, padding: TokenPadding) -> Tokens:
-    """``x`` with zeros for what is NaN or infinite in padded tokens.
+    """``x`` with zeros for padded tokens, before anything is computed from them.
 
-    A mask gives such a token the weight 0, but 0 · NaN is NaN: in the output and in the gradients
-    of all others.
+    A mask gives such a token the weight 0, but 0 · NaN is NaN, and so is 0 times what a large
+    number overflows to: in the output and in the gradients of all others.
     """
-    return x if padding is None else x.masked_fill(~padding[..., None] & ~x.isfinite(), 0)
+    return zero_padded(x, padding)
 
 
 def zero_padded(x: Tokens, padding: TokenPadding) -> Tokens:

@@ -15,6 +15,6 @@ def check_integer(name: str, value: object, *, at_least: int | None = None) -> i
         raise TypeError(f"{name} should be a whole number, got {value!r}")
     if at_least is not None and value < at_least:
         raise ValueError(f"{name} should be at least {at_least}, got {value}")
-    if abs(value) > LARGEST:
+    if abs(int(value)) > LARGEST:
         raise ValueError(f"{name} should be at most 2**63 - 1, as in a tensor, got {value}")
     return int(value)

@@ -131,7 +131,8 @@ def _checked_as(name: str, value: Any, annotation: Any) -> Any:
     if plain is bool:
         return bool(value)
     if plain is float:
-        return _finite(name, float(value) if abs(value) < 1e308 else math.inf, least)
+        whole = isinstance(value, numbers.Integral)
+        return _finite(name, float(check_integer(name, value) if whole else value), least)
     if origin is Literal:
         choose(name, value, dict.fromkeys(typing.get_args(plain)))
     if origin in (tuple, Sequence):

@@ -172,6 +172,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_number                      a count, in its unit
 """
 
+from attnlab.core.lazy import modules_of
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
@@ -384,6 +385,8 @@ from attnlab.exercises.trees import (
 )
 from attnlab.exercises.verdict import Verdict
 from attnlab.exercises.vision import check_mean_by_offset, check_row_share, check_uniform_row
+
+__getattr__ = modules_of(__name__)
 
 __all__ = [
     "Verdict",

@@ -11,7 +11,10 @@ runs. There are no timings and no thresholds here; those are benchmarks, in `att
 import json
 from pathlib import Path
 
+from attnlab.core.lazy import modules_of
 from attnlab.core.suggest import choose
+
+__getattr__ = modules_of(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
 

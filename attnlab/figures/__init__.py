@@ -15,3 +15,7 @@
 ``static``, ``svg``  the figure as SVG, for pages without plotly
 ``theme``            light, dark or auto, set once or per figure
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -4,3 +4,7 @@ Counting (`count`; `costs` for a whole layer at any length) is exact and repeata
 it. Stop-watches (`timing`, `measured`) and the memory of a real process (`memory`) belong to
 `python -m attnlab.measure`, never to tests. `fit` says what the figures mean, with intervals.
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -9,7 +9,8 @@ both are counted, and where they differ (a learned span decides which keys are r
 computed on the CPU instead, up to `LONGEST_COMPUTED` tokens.
 
 What works block by block calls more operations the longer the sequence is. Beyond that length it is
-counted at some short lengths, and by the law that these follow (`laws`).
+counted at some short lengths, and by the law that these follow (`laws`): exactly, but for the
+elements written, the bytes kept and the peak of bytes, which then are about right.
 """
 
 from collections.abc import Callable, Iterator
@@ -83,13 +84,18 @@ def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
             f"{subject.label} reads as many keys as its parameters say, so it is counted by "
             f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
         )
-    long = by_law(_samples(subject, n, backward), n) if n > LONGEST_COMPUTED else None
+    long = _by_law(subject, n, backward) if n > LONGEST_COMPUTED else None
     return _cost(subject, n, backward, long or _counts(subject, n, backward, device))
 
 
-def _samples(subject: Layer, n: int, backward: bool) -> Callable[[int], Counts]:
-    """The counts at other lengths of the layer that is built for n tokens."""
-    return lambda length: _counts(subject, length, backward, "meta")
+def _by_law(subject: Layer, n: int, backward: bool) -> Counts | None:
+    """None, too, where the layer refuses one of the short lengths, or is built for its longest."""
+    if isinstance(subject, Subject) and "max_len" in subject.card.option_names():
+        return None
+    try:
+        return by_law(lambda length: _counts(subject, length, backward, "meta"), n)
+    except Uncountable:
+        return None
 
 
 def _cost(subject: Layer, n: int, backward: bool, counts: Counts) -> Cost:

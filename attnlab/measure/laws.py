@@ -7,9 +7,11 @@ lie on it to the last digit, or nothing is said: then the length itself is count
 
 The largest tensor follows no polynomial, as at short lengths a block may be larger than anything of
 the size of the sequence; nor do the most bytes alive. So each kind of tensor, by the operation that
-makes it and its number of axes, has a law of its own, and the largest is the answer. Elements that
-are written may depend on how blocks are put together, by a fraction of a per cent: these alone may
-lie beside a straight line.
+makes it and its number of axes, has a law of its own, and the largest is the answer.
+
+How many blocks are put together depends on the length, and with it about a per cent of the elements
+that are written or kept for the backward pass, and the most bytes alive where those of a block
+count: these three alone may be taken from a straight line, and are about right.
 """
 
 import itertools
@@ -20,29 +22,39 @@ from typing import Any
 Counts = dict[Any, int]
 """What was counted, by its name; (largest or peak, operation, axes) are those of a kind."""
 
-PERIODS = (64, 512)  # multiples of the usual sizes of blocks, chunks and windows
 STEPS = (4, 5, 6, 7)
-FAR = 24  # of the shorter periods, where the law is tried once more
+LADDER = {16: (*STEPS, 40), 64: (*STEPS, 24), 512: (*STEPS, 13)}
+"""A multiple of the size of a block, chunk or window → how many of them are counted. The last is
+far away, where larger blocks would show, and a logarithm of the length."""
+LONG = 3000  # tokens: several of the largest blocks
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
-EXACT = ("flops", "linear", "saved", "parameters")
+EXACT = ("flops", "linear", "parameters")
+NEARLY = ("written", "saved")
 
 
 def by_law(counts_at: Callable[[int], Counts], n: int) -> Counts | None:
     """The counts at length n; None where no law holds, or where counting n itself is as quick."""
-    short, long = PERIODS
-    tried = [n % short + step * short for step in (*STEPS, FAR)]
-    for lengths in (tried, [n % long + step * long for step in STEPS]):
-        if n > lengths[-1]:
-            found = {length: counts_at(length) for length in lengths}
-            if all_grow(found) and (known := _found(found, n)):
-                return known
+    for period, steps in LADDER.items():
+        lengths = [n % period + step * period for step in steps]
+        found = _counted(lengths, counts_at) if lengths[-1] < n else None
+        if found and (known := _found(found, n)):
+            return known
     return None
 
 
-def all_grow(found: dict[int, Counts]) -> bool:
-    """Whether more operations are called at each length than at the one before: for each block."""
-    numbers = [counts["operations"] for counts in found.values()]
-    return all(a < b for a, b in itertools.pairwise(numbers))
+def _counted(lengths: list[int], counts_at: Callable[[int], Counts]) -> dict[int, Counts] | None:
+    """The counts at some lengths, between which the number of operations grows; else None.
+
+    At lengths far below a block, nothing is known of what blocks cost: so a first step that calls
+    no more operations is the end, unless the lengths are thousands of tokens.
+    """
+    found: dict[int, Counts] = {}
+    for length in lengths:
+        found[length] = counts_at(length)
+        numbers = [counts["operations"] for counts in found.values()]
+        if lengths[-1] < LONG and len(set(numbers)) < len(numbers):
+            return None
+    return found if numbers[0] < numbers[-1] else None
 
 
 def _found(found: dict[int, Counts], n: int) -> Counts | None:
@@ -51,9 +63,11 @@ def _found(found: dict[int, Counts], n: int) -> Counts | None:
         for name in {name for each in found.values() for name in each}
     }
     known = {name: law(series[name], n) for name in EXACT}
-    known["written"] = law(series["written"], n) or near_a_line(series["written"], n)
+    known |= {name: law(series[name], n) or near_a_line(series[name], n) for name in NEARLY}
     for what in ("largest", "peak"):
         known[what] = _most([of for name, of in series.items() if name[0] == what], n)
+    if known["peak"] is None:
+        known["peak"] = round(_at(series["peak"][-2:], n))
     if any(value is None for value in known.values()):
         return None
     return {name: value for name, value in known.items() if value is not None}
@@ -85,8 +99,9 @@ def _most(kinds: list[list[tuple[int, int]]], n: int) -> int | None:
     most = max((value for value in laws if value is not None), default=0)
     for points, value in zip(kinds, laws, strict=True):
         before = points[0][0]
-        steepest = max(Fraction(b - a, y - x) for (x, a), (y, b) in itertools.pairwise(points))
-        if value is None and max(of for _, of in points) + max(steepest, 0) * (n - before) > most:
+        slopes = (Fraction(b - a, y - x) for (x, a), (y, b) in itertools.pairwise(points))
+        steepest = max(Fraction(0), *slopes)
+        if value is None and max(of for _, of in points) + steepest * (n - before) > most:
             return None
     return most
 

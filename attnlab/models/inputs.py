@@ -5,8 +5,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from attnlab.core.shapes import is_stored
 from attnlab.core.lookup import checked_ids
+from attnlab.core.shapes import is_stored
 
 
 class Reader(Protocol):

@@ -214,7 +214,8 @@ class Given(Rotation):
         first, second = q.chunk(2, -1)
         return q * cos + torch.cat((-second, first), -1) * sin
 
-    keys = queries
+    def keys(self, k: Tensor, positions: Tensor) -> Tensor:
+        return self.queries(k, positions)
 
 
 class StandIn(nn.Module):

@@ -13,9 +13,12 @@ the Python that runs it, so another Python gives slightly different weights.
 
 from pathlib import Path
 
+from attnlab.core.lazy import modules_of
 from attnlab.core.suggest import choose
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
+
+__getattr__ = modules_of(__name__)
 
 FOLDER = Path(__file__).parent
 

@@ -21,7 +21,10 @@ import torch
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
+from attnlab.core.lazy import modules_of
 from attnlab.core.suggest import check_choice, choose, suggestion
+
+__getattr__ = modules_of(__name__)
 
 __all__ = ["SPLITS", "UNSCORED", "Batch", "Example", "Task", "task", "tasks"]
 

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from attnlab.core.lazy import modules_of
 from attnlab.core.suggest import suggestion
 from attnlab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from attnlab.train.checks import as_folder, check_flag, check_model, shown
@@ -45,6 +46,8 @@ from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings
 from attnlab.train.task import Task, check_task
 from attnlab.train.trial import try_out
+
+__getattr__ = modules_of(__name__)
 
 __all__ = [
     "Checkpoint",

@@ -235,7 +235,10 @@ def test_wrong_calls_are_answered_in_sentences() -> None:
 # ---- flex
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+VECTORS = torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+
+
+@pytest.mark.skipif(not (VECTORS and shutil.which("g++")), reason="no C++ compiler, or no AVX2")
 def test_flex_equals_the_dense_mask() -> None:
     pattern = p.per_head((p.local(40) | p.strided(64)).causal(), p.global_([7, -1]) & p.prefix(99))
     pattern = pattern & p.padding(torch.arange(300) < torch.tensor([[300], [150]]))
@@ -252,8 +255,10 @@ def test_flex_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         assert "at least 16 wide, these are 8" in (refusal(q[..., :8], k[..., :8], v) or "")
         assert "float64" in (refusal(q.double(), k.double(), v.double()) or "")
-        monkeypatch.setattr(shutil, "which", lambda name: None)
-        assert "no C++ compiler" in (refusal(q, k, v) or "")
+        for capability, reason in (("DEFAULT", "without AVX2"), ("AVX2", "no C++ compiler")):
+            monkeypatch.setattr(shutil, "which", lambda name, of=capability: of == "DEFAULT")
+            monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda of=capability: of)
+            assert reason in (refusal(q, k, v) or "")
         with pytest.raises(ValueError, match=r"flex cannot run here: .* use blocked"):
             flex(q, k, v, p.local(1))
 

@@ -1,11 +1,15 @@
 """The pages of docs/guides/ do what they say: their code runs, in an empty folder."""
 
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import attnlab
+from docs import guides
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
@@ -39,6 +43,21 @@ def _this_attnlab(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_the_code_of_a_page_runs(guide: Path, tmp_path: Path) -> None:
     run(tmp_path, "-c", program(guide, tmp_path))
+
+
+def test_the_site_has_every_page() -> None:
+    assert sorted(guides.ORDER) == [guide.stem for guide in GUIDES]
+
+
+def test_what_is_public_is_there() -> None:
+    said = (ROOT / "docs/guides/public.md").read_text(encoding="utf-8")
+    offered = re.search(r"of them in the reference:\n\n(.*?)\n\n", said, re.DOTALL)
+    assert offered
+    assert re.findall(r"`(\w+)`", offered[1]) == sorted(attnlab.__all__)
+    addresses = re.findall(r"`(attnlab(?:\.\w+)+)`", said)
+    assert len(addresses) > 15
+    for address in addresses:
+        pkgutil.resolve_name(address)
 
 
 def test_a_mechanism_of_ones_own_keeps_its_claims(tmp_path: Path) -> None:

@@ -475,7 +475,7 @@ def test_of_a_sequence_longer_than_the_most_some_tokens_are_kept():
     assert points.sampled.startswith("17 of 100 tokens are kept, from 1 of 1 sequences")
     own = collect(model, [tokens], read)[0]
     for name in ("queries", "keys", "value_norms"):
-        assert np.array_equal(getattr(found, name), getattr(own, name)[:, position])
+        np.testing.assert_allclose(getattr(found, name), getattr(own, name)[:, position], rtol=2e-3)
     assert_statistics(found.statistics, own.statistics)
     twice = [collect(model, batches, read, most=17, seed=3)[0].query_tokens for batches in (
         [torch.cat([tokens, tokens.flip(1)])], [tokens, tokens.flip(1)],

@@ -183,7 +183,8 @@ def test_a_factorized_embedding_is_a_table_of_that_rank(make, tokens, source, ki
         plain.embedding.weight.copy_(factors.table @ factors.projection)
         factors.bias.zero_()
     given = {"source": source} if kind == "encoder_decoder" else {}
-    torch.testing.assert_close(model(tokens, **given), plain(tokens, **given))
+    # In float32, where the product of the factors is rounded once more.
+    torch.testing.assert_close(model(tokens, **given), plain(tokens, **given), rtol=0, atol=1e-3)
     saved = sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters())
     assert saved == 29 * 12 - (29 * 5 + 5 * 12 + 12)
     model.save(tmp_path / "m")

@@ -133,7 +133,7 @@ class AttentionView(BaseWidget):
 
     def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Send the queries, keys and values of the head that the front end asks for."""
-        place = content.get("vectors") if isinstance(content, dict) else None
+        place: Any = content.get("vectors") if isinstance(content, dict) else None
         if not _whole_numbers(place, 4) or not self._recorded(*place):
             return
         step, which, layer, head = place

@@ -163,9 +163,9 @@ class BaseWidget(Pictured, anywidget.AnyWidget):
         mine = {name: value for name, value in given.items() if self._may_be_set(name, value)}
         try:
             super().set_state(mine)
-            refused = given.keys() - mine.keys()
+            refused = set(given) - set(mine)
         except (traitlets.TraitError, TypeError, ValueError, OverflowError):
-            refused = given.keys()
+            refused = set(given)
         if refused & set(self.keys):
             self.send_state([name for name in given if name in self.keys])
 

@@ -285,7 +285,8 @@ class GraphView(BaseWidget):
         """How many values a whole number of the state can have, from 0 on."""
         told = self._graph
         layers = told["layers"]
-        heads = layers[self.layer]["h"] if layers else 0
+        here = min(max(self.layer, 0), len(layers) - 1)  # it may be wrong, and be checked next
+        heads = layers[here]["h"] if layers else 0
         counts = {
             "node": len(told["labels"]), "layer": max(1, len(layers)), "head": heads,
             "depth": told["deepest"] + 1, "step": max(1, len(told["path"])),

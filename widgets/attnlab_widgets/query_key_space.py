@@ -31,7 +31,7 @@ COLOURS = (
 class QueryKeySpace(BaseWidget):
     """Maps of the queries and keys of many heads, with their faithfulness.
 
-    ``maps``   what ``attnlab.lens.query_key.project`` returns; a list of such maps of the same
+    ``maps``   what ``attnlab.lens.query_key.maps.project`` returns; a list of such maps of the same
                points (other methods, 2-D and 3-D), to choose from; or a dict {training step: maps}
                of the same tokens, a film with a slider (other names than numbers: {name: maps})
     ``kinds``  what ``attnlab.lens.find_heads`` returns, or {(layer, head): kind of head}: written

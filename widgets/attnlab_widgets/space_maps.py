@@ -35,7 +35,7 @@ FIGURES = (
     "other_sequences",
 )
 _WANTED = (
-    "`maps` must be what attnlab.lens.query_key.project returns, a list of these, or a dict "
+    "`maps` must be what attnlab.lens.query_key.maps.project returns, a list of these, or a dict "
     "{training step: maps}"
 )
 TRAINING = "Training step"

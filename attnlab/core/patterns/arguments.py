@@ -65,6 +65,8 @@ def size(name: str, value: Any, *, at_least: int | None = None) -> int:
 
 def _elements(value: Any) -> list[Any] | None:
     """The elements of a list, a tuple, a range, an array …; None if it is not a list."""
+    if getattr(value, "is_meta", False) or getattr(value, "is_sparse", False):
+        return None  # a tensor without numbers that could be listed
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, str | bytes | dict) or not isinstance(value, Collection):
         return None

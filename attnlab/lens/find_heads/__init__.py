@@ -45,10 +45,13 @@ from reprlib import repr as _short
 import torch
 from torch import Tensor
 
+from attnlab.core.lazy import modules_of
 from attnlab.lens.find_heads.kinds import Heads
 from attnlab.lens.find_heads.sums import LayerSums, measure
 from attnlab.lens.heads import DELIMITERS, check_delimiters
 from attnlab.lens.record import Seen
+
+__getattr__ = modules_of(__name__)
 
 Tokens = Tensor | Sequence[str] | Sequence[Sequence[str]]
 

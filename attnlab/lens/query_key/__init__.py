@@ -14,3 +14,7 @@ Departures from the released code: queries and keys are scaled before the keys a
 has the translation only), keys alone are translated, everything is seeded, and no map comes without
 its faithfulness.
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -1,1 +1,5 @@
 """Structure beyond the sequence: trees."""
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

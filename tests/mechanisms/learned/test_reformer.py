@@ -290,7 +290,7 @@ def _changes_by_later_tokens(window: Any, form: Callable[..., Tensor]) -> Iterat
 def test_chunks_as_printed_leak_and_the_nearest_do_not(form: Callable[..., Tensor]) -> None:
     """Tokens of the second half move the chunks of the first, though no value comes from them."""
     assert max(_changes_by_later_tokens("chunks", form)) > 0.1
-    assert max(_changes_by_later_tokens("nearest", form)) == 0
+    assert max(_changes_by_later_tokens("nearest", form)) < 1e-12  # rounded in another place
 
 
 # ---- the layer

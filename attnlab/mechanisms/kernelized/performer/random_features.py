@@ -127,7 +127,8 @@ class FeatureMap(NamedTuple):
         return self.kernel.features(q * q.shape[-1] ** -0.25, self.rows).values
 
     def keys(self, k: Tensor, padding: Tensor | None = None) -> Features:
-        """The size of a padded key is minus infinity."""
+        """The size of a padded key is minus infinity, whatever it holds."""
+        k = k if padding is None else k.masked_fill(~padding[:, None, :, None], 0)
         keys = self.kernel.features(k * k.shape[-1] ** -0.25, self.rows)
         if padding is None:
             return keys

@@ -1,0 +1,18 @@
+"""Modules that are loaded when they are first named, so that what a message advises can be typed
+after ``import attnlab`` alone."""
+
+import importlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import ModuleType
+
+
+def modules_of(package: str) -> Callable[[str], ModuleType]:
+    """The ``__getattr__`` of a package: its modules, each imported when it is asked for."""
+
+    def load(name: str) -> ModuleType:
+        if name.startswith("_") or find_spec(f"{package}.{name}") is None:
+            raise AttributeError(f"{package} has no {name!r}")
+        return importlib.import_module(f"{package}.{name}")
+
+    return load

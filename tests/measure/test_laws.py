@@ -1,0 +1,59 @@
+"""Counts of long sequences are those of counting them, to the last one."""
+
+import pytest
+
+from attnlab.measure import costs, laws
+from attnlab.measure.subject import subject
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "n", "backward"),
+    [
+        ("longformer", "blocked", 7000, False),
+        ("retention", "chunked", 2000, True),
+        ("linear", "recurrent", 701, False),
+    ],
+)
+def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
+    options = {"window": 64} if form == "blocked" else {}
+    layer = subject(name, dim=16, heads=8, form=form, **options)
+    found = costs._by_law(layer, n, backward)
+    assert found is not None
+    wanted = costs._counts(layer, n, backward, "meta")
+    for what in (*laws.EXACT, "largest"):
+        assert found[what] == wanted[what], what
+    assert found["written"] == pytest.approx(wanted["written"], rel=0.01)
+
+
+def counted(n: int, blocks: int = 8) -> laws.Counts:
+    """Of blocks of eight, with pairs of blocks, and one tensor of the size of the sequence."""
+    b = n // blocks
+    kinds = {("largest", "mm", 2): 4096, ("largest", "cat", 3): 3 * n, ("peak", "mm", 2): 7 * n}
+    flops = {"flops": b * b + b, "linear": n, "saved": n, "parameters": 5}
+    return {"operations": 3 * b, "written": 2 * n, **flops, **kinds}
+
+
+def test_a_law_is_exact_and_the_largest_may_be_another_one_later() -> None:
+    n = 10**6 + 3
+    found = laws.by_law(counted, n)
+    assert found is not None
+    assert {name: found[name] for name in laws.EXACT} == {
+        name: counted(n)[name] for name in laws.EXACT
+    }
+    assert (found["largest"], found["peak"]) == (3 * n, 7 * n)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda n: {"operations": 9},  # as quick at any length
+        lambda n: {"flops": n**3},
+        lambda n: {"flops": n * n.bit_length()},
+        lambda n: {"flops": n * (n + 1500).bit_length()},
+        lambda n: {("largest", "sort", 1): n**2 + n % 31},  # no law, and it might be the largest
+        lambda n: {"written": 2 * n + 40 * (n % 31)},
+        lambda n: {"flops": n + (n // 600) ** 2},  # larger blocks around the small ones
+    ],
+)
+def test_without_a_law_nothing_is_said(wrong) -> None:
+    assert laws.by_law(lambda n: counted(n) | wrong(n), 10**6) is None
