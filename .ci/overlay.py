@@ -1,10 +1,11 @@
-"""An overlay: packages in the versions of another place, which PYTHONPATH lays over the environment.
+"""Packages in the versions of another place, which PYTHONPATH lays over the environment.
 
     python .ci/overlay.py colab FOLDER     # what shows a widget on Colab, as recorded
     python .ci/overlay.py lowest FOLDER    # the lower bounds of attnlab[widgets] and transformers
-    python .ci/overlay.py compare [FILE]   # the record of Colab beside its newest list (or that file)
+    python .ci/overlay.py compare [FILE]   # the record of Colab beside its newest list, or a file
 
-torch stays as it is: a second one would take gigabytes. The record is tests/house/colab_versions.txt.
+torch stays as it is: a second one would take gigabytes. The record of Colab is
+tests/house/colab_versions.txt.
 """
 
 import re
@@ -40,7 +41,7 @@ def colab() -> dict[str, str]:
 
 
 def lowest() -> dict[str, str]:
-    """Each lower bound; what widgets need besides is as on Colab, since newer ones need newer traitlets."""
+    """Each lower bound; what widgets need besides is as on Colab, where traitlets is old, too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     named = [*project["dependencies"], *extras["figures"], *extras["widgets"], *extras["search"]]

@@ -47,7 +47,7 @@ _FACE = re.compile(r"export\s*\{\s*([\w$]+)\s+as\s+default\s*\};?\s*$")
 T = TypeVar("T")
 
 
-# traitlets takes an Enum of strings apart for type checkers only: before 5.13, as on Colab, it has no [].
+# An Enum of strings is for type checkers only: before traitlets 5.13, as on Colab, it has no [].
 if TYPE_CHECKING:
     _Choice = traitlets.Enum[str]
 else:

@@ -18,8 +18,8 @@ The paper's letters: $r_1, r_2$ are the rows of ``weight``; the forms are its "l
 "power" variants.
 
 Departures. The numbers start at 1 (the power form at ALiBi's slopes $r_1 = 2^{-8h/H}$ and $r_2 =
-1$); the released code draws them at random. A number below 0.001 is taken for 0.001, in the released
-code for 0.01, which is above ALiBi's smallest slope; a step that leads back within passes.
+1$); the released code draws them at random. A number below 0.001 is taken for 0.001; the released
+code takes 0.01, which is above ALiBi's smallest slope. A gradient that leads back within passes.
 
 Chi, Fan, Ramadge, Rudnicky. KERPLE: Kernelized Relative Positional Embedding for Length
 Extrapolation. NeurIPS 2022, arXiv:2205.09921, section 4.
