@@ -6,8 +6,8 @@ expressions in the house's letters, so the LaTeX that a reader sees, the number 
 and the exponent that a test expects come from one place.
 """
 
-import inspect
 import functools
+import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -64,7 +64,7 @@ class Paper:
         return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
 
 
-Cost: TypeAlias = sympy.Expr | Callable[[Any], sympy.Expr]
+Cost: TypeAlias = sympy.Expr | Callable[..., sympy.Expr]
 """A cost in n and the letters of options; a function of the options where it is another formula
 for other options."""
 

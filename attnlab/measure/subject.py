@@ -207,7 +207,7 @@ def once_for_each(
     @functools.wraps(function)
     def call(subject: Any, n: int, *args: P.args, **kwargs: P.kwargs) -> R:
         check_subject(subject)
-        return cached(subject, check_length(n), *args, **kwargs)  # type: ignore[arg-type]
+        return cached(subject, check_length(n), *args, **kwargs)
 
     return call
 
