@@ -56,7 +56,9 @@ def _refuse_writing(event: str, given: tuple[Any, ...]) -> None:
     """
     if event == "open" and isinstance(given[2], int) and given[2] & WRITES:
         paths = given[:1]
-    elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+    elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"):
+        if given[-1] not in (-1, None):  # names in a folder that is open, and was named before
+            return
         paths = given[:2] if event == "os.rename" else given[:1]
     else:
         return

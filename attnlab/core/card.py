@@ -158,6 +158,7 @@ class Card:
         """
         choose("form", form, self.forms)
         check_value("options", options, Options | None)
+        check_value("causal", causal, bool)
         claim = choose("cost", what, {"time": self.time, "memory": self.memory})
         claim = claim[form] if isinstance(claim, Mapping) else claim
         if isinstance(claim, sympy.Basic):

@@ -6,30 +6,30 @@ import torch
 from torch import Tensor
 
 
+@torch.library.custom_op("attnlab::within", mutates_args=())
 def within(x: Tensor, low: float, high: float) -> Tensor:
     """Numbers between ``low`` and ``high``, whose gradient passes unless a step along it would lead
     outside. PyTorch's ``clamp`` has no gradient beyond its bounds, so that what is there stays."""
-    kept: Tensor = _Within.apply(x, low, high)
-    return kept
+    return x.clamp(low, high)
 
 
-class _Within(torch.autograd.Function):
-    generate_vmap_rule = True
+@within.register_fake
+def _shape(x: Tensor, low: float, high: float) -> Tensor:
+    return torch.empty_like(x)
 
-    @staticmethod
-    def forward(x: Tensor, low: float, high: float) -> Tensor:
-        return x.clamp(low, high)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float, float], output: Tensor) -> None:
-        x, ctx.low, ctx.high = inputs
-        ctx.save_for_backward(x)
+def _remember(ctx: Any, inputs: tuple[Tensor, float, float], output: Tensor) -> None:
+    x, ctx.low, ctx.high = inputs
+    ctx.save_for_backward(x)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (x,) = ctx.saved_tensors
-        outwards = ((x <= ctx.low) & (grad > 0)) | ((x >= ctx.high) & (grad < 0))
-        return grad.masked_fill(outwards, 0), None, None
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    (x,) = ctx.saved_tensors
+    outwards = ((x <= ctx.low) & (grad > 0)) | ((x >= ctx.high) & (grad < 0))
+    return grad.masked_fill(outwards, 0), None, None
+
+
+within.register_autograd(_backward, setup_context=_remember)
 
 
 def refuse_second(what: str) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import unrounded, wide
 from attnlab.core.shapes import Keys, Queries, checked
+from attnlab.core.tracing import hidden
 
 Search = Literal["exact", "approximate"]
 NOTHING = -1
@@ -254,7 +255,7 @@ def _within(x: Tensor) -> Tensor:
 
 
 def _refuse_nan(keys: Tensor) -> None:
-    if not keys.is_meta and bool(keys.isnan().any()):
+    if not hidden(keys) and bool(keys.isnan().any()):
         raise ValueError("some of the keys hold NaN, which is near to nothing; leave them out")
 
 

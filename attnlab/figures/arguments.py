@@ -6,6 +6,9 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from attnlab.core.integers import check_integer
 
 
@@ -65,7 +68,21 @@ def check_list(name: str, value: object) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not _has_items(value):
         advice = "; split it first" if isinstance(value, str) else ""
         raise TypeError(f"`{name}` must be a list, got {_shown(value)}{advice}")
+    if isinstance(value, Tensor):
+        return _of_tensor(name, value)
     return list(value)  # type: ignore[call-overload]
+
+
+def _of_tensor(name: str, value: Tensor) -> list[Any]:
+    """The items of a tensor whose numbers Python can read."""
+    if (
+        value.is_meta
+        or value.layout != torch.strided
+        or (value.itemsize < 2 and value.is_floating_point())
+    ):
+        kind = f"{value.dtype}, {value.layout}, on {value.device}".replace("torch.", "")
+        raise TypeError(f"`{name}` must hold numbers that can be read, got a tensor of {kind}")
+    return list(value)
 
 
 def check_limits(limits: object) -> tuple[float, float]:

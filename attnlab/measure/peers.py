@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.suggest import choose
+from attnlab.mechanisms.learned.sinkhorn.blocks import ITERATIONS
 
 Layer = Callable[[Tensor], Tensor]
 Made = tuple[nn.Module, Layer]
@@ -115,14 +116,14 @@ def reformer(n: int, dim: int, heads: int, *, chunk: int, rounds: int, causal: b
     return layer, layer
 
 
-def sinkhorn(n: int, dim: int, heads: int, *, block: int, iterations: int) -> Made:
+def sinkhorn(n: int, dim: int, heads: int, *, block: int, iterations: int | None) -> Made:
     """Blocks are scored by products of their means, without a network; its output has a bias."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sinkhorn_transformer.sinkhorn_transformer import SinkhornSelfAttention
 
     layer = SinkhornSelfAttention(
-        dim, block, n, heads=heads, non_permutative=False, sinkhorn_iter=iterations
+        dim, block, n, heads=heads, non_permutative=False, sinkhorn_iter=iterations or ITERATIONS
     )
     return layer, layer
 

@@ -22,8 +22,10 @@ import torch
 
 from attnlab import catalog
 from attnlab.core.card import Card
+from attnlab.core.lazy import modules_of
 
 __all__ = ["claims"]
+__getattr__ = modules_of(__name__)
 
 pytest.register_assert_rewrite("attnlab.testing.mechanisms")
 

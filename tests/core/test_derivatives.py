@@ -17,9 +17,3 @@ def test_a_side_without_a_bound() -> None:
     x = torch.tensor([-3.0, 5.0], requires_grad=True)
     (grad,) = torch.autograd.grad(within(x, -1, float("inf")).sum(), x)
     assert grad.tolist() == [0, 1]
-
-
-def test_a_batch_of_calls() -> None:
-    x = torch.randn(3, 5)
-    slopes = torch.func.vmap(torch.func.grad(lambda row: within(row, 0, 9).sum()))(x)
-    assert torch.equal(slopes, (x > 0).float())

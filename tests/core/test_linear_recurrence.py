@@ -226,7 +226,7 @@ def test_what_cannot_be_is_refused() -> None:
             chunked(q, k, v, causal=causal, chunk=0)
     _, state = advance(q, k, v)
     with pytest.raises(
-        ValueError, match=r"state is of shape \(2, 3, 6, 11\).*needs \(1, 3, 6, 11\)"
+        ValueError, match=r"of shape \(2, 3, 6, 11\).*needs float64 of shape \(1, 3, 6, 11\)"
     ):
         advance(q[:1], k[:1], v[:1], state)
     out = chunked(q, k, v, causal=True)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from attnlab.models.storage import DIGEST
+
 ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"(?<![\w./-])attnlab(?:\.[A-Za-z_]\w*)+(?![\w/-])")
 RESOLVE = """
@@ -29,6 +31,7 @@ def advised() -> dict[str, str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for name in NAME.findall(node.value)
+        if name != DIGEST  # of a saved model's metadata
     }
 
 

@@ -45,7 +45,7 @@ def test_each_call_once(which, is_causal, padded, attend):
         out = module(x, pads)
     assert torch.equal(out, module(x, pads))
     (record,) = seen
-    q, k, v = module.heads.project(x)
+    q, k, v = module.heads.project(x, padding=pads)
     allowed = torch.ones(B, 1, N, N, dtype=torch.bool)
     allowed &= REAL[:, None, None] if padded else allowed
     allowed &= allowed.tril() if is_causal else allowed

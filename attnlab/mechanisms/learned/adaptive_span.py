@@ -324,7 +324,7 @@ CARD = Card(
     letters={"s": "max_span"},
     time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
     memory={"naive": h * n * m, "banded": h * n * (3 * s / 2 + 32)},
-    notes={"naive": ("span", "scores", "weights"), "banded": ("span",)},
+    notes={"naive": ("span", "real", "scores", "weights"), "banded": ("span", "real")},
     departures=(
         "distances are counted as the paper writes; the released code counts from 0",
         "spans are clamped inside the layer; the released code clamps them after each update",

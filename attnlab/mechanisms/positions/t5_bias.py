@@ -62,12 +62,15 @@ class Buckets(Options):
                 f"max_distance={self.max_distance} should be above buckets / 2 = "
                 f"{self.buckets // 2}, the distances that have a bucket of their own"
             )
+        counts = (self.buckets // 2, self.buckets)  # of both sides, of the past alone
+        begins = tuple(_begins(count, self.max_distance) for count in counts)
+        object.__setattr__(self, "begins", begins)  # here, as its powers are too large to be traced
 
     def of(self, distance: Int[Tensor, "..."], *, causal: bool) -> Int[Tensor, "..."]:
         """The bucket of each distance j - i."""
         count = self.buckets if causal else self.buckets // 2
         far = -distance.clamp(max=0) if causal else distance.abs()
-        begins = torch.tensor(_begins(count, self.max_distance), device=far.device)
+        begins = torch.tensor(self.begins[causal], device=far.device)
         bucket = torch.bucketize(far, begins, right=True)
         return bucket if causal else bucket + count * (distance > 0)
 
