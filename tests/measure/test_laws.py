@@ -9,8 +9,8 @@ from attnlab.measure.subject import subject
 @pytest.mark.parametrize(
     ("name", "form", "n", "backward"),
     [
-        ("longformer", "blocked", 7000, False),
-        ("retention", "chunked", 2000, True),
+        ("longformer", "blocked", 16_385, False),
+        ("retention", "chunked", 16_385, True),
         ("linear", "recurrent", 701, False),
     ],
 )
