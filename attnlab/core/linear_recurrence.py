@@ -96,10 +96,7 @@ def advance(
         return v.new_zeros(v.shape), state
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
     if plain():
-        n = v.shape[-2]
-        # Keys without features have no weight. With one chunk alone, the tracer of torch.export
-        # would take their number for a constant.
-        missing = (n // chunk + 2) * chunk - n
+        n, missing = v.shape[-2], -v.shape[-2] % chunk  # keys without features have no weight
         whole = (F.pad(x, (0, 0, 0, missing)) for x in (wide_q, wide_k, wide_v))
         with unrounded(q.device):
             sums, joined = _span(*whole, joined, chunk)

@@ -63,9 +63,7 @@ def blocked(
     valid = None if valid is None else valid.to(q.device)
     seed = torch.randint(2**31, (1,)) if dropout else torch.zeros(0, dtype=torch.int64)
     if transformed():
-        followed: Tensor = _Followed.apply(
-            q, k, v, valid, pattern.key, block, scale, dropout, seed
-        )
+        followed: Tensor = _Followed.apply(q, k, v, valid, pattern.key, block, scale, dropout, seed)
         return followed
     if torch.compiler.is_compiling():
         return _compiled(q, k, v, valid, pattern.key, block, scale, dropout, seed)
