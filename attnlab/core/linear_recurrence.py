@@ -97,9 +97,9 @@ def advance(
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
     if plain():
         n, missing = v.shape[-2], -v.shape[-2] % chunk  # keys without features have no weight
-        whole = (F.pad(x, (0, 0, 0, missing)) for x in (wide_q, wide_k, wide_v))
+        qs, ks, vs = (F.pad(x, (0, 0, 0, missing)) for x in (wide_q, wide_k, wide_v))
         with unrounded(q.device):
-            sums, joined = _span(*whole, joined, chunk)
+            sums, joined = _span(qs, ks, vs, joined, chunk)
         out = (sums[..., :-1] * reciprocal(sums[..., -1:]))[:, :, :n]
     else:
         out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
@@ -128,7 +128,7 @@ class _Advance(torch.autograd.Function):
             for rows in _spans(q, v, chunk):
                 kept.append(past)
                 few = min(chunk, rows.stop - rows.start)
-                sums, past = _span(*(x[:, :, rows] for x in (q, k, v)), past, few)
+                sums, past = _span(q[:, :, rows], k[:, :, rows], v[:, :, rows], past, few)
                 scale[:, :, rows] = reciprocal(sums[..., -1:])
                 out[:, :, rows] = sums[..., :-1] * scale[:, :, rows]
         ctx.save_for_backward(q, k, v, out, scale, *kept)

@@ -62,7 +62,7 @@ def gradients_of_each(layer: nn.Module, x: Tensor) -> None:
 
     each = torch.func.vmap(torch.func.grad(loss), (None, 0))(dict(layer.named_parameters()), x)
     torch.testing.assert_close([*each.values()], [
-        torch.stack(of_one) for of_one in zip(*(of_all(layer, layer(one[None])) for one in x))
+        torch.stack(of_one) for of_one in zip(*(of_all(layer, layer(one[None])) for one in x), strict=True)
     ])  # fmt: skip
 
 
@@ -86,7 +86,7 @@ class Limit(NamedTuple):
 
 LIMITS = (
     Limit(
-        "Its tokens, or chunks of them, are counted while it is traced: it serves the example's length.",
+        "Its tokens, or chunks of them, are counted while it is traced.",
         "Constraints violated",
         (
             *("performer, causal: any size", "s4d, causal: any size", "gru, causal: any size"),
@@ -104,7 +104,7 @@ LIMITS = (
         ("reformer: plain", "reformer, causal: plain"),
     ),
     Limit(
-        'The backward pass is written by hand and not known to `torch.func`; `form="naive"` does it.',
+        'The backward pass is written by hand and unknown to `torch.func`; `form="naive"` does it.',
         "In order to use an autograd.Function",
         tuple(
             f"{row}: {column}"

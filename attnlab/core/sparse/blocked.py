@@ -114,8 +114,9 @@ def _run(
     return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 
-# To torch.compile, torch.export and torch.func the form is one custom operator, which takes the pattern as text (``key``).
-# Its backward pass runs the forward pass again, so a compiled training step runs that twice.
+# To torch.compile, torch.export and torch.func the form is one custom operator, which takes the
+# pattern as text (``key``). Its backward pass runs the forward pass again, so a compiled training
+# step runs that twice.
 
 
 @torch.library.custom_op("attnlab::blocked", mutates_args=())
@@ -168,13 +169,13 @@ def _folded(operator: Any) -> Any:
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
         size, at = info.batch_size, next(i for i, x in enumerate(given) if isinstance(x, str))
-        hidden = [
+        hidden: list[Any] = [
             x if x is None else x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
             for x, dim in zip(given[:at], in_dims, strict=False)
         ]
         *tensors, valid = hidden
         valid = None if valid is None else valid.expand(-1, tensors[0].shape[1], -1)
-        folded = [None if x is None else x.flatten(0, 1) for x in (*tensors, valid)]
+        folded: list[Any] = [None if x is None else x.flatten(0, 1) for x in (*tensors, valid)]
         read(given[at]).refuse_misfit(folded[-2].shape[-2], folded[-2].shape[0])
         *options, seed = given[at:]
         seed = seed if in_dims[-1] is None else seed.select(in_dims[-1], 0)
