@@ -61,9 +61,8 @@ def gradients_of_each(layer: nn.Module, x: Tensor) -> None:
         return torch.func.functional_call(layer, parameters, (one[None],)).square().sum()
 
     each = torch.func.vmap(torch.func.grad(loss), (None, 0))(dict(layer.named_parameters()), x)
-    torch.testing.assert_close([*each.values()], [
-        torch.stack(of_one) for of_one in zip(*(of_all(layer, layer(one[None])) for one in x), strict=True)
-    ])  # fmt: skip
+    expected = zip(*(of_all(layer, layer(one[None])) for one in x), strict=True)
+    torch.testing.assert_close([*each.values()], [*map(torch.stack, expected)])
 
 
 COLUMNS = {
