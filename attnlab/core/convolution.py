@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from attnlab.core.precision import unrounded, wide, widened
 from attnlab.core.shapes import checked
+from attnlab.core.tracing import exporting
 
 
 @checked
@@ -39,7 +40,8 @@ def fourier_convolution(
         return x
     n = x.shape[-1]
     kernel = kernel[..., :n]
-    points = smooth_length(n + kernel.shape[-1] - 1)
+    points = n + kernel.shape[-1] - 1
+    points = points if exporting() else smooth_length(points)  # of a length that is not known yet
     with unrounded(x.device):
         wide_x, wide_kernel = widened(x, kernel)
         spectrum = torch.fft.rfft(wide_x, n=points) * torch.fft.rfft(wide_kernel, n=points)
@@ -61,7 +63,7 @@ def short_convolution(
     """p taps per channel, the first for the token itself; ``before`` (b, p - 1, dim) are the inputs
     before the first (zeros unless given), as ``last_inputs`` keeps them."""
     reach = taps.shape[1] - 1
-    past = x.new_zeros(len(x), reach, x.shape[2]) if before is None else before
+    past = x.new_zeros(x.shape[0], reach, x.shape[2]) if before is None else before
     whole = torch.cat((past, x), dim=1).mT
     with unrounded(x.device):
         # torch correlates: the taps are turned around.

@@ -28,6 +28,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
+from attnlab.core.tracing import plain
 
 
 class Sums(NamedTuple):
@@ -91,10 +92,17 @@ def advance(
     if past is not None:
         check_state(past, state)
         state = past
-    if not len(v):
+    if v.shape[0] == 0:
         return v.new_zeros(v.shape), state
     joined = torch.cat((state.values, state.keys[..., None]), dim=-1)
-    out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
+    if plain():
+        n, missing = v.shape[-2], -v.shape[-2] % chunk  # keys without features have no weight
+        qs, ks, vs = (F.pad(x, (0, 0, 0, missing)) for x in (wide_q, wide_k, wide_v))
+        with unrounded(q.device):
+            sums, joined = _span(qs, ks, vs, joined, chunk)
+        out = (sums[..., :-1] * reciprocal(sums[..., -1:]))[:, :, :n]
+    else:
+        out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
     return out.to(v.dtype), Sums(joined[..., :-1], joined[..., -1])
 
 
@@ -119,13 +127,10 @@ class _Advance(torch.autograd.Function):
         with unrounded(q.device):
             for rows in _spans(q, v, chunk):
                 kept.append(past)
-                qi, ki = _cut(q[:, :, rows], chunk), _cut(k[:, :, rows], chunk)
-                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), chunk)
-                before, past = _before(past, ki.mT @ vi)
-                scores = (qi @ ki.mT).tril_()
-                read = torch.baddbmm(qi @ before, scores, vi).view(*v.shape[:2], -1, vi.shape[-1])
-                scale[:, :, rows] = reciprocal(read[..., -1:])
-                torch.mul(read[..., :-1], scale[:, :, rows], out=out[:, :, rows])
+                few = min(chunk, rows.stop - rows.start)
+                sums, past = _span(q[:, :, rows], k[:, :, rows], v[:, :, rows], past, few)
+                scale[:, :, rows] = reciprocal(sums[..., -1:])
+                out[:, :, rows] = sums[..., :-1] * scale[:, :, rows]
         ctx.save_for_backward(q, k, v, out, scale, *kept)
         ctx.chunk = chunk
         return out, past
@@ -139,11 +144,12 @@ class _Advance(torch.autograd.Function):
         spans = _spans(q, v, chunk)
         with unrounded(q.device):
             for rows, past in zip(reversed(spans), reversed(kept), strict=True):
-                qi, ki = _cut(q[:, :, rows], chunk), _cut(k[:, :, rows], chunk)
-                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), chunk)
+                few = min(chunk, rows.stop - rows.start)
+                qi, ki = _cut(q[:, :, rows], few), _cut(k[:, :, rows], few)
+                vi = _cut(F.pad(v[:, :, rows], (0, 1), value=1), few)
                 d_read = d_out[:, :, rows] * scale[:, :, rows]
                 d_total = -(d_read * out[:, :, rows]).sum(dim=-1, keepdim=True)
-                do = _cut(torch.cat((d_read, d_total), dim=-1), chunk)
+                do = _cut(torch.cat((d_read, d_total), dim=-1), few)
                 # Sums run forward through the keys, and their gradients back through the queries.
                 before, _ = _before(past, ki.mT @ vi)
                 after, later = _before(later, qi.mT @ do, backward=True)
@@ -154,6 +160,15 @@ class _Advance(torch.autograd.Function):
                 for whole, part in ((dq, dqi), (dk, dki), (dv, dvi)):
                     whole[:, :, rows] = part.reshape(b, h, -1, whole.shape[-1])
         return dq, dk, dv, later, None
+
+
+def _span(q: Tensor, k: Tensor, v: Tensor, past: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """For each query the sums of weights times values and of weights, and the sums after all."""
+    qi, ki = _cut(q, chunk), _cut(k, chunk)
+    vi = _cut(F.pad(v, (0, 1), value=1), chunk)
+    before, past = _before(past, ki.mT @ vi)
+    scores = (qi @ ki.mT).tril_()
+    return torch.baddbmm(qi @ before, scores, vi).view(*v.shape[:2], -1, vi.shape[-1]), past
 
 
 def _spans(q: Tensor, v: Tensor, chunk: int) -> list[slice]:
@@ -170,7 +185,7 @@ def _spans(q: Tensor, v: Tensor, chunk: int) -> list[slice]:
 
 def _cut(x: Tensor, chunk: int) -> Tensor:
     """(b, h, span, w) → (b·h·chunks, chunk, w)."""
-    return x.unflatten(2, (-1, min(chunk, x.shape[2]))).flatten(0, 2)
+    return x.unflatten(2, (-1, chunk)).flatten(0, 2)
 
 
 def _before(past: Tensor, each: Tensor, *, backward: bool = False) -> tuple[Tensor, Tensor]:

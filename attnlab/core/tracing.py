@@ -1,4 +1,4 @@
-"""Whether the numbers of a tensor can be looked at, and whether it is computed as on a CPU."""
+"""Whether the numbers of a tensor can be looked at, and which ways to compute are open."""
 
 import torch
 from torch import Tensor
@@ -7,6 +7,23 @@ from torch import Tensor
 def hidden(x: Tensor) -> bool:
     """True for tensors without numbers (on the meta device), and while ``torch.compile`` traces."""
     return torch.compiler.is_compiling() or x.is_meta
+
+
+def exporting() -> bool:
+    """True while ``torch.export`` traces: what is traced should serve other lengths, too."""
+    if not torch.compiler.is_compiling():
+        return False
+    return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())
+
+
+def transformed() -> bool:
+    """True inside ``vmap``, ``grad`` and the other transforms of ``torch.func``."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def plain() -> bool:
+    """Whether neither a backward pass of our own nor writing in place can be followed."""
+    return exporting() or transformed()
 
 
 def on_cpu(x: Tensor) -> bool:

@@ -98,7 +98,7 @@ def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
     h = q.shape[1]
     if mask is not None and (made_for := mask.heads() or h) != h:
         raise ValueError(f"the pattern is for {made_for} heads, but there are {h}")
-    return patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    return patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
 
 
 FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked}

@@ -44,7 +44,7 @@ def auto(
         return blocked(q, k, v, pattern, scale=scale, dropout=dropout)
     if choice.form == "flex":
         return flex(q, k, v, pattern, scale=scale)
-    mask = as_mask(pattern, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    mask = as_mask(pattern, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
 
 

@@ -33,7 +33,7 @@ from attnlab.core.precision import unrounded, wide_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
-from attnlab.core.tracing import on_cpu
+from attnlab.core.tracing import on_cpu, transformed
 
 # The most bytes of keys, values and weights at once: on a CPU they fit its cache. Meta tensors are
 # split as on a CPU.
@@ -57,11 +57,14 @@ def blocked(
     unless ``allow_fully_masked``. First derivatives only.
     """
     check_dropout(dropout)
-    pattern.refuse_misfit(k.shape[-2], len(q))
+    pattern.refuse_misfit(k.shape[-2], q.shape[0])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pattern, valid = without_padding(pattern)
     valid = None if valid is None else valid.to(q.device)
-    seed = torch.randint(2**31, (1 if dropout else 0,))
+    seed = torch.randint(2**31, (1,)) if dropout else torch.zeros(0, dtype=torch.int64)
+    if transformed():
+        followed: Tensor = _Followed.apply(q, k, v, valid, pattern.key, block, scale, dropout, seed)
+        return followed
     if torch.compiler.is_compiling():
         return _compiled(q, k, v, valid, pattern.key, block, scale, dropout, seed)
     out, lse = _run(q, k, v, valid, pattern, block, scale, dropout, seed)
@@ -111,8 +114,9 @@ def _run(
     return torch.cat(outs, dim=1)[:, order], torch.cat(lses, dim=1)[:, order]
 
 
-# To torch.compile the form is one custom operator, which takes the pattern as text (``key``).
-# Its backward pass runs the forward pass again, so a compiled training step runs that twice.
+# To torch.compile, torch.export and torch.func the form is one custom operator, which takes the
+# pattern as text (``key``). Its backward pass runs the forward pass again, so a compiled training
+# step runs that twice.
 
 
 @torch.library.custom_op("attnlab::blocked", mutates_args=())
@@ -152,11 +156,63 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _differentiate(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
     q, k, v, valid, seed = ctx.saved_tensors
-    grads = _compiled_backward(d_out, q, k, v, valid, *ctx.rest, seed)
+    by = _FollowedBackward.apply if transformed() else _compiled_backward
+    grads = by(d_out, q, k, v, valid, *ctx.rest, seed)
     return *grads, None, None, None, None, None, None
 
 
 _compiled.register_autograd(_differentiate, setup_context=_keep)
+
+
+def _folded(operator: Any) -> Any:
+    """The rule of ``vmap`` for an operator: the axis that it hides becomes part of the batch."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+        size, at = info.batch_size, next(i for i, x in enumerate(given) if isinstance(x, str))
+        hidden: list[Any] = [
+            x if x is None else x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip(given[:at], in_dims, strict=False)
+        ]
+        *tensors, valid = hidden
+        valid = None if valid is None else valid.expand(-1, tensors[0].shape[1], -1)
+        folded: list[Any] = [None if x is None else x.flatten(0, 1) for x in (*tensors, valid)]
+        read(given[at]).refuse_misfit(folded[-2].shape[-2], folded[-2].shape[0])
+        *options, seed = given[at:]
+        seed = seed if in_dims[-1] is None else seed.select(in_dims[-1], 0)
+        out = operator(*folded, *options, seed)
+        if isinstance(out, Tensor):
+            return out.unflatten(0, (size, -1)), 0
+        return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
+
+    return rule
+
+
+class _FollowedBackward(torch.autograd.Function):
+    """The backward operator for ``torch.func``, to which every gradient has one of its own."""
+
+    generate_vmap_rule = True
+    forward = staticmethod(_compiled_backward)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        return None
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> None:
+        refuse_second("blocked")
+
+
+class _Followed(torch.autograd.Function):
+    """The operator for ``torch.func``, whose ``grad`` does not follow ``register_autograd``."""
+
+    generate_vmap_rule = True
+    forward = staticmethod(_compiled)
+    setup_context = staticmethod(_keep)
+    backward = staticmethod(_differentiate)
+
+
+_compiled.register_vmap(_folded(_compiled))
+_compiled_backward.register_vmap(_folded(_compiled_backward))
 
 
 def without_padding(pattern: Pattern) -> tuple[Pattern, Tensor | None]:

@@ -35,7 +35,7 @@ def flex(
     reason, where it cannot run.
     """
     refuse_lengths(q.shape[-2], k.shape[-2])
-    pattern.refuse_misfit(k.shape[-2], len(q))
+    pattern.refuse_misfit(k.shape[-2], q.shape[0])
     reason = refusal(q, k, v, pattern)
     if reason:
         raise ValueError(f"flex cannot run here: {reason}; use blocked")

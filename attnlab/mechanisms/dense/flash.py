@@ -73,7 +73,7 @@ def naive(
 ) -> Outputs:
     """Full attention, dense; ``tiled`` must equal it. ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
     scores = note("scores", wide(q) @ wide(k).mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
     return (weights @ wide(v)).to(v.dtype)
@@ -92,7 +92,7 @@ def tiled(
     Tiles where a ``Pattern`` allows nothing are skipped. First derivatives only.
     """
     if isinstance(mask, Pattern):
-        mask.refuse_misfit(k.shape[-2], len(q), q.shape[1])
+        mask.refuse_misfit(k.shape[-2], *q.shape[:2])
         mask = mask.sized(k.shape[-2])
     tiles = Tiles(q.shape[-2], k.shape[-2], options.tile, mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale

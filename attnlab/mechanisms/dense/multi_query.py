@@ -73,7 +73,7 @@ def naive(
     """Full attention after repeating each key/value head h / g times, one after the other."""
     repeats = queries_per_key_head(q, k)
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
@@ -90,7 +90,7 @@ def grouped(
 ) -> Outputs:  # fmt: skip
     """The same without repeating: (b, g, h/g · n, d) queries times (b, g, m, d) keys."""
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
-    allowed = patterns.as_mask(mask, n, m, q.device, len(q), q.shape[1])
+    allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     stacked = wide(q).unflatten(1, (-1, repeats)).flatten(2, 3)
     scores = (stacked @ wide(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)

@@ -138,7 +138,7 @@ def naive(
 ) -> Outputs:
     """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
     beta = options.inverse_temperature(q.shape[-1])
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
     state, stored = wide(q), wide(k)
     for _ in range(options.steps - 1):
         state = updated(state, stored, beta, allowed)

@@ -80,7 +80,7 @@ from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.state_space import zero_order_hold
-from attnlab.core.tracing import on_cpu
+from attnlab.core.tracing import on_cpu, plain, transformed
 
 PerChannel = Float[Tensor, "dim"]
 PerState = Float[Tensor, "dim r"]
@@ -190,7 +190,7 @@ def advance(
 
 def _again(function: Callable[..., Any], *given: Any) -> Any:
     """``function`` without what its backward pass needs, which is computed again there."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+    if torch.compiler.is_compiling() or transformed() or not torch.is_grad_enabled():
         return function(*given)
     return checkpoint(function, *given, use_reentrant=False, preserve_rng_state=False)
 
@@ -199,8 +199,18 @@ def _span(
     x: Tensor, delta: Tensor, B: Tensor, C: Tensor, A: Tensor, state: Held, options: Selective
 ) -> tuple[Tensor, Held]:
     decay, drive = _coefficients(x, delta, A, B, options)
-    h = (_Scan.apply if torch.is_grad_enabled() else _scanned)(decay, drive, state)
+    scan = _listed if plain() else _Scan.apply if torch.is_grad_enabled() else _scanned
+    h = scan(decay, drive, state)
     return (h @ C[..., None])[..., 0], h[:, -1].clone()  # a view would keep all of them
+
+
+def _listed(decay: Tensor, drive: Tensor, state: Held) -> Tensor:
+    """All states (b, n, …), one after the other and none in the place of another."""
+    h = []
+    for fades, token in zip(decay.unbind(1), drive.unbind(1), strict=True):
+        state = torch.addcmul(token, fades, state)
+        h.append(state)
+    return torch.stack(h, dim=1)
 
 
 class _Scan(torch.autograd.Function):

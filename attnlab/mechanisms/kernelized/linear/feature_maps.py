@@ -17,7 +17,8 @@ MOST_FEATURES = 2**24
 
 
 def elu_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-    return F.elu(x) + 1
+    # PyTorch's compiler expects other strides of the gradient of elu unless x is contiguous.
+    return F.elu(x.contiguous() if torch.compiler.is_compiling() else x) + 1
 
 
 def relu_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:

@@ -11,7 +11,7 @@ from attnlab.core import patterns
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
-from attnlab.core.tracing import on_cpu
+from attnlab.core.tracing import exporting, on_cpu
 from attnlab.mechanisms.kernelized.performer.random_features import (
     FeatureMap,
     Features,
@@ -112,6 +112,8 @@ SPAN = 2**21
 
 def _spans(n: int, rows: Tensor, values: Tensor, chunk: int) -> list[slice]:
     """Slices of whole chunks; on an accelerator, one slice of everything."""
+    if exporting():
+        return [slice(0, n)]
     per_chunk = chunk * values.shape[0] * values.shape[1] * rows.shape[-2]
     step = max(1, SPAN // max(1, per_chunk)) * chunk if on_cpu(values) else n
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]

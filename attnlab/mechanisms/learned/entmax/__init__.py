@@ -94,7 +94,7 @@ def _scores(
     q: Tensor, k: Tensor, mask: Mask, bias: Bias, scale: float | None
 ) -> tuple[Tensor, Tensor | None]:
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, len(q), q.shape[1])
+    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
     return note("scores", biased(wide(q) @ wide(k).mT * scale, bias)), allowed
 
 

@@ -99,7 +99,7 @@ def naive(
     rows: Rows, columns: Columns, v: Values, *, table: Table = None, mask: Mask = None
 ) -> Outputs:
     """softmax(rows · columnsᵀ + table) V, dense."""
-    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, len(v), v.shape[1])
+    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, *v.shape[:2])
     logits = wide(rows) @ wide(columns).mT
     logits = note("logits", logits if table is None else logits + table)
     weights = note("weights", masked_softmax(logits, allowed))
@@ -121,7 +121,7 @@ def fused(
         if patterns.is_causal(mask) and n == m:  # PyTorch aligns is_causal at the top left
             out = F.scaled_dot_product_attention(rows, columns, v, is_causal=True, scale=1.0)
             return out[..., :e]
-    bias = patterns.as_mask(mask, n, m, v.device, len(v), v.shape[1])
+    bias = patterns.as_mask(mask, n, m, v.device, *v.shape[:2])
     if table is not None:
         bias = table if bias is None else table.masked_fill(~bias, -torch.inf)
     out = F.scaled_dot_product_attention(rows, columns, v, attn_mask=bias, scale=1.0)
