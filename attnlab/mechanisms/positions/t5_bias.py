@@ -35,6 +35,7 @@ Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, s
 import functools
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -53,6 +54,7 @@ class Buckets(Options):
 
     buckets: Size = 32
     max_distance: Size = 128
+    begins: ClassVar[tuple[tuple[int, ...], ...]]  # of the buckets: no option, follows from these
 
     def check(self) -> None:
         if self.buckets < 4 or self.buckets % 4:
