@@ -3,7 +3,9 @@
 Requirements are followed through the metadata of the installed packages; nothing is downloaded.
 """
 
+import ast
 import importlib.metadata
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -95,6 +97,44 @@ def test_pyproject_holds_one_lower_bound_for_each_requirement(requirement):
 
 def test_requires_python_is_a_lower_bound():
     assert PROJECT["requires-python"] == ">=" + PYTHONS[0]
+
+
+NAMED_OTHERWISE = {
+    "PIL": "pillow",
+    "faiss": "faiss-cpu",
+    "sklearn": "scikit-learn",
+    "umap": "umap-learn",
+}
+OURS = {"attnlab", "attnlab_widgets"}
+OF_OTHERS = {"nltk", "onnx"}
+"""Asked for in a sentence where something of theirs is given or made."""
+
+
+def imported() -> dict[str, str]:
+    """The packages that library and widgets import anywhere, and a file that does."""
+    found = {}
+    for file in [*ROOT.glob("attnlab/**/*.py"), *ROOT.glob("widgets/attnlab_widgets/**/*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [each.name for each in node.names]
+            else:
+                names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            found |= {name.split(".")[0]: str(file.relative_to(ROOT)) for name in names}
+    return {name: file for name, file in found.items() if name not in sys.stdlib_module_names}
+
+
+def test_what_is_imported_is_declared():
+    """So that the record of Colab, which follows what is declared, holds it, too."""
+    stated = {
+        canonicalize_name(each.name) for each in declared(PROJECT, PROJECT["optional-dependencies"])
+    }
+    undeclared = {
+        name: file
+        for name, file in imported().items()
+        if name not in OURS | OF_OTHERS
+        and canonicalize_name(NAMED_OTHERWISE.get(name, name)) not in stated
+    }
+    assert undeclared == {}
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -2,6 +2,7 @@
 
 import math
 
+import attnlab_widgets
 import numpy as np
 import pytest
 import torch
@@ -184,3 +185,11 @@ def test_pairs_that_are_no_heads_are_refused(heads):
 def test_an_array_in_place_of_a_word_is_refused(name):
     with pytest.raises(traitlets.TraitError, match=f"'{name}' trait"):
         setattr(AttentionView(MAPS), name, np.ones(3))
+
+
+@pytest.mark.parametrize("name", attnlab_widgets.__all__)
+def test_what_was_refused_is_closed_in_silence(name):
+    """ipywidgets closes what is thrown away, also where the arguments were refused halfway."""
+    widget = getattr(attnlab_widgets, name)
+    if isinstance(widget, type):
+        widget.__new__(widget).close()
