@@ -72,7 +72,7 @@ class Buckets(Options):
         """The bucket of each distance j - i."""
         count = self.buckets if causal else self.buckets // 2
         far = -distance.clamp(max=0) if causal else distance.abs()
-        begins = torch.tensor(self.begins[causal], device=far.device)
+        begins = torch.tensor(self.begins[int(causal)], device=far.device)
         bucket = torch.bucketize(far, begins, right=True)
         return bucket if causal else bucket + count * (distance > 0)
 
