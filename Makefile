@@ -93,7 +93,7 @@ check-browser: $(INSTALLED)
 	fi
 
 # The widgets and four lessons with what shows a widget on Colab, then with the lowest versions that
-# pyproject.toml allows. PYTHONPATH lays these over the environment; torch stays. ipywidgets 7 itself
+# pyproject.toml allows. PYTHONPATH (whole, as kernels start elsewhere) lays these over; torch stays. ipywidgets 7 itself
 # uses what traitlets 5.7 calls deprecated.
 OLD_WIDGETS := -W "ignore:Deprecated in traitlets 4.1:DeprecationWarning"
 ON_COLAB := 00_start_here 04_reading_attention 11_longformer_bigbird_etc 60_query_key_space
@@ -101,12 +101,12 @@ LESSONS := $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300
 .PHONY: check-colab
 check-colab: $(VENV)/colab ## Try the widgets and four lessons on Colab's versions of what shows a widget
-	PYTHONPATH=$< $(PYTEST) $(OLD_WIDGETS) tests/widgets
-	PYTHONPATH=$< $(LESSONS) $(ON_COLAB:%=notebooks/%.ipynb)
+	PYTHONPATH=$(CURDIR)/$< $(PYTEST) $(OLD_WIDGETS) tests/widgets
+	PYTHONPATH=$(CURDIR)/$< $(LESSONS) $(ON_COLAB:%=notebooks/%.ipynb)
 
 .PHONY: check-lowest
 check-lowest: $(VENV)/lowest ## Try the widgets on the lowest versions that pyproject.toml allows
-	PYTHONPATH=$< $(PYTEST) $(OLD_WIDGETS) tests/widgets
+	PYTHONPATH=$(CURDIR)/$< $(PYTEST) $(OLD_WIDGETS) tests/widgets
 
 $(VENV)/colab $(VENV)/lowest: .ci/overlay.py tests/house/colab_versions.txt $(INSTALLED)
 	rm -rf $@
