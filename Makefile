@@ -93,9 +93,10 @@ check-browser: $(INSTALLED)
 	fi
 
 # The widgets and four lessons with what shows a widget on Colab, then with the lowest versions that
-# pyproject.toml allows. PYTHONPATH (whole, as kernels start elsewhere) lays these over; torch stays. ipywidgets 7 itself
-# uses what traitlets 5.7 calls deprecated.
-OLD_WIDGETS := -W "ignore:Deprecated in traitlets 4.1:DeprecationWarning"
+# pyproject.toml allows. PYTHONPATH (whole, as kernels start elsewhere) lays these over; torch stays.
+# ipywidgets 7 itself uses what traitlets 5.7 calls deprecated, and transformers 4.48 what torch does.
+OLD_WIDGETS := -W "ignore:Deprecated in traitlets 4.1:DeprecationWarning" \
+	-W 'ignore:`torch.jit.script` is deprecated:DeprecationWarning'
 ON_COLAB := 00_start_here 04_reading_attention 11_longformer_bigbird_etc 60_query_key_space
 LESSONS := $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300
