@@ -1,4 +1,4 @@
-"""Checks of lesson 34: a sharp enough β, the energy, repeated updates, a pattern completed."""
+"""Checks of lesson 34: a sharp β, the energy, repeated updates, a pattern completed, one by one."""
 
 import math
 from functools import partial
@@ -127,21 +127,26 @@ def check_retrieve(function: Function) -> str:
 
 def _complete(
     xi: Tensor, known: Tensor, X: Tensor, beta: float, steps: int, *,
-    keep: bool = True, blank: bool = True, of: str = "unknown",
+    keep: bool = True, blank: bool = True, of: str = "unknown", restored: str = "each update",
 ) -> Tensor:  # fmt: skip
     """Updates that change the unknown entries alone; every keyword is a mistake."""
     state = torch.where(known, xi, 0) if blank else xi
     fixed = ~known if of == "known" else known
     for _ in range(steps):
         new = (beta * state @ X.mT).softmax(-1) @ X
-        state = torch.where(fixed, state, new) if keep else new
-    return state
+        state = torch.where(fixed, state, new) if keep and restored == "each update" else new
+    return torch.where(known, xi, state) if restored == "at the end" else state
 
 
 _COMPLETE_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The known entries have changed: after each update set them back to those of xi.",
         partial(_complete, keep=False),
+    ),
+    (
+        "The known entries are set back at the end only. Set them back after each update: the next "
+        "one starts from them.",
+        partial(_complete, restored="at the end"),
     ),
     (
         "The unknown entries of xi take part in the first dot products. Start with zeros there.",
@@ -166,3 +171,28 @@ def check_complete(function: Function) -> str:
     require(function, given, _complete, shape="n d", known_mistakes=_COMPLETE_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "The known entries stay, and the others come from the stored patterns."
+
+
+# ---- Hopfield's own network
+
+
+def _recalled(
+    xi: Tensor, X: Tensor, *, diagonal: bool = False, at_once: bool = False, passes: int = 0,
+    tie: str = "stays", backwards: bool = False, by: int = 0,
+) -> Tensor:  # fmt: skip
+    """Passes over all units until one changes nothing; every keyword is a mistake."""
+    W = X.mT @ X / (len(X) if by else 1)
+    if not diagonal:
+        W = W - W.diag().diag()
+    state, units = xi.clone(), range(len(xi))
+    for _ in range(passes or 100):
+        old = state.clone()
+        for i in reversed(units) if backwards else units:
+            total = W[i] @ (old if at_once else state)
+            if total != 0 or tie != "stays":
+                state[i] = {"zero": total.sign(), "plus": 1.0, "minus": -1.0}.get(tie, 1.0) if (
+                    total == 0
+                ) else total.sign()
+        if torch.equal(old, state):
+            break
+    return state
