@@ -93,10 +93,12 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_recalled                34  recall(xi, X)
     check_transform_flops         35  a number of FLOPs
-    check_fourier_mixing          35  mix(x)
-    check_kept                    35  kept(x)
+    check_padded_mixing           35  mix(x, real)
+    check_hartley                 35  hartley(x)
     check_fnet_block              35  block(x, W1, W2)
+    check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
     check_joined_spans            36  joined(first, second)
@@ -209,9 +211,10 @@ from attnlab.exercises.first_steps import (
     check_writer,
 )
 from attnlab.exercises.fourier import (
+    check_fast_transform,
     check_fnet_block,
-    check_fourier_mixing,
-    check_kept,
+    check_hartley,
+    check_padded_mixing,
     check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
@@ -296,6 +299,7 @@ from attnlab.exercises.reading import (
 from attnlab.exercises.retrieval import (
     check_complete,
     check_energy,
+    check_recalled,
     check_retrieve,
     check_sharp,
 )
@@ -441,12 +445,12 @@ __all__ = [
     "check_factorized",
     "check_far_part",
     "check_far_use",
+    "check_fast_transform",
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
     "check_fnet_block",
     "check_follow",
-    "check_fourier_mixing",
     "check_front",
     "check_gap",
     "check_gated",
@@ -458,6 +462,7 @@ __all__ = [
     "check_h3_layer",
     "check_h3_state",
     "check_half_life",
+    "check_hartley",
     "check_hash",
     "check_hash_length",
     "check_hop",
@@ -468,7 +473,6 @@ __all__ = [
     "check_induction_keys",
     "check_joined",
     "check_joined_spans",
-    "check_kept",
     "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
@@ -493,6 +497,7 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_padded_mixing",
     "check_path_count",
     "check_path_weight",
     "check_perceive",
@@ -505,6 +510,7 @@ __all__ = [
     "check_reach",
     "check_read",
     "check_readings",
+    "check_recalled",
     "check_recovered",
     "check_repeat_heads",
     "check_retrieve",

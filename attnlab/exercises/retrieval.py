@@ -177,22 +177,62 @@ def check_complete(function: Function) -> str:
 
 
 def _recalled(
-    xi: Tensor, X: Tensor, *, diagonal: bool = False, at_once: bool = False, passes: int = 0,
-    tie: str = "stays", backwards: bool = False, by: int = 0,
+    xi: Tensor, X: Tensor, *, diagonal: bool = False, at_once: bool = False, passes: int = 100,
+    tie: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """Passes over all units until one changes nothing; every keyword is a mistake."""
-    W = X.mT @ X / (len(X) if by else 1)
+    """Unit by unit, until a pass changes nothing; every keyword is a mistake."""
+    W = X.mT @ X
     if not diagonal:
         W = W - W.diag().diag()
-    state, units = xi.clone(), range(len(xi))
-    for _ in range(passes or 100):
+    state = xi.clone()
+    for _ in range(passes):
         old = state.clone()
-        for i in reversed(units) if backwards else units:
+        for i in range(len(xi)):
             total = W[i] @ (old if at_once else state)
-            if total != 0 or tie != "stays":
-                state[i] = {"zero": total.sign(), "plus": 1.0, "minus": -1.0}.get(tie, 1.0) if (
-                    total == 0
-                ) else total.sign()
+            if total or tie is not None:
+                state[i] = total.sign() if total else tie
         if torch.equal(old, state):
             break
     return state
+
+
+_RECALLED_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "A unit reads itself: the diagonal of XᵀX must be zero.",
+        partial(_recalled, diagonal=True),
+    ),
+    (
+        "All units change at once. Here one changes after the other, and reads the newest states.",
+        partial(_recalled, at_once=True),
+    ),
+    (
+        "All units change at once, and in one pass only. Here one changes after the other.",
+        partial(_recalled, at_once=True, passes=1),
+    ),
+    (
+        "Only one pass was made. Repeat until a pass changes nothing.",
+        partial(_recalled, passes=1),
+    ),
+    (
+        "A unit has become 0: `sign` gives 0 for a sum of 0. Such a unit stays as it is.",
+        partial(_recalled, tie=0.0),
+    ),
+    (
+        "A unit with the sum 0 has become +1. It stays as it is.",
+        partial(_recalled, tie=1.0),
+    ),
+    ("That is the step of the modern network, a softmax.", lambda xi, X: (X @ xi).softmax(0) @ X),
+)
+
+
+@returns_verdict
+def check_recalled(function: Function) -> str:
+    """Do the units change one after the other until nothing changes? `recall(xi, X)`.
+
+    `xi` (d,) and `X` (m, d) are +1 and −1; it returns (d,).
+    """
+    xi, X = random_tensors((13,), (4, 13), seed=73)  # each mistake ends in another state
+    given = {"xi": xi.sign(), "X": X.sign()}
+    require(function, given, _recalled, shape="d", known_mistakes=_RECALLED_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "No change of a unit raises the energy, so the passes come to an end."
