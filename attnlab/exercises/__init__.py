@@ -73,6 +73,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_state_numbers           24  a count of numbers
+    check_fading                  24  fading(keys, values, queries, g)
+    check_block_states            24  blocks(x, s, length, Wq, Wk, Wv, g)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
     check_compress                30  compress(old, s)
@@ -178,6 +181,7 @@ from attnlab.core.lazy import modules_of
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.capacity import check_block_states, check_fading, check_state_numbers
 from attnlab.exercises.carried_memory import (
     check_compress,
     check_compressive,
@@ -408,6 +412,7 @@ __all__ = [
     "check_beaten",
     "check_bigbird",
     "check_block_means",
+    "check_block_states",
     "check_buckets",
     "check_byte_ids",
     "check_cache_bytes",
@@ -443,6 +448,7 @@ __all__ = [
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
+    "check_fading",
     "check_far_part",
     "check_far_use",
     "check_fast_transform",
@@ -534,6 +540,7 @@ __all__ = [
     "check_sparsemax",
     "check_split_heads",
     "check_standard_error",
+    "check_state_numbers",
     "check_step",
     "check_stopwatch",
     "check_strided",
