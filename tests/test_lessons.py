@@ -37,7 +37,6 @@ STILL_IN_SIGHT = {  # numbers of lessons; to become empty
     *["40", "41", "42", "43"],
     *["50", "51", "52", "53", "54", "55"],
     "60",
-    *["70", "71", "72"],
 }
 WITHOUT_CORE = set(STILL_IN_SIGHT)
 
