@@ -25,6 +25,7 @@ MACHINES = (
     "*The numbers of a training can differ a little from machine to machine: "
     "processors round differently, and every step enlarges the difference.*"
 )
+WIDGET = "application/vnd.jupyter.widget"
 NOTATION = "[Notation and glossary](notation.md)"
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
 WHOLE_MODELS = {"05_a_transformer_from_scratch"}  # an encoder-decoder takes more lines
@@ -137,6 +138,25 @@ def test_outputs_are_stored_and_clean(path: Path) -> None:
     for cell in tagged(path, "nbval-check-output"):
         assert cell["outputs"], "a strictly compared cell prints something"
         assert all(set(o.get("data", {"text/plain"})) <= {"text/plain"} for o in cell["outputs"])
+
+
+@lesson
+def test_no_widget_is_kept_that_no_output_shows(path: Path) -> None:
+    """What was removed from a page is not kept as the state of a widget: it may tell an answer."""
+    state = read(path)["metadata"].get("widgets", {}).get(f"{WIDGET}-state+json", {"state": {}})
+    outputs = [o for c in read(path)["cells"] for o in c.get("outputs", [])]
+    views = [
+        o["data"][f"{WIDGET}-view+json"]
+        for o in outputs
+        if f"{WIDGET}-view+json" in o.get("data", {})
+    ]
+    wanted, shown = [view["model_id"] for view in views], set[str]()
+    while wanted:
+        model = wanted.pop()
+        if model not in shown:
+            shown.add(model)
+            wanted += re.findall(r"IPY_MODEL_([0-9a-f]+)", json.dumps(state["state"][model]))
+    assert set(state["state"]) == shown
 
 
 @lesson
