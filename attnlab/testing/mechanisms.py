@@ -6,8 +6,10 @@ under the default options and under each of the card's variants. A mechanism add
 tested here without a line being written, one of somebody else by ``attnlab.testing.claims``.
 """
 
+import contextlib
 import copy
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -543,6 +545,86 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
                 assert what == "memory" or grows >= expected - 0.1, (form, what, values)
 
 
+FACTOR = 2.5
+"""Between a claim and what is counted: the ends of blocks, short spans, other rounding."""
+SHORTEST = 31
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_costs_hold_for_small_and_large_options(card: Card) -> None:
+    """Widths, length and options, each small and large: a letter that a claim lacks shows."""
+    wrong = []
+    for form, causal in itertools.product(card.forms, causalities(card)):
+        for sizes, given in _draws(card, form, causal):
+            counted = _mixing(_built(card, form, causal, sizes, given), sizes["n"], sizes["dim"])
+            for what, value in zip(("time", "memory"), counted, strict=True):
+                claimed = _claimed(card, what, form, causal, sizes, given)
+                low = what == "time" and sizes["n"] > SHORTEST and value * FACTOR < claimed
+                if low or value > FACTOR * claimed:
+                    wrong.append(f"{form} {what} {causal=} {sizes} {given}: {value / claimed:.2f}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _draws(card: Card, form: str, causal: bool) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+    """Sizes of a layer and its options: those of each variant, then one at a time far larger."""
+    usual = {"dim": 48, "heads": 6, "n": {"blocked": 2039, "naive": 211}.get(form, 509)}
+    if form in ("recurrent", "tiled"):
+        usual["n"] = 127
+    small = [dict(given) for given in variants(card)[1:] or ({},)]
+    drawn = [({}, given) for given in small]
+    short = {"n": SHORTEST}
+    drawn += [(more, small[0]) for more in ({"dim": 192}, {"dim": 16, "heads": 1}, short)]
+    drawn.append(({"dim": 192, **short}, small[0]))
+    for name, annotation in card.option_names().items():
+        if name != "max_len" and "AtLeast" in str(annotation) and "tuple" not in str(annotation):
+            drawn += _larger(card, form, causal, name, small)
+    for more, given in drawn:
+        longest = {"n": given["max_len"]} if "max_len" in given else {}
+        yield usual | longest | more, given
+
+
+def _larger(
+    card: Card, form: str, causal: bool, name: str, small: list[dict[str, Any]]
+) -> list[tuple[dict[str, int], dict[str, Any]]]:
+    """The first of some options that may be given a larger number of that name."""
+    for given, size in itertools.product(small, (33, 32, 3)):
+        larger = given | {name: size}
+        with contextlib.suppress(ValueError):
+            _built(card, form, causal, {"dim": 48, "heads": 6, "n": 509}, larger)
+            return [({}, larger)]
+    return []
+
+
+def _built(
+    card: Card, form: str, causal: bool, sizes: Mapping[str, int], given: Mapping[str, Any]
+) -> nn.Module:
+    made = {name: value for name, value in given.items() if name in card.option_names()}
+    if "max_len" in card.option_names() and not {"max_len", "factors"} & set(given):
+        made["max_len"] = max(sizes["n"], 127)
+    if "form" in card.option_names():
+        made["form"] = form
+    torch.manual_seed(2)
+    widths = {name: sizes[name] for name in ("dim", "heads")}
+    layer = catalog.build(card.name, **(widths | {"causal": causal} | made)).eval()
+    return layer if card.structure is None else OnExample(layer, card)
+
+
+def _claimed(
+    card: Card, what: str, form: str, causal: bool,
+    sizes: Mapping[str, int], given: Mapping[str, Any],
+) -> float:  # fmt: skip
+    own = annotations_of(card.options)
+    capacity = {"max_len": max(sizes["n"], 127)} if "max_len" in own else {}
+    options = card.options(**{k: v for k, v in (capacity | dict(given)).items() if k in own})
+    width = sizes["dim"] // sizes["heads"]
+    known = dict(sizes) | {"h": sizes["heads"], "d": width, "e": width}
+    known |= dict.fromkeys(("m", "n_E"), sizes["n"])
+    known |= {letter: getattr(options, name) for letter, name in card.letters.items()}
+    claim = card.cost(what, form, options, causal)
+    beside = sizes["n"] * sizes["dim"] if what == "memory" else 0  # the input itself
+    return float(claim.subs({x: known[x.name] for x in claim.free_symbols})) + beside
+
+
 def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
     """Long sequences for blocks, and for what has tiles or chunks of many tokens.
 
@@ -584,7 +666,7 @@ def _counts(layer: nn.Module, lengths: tuple[int, ...]) -> list[tuple[int, int]]
     return [shortest, *(_mixing(counted, n) for n in lengths[1:])]
 
 
-def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
+def _mixing(layer: nn.Module, n: int, dim: int = DIM) -> tuple[int, int]:
     """FLOPs of a layer without its linear maps, and the elements of its largest tensor."""
     linear = 0
 
@@ -593,7 +675,7 @@ def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
         linear += 2 * args[0].numel() * part.out_features
 
     device = next((each.device for each in layer.parameters()), torch.device("cpu"))
-    x = torch.randn(1, n, DIM, device=device)
+    x = torch.randn(1, n, dim, device=device)
     layer(x)  # a layout is made once for each length and pattern, and kept
     hooks = [
         part.register_forward_hook(book) for part in layer.modules() if isinstance(part, nn.Linear)

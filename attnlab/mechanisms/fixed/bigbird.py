@@ -45,11 +45,14 @@ Transformers for Longer Sequences. NeurIPS 2020, arXiv:2007.14062, section 2 and
 from dataclasses import dataclass
 from typing import ClassVar
 
+import sympy
+
 from attnlab.core import patterns
 from attnlab.core.card import Paper, letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
+from attnlab.core.sparse.layout import ROWS
 
 # ---- the pattern
 
@@ -135,7 +138,17 @@ def _never_drawn(first: int, last: int) -> Pattern:
 
 # ---- card
 
-n, B, w, r, G, t = letters("n B w r G t")
+n, h, B, w, r, G, t = letters("n h B w r G t")
+
+
+def pairs(chosen: BlockGraph) -> sympy.Expr:
+    """Window, random blocks, and the columns and rows of what is global. Where its blocks are small
+    a block of queries that is computed holds several, each with random blocks of its own."""
+    drawn = r * h if chosen.per_head else r
+    if chosen.block >= ROWS:
+        return n * (B * (w + drawn + 2 * G) + 2 * t)
+    rows = ROWS if chosen.global_blocks or chosen.global_tokens else 0
+    return n * (B * (w + G) + t + ROWS * (1 + drawn) + rows)
 
 CARD = pattern_card(
     name="bigbird",
@@ -148,7 +161,7 @@ CARD = pattern_card(
         "2007.14062",
     ),
     options=BlockGraph,
-    pairs=lambda _: n * (B * (w + 2 * G + r) + 2 * t),
+    pairs=pairs,
     letters={
         "B": "block",
         "w": "window",
