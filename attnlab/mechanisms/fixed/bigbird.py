@@ -138,17 +138,17 @@ def _never_drawn(first: int, last: int) -> Pattern:
 
 # ---- card
 
-n, h, B, w, r, G, t = letters("n h B w r G t")
+n, B, w, r, G, t = letters("n B w r G t")
 
 
 def pairs(chosen: BlockGraph) -> sympy.Expr:
     """Window, random blocks, and the columns and rows of what is global. Where its blocks are small
     a block of queries that is computed holds several, each with random blocks of its own."""
-    drawn = r * h if chosen.per_head else r
     if chosen.block >= ROWS:
-        return n * (B * (w + drawn + 2 * G) + 2 * t)
+        return n * (B * (w + r + 2 * G) + 2 * t)
     rows = ROWS if chosen.global_blocks or chosen.global_tokens else 0
-    return n * (B * (w + G) + t + ROWS * (1 + drawn) + rows)
+    return n * (B * (w + G) + t + ROWS * (1 + r) + rows)
+
 
 CARD = pattern_card(
     name="bigbird",

@@ -94,7 +94,8 @@ n, l_q, l_m, h_q, h_m = letters("n l_q l_m h_q h_m")
 
 
 def pairs(chosen: QueryBlocks) -> sympy.Expr:
-    """Each query attends to its memory block; margins outside of the image do not count."""
+    """Each query attends to its memory block; margins outside of the image do not count. Several
+    memory blocks may share a block of queries."""
     if chosen.width is None:
         return n * (l_q + l_m + ROWS)
     lefts = [column // chosen.block * chosen.block for column in range(chosen.width)]
@@ -102,7 +103,7 @@ def pairs(chosen: QueryBlocks) -> sympy.Expr:
         min(left + chosen.block + chosen.memory, chosen.width) - max(left - chosen.memory, 0)
         for left in lefts
     )
-    return n * (h_q + h_m) * sympy.Rational(columns, chosen.width)
+    return n * ((h_q + h_m) * sympy.Rational(columns, chosen.width) + ROWS)
 
 
 CARD = pattern_card(
