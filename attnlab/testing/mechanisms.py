@@ -547,7 +547,7 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
 
 FACTOR = 3
 """Between a claim and what is counted: the ends of blocks, short spans, other rounding."""
-SHORTEST, LONGEST = 31, 255
+SHORTEST, LONGEST = 61, 255
 
 
 @pytest.mark.parametrize("card", EACH)
@@ -556,24 +556,28 @@ def test_costs_hold_for_small_and_large_options(card: Card) -> None:
     wrong = []
     for form, causal in itertools.product(card.forms, causalities(card)):
         for sizes, given in _draws(card, form, causal):
-            counted = _mixing(_built(card, form, causal, sizes, given), sizes["n"], sizes["dim"])
-            for what, value in zip(("time", "memory"), counted, strict=True):
+            layer = _built(card, form, causal, sizes, given)
+            flops, written, largest = _seen(layer, sizes["n"], sizes["dim"])
+            for what, value in (("time", flops or written), ("memory", largest)):
                 claimed = _claimed(card, what, form, causal, sizes, given)
-                low = what == "time" and sizes["n"] > SHORTEST and value * FACTOR < claimed
-                if low or value > FACTOR * claimed:
+                low = what == "time" and FACTOR * max(flops, written) < claimed
+                if value > FACTOR * claimed or (low and sizes["n"] > SHORTEST):
                     wrong.append(f"{form} {what} {causal=} {sizes} {given}: {value / claimed:.2f}")
     assert not wrong, "\n".join(wrong)
 
 
 def _draws(card: Card, form: str, causal: bool) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
     """Sizes of a layer and its options: those of each variant, then one at a time far larger."""
-    usual = {"dim": 48, "heads": 6, "n": {"blocked": 1021, "naive": 127}.get(form, 251)}
-    if form in ("recurrent", "tiled"):
-        usual["n"] = 61
-    small = [dict(given) for given in variants(card)[1:] or ({},)]
+    usual = {
+        "dim": 48,
+        "heads": 6,
+        "n": {"blocked": 1021, "recurrent": 61, "tiled": 61}.get(form, 127),
+    }
+    own = annotations_of(card.options)  # of which alone a claim is told
+    small = [{k: v for k, v in each.items() if k in own} for each in variants(card)[1:] or ({},)]
     drawn = [({}, given) for given in small]
     short = {"n": SHORTEST}
-    drawn += [(more, small[0]) for more in ({"dim": 192}, {"dim": 16, "heads": 2}, short)]
+    drawn += [(more, small[0]) for more in ({"dim": 96}, {"dim": 16, "heads": 2}, short)]
     often = causal == causalities(card)[-1]
     for name, annotation in annotations_of(card.options).items():
         if (
@@ -673,8 +677,15 @@ def _counts(layer: nn.Module, lengths: tuple[int, ...]) -> list[tuple[int, int]]
     return [shortest, *(_mixing(counted, n) for n in lengths[1:])]
 
 
-def _mixing(layer: nn.Module, n: int, dim: int = DIM) -> tuple[int, int]:
+def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
     """FLOPs of a layer without its linear maps, and the elements of its largest tensor."""
+    flops, written, largest = _seen(layer, n, DIM)
+    # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
+    return flops or written, largest
+
+
+def _seen(layer: nn.Module, n: int, dim: int) -> tuple[int, int, int]:
+    """FLOPs without linear maps, the elements written, and those of the largest tensor."""
     linear = 0
 
     def book(part: Any, args: tuple[Tensor, ...], _: Tensor) -> None:
@@ -690,8 +701,7 @@ def _mixing(layer: nn.Module, n: int, dim: int = DIM) -> tuple[int, int]:
     counted = count(layer, x)
     for hook in hooks:
         hook.remove()
-    # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
-    return counted.flops - linear or counted.elements_written, counted.largest_tensor.elements
+    return counted.flops - linear, counted.elements_written, counted.largest_tensor.elements
 
 
 def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Expr:
@@ -718,8 +728,8 @@ PATTERNED = Cases(lambda card: ALL.of(card) if issubclass(card.options, PatternO
 
 
 @pytest.mark.parametrize(("card", "variant"), PATTERNED)
-def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> None:
-    """Up to terms that grow more slowly, and to what the ends of lines and blocks lack."""
+def test_claimed_pairs_are_at_least_those_of_the_pattern(card: Card, variant: int) -> None:
+    """And those that a block computes beside them, as the drawn options show."""
     options = chosen(card, variant)
     n = _lengths(card, variant, "blocked")[-1]  # at which random patterns have been drawn
     assert isinstance(options, PatternOptions)
@@ -730,7 +740,7 @@ def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> Non
     claim = (card.cost("time", "blocked", options) / (2 * h * (d + e))).simplify()
     known = {letter: getattr(options, name) for letter, name in card.letters.items()} | {"n": n}
     claimed = float(claim.subs({x: known[x.name] for x in claim.free_symbols}))
-    assert 0.4 * claimed <= counted <= 1.1 * claimed
+    assert counted <= 1.1 * claimed
 
 
 # ---- wrong calls

@@ -146,8 +146,8 @@ def pairs(chosen: BlockGraph) -> sympy.Expr:
     a block of queries that is computed holds several, each with random blocks of its own."""
     if chosen.block >= ROWS:
         return n * (B * (w + r + 2 * G) + 2 * t)
-    rows = ROWS if chosen.global_blocks or chosen.global_tokens else 0
-    return n * (B * (w + G) + t + ROWS * (1 + r) + rows)
+    rows = 2 * ROWS if chosen.random else ROWS
+    return n * (B * (w + G) + t + rows * (2 + r))
 
 
 CARD = pattern_card(
