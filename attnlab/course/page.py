@@ -1,0 +1,129 @@
+"""The tables and graphs of notebooks/README.md: ``python -m attnlab.course.page``.
+
+What a person decides (which lesson in which week, which track, the finding of each lesson) stands
+in ``notebooks/course/plan.json``. Minutes, prerequisites, exercises and questions come from the
+notebooks and the bank.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnlab.core.files import write_file
+from attnlab.course.bank import questions
+from attnlab.course.lesson import exercise_numbers, read
+from attnlab.readme import filled
+
+ROOT = Path(__file__).parents[2]
+ASSUMED = ("00", "01", "02")  # what nearly every lesson builds on; not drawn in the graphs
+Row = Sequence[str]
+
+
+class Facts(NamedTuple):
+    """What the page says of one lesson."""
+
+    file: str
+    facts: Mapping[str, Any]
+    exercises: tuple[str, ...]
+    quiz: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        number, *words = Path(self.file).stem.split("_")
+        return f"{number} {' '.join(words)}"
+
+    @property
+    def before(self) -> list[str]:
+        return [name[:2] for name in self.facts["prerequisites"]]
+
+    @property
+    def core(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.facts.get("core", {})
+        return found
+
+    def in_class(self, number: str) -> list[str]:
+        """The two exercises of the core."""
+        return [f"{number}.{one}" for one in self.core.get("exercises", self.exercises[:2])]
+
+
+def lessons(root: Path) -> dict[str, Facts]:
+    """By their numbers, such as "05"."""
+    found = {}
+    for path in sorted((root / "notebooks").glob("[0-9]*_*.ipynb")):
+        notebook, number = read(path), path.name[:2]
+        asked = questions(root / "notebooks/course", number)
+        quiz = tuple(one.name for one in asked if one.choices)
+        facts = notebook["metadata"]["attnlab"]
+        found[number] = Facts(path.name, facts, tuple(exercise_numbers(notebook)), quiz)
+    return found
+
+
+def tables(root: Path) -> dict[str, str]:
+    """What stands between the markers of the page."""
+    plan = json.loads((root / "notebooks/course/plan.json").read_text(encoding="utf-8"))
+    known = lessons(root)
+    made = {"term": _term(plan["weeks"], known), "lessons": _glance(plan, known)}
+    for track, numbers in plan["tracks"].items():
+        made[f"graph of {track}"] = _graph([one for one in numbers if one in known], known)
+    return made
+
+
+def _term(weeks: Iterable[Mapping[str, Any]], known: Mapping[str, Facts]) -> str:
+    head = ("Week", "Session 1", "Session 2", "Read before", "Exercises in class", "At home")
+    rows = [
+        _week(str(place), week, [one for one in dict.fromkeys(week["sessions"]) if one in known], known)
+        for place, week in enumerate(weeks, 1)
+    ]
+    return _table((*head, "Questions", "Homework"), rows)
+
+
+def _week(
+    place: str, week: Mapping[str, Any], read_in_it: Sequence[str], known: Mapping[str, Facts]
+) -> Row:
+    sessions = [f"[{one}]({known[one].file})" if one in known else one for one in week["sessions"]]
+    minutes = [f"{one} ({known[one].facts['minutes']} min)" for one in read_in_it]
+    in_class = [name for one in read_in_it for name in known[one].in_class(one)]
+    others = [f"{one}.{number}" for one in read_in_it for number in known[one].exercises]
+    at_home = [name for name in others if name not in in_class]
+    quiz = [name for one in read_in_it for name in known[one].quiz]
+    lists = [", ".join(part) for part in (minutes, in_class, at_home, quiz)]
+    return (place, *sessions, *lists, week.get("homework", ""))
+
+
+def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts]) -> str:
+    rows = [
+        (
+            f"[{number}]({one.file})",
+            f"{one.core['minutes']}" if "minutes" in one.core else "",
+            f"{one.facts['minutes']} + {one.facts['work_minutes']}",
+            ", ".join(one.before) or "–",
+            plan["findings"][number],
+        )
+        for number, one in known.items()
+    ]
+    return _table(("Lesson", "Core", "Read + work", "Builds on", "What it finds"), rows)
+
+
+def _graph(numbers: Sequence[str], known: Mapping[str, Facts]) -> str:
+    """What these lessons build on, without the first three, as a drawing in Mermaid."""
+    arrows = [(old, new) for new in numbers for old in known[new].before if old not in ASSUMED]
+    shown = dict.fromkeys([*numbers, *(old for old, _ in arrows)])
+    boxes = [f'  {one}["{known[one].title}"]' for one in shown]
+    lines = [f"  {old} --> {new}" for old, new in arrows]
+    return "\n".join(["```mermaid", "graph LR", *boxes, *lines, "```"])
+
+
+def _table(head: Row, rows: Iterable[Row]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+
+
+def current(root: Path) -> str:
+    """The page with its tables as they are now."""
+    text = (root / "notebooks/README.md").read_text(encoding="utf-8")
+    return filled(text, tables(root))
+
+
+if __name__ == "__main__":
+    write_file(ROOT / "notebooks/README.md", current(ROOT))
