@@ -46,8 +46,12 @@ def _line(words: str) -> str:
     return " ".join(words.split())
 
 
-def gift(asked: Question) -> str:
-    """A question in Moodle's GIFT format; the answer is the feedback after an attempt."""
+def gift(title: str, asked: Iterable[Question]) -> str:
+    """The questions of a lesson in Moodle's GIFT format; the answer is the feedback."""
+    return "\n".join([f"$CATEGORY: attnlab/{title.replace('/', ' ')}\n", *map(_gift, asked)])
+
+
+def _gift(asked: Question) -> str:
     points = f"{asked.points} point{'s' if asked.points > 1 else ''}"
     title = f"{asked.name} ({asked.level}, {points})"
     choices = [f"{'=' if right else '~'}{_escaped(words)}" for words, right in asked.choices]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from attnlab.core.files import write_file
 from attnlab.course.bank import questions
-from attnlab.course.lesson import exercise_numbers, read
+from attnlab.course.core import core_minutes
+from attnlab.course.lesson import designs, exercises, read
 from attnlab.readme import filled
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,8 @@ class Facts(NamedTuple):
 
     file: str
     facts: Mapping[str, Any]
-    exercises: tuple[str, ...]
+    core: str  # its minutes, once they are marked
+    exercises: tuple[int, ...]
     quiz: tuple[str, ...]
 
     @property
@@ -39,13 +41,10 @@ class Facts(NamedTuple):
         return [name[:2] for name in self.facts["prerequisites"]]
 
     @property
-    def core(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.facts.get("core", {})
-        return found
-
-    def in_class(self, number: str) -> list[str]:
+    def in_class(self) -> list[int]:
         """The two exercises of the core."""
-        return [f"{number}.{one}" for one in self.core.get("exercises", self.exercises[:2])]
+        found: list[int] = self.facts.get("core", {}).get("exercises", list(self.exercises[:2]))
+        return found
 
 
 def lessons(root: Path) -> dict[str, Facts]:
@@ -56,7 +55,10 @@ def lessons(root: Path) -> dict[str, Facts]:
         asked = questions(root / "notebooks/course", number)
         quiz = tuple(one.name for one in asked if one.choices)
         facts = notebook["metadata"]["attnlab"]
-        found[number] = Facts(path.name, facts, tuple(exercise_numbers(notebook)), quiz)
+        core = str(core_minutes(notebook)) if "core" in facts else ""
+        numbers = [one.number for _, one in exercises(notebook)]
+        numbers += [one.number for one in designs(notebook)]
+        found[number] = Facts(path.name, facts, core, tuple(numbers), quiz)
     return found
 
 
@@ -73,7 +75,12 @@ def tables(root: Path) -> dict[str, str]:
 def _term(weeks: Iterable[Mapping[str, Any]], known: Mapping[str, Facts]) -> str:
     head = ("Week", "Session 1", "Session 2", "Read before", "Exercises in class", "At home")
     rows = [
-        _week(str(place), week, [one for one in dict.fromkeys(week["sessions"]) if one in known], known)
+        _week(
+            str(place),
+            week,
+            [one for one in dict.fromkeys(week["sessions"]) if one in known],
+            known,
+        )
         for place, week in enumerate(weeks, 1)
     ]
     return _table((*head, "Questions", "Homework"), rows)
@@ -84,9 +91,9 @@ def _week(
 ) -> Row:
     sessions = [f"[{one}]({known[one].file})" if one in known else one for one in week["sessions"]]
     minutes = [f"{one} ({known[one].facts['minutes']} min)" for one in read_in_it]
-    in_class = [name for one in read_in_it for name in known[one].in_class(one)]
-    others = [f"{one}.{number}" for one in read_in_it for number in known[one].exercises]
-    at_home = [name for name in others if name not in in_class]
+    in_class = [f"{one}.{number}" for one in read_in_it for number in known[one].in_class]
+    both = [f"{one}.{number}" for one in read_in_it for number in known[one].exercises]
+    at_home = [name for name in both if name not in in_class]
     quiz = [name for one in read_in_it for name in known[one].quiz]
     lists = [", ".join(part) for part in (minutes, in_class, at_home, quiz)]
     return (place, *sessions, *lists, week.get("homework", ""))
@@ -96,7 +103,7 @@ def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts]) -> str:
     rows = [
         (
             f"[{number}]({one.file})",
-            f"{one.core['minutes']}" if "minutes" in one.core else "",
+            one.core,
             f"{one.facts['minutes']} + {one.facts['work_minutes']}",
             ", ".join(one.before) or "–",
             plan["findings"][number],
