@@ -5,7 +5,7 @@
                  the homework with model answers, the bank of questions with answers
     nbgrader/    the exercises as assignments for nbgrader (``source`` notebooks, hidden tests)
     otter/       the same for otter-grader (``otter assign``)
-    bank/        the questions to import: ``.gift`` for Moodle, ``.txt`` for text2qti, which makes QTI
+    bank/        the questions to import: ``.gift`` for Moodle, ``.txt`` for text2qti (QTI)
     summaries/   one page a lesson, in Markdown, to print
 
 Nothing is written by hand twice: everything comes from the cells and their tags.

@@ -12,8 +12,8 @@ from attnlab.core.files import Delivery, Undelivered, add_options, deliver
 from attnlab.course.bank import gift, questions, text2qti
 from attnlab.course.editions import student, teacher
 from attnlab.course.grading import hidden_tests, nbgrader, otter
-from attnlab.course.links import linked, whole
 from attnlab.course.lesson import Exercise, Notebook, imports, read
+from attnlab.course.links import linked, whole
 from attnlab.course.summary import summary
 from attnlab.exercises.attempt import mistakes_looked_for
 from attnlab.readme import lessons

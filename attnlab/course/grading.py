@@ -62,7 +62,7 @@ def _hidden_test(notebook: Notebook, exercise: Exercise, seed: int) -> str:
 
 def nbgrader(notebook: Notebook, hidden: Hidden) -> Notebook:
     """A notebook for the folder ``source`` of nbgrader; a point for each ● of the difficulty."""
-    cells: list[Cell] = [text(_title(notebook)), code(imports(notebook))]
+    cells: list[Cell] = [text(_title(notebook)), code(_imports(notebook))]
     mark = {"schema_version": 3, "task": False}
     for _, exercise in exercises(notebook):
         name = f"exercise_{exercise.number}"
@@ -91,10 +91,10 @@ def otter(notebook: Notebook, hidden: Hidden) -> Notebook:
     cells: list[Cell] = [
         _raw(
             "# ASSIGNMENT CONFIG\ninit_cell: true\ngenerate: true\nrequirements:\n  - torch\n"
-            f"  - attnlab[widgets] @ git+https://github.com/{slug}"
+            f"  - attnlab @ git+https://github.com/{slug}"
         ),
         text(_title(notebook)),
-        code(imports(notebook)),
+        code(_imports(notebook)),
     ]
     for _, exercise in exercises(notebook):
         tests = [code(_test(exercise))]
@@ -129,6 +129,21 @@ def otter(notebook: Notebook, hidden: Hidden) -> Notebook:
 def _title(notebook: Notebook) -> str:
     facts = notebook["metadata"]["attnlab"]
     return f"# Lesson {facts['number']:02}: exercises\n\n{facts['question']}\n\n{PRACTICE}"
+
+
+def _imports(notebook: Notebook) -> str:
+    """PyTorch, and those imports of the lesson that its exercises use."""
+    parts = [(one.stub, one.solution, one.check) for _, one in exercises(notebook)]
+    words = set(re.findall(r"\w+", "\n".join("\n".join(part) for part in parts))) | {"torch", "F"}
+    kept = []
+    for line in imports(notebook).splitlines():
+        (statement,) = ast.parse(line).body
+        assert isinstance(statement, ast.Import | ast.ImportFrom)
+        bound = [one for one in statement.names if (one.asname or one.name).split(".")[0] in words]
+        if bound:
+            statement.names = bound
+            kept.append(ast.unparse(statement))
+    return "\n".join(kept)
 
 
 def _prompt(asked: Exercise | Design) -> str:

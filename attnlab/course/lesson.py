@@ -110,7 +110,7 @@ def _exercise(cells: list[Cell], place: int) -> Exercise:
 
 
 def designs(notebook: Notebook) -> Iterator[Design]:
-    """The exercises without a check: their headings stand in a text with an answer that would do."""
+    """The exercises without a check: a heading, and in the same text an answer that would do."""
     checked = {exercise.number for _, exercise in exercises(notebook)}
     for cell in notebook["cells"]:
         words = source(cell) if _is_text(cell) else ""

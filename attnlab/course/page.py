@@ -6,7 +6,6 @@ notebooks and the bank.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

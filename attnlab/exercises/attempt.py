@@ -74,7 +74,7 @@ def note_mistakes(sentences: Iterable[str]) -> None:
 
 @dataclass
 class Drawing:
-    """How the numbers of a check are drawn: further seeds, larger axes. ``used`` counts the draws."""
+    """How the numbers of a check are drawn: other seeds, longer axes. ``used`` counts draws."""
 
     seed: int = 0
     times: int = 1
@@ -103,7 +103,8 @@ def redrawn(check: Callable[..., Verdict], drawing: Drawing) -> Callable[..., Ve
         token = _DRAWING.set(drawing)
         try:  # a new copy of the module, as some numbers are drawn when it is imported
             spec = find_spec(check.__module__)
-            assert spec is not None and spec.loader is not None
+            assert spec is not None
+            assert spec.loader is not None
             page = module_from_spec(spec)
             spec.loader.exec_module(page)
             verdict: Verdict = getattr(page, check.__name__)(*arguments, **options)
