@@ -25,7 +25,11 @@ RUBRIC = (
     "One point each: what is changed, what stays equal and what is measured; seeds and spread, and "
     "a baseline; which result would prove the expectation wrong."
 )
-_ONLY_IN_THE_LESSON = re.compile(r"\s*<!-- lesson -->.*?<!-- /lesson -->", re.DOTALL)
+_ONLY_IN_THE_LESSON = re.compile(
+    r"\s*<!-- lesson -->.*?<!-- /lesson -->"
+    r"|Without (?:scrolling up|looking at the cell above)[:,] |,? without scrolling up",
+    re.DOTALL,
+)
 
 
 def hidden_tests(notebook: Notebook, seed: int) -> Hidden:
@@ -73,7 +77,7 @@ def nbgrader(notebook: Notebook, hidden: Hidden) -> Notebook:
         answer = {"grade": False, "grade_id": name, "locked": False, "solution": True}
         graded = {"grade": True, "grade_id": f"{name}_test", "locked": True, "solution": False}
         cells += [
-            text(_prompt(exercise)),
+            text(_prompt(notebook, exercise)),
             code(_attempt(exercise, "###"), nbgrader=mark | answer),
             code(test, nbgrader=mark | graded | {"points": exercise.points}),
         ]
@@ -81,7 +85,7 @@ def nbgrader(notebook: Notebook, hidden: Hidden) -> Notebook:
         name = f"exercise_{design.number}"
         marked = {"grade": True, "grade_id": name, "locked": False, "solution": True}
         answer = mark | marked | {"points": design.points}
-        cells += [text(_prompt(design)), text(_model(design), nbgrader=answer)]
+        cells += [text(_prompt(notebook, design)), text(_model(design), nbgrader=answer)]
     return _assignment(notebook, cells)
 
 
@@ -102,7 +106,7 @@ def otter(notebook: Notebook, hidden: Hidden) -> Notebook:
             tests.append(code(f"# HIDDEN\n{hidden[exercise.number]}"))
         cells += [
             _raw(f"# BEGIN QUESTION\nname: q{exercise.number}\npoints: {exercise.points}"),
-            text(_prompt(exercise)),
+            text(_prompt(notebook, exercise)),
             _raw("# BEGIN SOLUTION"),
             code(_attempt(exercise, "#")),
             _raw("# END SOLUTION"),
@@ -117,7 +121,7 @@ def otter(notebook: Notebook, hidden: Hidden) -> Notebook:
         )
         cells += [
             _raw(question),
-            text(_prompt(design)),
+            text(_prompt(notebook, design)),
             _raw("# BEGIN SOLUTION"),
             text(_model(design)),
             _raw("# END SOLUTION"),
@@ -146,10 +150,13 @@ def _imports(notebook: Notebook) -> str:
     return "\n".join(kept)
 
 
-def _prompt(asked: Exercise | Design) -> str:
+def _prompt(notebook: Notebook, asked: Exercise | Design) -> str:
     """What is asked, without what needs the lesson around it; hints stay folded."""
     heading = f"### {asked.number} · {asked.title} — {asked.level}, {asked.minutes} minutes"
-    parts = [heading, _ONLY_IN_THE_LESSON.sub("", asked.prompt)]
+    words = _ONLY_IN_THE_LESSON.sub("", asked.prompt)
+    lesson = f"lesson {notebook['metadata']['attnlab']['number']:02}"
+    words = re.sub(r"\bthis lesson\b", lesson, words, flags=re.IGNORECASE)
+    parts = [heading, words[:1].upper() + words[1:]]
     if isinstance(asked, Exercise):
         parts.append(f"Start from:\n\n```python\n{asked.stub}\n```")
     if asked.hint:

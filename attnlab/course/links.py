@@ -10,7 +10,8 @@ from attnlab.course.lesson import Notebook, source
 from attnlab.readme import home
 
 ROOT = Path(__file__).parents[2]
-_TARGET = re.compile(r"(?<=\]\()(?!#|[a-z]+:)([^)\s#]+)((?:#[^)\s]*)?)(?=\))")
+_CODE = r"```.*?```|`[^`\n]*`"
+_TARGET = re.compile(rf"{_CODE}|(?<=\]\()(?!#|[a-z]+:)([^)\s#]+)(#[^)\s]*)?(?=\))", re.DOTALL)
 
 
 def whole(words: str, page: str, delivered: Collection[str]) -> str:
@@ -19,10 +20,12 @@ def whole(words: str, page: str, delivered: Collection[str]) -> str:
     place = home(ROOT)
 
     def target(found: re.Match[str]) -> str:
+        if found[1] is None:  # code
+            return found[0]
         path = posixpath.normpath(posixpath.join("notebooks", posixpath.dirname(page), found[1]))
         if path.removeprefix("notebooks/") in delivered:
             return found[0]
-        return f"https://github.com/{place.slug}/blob/{place.branch}/{path}{found[2]}"
+        return f"https://github.com/{place.slug}/blob/{place.branch}/{path}{found[2] or ''}"
 
     return _TARGET.sub(target, words)
 

@@ -28,7 +28,7 @@ class Facts(NamedTuple):
     facts: Mapping[str, Any]
     core: str  # its minutes, once they are marked
     exercises: tuple[int, ...]
-    quiz: tuple[str, ...]
+    quiz: tuple[int, ...]  # the questions of the bank that have choices
 
     @property
     def title(self) -> str:
@@ -45,6 +45,10 @@ class Facts(NamedTuple):
         found: list[int] = self.facts.get("core", {}).get("exercises", list(self.exercises[:2]))
         return found
 
+    @property
+    def at_home(self) -> list[int]:
+        return [number for number in self.exercises if number not in self.in_class]
+
 
 def lessons(root: Path) -> dict[str, Facts]:
     """By their numbers, such as "05"."""
@@ -52,7 +56,7 @@ def lessons(root: Path) -> dict[str, Facts]:
     for path in sorted((root / "notebooks").glob("[0-9]*_*.ipynb")):
         notebook, number = read(path), path.name[:2]
         asked = questions(root / "notebooks/course", number)
-        quiz = tuple(one.name for one in asked if one.choices)
+        quiz = tuple(int(one.name.split(".")[1]) for one in asked if one.choices)
         facts = notebook["metadata"]["attnlab"]
         core = str(core_minutes(notebook)) if "core" in facts else ""
         numbers = [one.number for _, one in exercises(notebook)]
@@ -89,13 +93,23 @@ def _week(
     place: str, week: Mapping[str, Any], read_in_it: Sequence[str], known: Mapping[str, Facts]
 ) -> Row:
     sessions = [f"[{one}]({known[one].file})" if one in known else one for one in week["sessions"]]
-    minutes = [f"{one} ({known[one].facts['minutes']} min)" for one in read_in_it]
-    in_class = [f"{one}.{number}" for one in read_in_it for number in known[one].in_class]
-    both = [f"{one}.{number}" for one in read_in_it for number in known[one].exercises]
-    at_home = [name for name in both if name not in in_class]
-    quiz = [name for one in read_in_it for name in known[one].quiz]
-    lists = [", ".join(part) for part in (minutes, in_class, at_home, quiz)]
-    return (place, *sessions, *lists, week.get("homework", ""))
+    lessons_read = {one: known[one] for one in read_in_it}
+    minutes = "; ".join(
+        f"{one}: {facts.facts['minutes']} min" for one, facts in lessons_read.items()
+    )
+    lists = [
+        "; ".join(f"{one}: {_listed(numbers)}" for one, numbers in column.items() if numbers)
+        for column in (
+            {one: facts.in_class for one, facts in lessons_read.items()},
+            {one: facts.at_home for one, facts in lessons_read.items()},
+            {one: facts.quiz for one, facts in lessons_read.items()},
+        )
+    ]
+    return (place, *sessions, minutes, *lists, week.get("homework", ""))
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts]) -> str:
@@ -113,9 +127,9 @@ def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts]) -> str:
 
 
 def _graph(numbers: Sequence[str], known: Mapping[str, Facts]) -> str:
-    """What these lessons build on, without the first three, as a drawing in Mermaid."""
+    """What these lessons build on beside the first three, as a drawing in Mermaid."""
     arrows = [(old, new) for new in numbers for old in known[new].before if old not in ASSUMED]
-    shown = dict.fromkeys([*numbers, *(old for old, _ in arrows)])
+    shown = sorted({one for arrow in arrows for one in arrow})
     boxes = [f'  {one}["{known[one].title}"]' for one in shown]
     lines = [f"  {old} --> {new}" for old, new in arrows]
     return "\n".join(["```mermaid", "graph LR", *boxes, *lines, "```"])
