@@ -152,16 +152,16 @@ def _imports(notebook: Notebook) -> str:
 
 def _prompt(notebook: Notebook, asked: Exercise | Design) -> str:
     """What is asked, without what needs the lesson around it; hints stay folded."""
-    heading = f"### {asked.number} · {asked.title} — {asked.level}, {asked.minutes} minutes"
-    words = _ONLY_IN_THE_LESSON.sub("", asked.prompt)
     lesson = f"lesson {notebook['metadata']['attnlab']['number']:02}"
-    words = re.sub(r"\bthis lesson\b", lesson, words, flags=re.IGNORECASE)
-    parts = [heading, words[:1].upper() + words[1:]]
+    words = _ONLY_IN_THE_LESSON.sub("", asked.prompt)
+    parts = [words[:1].upper() + words[1:]]
     if isinstance(asked, Exercise):
         parts.append(f"Start from:\n\n```python\n{asked.stub}\n```")
     if asked.hint:
         parts.append(f"<details><summary>Hint</summary>\n\n{asked.hint}\n\n</details>")
-    return "\n\n".join(parts)
+    told = re.sub(r"\b[Tt]his lesson\b", lesson, "\n\n".join(parts))
+    told = re.sub(r"(`\w+`) above\b", rf"\1 of {lesson}", told)
+    return f"### {asked.number} · {asked.title} — {asked.level}, {asked.minutes} minutes\n\n{told}"
 
 
 def _model(design: Design) -> str:
