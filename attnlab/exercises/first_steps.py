@@ -1,7 +1,6 @@
 """Checks of lesson 00: a row of a map, the share of a head, its parameters, and a writer."""
 
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any
 
 import torch
@@ -83,23 +82,13 @@ def check_previous_share(function: Function) -> str:
     (scores,) = random_tensors((7, 7), seed=3)
     given = {"weights": scores.softmax(-1)}
     require(
-        _as_tensor(function),
+        function,
         given,
         lambda w: w.diagonal(-1).mean(),
         shape="",
         known_mistakes=_SHARE_MISTAKEN,
     )
     return "A head with a share of 1 attends to the token just before and to nothing else."
-
-
-def _as_tensor(function: Function) -> Function:
-    """A number becomes a tensor, so that `.item()` does no harm."""
-
-    def call(*given: Any) -> object:
-        found = function(*given)
-        return torch.tensor(float(found)) if isinstance(found, Real) else found
-
-    return call
 
 
 # ---- a writer
@@ -166,7 +155,7 @@ def _call(case: Arguments, drawn: list[Tensor]) -> Arguments:
     """The arguments of one call; the probabilities that are drawn from go into ``drawn``."""
 
     def draw(probabilities: Tensor) -> int:
-        drawn.append(probabilities.detach().double().flatten())
+        drawn.append(torch.as_tensor(probabilities).detach().double().flatten())
         return _second(drawn[-1])
 
     model, ids = _Given(_model, "a model"), list(case["ids"])
