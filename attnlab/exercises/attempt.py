@@ -82,6 +82,19 @@ def random_tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
 # ---- the call
 
 
+class Named:
+    """A function among the arguments that a message can name."""
+
+    def __init__(self, call: Callable[[Any], Any], name: str) -> None:
+        self._call, self._name = call, name
+
+    def __call__(self, value: Any) -> Any:
+        return self._call(value)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
 @dataclass(frozen=True)
 class Answer:
     """The result of one call: its value, or what it `raised`; which arguments it `changed`."""

@@ -11,6 +11,7 @@ from attnlab.exercises.attempt import (
     Answer,
     Arguments,
     KnownMistake,
+    Named,
     expect_tensor,
     expect_tensors,
     part_faults,
@@ -138,19 +139,6 @@ def _kept(logits: Tensor, top_k: int | None, *, largest: bool = True) -> Tensor:
     return torch.zeros(len(logits)).scatter(0, logits.topk(k, largest=largest).indices, 1).bool()
 
 
-class _Given:
-    """A function that a message can name."""
-
-    def __init__(self, call: Callable[[Any], Any], name: str) -> None:
-        self._call, self._name = call, name
-
-    def __call__(self, value: Any) -> Any:
-        return self._call(value)
-
-    def __str__(self) -> str:
-        return self._name
-
-
 def _call(case: Arguments, drawn: list[Tensor]) -> Arguments:
     """The arguments of one call; the probabilities that are drawn from go into ``drawn``."""
 
@@ -158,8 +146,8 @@ def _call(case: Arguments, drawn: list[Tensor]) -> Arguments:
         drawn.append(torch.as_tensor(probabilities).detach().double().flatten())
         return _second(drawn[-1])
 
-    model, ids = _Given(_model, "a model"), list(case["ids"])
-    return {"logits_of": model, **case, "ids": ids, "draw": _Given(draw, "a function")}
+    model, ids = Named(_model, "a model"), list(case["ids"])
+    return {"logits_of": model, **case, "ids": ids, "draw": Named(draw, "a function")}
 
 
 def _rows(drawn: Sequence[Tensor]) -> Tensor:
