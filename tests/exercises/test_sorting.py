@@ -34,12 +34,8 @@ def block_by_block(q: Tensor, k: Tensor, v: Tensor, scores: Tensor, block: int) 
         own_keys, own_values = keys[i], values[i]
         if i:
             brought = scores[i, :i].softmax(-1)
-            own_keys = torch.cat(
-                [sum(s * x for s, x in zip(brought, keys, strict=False)), own_keys]
-            )
-            own_values = torch.cat(
-                [sum(s * x for s, x in zip(brought, values, strict=False)), own_values]
-            )
+            mixed = [(brought[:, None, None] * torch.stack(x[:i])).sum(0) for x in (keys, values)]
+            own_keys, own_values = torch.cat([mixed[0], keys[i]]), torch.cat([mixed[1], values[i]])
             past = torch.cat([torch.ones_like(past), past], 1)
         products = queries @ own_keys.T / q.shape[1] ** 0.5
         out.append(products.masked_fill(~past, -torch.inf).softmax(-1) @ own_values)
