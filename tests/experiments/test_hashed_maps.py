@@ -42,9 +42,17 @@ def test_queries_without_a_key_are_counted() -> None:
 def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
     some = hashed_maps.tasks()["duplication"]
     monkeypatch.setattr(hashed_maps, "tasks", lambda: {"duplication": some})
+    asked: list[bool] = []
+
+    def counted(n: int, first: int, *, itself: bool) -> torch.Tensor:
+        asked.append(itself)
+        return pairs(n, first, itself=itself)
+
+    monkeypatch.setattr(hashed_maps, "pairs", counted)
     state = torch.get_rng_state()
     rows = list(hashed_maps.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
+    assert asked == [kind == "separate" for kind in KINDS]  # shared vectors: not the own key
     assert {row.figure for row in rows} <= set(EVERY)
     assert len(rows) == len(KINDS) * (5 + 3 * len(ROUNDS))
 
