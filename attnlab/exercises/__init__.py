@@ -38,8 +38,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_next_token_loss         06  next_token_loss(scores, ids)
     check_training                06  train(parameters, loss_of, batches, rate)
     check_whole_model             06  model(ids, weights, heads)
-    check_strided                 10  strided(i, j, s)
-    check_summaries               10  summaries(j, s, c)
+    check_aligned                 10  aligned(i, j, s)
+    check_summaries               10  is_summary(j, s, c, head)
     check_strided_keys            10  a number of keys
     check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
@@ -55,8 +55,11 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
     check_rounds                  14  a number of rounds
-    check_hash                    14  buckets(x, R)
-    check_lsh_attention           14  lsh_attention(q, v, buckets)
+    check_without_key             14  without_key(own, keys)
+    check_sorted_round            14  lsh_round(q, v, buckets, chunk)
+    check_sorting_length          15  a number of tokens
+    check_recent_members          15  may_attend(x, centroids, w)
+    check_causal_sorting          15  attend(q, k, v, scores, block)
     check_gap                     16  a gap between two scores
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
@@ -250,7 +253,7 @@ from attnlab.exercises.grids import (
     check_generator,
     check_neighbourhood,
 )
-from attnlab.exercises.hashing import check_hash, check_lsh_attention, check_rounds
+from attnlab.exercises.hashing import check_rounds, check_sorted_round, check_without_key
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -333,13 +336,13 @@ from attnlab.exercises.shared_work import (
     check_near_share,
 )
 from attnlab.exercises.sorting import (
-    check_sinkhorn,
-    check_sorted_attention,
+    check_causal_sorting,
+    check_recent_members,
     check_sorting_length,
 )
 from attnlab.exercises.sparse import (
+    check_aligned,
     check_fixed_blocks,
-    check_strided,
     check_strided_keys,
     check_summaries,
 )
@@ -410,6 +413,7 @@ __getattr__ = modules_of(__name__)
 
 __all__ = [
     "Verdict",
+    "check_aligned",
     "check_along_edges",
     "check_arrival_share",
     "check_arriving_shares",
@@ -433,6 +437,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_causal_sorting",
     "check_cells",
     "check_chain_pairs",
     "check_clipped_rows",
@@ -480,7 +485,6 @@ __all__ = [
     "check_h3_layer",
     "check_h3_state",
     "check_half_life",
-    "check_hash",
     "check_hash_length",
     "check_heads_attend",
     "check_hop",
@@ -498,7 +502,6 @@ __all__ = [
     "check_linear_order",
     "check_linformer_layer",
     "check_log_likelihood",
-    "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_ablation",
     "check_mean_by_offset",
@@ -530,6 +533,7 @@ __all__ = [
     "check_reach",
     "check_read",
     "check_readings",
+    "check_recent_members",
     "check_recovered",
     "check_repeat_heads",
     "check_retrieve",
@@ -544,11 +548,10 @@ __all__ = [
     "check_selective_layer",
     "check_sharp",
     "check_shift",
-    "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
     "check_soft_paths",
-    "check_sorted_attention",
+    "check_sorted_round",
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
@@ -556,7 +559,6 @@ __all__ = [
     "check_standard_error",
     "check_step",
     "check_stopwatch",
-    "check_strided",
     "check_strided_keys",
     "check_strongest",
     "check_subtree_mask",
@@ -586,5 +588,6 @@ __all__ = [
     "check_wave",
     "check_whole_model",
     "check_window_mask",
+    "check_without_key",
     "check_writer",
 ]
