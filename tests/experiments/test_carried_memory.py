@@ -9,7 +9,8 @@ from attnlab.experiments import carried_memory
 from attnlab.experiments.carried_memory import ARMS, SEEDS, SEGMENT, build, with_memory
 
 STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/30_carried_memory.json"
-NAMES = [*ARMS, "memory 16, scored with 32"]
+LONGER = [f"{arm}, 1000 updates" for arm in ARMS if "rate" in ARMS[arm]]
+NAMES = [*ARMS, *LONGER, "memory 16, scored with 32"]
 
 
 def test_rows_of_the_quick_run() -> None:
@@ -41,6 +42,17 @@ def test_the_same_parameters_with_another_memory() -> None:
     other = with_memory(model, 32)
     assert other.decoder.blocks[0].attention.options.memory == 32
     assert torch.equal(other.embedding.weight, model.embedding.weight)
+
+
+def test_a_token_is_told_its_place() -> None:
+    """Equal tokens at two places differ, and at one place of two segments they do not."""
+    model, token = build("mean, told"), torch.zeros(1, SEGMENT, dtype=torch.int64)
+    first, again = model.embedding(token)[0], model.embedding(token[:, :5])[0]
+    assert (first[0] != first[1]).any()
+    assert torch.equal(first[:5], again)
+    torch.testing.assert_close(first - first[:1], model.place - model.place[:1])
+    plain = build("mean").embedding(token)[0]
+    assert torch.equal(plain[0], plain[1])
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
