@@ -15,7 +15,8 @@ third segment of a document on. Chance is ln 16 = 2.77.
                   the embeddings, so that a token is told its place
 
 All are trained for 300 updates with the same settings, and those with compressed vectors once more
-for 1,000. The models with a memory of 16 are scored once more with a memory of 32, their parameters unchanged.
+for 1,000. The models with a memory of 16 are scored once more with a memory of 32, their parameters
+unchanged.
 Lesson 30 draws what
 
     python -m attnlab.experiments carried_memory --threads 1 --json \
