@@ -142,8 +142,8 @@ def check_index_ratio(ratio: object) -> Verdict:
 
 def _read(
     q: Tensor, k: Tensor, v: Tensor, g: float, segment: int, memory: int, neighbours: int, *,
-    early: bool = False, stored_first: bool = False, oldest: bool = False, unbounded: bool = False, whole: bool = False,
-    full_when_empty: bool = False, joint: bool = False,
+    early: bool = False, stored_first: bool = False, oldest: bool = False, unbounded: bool = False,
+    whole: bool = False, full_when_empty: bool = False, joint: bool = False,
 ) -> Tensor:  # fmt: skip
     """Segment by segment; every keyword is a mistake."""
     rows = []

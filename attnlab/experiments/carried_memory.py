@@ -12,12 +12,11 @@ third segment of a document on. Chance is ln 16 = 2.77.
     mean          Compressive Transformer: 16 inputs, and before them 8 means of 4 inputs each
     convolution   the same with a learned compression, which gets the gradient of the task
     … , told      the same, and a learned vector for each of the 16 places of a segment is added to
-                  the embeddings, so that a token is told its place
+                  the queries: a query is told its place, keys and values hold nothing of it
 
 All are trained for 300 updates with the same settings, and those with compressed vectors once more
 for 1,000. The models with a memory of 16 are scored once more with a memory of 32, their parameters
-unchanged.
-Lesson 30 draws what
+unchanged. Lesson 30 draws what
 
     python -m attnlab.experiments carried_memory --threads 1 --json \
         attnlab/experiments/assets/30_carried_memory.json
@@ -69,12 +68,11 @@ def build(arm: str, seed: int = 0, **options: Any) -> TinyTransformer:
 
 
 def _told(model: TinyTransformer) -> TinyTransformer:
-    """The model, whose embeddings say at which place of its segment a token stands."""
-    weight: Any = model.embedding.weight  # type: ignore[union-attr]
-    model.place = nn.Parameter(weight.std().item() * torch.randn(SEGMENT, weight.shape[1]))
-    model.embedding.register_forward_hook(  # type: ignore[union-attr]
-        lambda _, given, found: found + model.place[: found.shape[1]]
-    )
+    """The model, whose queries say at which place of its segment a token stands."""
+    (block,) = model.decoder.blocks  # type: ignore[union-attr]
+    query: Any = block.attention.heads.query  # type: ignore[union-attr]
+    model.place = nn.Parameter(torch.randn(SEGMENT, query.out_features))
+    query.register_forward_hook(lambda _, given, found: found + model.place[: found.shape[1]])
     return model
 
 

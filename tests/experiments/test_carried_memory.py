@@ -44,15 +44,14 @@ def test_the_same_parameters_with_another_memory() -> None:
     assert torch.equal(other.embedding.weight, model.embedding.weight)
 
 
-def test_a_token_is_told_its_place() -> None:
-    """Equal tokens at two places differ, and at one place of two segments they do not."""
-    model, token = build("mean, told"), torch.zeros(1, SEGMENT, dtype=torch.int64)
-    first, again = model.embedding(token)[0], model.embedding(token[:, :5])[0]
-    assert (first[0] != first[1]).any()
-    assert torch.equal(first[:5], again)
-    torch.testing.assert_close(first - first[:1], model.place - model.place[:1])
-    plain = build("mean").embedding(token)[0]
-    assert torch.equal(plain[0], plain[1])
+def test_queries_alone_are_told_their_place() -> None:
+    """The queries of equal tokens differ by the vectors of their places, their keys do not."""
+    heads = build("mean, told").decoder.blocks[0].attention.heads
+    q, k, _ = heads.project(torch.ones(1, 5, 64))
+    place = heads.split(build("mean, told").place[None, :5], heads.head_dim)
+    torch.testing.assert_close(q - q[:, :, :1], place - place[:, :, :1])
+    assert (q[:, :, 1:] != q[:, :, :1]).any()
+    assert torch.equal(k, k[:, :, :1].expand_as(k))
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
