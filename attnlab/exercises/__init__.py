@@ -30,6 +30,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_layer_norm              05  layer_norm(x, gain, bias, eps)
     check_decoder_parameters      05  a count of parameters
     check_decoder_layer           05  layer(x, memory, real, own, cross, W1, W2)
+    check_embedding               06  embed(ids, tokens, places)
+    check_heads_attend            06  attend(x, Wq, Wk, Wv, Wo, heads)
+    check_network                 06  feed_forward(x, W1, b1, W2, b2)
+    check_block                   06  block(x, attention, network, gain, bias)
+    check_stack                   06  stack(x, blocks, gain, bias, tokens)
+    check_next_token_loss         06  next_token_loss(scores, ids)
+    check_training                06  train(parameters, loss_of, batches, rate)
+    check_whole_model             06  model(ids, weights, heads)
     check_strided                 10  strided(i, j, s)
     check_summaries               10  summaries(j, s, c)
     check_strided_keys            10  a number of keys
@@ -176,6 +184,13 @@ from attnlab.core.lazy import modules_of
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.building import (
+    check_block,
+    check_embedding,
+    check_heads_attend,
+    check_network,
+    check_stack,
+)
 from attnlab.exercises.carried_memory import (
     check_mean_floor,
     check_most_used,
@@ -385,6 +400,11 @@ from attnlab.exercises.trees import (
 )
 from attnlab.exercises.verdict import Verdict
 from attnlab.exercises.vision import check_mean_by_offset, check_row_share, check_uniform_row
+from attnlab.exercises.whole_model import (
+    check_next_token_loss,
+    check_training,
+    check_whole_model,
+)
 
 __getattr__ = modules_of(__name__)
 
@@ -403,6 +423,7 @@ __all__ = [
     "check_band",
     "check_beaten",
     "check_bigbird",
+    "check_block",
     "check_block_means",
     "check_buckets",
     "check_byte_ids",
@@ -429,6 +450,7 @@ __all__ = [
     "check_distance_biases",
     "check_dynamic_layer",
     "check_edge_attention",
+    "check_embedding",
     "check_energy",
     "check_entmax_attention",
     "check_entropy",
@@ -458,6 +480,7 @@ __all__ = [
     "check_half_life",
     "check_hash",
     "check_hash_length",
+    "check_heads_attend",
     "check_hop",
     "check_hyena_map",
     "check_incident",
@@ -489,7 +512,9 @@ __all__ = [
     "check_moved_keys",
     "check_near_share",
     "check_neighbourhood",
+    "check_network",
     "check_next_memory",
+    "check_next_token_loss",
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
@@ -527,6 +552,7 @@ __all__ = [
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
+    "check_stack",
     "check_standard_error",
     "check_step",
     "check_stopwatch",
@@ -543,6 +569,7 @@ __all__ = [
     "check_time_mixing",
     "check_token_count",
     "check_top_share",
+    "check_training",
     "check_training_gain",
     "check_transform_flops",
     "check_transient",
@@ -557,6 +584,7 @@ __all__ = [
     "check_variance",
     "check_visible_slots",
     "check_wave",
+    "check_whole_model",
     "check_window_mask",
     "check_writer",
 ]
