@@ -86,8 +86,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_causal_performer        23  performer(q, k, v, omega)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
-    check_compress                30  compress(old, s)
-    check_compressive             30  read(x, Wq, Wk, Wv, c, M, k, s)
+    check_mean_floor              30  a loss in nats
+    check_most_used               30  read(x, Wq, Wk, Wv, c, M, k, s)
     check_far_part                33  a number of tokens
     check_copied                  33  copied(tokens, last, distance)
     check_standard_error          33  standard_error(before, after)
@@ -195,8 +195,8 @@ from attnlab.exercises.building import (
     check_stack,
 )
 from attnlab.exercises.carried_memory import (
-    check_compress,
-    check_compressive,
+    check_mean_floor,
+    check_most_used,
     check_next_memory,
     check_reach,
 )
@@ -445,8 +445,6 @@ __all__ = [
     "check_complete",
     "check_complex_layer",
     "check_complex_score",
-    "check_compress",
-    "check_compressive",
     "check_convolved_parameters",
     "check_copied",
     "check_decoder_layer",
@@ -505,6 +503,7 @@ __all__ = [
     "check_masked_softmax",
     "check_mean_ablation",
     "check_mean_by_offset",
+    "check_mean_floor",
     "check_memory_layer",
     "check_merge",
     "check_merge_heads",
@@ -512,6 +511,7 @@ __all__ = [
     "check_mixture",
     "check_mode_half_life",
     "check_mode_kernel",
+    "check_most_used",
     "check_moved_keys",
     "check_near_share",
     "check_neighbourhood",
