@@ -84,6 +84,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_state_numbers           24  a count of numbers
+    check_fading                  24  fading(keys, values, queries, g)
+    check_block_states            24  blocks(x, s, length, Wq, Wk, Wv, g)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
     check_mean_floor              30  a loss in nats
@@ -104,10 +107,12 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_recalled                34  recall(xi, X)
     check_transform_flops         35  a number of FLOPs
-    check_fourier_mixing          35  mix(x)
-    check_kept                    35  kept(x)
+    check_padded_mixing           35  mix(x, real)
+    check_hartley                 35  hartley(x)
     check_fnet_block              35  block(x, W1, W2)
+    check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
     check_joined_spans            36  joined(first, second)
@@ -194,6 +199,7 @@ from attnlab.exercises.building import (
     check_network,
     check_stack,
 )
+from attnlab.exercises.capacity import check_block_states, check_fading, check_state_numbers
 from attnlab.exercises.carried_memory import (
     check_mean_floor,
     check_most_used,
@@ -227,9 +233,10 @@ from attnlab.exercises.first_steps import (
     check_writer,
 )
 from attnlab.exercises.fourier import (
+    check_fast_transform,
     check_fnet_block,
-    check_fourier_mixing,
-    check_kept,
+    check_hartley,
+    check_padded_mixing,
     check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
@@ -314,6 +321,7 @@ from attnlab.exercises.reading import (
 from attnlab.exercises.retrieval import (
     check_complete,
     check_energy,
+    check_recalled,
     check_retrieve,
     check_sharp,
 )
@@ -429,6 +437,7 @@ __all__ = [
     "check_bigbird",
     "check_block",
     "check_block_means",
+    "check_block_states",
     "check_buckets",
     "check_byte_ids",
     "check_cache_bytes",
@@ -464,14 +473,15 @@ __all__ = [
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
+    "check_fading",
     "check_far_part",
     "check_far_use",
+    "check_fast_transform",
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
     "check_fnet_block",
     "check_follow",
-    "check_fourier_mixing",
     "check_front",
     "check_gap",
     "check_gated",
@@ -483,6 +493,7 @@ __all__ = [
     "check_h3_layer",
     "check_h3_state",
     "check_half_life",
+    "check_hartley",
     "check_hash_length",
     "check_heads_attend",
     "check_hop",
@@ -493,7 +504,6 @@ __all__ = [
     "check_induction_keys",
     "check_joined",
     "check_joined_spans",
-    "check_kept",
     "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
@@ -521,6 +531,7 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_padded_mixing",
     "check_path_count",
     "check_path_weight",
     "check_perceive",
@@ -534,6 +545,7 @@ __all__ = [
     "check_read",
     "check_readings",
     "check_recent_members",
+    "check_recalled",
     "check_recovered",
     "check_repeat_heads",
     "check_retrieve",
@@ -557,6 +569,7 @@ __all__ = [
     "check_split_heads",
     "check_stack",
     "check_standard_error",
+    "check_state_numbers",
     "check_step",
     "check_stopwatch",
     "check_strided_keys",
