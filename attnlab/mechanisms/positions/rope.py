@@ -10,8 +10,9 @@ i\theta_t & -\sin i\theta_t \\ \sin i\theta_t & \cos i\theta_t \end{pmatrix},\qq
 
 Rotations are orthogonal and their angles add up, $R_i^\top R_j = R_{j-i}$, so the score $q_i^\top
 R_{j-i}\, k_j$ depends on the distance of the two tokens alone. Lengths are kept, and a token at
-position 0 is not turned. There are no parameters. Cost: $6 h n d$ multiplications and additions for
-queries and as many for keys, whatever the attention costs; largest tensor $h n d$.
+position 0 is not turned. There are no parameters. Cost: two products and a sum
+for each coordinate, $3 h n d$ for queries and as many for keys, whatever the attention costs;
+largest tensor $h n d$.
 
 ``naive``   the equation: a d × d rotation matrix for every position.
 ``pairs``   two products and a sum for each coordinate.
@@ -265,7 +266,7 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=Angles,
-    time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 12 * h * n * d},
+    time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 6 * h * n * d},
     memory={"naive": n * d**2 + h * n * d, "pairs": h * n * d},
     notes={"pairs": ("angles",)},
     departures=("xPos is not centred at the middle of the sequence",),
