@@ -98,7 +98,7 @@ check-browser: $(INSTALLED)
 OLD_WIDGETS := -W "ignore:Deprecated in traitlets 4.1:DeprecationWarning" \
 	-W 'ignore:`torch.jit.script` is deprecated:DeprecationWarning'
 ON_COLAB := 00_start_here 04_reading_attention 11_longformer_bigbird_etc 60_query_key_space
-LESSONS := $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
+LESSONS := ATTNLAB_TRY_PREDICTIONS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300
 .PHONY: check-colab
 check-colab: $(VENV)/colab ## Try the widgets and four lessons on Colab's versions of what shows a widget

@@ -41,6 +41,7 @@ def differences(path: Path) -> list[str]:
     """The lines that are stored (-) and are now printed (+), or why the lesson has stopped."""
     lesson = nbformat.read(path, as_version=4)
     stored = strict(lesson)
+    os.environ["ATTNLAB_TRY_PREDICTIONS"] = "1"  # what is shown after a guess is compared, too
     client = NotebookClient(lesson, timeout=600, resources={"metadata": {"path": str(FOLDER)}})
     try:
         client.execute()

@@ -17,7 +17,6 @@ from docs.widgets import Widgets
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\([^)]*\)\]\(([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
 NOTATION = "notation.md"  # the page that every lesson links, beside the lessons here as there
-_SHOWS = re.compile(r"\b(\w+),?\s*\)\s*$")
 
 
 def write(sources: Sources) -> None:
@@ -46,7 +45,6 @@ class _Page:
         self.book = read(lesson)
         widgets = Widgets(self.book["metadata"], self.name, sources.add)
         self.outputs = Outputs(self.name, widgets, sources.add)
-        self.waits: dict[str, str] = {}  # source of a cell → the question that it answers
 
     def text(self) -> str:
         about = f"Lesson {self.lesson.number:02}, {self.lesson.minutes} minutes"
@@ -60,7 +58,7 @@ class _Page:
                 yield self._markdown(source)
             elif cell["cell_type"] == "code":
                 yield self._code(source, cell["metadata"])
-                yield from self._stored(number, source, cell)
+                yield from self._stored(number, cell)
 
     def _markdown(self, source: str) -> str:
         source = _BADGE.sub(r"[\1](\2){.badge}", source)
@@ -91,7 +89,7 @@ class _Page:
             )
         )
 
-    def _stored(self, number: int, source: str, cell: Mapping[str, Any]) -> Iterator[str]:
+    def _stored(self, number: int, cell: Mapping[str, Any]) -> Iterator[str]:
         outputs = cell["outputs"]
         if not outputs:
             return
@@ -100,22 +98,18 @@ class _Page:
             if text is not None:
                 yield self._markdown("".join(text))
         rest = [o for o in outputs if "text/markdown" not in o.get("data", {})]
-        drawn = self.outputs.draw(rest, prediction(cell))
+        asked = prediction(cell)
+        drawn = self.outputs.draw(rest, asked)
         if not drawn:
             return
-        question = self._question(number, source, drawn)
         file = f"_outputs/{self.name}/{number}.html"
-        self.sources.write(file, f'<div class="output"{question}>\n{drawn}\n</div>\n')
+        self.sources.write(file, f'<div class="output">\n{drawn}\n</div>\n')
         yield f"```{{stored}} {file}\n```"
-
-    def _question(self, number: int, source: str, drawn: str) -> str:
-        """Ties the picture of a question to it: it is shown once the reader has answered."""
-        if 'class="predict"' in drawn:
-            if shows := _SHOWS.search(source):
-                self.waits[f"{shows[1]}()"] = f"question-{number}"
-            return f' id="question-{number}"'
-        asked = self.waits.pop(source.strip(), None)
-        return f' data-answers="{asked}"' if asked else ""
+        if asked is not None and asked.after:
+            said = "What one sees (the picture is drawn where the lesson runs)"
+            yield html_block(f'<details class="after"><summary>{said}</summary>')
+            yield self._markdown(asked.after)
+            yield html_block("</details>")
 
 
 def _notation() -> str:

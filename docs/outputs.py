@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from attnlab.course.lesson import Prediction
+from attnlab.course.predictions import Prediction
 from docs.widgets import VIEW, Widgets
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -89,7 +89,7 @@ class Outputs:
 
 def _folded(asked: Prediction) -> str:
     words = f"<strong>{escape(asked.answer)}.</strong> {escape(asked.why)}"
-    return f"<details><summary>Answer</summary><p>{words}</p></details>" if asked.answer else ""
+    return f"<details><summary>Answer</summary><p>{words}</p></details>"
 
 
 def _text(content: Any) -> Any:

@@ -92,23 +92,12 @@
       const said = right ? `✓ Yes: ${answer}.` : `→ You said ${chosen}. It is: ${answer}.`;
       verdict.append(element("strong", { textContent: said }), ` ${why}`);
       form.classList.add(right ? "right" : "wrong");
-      show(box.closest(".output")?.id);
+      const after = box.closest(".output")?.nextElementSibling;
+      if (after?.matches("details.after")) after.open = true;
     });
     box.replaceChildren(form);
   }
-  const show = (question) =>
-    document.querySelectorAll(`[data-answers="${question}"]`).forEach((output) => {
-      output.querySelector(".veil")?.remove();
-      output.classList.remove("hidden-answer");
-    });
   document.querySelectorAll(".predict").forEach(ask);
-  document.querySelectorAll("[data-answers]").forEach((output) => {
-    if (!document.getElementById(output.dataset.answers)) return;
-    const look = element("button", { type: "button", textContent: "Show it without answering" });
-    look.addEventListener("click", () => show(output.dataset.answers));
-    output.prepend(element("p", { className: "veil" }, "This picture holds the answer to the question above. ", look));
-    output.classList.add("hidden-answer");
-  });
 
   // ---- search results say what each page is
   const results = document.getElementById("search-results");

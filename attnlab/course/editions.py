@@ -9,7 +9,6 @@ from attnlab.course.lesson import (
     Cell,
     Exercise,
     Notebook,
-    Prediction,
     exercises,
     prediction,
     source,
@@ -20,13 +19,13 @@ KEPT_FOLDED = {"Hint", "This figure in words"}
 
 
 def student(notebook: Notebook) -> Notebook:
-    """Without solutions, answers, reveals and stored outputs; hints stay folded."""
+    """Without solutions, answers and stored outputs; hints stay folded.
+
+    Predictions ask as they do in the lesson: what they show after the guess ships with attnlab.
+    """
     cells: list[Cell] = []
     for cell in notebook["cells"]:
-        asked = prediction(cell)
-        if asked is not None:
-            cells += _question(asked, tags(cell))
-        elif cell["cell_type"] == "markdown":
+        if cell["cell_type"] == "markdown":
             cells.append(text(_without_answers(cell), tags(cell)))
         else:
             cells.append(code(source(cell), tags(cell)))
@@ -44,18 +43,12 @@ def teacher(notebook: Notebook, mistakes: Callable[[Exercise], Sequence[str]]) -
         else:
             cells.append(copy.deepcopy(dict(cell)))
         asked = prediction(cell)
-        if asked is not None and asked.answer:
-            cells.append(text(f"**Answer.** {asked.answer}. {asked.why}", ["teacher"]))
+        if asked is not None:
+            told = f"**Answer.** {asked.answer}. {asked.why}\n\n{asked.after}"
+            cells.append(text(told, ["teacher"]))
         if place in known:
             cells.append(text(_notes(known[place], mistakes(known[place])), ["teacher"]))
     return _notebook(notebook, cells, outputs=True)
-
-
-def _question(asked: Prediction, tagged: list[str]) -> list[Cell]:
-    choices = "\n".join(f"- {choice}" for choice in asked.choices)
-    words = f"**Predict.** {asked.question}\n\n{choices}\n\nMy prediction, and why: "
-    look = [code(asked.look, tagged)] if asked.look else []
-    return [text(words, tagged), *look]
 
 
 def _without_answers(cell: Cell) -> str:

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab.course.predictions import Prediction
+from attnlab.course.predictions import prediction as by_key
+
 Cell = Mapping[str, Any]
 Notebook = Mapping[str, Any]
 
 DETAILS = re.compile(r"<details><summary>(.*?)</summary>\n*(.*?)\n*</details>\n*", re.DOTALL)
 _HEADING = re.compile(r"^### (\d+) · (.*?) — ([●○]{3}), (\d+) minutes\s*$", re.MULTILINE)
+_PREDICT = re.compile(r"^predict\(\"([^\"]+)\"", re.MULTILINE)
 _CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -38,17 +42,6 @@ class Exercise:
     def names(self) -> list[str]:
         """What the solution defines, and the attempt is asked to define."""
         return sorted(_bound(ast.parse(self.solution).body))
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A guess that the reader commits to; ``look`` draws what happens, where there is a picture."""
-
-    question: str
-    choices: tuple[str, ...]
-    answer: str
-    why: str
-    look: str
 
 
 def read(path: Path) -> Notebook:
@@ -140,63 +133,8 @@ def _is_text(cell: Cell) -> bool:
 
 def prediction(cell: Cell) -> Prediction | None:
     """The prediction that a cell asks for, or None."""
-    if cell["cell_type"] != "code" or "predict(" not in source(cell):
-        return None
-    try:
-        tree = ast.parse(source(cell))
-    except SyntaxError:  # a cell with a notebook's own commands
-        return None
-    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
-        return None
-    *before, last = tree.body
-    call = last.value  # type: ignore[attr-defined]
-    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "predict":
-        return None
-    names = ("question", "choices", "answer", "why", "picture")
-    given = dict(zip(names, call.args, strict=False)) | {
-        k.arg or "": k.value for k in call.keywords
-    }
-    words = _words(cell, {name: given[name] for name in names[:4]})
-    look = ""
-    if "picture" in given:
-        shown = ast.unparse(given["picture"])
-        lines = source(cell).splitlines()[: last.lineno - 1]
-        called = (
-            shown.removeprefix("lambda:").strip() if shown.startswith("lambda") else f"{shown}()"
-        )
-        look = "\n".join([*lines, called] if before else [called])
-    return Prediction(
-        words["question"], tuple(words["choices"]), words["answer"], words["why"], look
-    )
-
-
-def _words(cell: Cell, given: Mapping[str, ast.expr]) -> dict[str, Any]:
-    """What is asked and answered. Where the question or the choices are computed, the stored output
-    tells both; an answer that is computed is known to the widget alone.
-    """
-    told = {name: _literal(value) for name, value in given.items()}
-    if told["question"] is None or told["choices"] is None:
-        stored = "".join(
-            "".join(output.get("data", {}).get("text/plain", "")) for output in cell["outputs"]
-        )
-        asked = re.search(r"Predict: (.*?) \[(.*?)\]", stored, re.DOTALL)
-        if asked is None:
-            raise ValueError("a prediction with computed words needs its stored output")
-        told |= {"question": asked[1], "choices": asked[2].split(" / ")}
-    return {
-        "question": told["question"],
-        "choices": [str(choice) for choice in told["choices"]],
-        "answer": "" if told["answer"] is None else str(told["answer"]),
-        "why": told["why"] or "",
-    }
-
-
-def _literal(value: ast.expr) -> Any:
-    """The value that an expression writes down, or None if it has to be computed."""
-    try:
-        return ast.literal_eval(value)
-    except ValueError:
-        return None
+    found = _PREDICT.search(source(cell)) if cell["cell_type"] == "code" else None
+    return by_key(found[1]) if found else None
 
 
 def imports(notebook: Notebook) -> str:

@@ -320,6 +320,7 @@ def environment(home: Path) -> dict[str, str]:
         "OMP_THREAD_LIMIT": "1",  # two workers share two cores
         "TQDM_DISABLE": "1",
         "HF_HUB_OFFLINE": "1",
+        "ATTNLAB_TRY_PREDICTIONS": "1",  # what a lesson shows after a guess is drawn, too
     }
 
 

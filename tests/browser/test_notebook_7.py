@@ -20,8 +20,8 @@ view
 """,
     """
 from attnlab.figures.maps import heat_map
-from attnlab_widgets.predict import predict
-predict("Where does it look?", ["one back", "far back"], "one back", "It copies.",
+from attnlab_widgets.predict import ask
+ask("Where does it look?", ["one back", "far back"], "one back", "It copies.",
         lambda: heat_map([[1.0, 0.0], [0.25, 0.75]], ["a", "b"], title="The map"))
 """,
     """

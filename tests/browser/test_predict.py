@@ -8,9 +8,9 @@ import pytest
 pytestmark = pytest.mark.browser
 
 ASK = """
-from attnlab_widgets.predict import predict
+from attnlab_widgets.predict import ask
 from attnlab.figures.maps import heat_map
-predict("Where does <head 3> look?", ["one back", "far back"], "one back", "It copies & shifts.",
+ask("Where does <head 3> look?", ["one back", "far back"], "one back", "It copies & shifts.",
         lambda: heat_map([[1.0, 0.0], [0.25, 0.75]], ["a", "b"], title="The map"))
 """
 BROKEN = ASK.replace("heat_map([[1.0, 0.0]", "heat_map([[1.0, 0.0, 0.0]")

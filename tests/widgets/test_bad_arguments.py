@@ -14,7 +14,7 @@ from attnlab_widgets.graph_view import GraphView
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
 from attnlab_widgets.kernel_maps import Choice
-from attnlab_widgets.predict import predict
+from attnlab_widgets.predict import ask
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
@@ -49,8 +49,8 @@ def switchboard(text="ab", model=LANGUAGE, **options):
 PATH = Graph(3, [(0, 1), (1, 2)])
 
 
-def ask(choices):
-    return predict("Which?", choices, "a", "It is.")
+def asked_of(choices):
+    return ask("Which?", choices, "a", "It is.")
 
 
 REFUSED = [
@@ -62,8 +62,8 @@ REFUSED = [
     (lambda: AttentionView(MAPS, batch=np.ones(3)), "`batch` should be a whole number"),
     (lambda: AttentionView(MAPS, batch=0.5), "`batch` should be a whole number, got 0.5"),
     (lambda: AttentionView(MAPS, batch=None), "`batch` should be a whole number, got None"),
-    (lambda: ask(None), "`choices` must be a list, got None"),
-    (lambda: ask({"a": 1, "b": 2}), "`choices` must be a list"),
+    (lambda: asked_of(None), "`choices` must be a list, got None"),
+    (lambda: asked_of({"a": 1, "b": 2}), "`choices` must be a list"),
     (lambda: to_bertviz(MAPS, None), "`tokens` must be a list, got None"),
     (lambda: to_bertviz(MAPS, TOKENS, np.ones(3)), '`view` must be "head", "model" or "neuron"'),
     (lambda: Choice(features="64"), "`features` should be a whole number, got '64'"),

@@ -2,12 +2,15 @@ import pytest
 
 pytest.importorskip("ipywidgets")
 
-from attnlab_widgets.predict import predict
+from attnlab_widgets.predict import Prediction, ask, predict
+
+from attnlab.course.predictions import Prediction as Asked
+from attnlab.course.predictions import prediction
 
 
 @pytest.fixture
 def asked():
-    return predict(
+    return ask(
         "Where does <head 3> look?", ["one back", "far back"], "one back", "It copies & shifts."
     )
 
@@ -48,7 +51,7 @@ def test_a_committed_answer_stays(asked):
 
 def test_the_picture_is_made_once_and_only_then():
     made = []
-    asked = predict("Where?", ["a", "b"], "a", "So.", picture=lambda: made.append(1))
+    asked = ask("Where?", ["a", "b"], "a", "So.", look=lambda: made.append(1))
     asked._menu.value = "b"
     assert not made
     asked._button.click()
@@ -60,7 +63,7 @@ def test_an_error_of_the_picture_is_reported_and_nothing_is_lost(capsys):
     def broken():
         raise RuntimeError("the <model> is not trained")
 
-    asked = predict("Where?", ["a", "b"], "a", "So.", picture=broken)
+    asked = ask("Where?", ["a", "b"], "a", "So.", look=broken)
     press(asked, "a")
     assert "could not be made" in asked._verdict.value
     assert "the &lt;model&gt; is not trained" in asked._verdict.value
@@ -83,7 +86,7 @@ def test_a_page_without_widgets_has_question_and_choices_and_no_answer(asked, mo
 
 
 def test_many_choices_become_a_list_and_numbers_are_choices():
-    asked = predict("How many?", range(11), 7, "Seven.")
+    asked = ask("How many?", range(11), 7, "Seven.")
     assert type(asked._menu).__name__ == "Select"
     press(asked, "7")
     assert asked.right
@@ -103,4 +106,43 @@ def test_many_choices_become_a_list_and_numbers_are_choices():
 )
 def test_bad_input_is_answered_with_a_sentence(arguments, kind, words):
     with pytest.raises(kind, match=words):
-        predict(*arguments)
+        ask(*arguments)
+
+
+def test_a_prediction_of_a_lesson_is_asked_by_its_key(capsys):
+    drawn = []
+    asked = predict("12.1", drawn.append)
+    known = prediction("12.1")
+    assert known.answer not in str(asked.static_html()).split("<ul>")[0]
+    press(asked, known.answer)
+    assert asked.right
+    assert drawn == [known.title], "the title of the picture tells the answer: it comes with it"
+
+
+def test_what_is_said_afterwards_follows_the_picture(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw=False: shown.append(data))
+    asked = Prediction(Asked("Q?", ("a", "b"), "a", "So.", after="*Thus.*"), lambda: "drawn")
+    press(asked, "b")
+    assert shown == ["drawn", {"text/markdown": "*Thus.*", "text/plain": "*Thus.*"}]
+
+
+def test_under_test_a_lesson_is_looked_at(monkeypatch):
+    """An error of the picture, or other facts than those kept, are errors of the cell."""
+    monkeypatch.setenv("ATTNLAB_TRY_PREDICTIONS", "1")
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    kept = Asked("Q?", ("a", "b"), "a", "So.", prints="7")
+    Prediction(kept, lambda: print(7), shipped=True)._ipython_display_()
+    with pytest.raises(AssertionError, match="shows\n8\n"):
+        Prediction(kept, lambda: print(8), shipped=True)._ipython_display_()
+    with pytest.raises(ZeroDivisionError):
+        Prediction(kept, lambda: 1 / 0, shipped=True)._ipython_display_()
+
+
+def test_a_wrong_key_or_picture_is_answered_with_a_sentence():
+    with pytest.raises(ValueError, match=r"no prediction '12.9'; lesson '12' has 12.1, "):
+        predict("12.9")
+    with pytest.raises(ValueError, match="lesson 'Where\\?' has none"):
+        predict("Where?")
+    with pytest.raises(TypeError, match="of your own is asked by `ask"):
+        predict("12.1", ["a", "b"])
