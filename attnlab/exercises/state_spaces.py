@@ -5,6 +5,7 @@ step leaves, two spans joined, a layer that selects.
 import math
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -175,8 +176,9 @@ def check_convolved_piece(function: Function) -> str:
         found = function(*arguments)
         if not isinstance(found, tuple | list):
             return found
+        parts = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in found]
         return tuple(
-            torch.view_as_real(x) if isinstance(x, Tensor) and x.is_complex() else x for x in found
+            torch.view_as_real(x) if isinstance(x, Tensor) and x.is_complex() else x for x in parts
         )
 
     real.__name__ = str(getattr(function, "__name__", "piece"))
@@ -193,7 +195,7 @@ def check_convolved_piece(function: Function) -> str:
 
 _SHARE_MISTAKEN: dict[float, str] = {
     1 - math.exp(-1.5): "That is what has faded; asked is what is left.",
-    math.exp(-3): "A is missing: the state is multiplied by e^(ΔA).",
+    math.exp(-3): "The pole A is missing: the state is multiplied by e^(ΔA).",
     math.exp(-0.5): "The step is missing: the state is multiplied by e^(ΔA).",
     math.exp(1.5): "A is negative, so that the state fades: e^(−1.5).",
     0.5**3: "The state is not halved three times: with A = −0.5 a step of 1 leaves e^(−0.5).",
