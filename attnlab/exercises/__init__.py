@@ -115,8 +115,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
-    check_joined_spans            36  joined(first, second)
-    check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
+    check_convolved_piece         36  piece(u, decay, drive, C, state)
     check_h3_state                37  a count of numbers
     check_hyena_map               37  hyena_map(gates, filters)
     check_associate               37  associate(q, k, v)
@@ -125,6 +124,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_band                    38  band(w, n)
     check_near_share              38  near(weights, r)
     check_dynamic_layer           38  layer(x, W, V, Wq, Wo, h, k)
+    check_share_left              39  a share of the state
+    check_joined_spans            39  joined(first, second)
+    check_selective_layer         39  layer(u, W_step, bias, W_B, W_C, A, D, state)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -361,10 +363,12 @@ from attnlab.exercises.sparse_rows import (
     check_sparsemax,
 )
 from attnlab.exercises.state_spaces import (
+    check_convolved_piece,
     check_joined_spans,
     check_mode_half_life,
     check_mode_kernel,
     check_selective_layer,
+    check_share_left,
 )
 from attnlab.exercises.states import (
     check_half_life,
@@ -455,6 +459,7 @@ __all__ = [
     "check_complex_layer",
     "check_complex_score",
     "check_convolved_parameters",
+    "check_convolved_piece",
     "check_copied",
     "check_decoder_layer",
     "check_decoder_parameters",
@@ -558,6 +563,7 @@ __all__ = [
     "check_score_bytes",
     "check_seed_chance",
     "check_selective_layer",
+    "check_share_left",
     "check_sharp",
     "check_shift",
     "check_slowest_turn",
