@@ -147,8 +147,8 @@ def draw_graph(
 
     ``places`` (n, 2) are where the nodes stand, in any unit; both axes are stretched to the panel.
     ``names`` stand in the nodes, their numbers if not given. Numbers are coloured from blue
-    (negative) over white (0) to orange (positive), by one scale in all panels; a panel may also hold
-    the name of each node's group. Directions of edges are not drawn.
+    (negative) over white (0) to orange (positive), by one scale in all panels; a panel may hold the
+    name of each node's group instead. Directions of edges are not drawn.
     """
     check_texts(title=title)
     if not isinstance(graph, Graph):
