@@ -124,7 +124,7 @@ measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bert
 	$(RUN) tests/browser/measure_widgets.py $(MEASURE_OPTIONS)
 
 .PHONY: readme
-readme: $(INSTALLED) ## Write the tables of README.md anew, from the lessons and the cards
+readme: $(INSTALLED) ## Write the tables of MECHANISMS.md anew, from the cards
 	$(RUN) -m attnlab.readme
 
 .PHONY: pictures

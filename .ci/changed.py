@@ -19,6 +19,7 @@ SHELF = Path("attnlab/mechanisms")
 TESTED_BY = {
     "Makefile": "tests/house/test_make.py",
     "README.md": "tests/house/test_readme.py",
+    "MECHANISMS.md": "tests/house/test_readme.py",
     "pyproject.toml": "tests/house/test_versions.py",
     "constraints.txt": "tests/house/test_versions.py",
     "tests/conftest.py": "tests/house/test_budgets.py",

@@ -1,4 +1,4 @@
-"""README.md as the page of the package: PyPI knows neither the repository's files nor formulas.
+"""README.md as the page of the package: PyPI does not know the repository's files.
 
 Hatchling calls `CustomMetadataHook` whenever it builds or installs the package.
 """
@@ -11,15 +11,6 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _LINK = re.compile(r"(!?)(\[[^\]\[]*\]|\])\((?!https?:|#|mailto:)([^)\s]+)\)")
-_FORMULA = re.compile(r"\$([^$\n]+)\$")
-_PLAIN = (
-    (r"\\mathrm\{(\w+)\}", r"\1"),
-    (r"\\log\{(.*?\\right\))\}", r"log\1"),
-    (r"\\left|\s*\\right", ""),
-    (r"\^\{2\}", "²"),
-    (r"\\frac\{([^{}]*)\}\{(\w+²?)\}", r"\1 / \2"),
-    (r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"\1 / (\2)"),
-)
 
 
 class CustomMetadataHook(MetadataHookInterface):
@@ -28,7 +19,7 @@ class CustomMetadataHook(MetadataHookInterface):
         settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
         home = settings["tool"]["attnlab"]
         text = (root / "README.md").read_text(encoding="utf-8")
-        page = with_plain_formulas(with_whole_links(text, home["slug"], home["branch"]))
+        page = with_whole_links(text, home["slug"], home["branch"])
         metadata["readme"] = {"content-type": "text/markdown", "text": page}
 
 
@@ -41,15 +32,3 @@ def with_whole_links(text: str, slug: str, branch: str) -> str:
         return f"{picture}{words}(https://{place}/{branch}/{path})"
 
     return _LINK.sub(whole, text)
-
-
-def with_plain_formulas(text: str) -> str:
-    """The costs in the tables as plain text: O(h n² (d + e))."""
-
-    def plain(found: re.Match[str]) -> str:
-        formula = found[1]
-        for pattern, shown in _PLAIN:
-            formula = re.sub(pattern, shown, formula)
-        return formula
-
-    return _FORMULA.sub(plain, text)

@@ -1,8 +1,10 @@
-"""The tables of README.md, written from the lessons and the cards: ``python -m attnlab.readme``.
+"""The tables of MECHANISMS.md, written from the cards, and what lessons say of themselves.
+
+``python -m attnlab.readme`` writes the tables.
 
 The data of a lesson are in the metadata of its notebook, ``{"attnlab": {"question": …, "minutes":
 …, "work_minutes": …}}`` (minutes to read, minutes to work through), those of a mechanism on its
-card. A test compares README.md with these tables.
+card. A test compares MECHANISMS.md with these tables.
 """
 
 import json
@@ -19,8 +21,9 @@ from attnlab.core.card import Card
 from attnlab.core.files import write_file
 from attnlab.models import positions
 
-_DESCRIPTION = """Without arguments: write the tables of README.md anew, in this clone of the
-repository. All that stands outside of their markers stays."""
+PAGE = "MECHANISMS.md"
+_DESCRIPTION = """Without arguments: write the tables of MECHANISMS.md anew, in this clone
+of the repository. All that stands outside of their markers stays."""
 
 
 class Home(NamedTuple):
@@ -120,7 +123,7 @@ def mechanism_table() -> str:
 
 
 def position_table() -> str:
-    """One row a mechanism, one column a position scheme that goes into layers."""
+    """One row a mechanism that takes any, one column a position scheme that goes into layers."""
     inside = [card for card in shelf() if card.role in ("encode", "bias")]
     rows = [
         (
@@ -128,7 +131,7 @@ def position_table() -> str:
             *("yes" if goes_with(card.name, scheme.name) else "" for scheme in inside),
         )
         for card in shelf()
-        if card.mixes
+        if card.mixes and any(goes_with(card.name, scheme.name) for scheme in inside)
     ]
     return _table(("Mechanism", *(f"`{scheme.name}`" for scheme in inside)), rows)
 
@@ -189,7 +192,7 @@ def filled(text: str, tables: Mapping[str, str]) -> str:
         between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if len(between.findall(text)) != 1:
             raise ValueError(
-                f"README.md needs one <!-- {name} --> and one <!-- /{name} --> after it"
+                f"the page needs one <!-- {name} --> and one <!-- /{name} --> after it"
             )
         text = between.sub(_between(table), text)
     return text
@@ -200,10 +203,9 @@ def _between(table: str) -> Callable[[re.Match[str]], str]:
 
 
 def current(root: Path) -> str:
-    """The up-to-date README.md: its own text, with the tables as they are now."""
-    text = (root / "README.md").read_text(encoding="utf-8")
+    """The up-to-date MECHANISMS.md: its own text, with the tables as they are now."""
+    text = (root / PAGE).read_text(encoding="utf-8")
     tables = {
-        "lessons": lesson_table(root),
         "mechanisms": mechanism_table(),
         "schemes": scheme_list(),
         "positions": position_table(),
@@ -214,9 +216,9 @@ def current(root: Path) -> str:
 def main() -> None:
     ArgumentParser(prog="python -m attnlab.readme", description=_DESCRIPTION).parse_args()
     root = Path(__file__).parents[1]
-    if not (root / "README.md").is_file():
-        raise SystemExit(f"there is no README.md in {root}: run this in a clone of the repository")
-    write_file(root / "README.md", current(root))
+    if not (root / PAGE).is_file():
+        raise SystemExit(f"there is no {PAGE} in {root}: run this in a clone of the repository")
+    write_file(root / PAGE, current(root))
 
 
 if __name__ == "__main__":

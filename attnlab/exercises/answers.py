@@ -5,6 +5,7 @@ import numbers
 import reprlib
 import textwrap
 from collections.abc import Mapping
+from decimal import Decimal
 
 import numpy as np
 from torch import Tensor
@@ -59,7 +60,7 @@ def check_number(
     unit: str = "",
     mistakes: Mapping[float, str] | None = None,
 ) -> Verdict:
-    """Is the number right, up to a relative `tolerance`?
+    """Is the number right, up to a relative `tolerance`, or rounded to two digits or more?
 
     `unit` names what is counted ("bytes", "bits", "elements", "FLOPs", or any other word).
     `mistakes` maps common wrong answers to a sentence about each; they are compared first. Raises
@@ -73,10 +74,10 @@ def check_number(
     if isinstance(value, str):
         return Verdict(False, value)
     in_units = f" {unit}" if unit else ""
-    if _near(value, expected, tolerance):
+    listed = [text for wrong, text in mistakes.items() if _near(value, wrong, tolerance)]
+    if _near(value, expected, tolerance) or (not listed and _rounded(value, expected)):
         return Verdict(True, f"{_shown(expected)}{in_units}.")
-    listed = (text for wrong, text in mistakes.items() if _near(value, wrong, tolerance))
-    text = next(listed, None) or _ratio(value, expected, tolerance, unit)
+    text = listed[0] if listed else _ratio(value, expected, tolerance, unit)
     return Verdict(False, f"{_shown(value)}{in_units}: {text[0].lower()}{text[1:]}")
 
 
@@ -112,6 +113,13 @@ def _near(value: float, expected: float, tolerance: float) -> bool:
     return math.isclose(
         value, expected, rel_tol=tolerance, abs_tol=tolerance if not expected else 0
     )
+
+
+def _rounded(value: float, expected: float) -> bool:
+    """Is it the right number, which is not whole, rounded to at least two digits?"""
+    digits = len(Decimal(repr(value)).normalize().as_tuple().digits)
+    whole = float(expected).is_integer()
+    return digits >= 2 and not whole and float(f"{expected:.{digits}g}") == value
 
 
 def _as_number(given: object) -> float | str:

@@ -93,6 +93,17 @@ def test_the_tolerance_is_relative() -> None:
     assert "exactly zero" in check_number(1, 0).message
 
 
+@pytest.mark.parametrize("given", [0.066, 0.0663, 0.06633, np.float32(13 / 196)])
+def test_a_sensibly_rounded_answer_is_right(given: object) -> None:
+    assert check_number(given, 13 / 196).right
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0.07, 13 / 196), (0.0664, 13 / 196), (49, 48)])
+def test_too_few_digits_wrong_ones_and_whole_numbers_are_not(given: float, expected: float) -> None:
+    assert not check_number(given, expected).right
+    assert not check_number(0.066, 13 / 196, mistakes={0.066: "The listed one."}, tolerance=0).right
+
+
 def test_a_ratio_beyond_floats() -> None:
     assert "more than a float can hold" in check_number(1e300, 1e-300).message
     assert "more than a float can hold" in check_number(1e-300, 1e300).message

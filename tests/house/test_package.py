@@ -75,17 +75,14 @@ def test_type_checkers_read_our_annotations(wheel):
     assert all((wheel / name / "py.typed").is_file() for name in ("attnlab", "attnlab_widgets"))
 
 
-def test_the_page_of_the_package_has_whole_links_and_plain_formulas(wheel):
+def test_the_page_of_the_package_has_whole_links(wheel):
     (metadata,) = wheel.glob("*.dist-info/METADATA")
     page = message_from_string(metadata.read_text()).get_payload()
     place = home(ROOT)
     assert not re.findall(r"\]\((?!https://)[^)]*\)", page)
     ours = re.findall(rf"{place.slug}/(?:blob/)?{place.branch}/([^)?#]+)\)", page)
-    assert len(ours) > 150
+    assert len(ours) > 8
     assert all((ROOT / path).exists() for path in ours)
     pictures = re.findall(r"!\[[^\]]*\]\((https://raw[^)]+\.png)\)", page)
     assert len(pictures) == len(list((ROOT / "docs/images").glob("*.png")))
-    costs = re.findall(r"\| (O\([^|]*)", page)
-    assert len(costs) > 100
-    assert not [cost for cost in costs if re.search(r"[$\\{}^]", cost)]
     assert page.count("$") == 0

@@ -1,4 +1,4 @@
-"""README.md is current, its addresses lead somewhere, and the small files agree on the version."""
+"""MECHANISMS.md is current, addresses lead somewhere, and small files agree on the version."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from attnlab.catalog import cards
 from attnlab.models.positions import schemes
 
 ROOT = Path(__file__).parents[2]
-PAPERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAPERS = ("README.md", "MECHANISMS.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def addresses(text: str) -> list[str]:
@@ -34,12 +34,12 @@ def clone(tmp_path):
 
 
 def test_the_tables_are_current():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "MECHANISMS.md").read_text(encoding="utf-8")
     assert readme.current(ROOT) == text, "run `make readme`"
 
 
 def test_a_stale_table_is_seen(tmp_path):
-    fresh = (ROOT / "README.md").read_text(encoding="utf-8")
+    fresh = (ROOT / "MECHANISMS.md").read_text(encoding="utf-8")
     stale = fresh.replace(f"[{cards()[0].title}]", "[An older title]", 1)
     assert stale != fresh
     assert readme.filled(stale, {"mechanisms": readme.mechanism_table()}) == fresh
@@ -113,7 +113,7 @@ def test_numbers_of_lessons_are_not_used_twice():
     "text", ["", "<!-- lessons -->", "<!-- lessons -->\n<!-- /lessons -->" * 2]
 )
 def test_missing_markers_are_named(text):
-    with pytest.raises(ValueError, match=r"README\.md needs one <!-- lessons -->"):
+    with pytest.raises(ValueError, match=r"the page needs one <!-- lessons -->"):
         readme.filled(text, {"lessons": "| a |"})
 
 
@@ -128,6 +128,12 @@ def test_a_table_is_taken_as_it_is():
 def test_addresses_inside_the_repository_lead_somewhere(paper):
     inside = [each for each in addresses((ROOT / paper).read_text()) if "://" not in each]
     assert [each for each in inside if not (ROOT / each.split("#")[0]).exists()] == []
+
+
+def test_the_first_page_is_two_screens():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text) < 6000
+    assert len(text.splitlines()) < 100
 
 
 def test_every_address_names_the_slug_that_pyproject_names():
