@@ -91,7 +91,7 @@ class GraphDrawing:
         parts, x, y = [], corner[0] + _SIDE, corner[1] + self._size + 6
         for number, kind in enumerate(kinds):
             parts.append(svg.marker("circle", x, y - 4, 10, _of_group(number)))
-            words = visible(str(kind))
+            words = str(kind)
             wide = text_width(words, 12)
             ink = colours(self.theme).ink
             parts.append(svg.text(escape(words), x + 10 + wide / 2, y, size=12, fill=ink))
