@@ -178,6 +178,9 @@ def _ratio(value: float, expected: float, tolerance: float, unit: str) -> str:
     if math.isclose(power, round(power), abs_tol=near) and abs(power) < 40:
         way = "large" if ratio > 1 else "small"
         return f"Too {way} by a factor of {2 ** abs(round(power))}: some factor of two is off."
+    if float(expected).is_integer() and math.isclose(abs(value - expected), 1):
+        much = "many" if value > expected else "few"
+        return f"One too {much}: is an end counted twice, or left out?"
     return _magnitude(ratio)
 
 

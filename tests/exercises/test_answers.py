@@ -47,6 +47,8 @@ WRONG = {
     "far off": (CACHE * 700, "", "the order of magnitude is wrong, by about 10^3"),
     "three": (CACHE * 3, "", "large, by a factor of about 3.0"),
     "a third": (CACHE / 3, "", "small, by a factor of about 3.0"),
+    "one more": (CACHE + 1, "", "One too many"),
+    "one less": (CACHE - 1, "bytes", "One too few"),
     "close": (CACHE * 1.04, "", "by a few per cent"),
     "sign": (-CACHE, "", "The sign is wrong."),
     "sign and size": (-3 * CACHE, "", "and so is the size"),
