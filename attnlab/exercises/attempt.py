@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.exercises.verdict import Function, Mistake, type_name
+from attnlab.exercises.verdict import Function, Mistake, Verdict, type_name
 
 Arguments = Mapping[str, Any]  # by the names of the exercise; they are passed by position
 KnownMistake = tuple[str, Callable[..., object]]  # the sentence, and the mistaken formula
@@ -38,6 +39,10 @@ _HINTS = {
     "view size is not compatible": (
         "After a transpose the numbers are no longer in order in memory: use `reshape`, which "
         "copies them, not `view`."
+    ),
+    "must match the size of tensor": (
+        "Axes are matched from the right: give each tensor an axis of size 1 where the other has "
+        "one of its own, as in `x[:, None, None]`."
     ),
     "is invalid for input of size": (
         "The product of the new sizes must be the number of elements of the tensor."
@@ -73,10 +78,47 @@ def note_mistakes(sentences: Iterable[str]) -> None:
         known += [sentence for sentence in sentences if sentence not in known]
 
 
+@dataclass
+class Drawing:
+    """How the numbers of a check are drawn: other seeds, longer axes. ``used`` counts draws."""
+
+    seed: int = 0
+    times: int = 1
+    used: int = 0
+
+
+_DRAWING: ContextVar[Drawing | None] = ContextVar("drawing", default=None)
+
+
 def random_tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     """Standard normal numbers, the same on every call, without touching PyTorch's own generator."""
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    drawing = _DRAWING.get() or Drawing()
+    drawing.used += 1
+    generator = torch.Generator().manual_seed(seed + drawing.seed)
+    sizes = [[x if x < 2 else drawing.times * x for x in shape] for shape in shapes]
+    return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
+
+
+def redrawn(check: Callable[..., Verdict], drawing: Drawing) -> Callable[..., Verdict]:
+    """The same check on other numbers, and on axes `drawing.times` as long: a hidden test.
+
+    A learner's function that knows the numbers or the sizes of the check by heart fails here.
+    """
+
+    def again(*arguments: object, **options: object) -> Verdict:
+        token = _DRAWING.set(drawing)
+        try:  # a new copy of the module, as some numbers are drawn when it is imported
+            spec = find_spec(check.__module__)
+            assert spec is not None
+            assert spec.loader is not None
+            page = module_from_spec(spec)
+            spec.loader.exec_module(page)
+            verdict: Verdict = getattr(page, check.__name__)(*arguments, **options)
+            return verdict
+        finally:
+            _DRAWING.reset(token)
+
+    return again
 
 
 # ---- the call
