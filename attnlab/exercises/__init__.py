@@ -30,6 +30,14 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_layer_norm              05  layer_norm(x, gain, bias, eps)
     check_decoder_parameters      05  a count of parameters
     check_decoder_layer           05  layer(x, memory, real, own, cross, W1, W2)
+    check_embedding               06  embed(ids, tokens, places)
+    check_heads_attend            06  attend(x, Wq, Wk, Wv, Wo, heads)
+    check_network                 06  feed_forward(x, W1, b1, W2, b2)
+    check_block                   06  block(x, attention, network, gain, bias)
+    check_stack                   06  stack(x, blocks, gain, bias, tokens)
+    check_next_token_loss         06  next_token_loss(scores, ids)
+    check_training                06  train(parameters, loss_of, batches, rate)
+    check_whole_model             06  model(ids, weights, heads)
     check_aligned                 10  aligned(i, j, s)
     check_summaries               10  is_summary(j, s, c, head)
     check_strided_keys            10  a number of keys
@@ -76,10 +84,13 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_state_numbers           24  a count of numbers
+    check_fading                  24  fading(keys, values, queries, g)
+    check_block_states            24  blocks(x, s, length, Wq, Wk, Wv, g)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
-    check_compress                30  compress(old, s)
-    check_compressive             30  read(x, Wq, Wk, Wv, c, M, k, s)
+    check_mean_floor              30  a loss in nats
+    check_most_used               30  read(x, Wq, Wk, Wv, c, M, k, s)
     check_far_part                33  a number of tokens
     check_copied                  33  copied(tokens, last, distance)
     check_standard_error          33  standard_error(before, after)
@@ -96,14 +107,15 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_recalled                34  recall(xi, X)
     check_transform_flops         35  a number of FLOPs
-    check_fourier_mixing          35  mix(x)
-    check_kept                    35  kept(x)
+    check_padded_mixing           35  mix(x, real)
+    check_hartley                 35  hartley(x)
     check_fnet_block              35  block(x, W1, W2)
+    check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
-    check_joined_spans            36  joined(first, second)
-    check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
+    check_convolved_piece         36  piece(u, decay, drive, C, state)
     check_h3_state                37  a count of numbers
     check_hyena_map               37  hyena_map(gates, filters)
     check_associate               37  associate(q, k, v)
@@ -112,6 +124,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_band                    38  band(w, n)
     check_near_share              38  near(weights, r)
     check_dynamic_layer           38  layer(x, W, V, Wq, Wo, h, k)
+    check_share_left              39  a share of the state
+    check_joined_spans            39  joined(first, second)
+    check_selective_layer         39  layer(u, W_step, bias, W_B, W_C, A, D, state)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -179,9 +194,17 @@ from attnlab.core.lazy import modules_of
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.building import (
+    check_block,
+    check_embedding,
+    check_heads_attend,
+    check_network,
+    check_stack,
+)
+from attnlab.exercises.capacity import check_block_states, check_fading, check_state_numbers
 from attnlab.exercises.carried_memory import (
-    check_compress,
-    check_compressive,
+    check_mean_floor,
+    check_most_used,
     check_next_memory,
     check_reach,
 )
@@ -212,9 +235,10 @@ from attnlab.exercises.first_steps import (
     check_writer,
 )
 from attnlab.exercises.fourier import (
+    check_fast_transform,
     check_fnet_block,
-    check_fourier_mixing,
-    check_kept,
+    check_hartley,
+    check_padded_mixing,
     check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
@@ -299,6 +323,7 @@ from attnlab.exercises.reading import (
 from attnlab.exercises.retrieval import (
     check_complete,
     check_energy,
+    check_recalled,
     check_retrieve,
     check_sharp,
 )
@@ -338,10 +363,12 @@ from attnlab.exercises.sparse_rows import (
     check_sparsemax,
 )
 from attnlab.exercises.state_spaces import (
+    check_convolved_piece,
     check_joined_spans,
     check_mode_half_life,
     check_mode_kernel,
     check_selective_layer,
+    check_share_left,
 )
 from attnlab.exercises.states import (
     check_half_life,
@@ -388,6 +415,11 @@ from attnlab.exercises.trees import (
 )
 from attnlab.exercises.verdict import Verdict
 from attnlab.exercises.vision import check_mean_by_offset, check_row_share, check_uniform_row
+from attnlab.exercises.whole_model import (
+    check_next_token_loss,
+    check_training,
+    check_whole_model,
+)
 
 __getattr__ = modules_of(__name__)
 
@@ -407,7 +439,9 @@ __all__ = [
     "check_band",
     "check_beaten",
     "check_bigbird",
+    "check_block",
     "check_block_means",
+    "check_block_states",
     "check_buckets",
     "check_byte_ids",
     "check_cache_bytes",
@@ -424,9 +458,8 @@ __all__ = [
     "check_complete",
     "check_complex_layer",
     "check_complex_score",
-    "check_compress",
-    "check_compressive",
     "check_convolved_parameters",
+    "check_convolved_piece",
     "check_copied",
     "check_decoder_layer",
     "check_decoder_parameters",
@@ -436,6 +469,7 @@ __all__ = [
     "check_distance_biases",
     "check_dynamic_layer",
     "check_edge_attention",
+    "check_embedding",
     "check_energy",
     "check_entmax_attention",
     "check_entropy",
@@ -444,14 +478,15 @@ __all__ = [
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
+    "check_fading",
     "check_far_part",
     "check_far_use",
+    "check_fast_transform",
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
     "check_fnet_block",
     "check_follow",
-    "check_fourier_mixing",
     "check_front",
     "check_gap",
     "check_gated",
@@ -463,7 +498,9 @@ __all__ = [
     "check_h3_layer",
     "check_h3_state",
     "check_half_life",
+    "check_hartley",
     "check_hash_length",
+    "check_heads_attend",
     "check_hop",
     "check_hyena_map",
     "check_incident",
@@ -472,7 +509,6 @@ __all__ = [
     "check_induction_keys",
     "check_joined",
     "check_joined_spans",
-    "check_kept",
     "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
@@ -482,6 +518,7 @@ __all__ = [
     "check_masked_softmax",
     "check_mean_ablation",
     "check_mean_by_offset",
+    "check_mean_floor",
     "check_memory_layer",
     "check_merge",
     "check_merge_heads",
@@ -489,13 +526,17 @@ __all__ = [
     "check_mixture",
     "check_mode_half_life",
     "check_mode_kernel",
+    "check_most_used",
     "check_moved_keys",
     "check_near_share",
     "check_neighbourhood",
+    "check_network",
     "check_next_memory",
+    "check_next_token_loss",
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_padded_mixing",
     "check_path_count",
     "check_path_weight",
     "check_perceive",
@@ -508,6 +549,7 @@ __all__ = [
     "check_reach",
     "check_read",
     "check_readings",
+    "check_recalled",
     "check_recent_members",
     "check_recovered",
     "check_repeat_heads",
@@ -521,6 +563,7 @@ __all__ = [
     "check_score_bytes",
     "check_seed_chance",
     "check_selective_layer",
+    "check_share_left",
     "check_sharp",
     "check_shift",
     "check_slowest_turn",
@@ -530,7 +573,9 @@ __all__ = [
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
+    "check_stack",
     "check_standard_error",
+    "check_state_numbers",
     "check_step",
     "check_stopwatch",
     "check_strided_keys",
@@ -545,6 +590,7 @@ __all__ = [
     "check_time_mixing",
     "check_token_count",
     "check_top_share",
+    "check_training",
     "check_training_gain",
     "check_transform_flops",
     "check_transient",
@@ -559,6 +605,7 @@ __all__ = [
     "check_variance",
     "check_visible_slots",
     "check_wave",
+    "check_whole_model",
     "check_window_mask",
     "check_without_key",
     "check_writer",
