@@ -38,8 +38,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_next_token_loss         06  next_token_loss(scores, ids)
     check_training                06  train(parameters, loss_of, batches, rate)
     check_whole_model             06  model(ids, weights, heads)
-    check_strided                 10  strided(i, j, s)
-    check_summaries               10  summaries(j, s, c)
+    check_aligned                 10  aligned(i, j, s)
+    check_summaries               10  is_summary(j, s, c, head)
     check_strided_keys            10  a number of keys
     check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
@@ -55,8 +55,11 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
     check_rounds                  14  a number of rounds
-    check_hash                    14  buckets(x, R)
-    check_lsh_attention           14  lsh_attention(q, v, buckets)
+    check_without_key             14  without_key(own, keys)
+    check_sorted_round            14  lsh_round(q, v, buckets, chunk)
+    check_sorting_length          15  a number of tokens
+    check_recent_members          15  may_attend(x, centroids, w)
+    check_causal_sorting          15  attend(q, k, v, scores, block)
     check_gap                     16  a gap between two scores
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
@@ -81,6 +84,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_state_numbers           24  a count of numbers
+    check_fading                  24  fading(keys, values, queries, g)
+    check_block_states            24  blocks(x, s, length, Wq, Wk, Wv, g)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
     check_mean_floor              30  a loss in nats
@@ -101,14 +107,15 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_recalled                34  recall(xi, X)
     check_transform_flops         35  a number of FLOPs
-    check_fourier_mixing          35  mix(x)
-    check_kept                    35  kept(x)
+    check_padded_mixing           35  mix(x, real)
+    check_hartley                 35  hartley(x)
     check_fnet_block              35  block(x, W1, W2)
+    check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
-    check_joined_spans            36  joined(first, second)
-    check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
+    check_convolved_piece         36  piece(u, decay, drive, C, state)
     check_h3_state                37  a count of numbers
     check_hyena_map               37  hyena_map(gates, filters)
     check_associate               37  associate(q, k, v)
@@ -117,6 +124,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_band                    38  band(w, n)
     check_near_share              38  near(weights, r)
     check_dynamic_layer           38  layer(x, W, V, Wq, Wo, h, k)
+    check_share_left              39  a share of the state
+    check_joined_spans            39  joined(first, second)
+    check_selective_layer         39  layer(u, W_step, bias, W_B, W_C, A, D, state)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -191,6 +201,7 @@ from attnlab.exercises.building import (
     check_network,
     check_stack,
 )
+from attnlab.exercises.capacity import check_block_states, check_fading, check_state_numbers
 from attnlab.exercises.carried_memory import (
     check_mean_floor,
     check_most_used,
@@ -224,9 +235,10 @@ from attnlab.exercises.first_steps import (
     check_writer,
 )
 from attnlab.exercises.fourier import (
+    check_fast_transform,
     check_fnet_block,
-    check_fourier_mixing,
-    check_kept,
+    check_hartley,
+    check_padded_mixing,
     check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
@@ -250,7 +262,7 @@ from attnlab.exercises.grids import (
     check_generator,
     check_neighbourhood,
 )
-from attnlab.exercises.hashing import check_hash, check_lsh_attention, check_rounds
+from attnlab.exercises.hashing import check_rounds, check_sorted_round, check_without_key
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -311,6 +323,7 @@ from attnlab.exercises.reading import (
 from attnlab.exercises.retrieval import (
     check_complete,
     check_energy,
+    check_recalled,
     check_retrieve,
     check_sharp,
 )
@@ -333,13 +346,13 @@ from attnlab.exercises.shared_work import (
     check_near_share,
 )
 from attnlab.exercises.sorting import (
-    check_sinkhorn,
-    check_sorted_attention,
+    check_causal_sorting,
+    check_recent_members,
     check_sorting_length,
 )
 from attnlab.exercises.sparse import (
+    check_aligned,
     check_fixed_blocks,
-    check_strided,
     check_strided_keys,
     check_summaries,
 )
@@ -350,10 +363,12 @@ from attnlab.exercises.sparse_rows import (
     check_sparsemax,
 )
 from attnlab.exercises.state_spaces import (
+    check_convolved_piece,
     check_joined_spans,
     check_mode_half_life,
     check_mode_kernel,
     check_selective_layer,
+    check_share_left,
 )
 from attnlab.exercises.states import (
     check_half_life,
@@ -410,6 +425,7 @@ __getattr__ = modules_of(__name__)
 
 __all__ = [
     "Verdict",
+    "check_aligned",
     "check_along_edges",
     "check_arrival_share",
     "check_arriving_shares",
@@ -425,6 +441,7 @@ __all__ = [
     "check_bigbird",
     "check_block",
     "check_block_means",
+    "check_block_states",
     "check_buckets",
     "check_byte_ids",
     "check_cache_bytes",
@@ -433,6 +450,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_causal_sorting",
     "check_cells",
     "check_chain_pairs",
     "check_clipped_rows",
@@ -441,6 +459,7 @@ __all__ = [
     "check_complex_layer",
     "check_complex_score",
     "check_convolved_parameters",
+    "check_convolved_piece",
     "check_copied",
     "check_decoder_layer",
     "check_decoder_parameters",
@@ -459,14 +478,15 @@ __all__ = [
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
+    "check_fading",
     "check_far_part",
     "check_far_use",
+    "check_fast_transform",
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
     "check_fnet_block",
     "check_follow",
-    "check_fourier_mixing",
     "check_front",
     "check_gap",
     "check_gated",
@@ -478,7 +498,7 @@ __all__ = [
     "check_h3_layer",
     "check_h3_state",
     "check_half_life",
-    "check_hash",
+    "check_hartley",
     "check_hash_length",
     "check_heads_attend",
     "check_hop",
@@ -489,14 +509,12 @@ __all__ = [
     "check_induction_keys",
     "check_joined",
     "check_joined_spans",
-    "check_kept",
     "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
     "check_log_likelihood",
-    "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_ablation",
     "check_mean_by_offset",
@@ -518,6 +536,7 @@ __all__ = [
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_padded_mixing",
     "check_path_count",
     "check_path_weight",
     "check_perceive",
@@ -530,6 +549,8 @@ __all__ = [
     "check_reach",
     "check_read",
     "check_readings",
+    "check_recalled",
+    "check_recent_members",
     "check_recovered",
     "check_repeat_heads",
     "check_retrieve",
@@ -542,21 +563,21 @@ __all__ = [
     "check_score_bytes",
     "check_seed_chance",
     "check_selective_layer",
+    "check_share_left",
     "check_sharp",
     "check_shift",
-    "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
     "check_soft_paths",
-    "check_sorted_attention",
+    "check_sorted_round",
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
     "check_stack",
     "check_standard_error",
+    "check_state_numbers",
     "check_step",
     "check_stopwatch",
-    "check_strided",
     "check_strided_keys",
     "check_strongest",
     "check_subtree_mask",
@@ -586,5 +607,6 @@ __all__ = [
     "check_wave",
     "check_whole_model",
     "check_window_mask",
+    "check_without_key",
     "check_writer",
 ]
