@@ -38,8 +38,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_next_token_loss         06  next_token_loss(scores, ids)
     check_training                06  train(parameters, loss_of, batches, rate)
     check_whole_model             06  model(ids, weights, heads)
-    check_strided                 10  strided(i, j, s)
-    check_summaries               10  summaries(j, s, c)
+    check_aligned                 10  aligned(i, j, s)
+    check_summaries               10  is_summary(j, s, c, head)
     check_strided_keys            10  a number of keys
     check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
@@ -55,8 +55,11 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
     check_rounds                  14  a number of rounds
-    check_hash                    14  buckets(x, R)
-    check_lsh_attention           14  lsh_attention(q, v, buckets)
+    check_without_key             14  without_key(own, keys)
+    check_sorted_round            14  lsh_round(q, v, buckets, chunk)
+    check_sorting_length          15  a number of tokens
+    check_recent_members          15  may_attend(x, centroids, w)
+    check_causal_sorting          15  attend(q, k, v, scores, block)
     check_gap                     16  a gap between two scores
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
@@ -86,8 +89,8 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_block_states            24  blocks(x, s, length, Wq, Wk, Wv, g)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
-    check_compress                30  compress(old, s)
-    check_compressive             30  read(x, Wq, Wk, Wv, c, M, k, s)
+    check_mean_floor              30  a loss in nats
+    check_most_used               30  read(x, Wq, Wk, Wv, c, M, k, s)
     check_far_part                33  a number of tokens
     check_copied                  33  copied(tokens, last, distance)
     check_standard_error          33  standard_error(before, after)
@@ -112,8 +115,7 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
-    check_joined_spans            36  joined(first, second)
-    check_selective_layer         36  layer(u, W_step, bias, W_B, W_C, A, D, state)
+    check_convolved_piece         36  piece(u, decay, drive, C, state)
     check_h3_state                37  a count of numbers
     check_hyena_map               37  hyena_map(gates, filters)
     check_associate               37  associate(q, k, v)
@@ -122,6 +124,9 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_band                    38  band(w, n)
     check_near_share              38  near(weights, r)
     check_dynamic_layer           38  layer(x, W, V, Wq, Wo, h, k)
+    check_share_left              39  a share of the state
+    check_joined_spans            39  joined(first, second)
+    check_selective_layer         39  layer(u, W_step, bias, W_B, W_C, A, D, state)
     check_rotation                40  rotate(x, positions, theta)
     check_distance_biases         40  biases(slopes, n)
     check_buckets                 40  bucket(distance, buckets, largest)
@@ -198,8 +203,8 @@ from attnlab.exercises.building import (
 )
 from attnlab.exercises.capacity import check_block_states, check_fading, check_state_numbers
 from attnlab.exercises.carried_memory import (
-    check_compress,
-    check_compressive,
+    check_mean_floor,
+    check_most_used,
     check_next_memory,
     check_reach,
 )
@@ -257,7 +262,7 @@ from attnlab.exercises.grids import (
     check_generator,
     check_neighbourhood,
 )
-from attnlab.exercises.hashing import check_hash, check_lsh_attention, check_rounds
+from attnlab.exercises.hashing import check_rounds, check_sorted_round, check_without_key
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -341,13 +346,13 @@ from attnlab.exercises.shared_work import (
     check_near_share,
 )
 from attnlab.exercises.sorting import (
-    check_sinkhorn,
-    check_sorted_attention,
+    check_causal_sorting,
+    check_recent_members,
     check_sorting_length,
 )
 from attnlab.exercises.sparse import (
+    check_aligned,
     check_fixed_blocks,
-    check_strided,
     check_strided_keys,
     check_summaries,
 )
@@ -358,10 +363,12 @@ from attnlab.exercises.sparse_rows import (
     check_sparsemax,
 )
 from attnlab.exercises.state_spaces import (
+    check_convolved_piece,
     check_joined_spans,
     check_mode_half_life,
     check_mode_kernel,
     check_selective_layer,
+    check_share_left,
 )
 from attnlab.exercises.states import (
     check_half_life,
@@ -418,6 +425,7 @@ __getattr__ = modules_of(__name__)
 
 __all__ = [
     "Verdict",
+    "check_aligned",
     "check_along_edges",
     "check_arrival_share",
     "check_arriving_shares",
@@ -442,6 +450,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_causal_sorting",
     "check_cells",
     "check_chain_pairs",
     "check_clipped_rows",
@@ -449,9 +458,8 @@ __all__ = [
     "check_complete",
     "check_complex_layer",
     "check_complex_score",
-    "check_compress",
-    "check_compressive",
     "check_convolved_parameters",
+    "check_convolved_piece",
     "check_copied",
     "check_decoder_layer",
     "check_decoder_parameters",
@@ -491,7 +499,6 @@ __all__ = [
     "check_h3_state",
     "check_half_life",
     "check_hartley",
-    "check_hash",
     "check_hash_length",
     "check_heads_attend",
     "check_hop",
@@ -508,10 +515,10 @@ __all__ = [
     "check_linear_order",
     "check_linformer_layer",
     "check_log_likelihood",
-    "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_ablation",
     "check_mean_by_offset",
+    "check_mean_floor",
     "check_memory_layer",
     "check_merge",
     "check_merge_heads",
@@ -519,6 +526,7 @@ __all__ = [
     "check_mixture",
     "check_mode_half_life",
     "check_mode_kernel",
+    "check_most_used",
     "check_moved_keys",
     "check_near_share",
     "check_neighbourhood",
@@ -542,6 +550,7 @@ __all__ = [
     "check_read",
     "check_readings",
     "check_recalled",
+    "check_recent_members",
     "check_recovered",
     "check_repeat_heads",
     "check_retrieve",
@@ -554,13 +563,13 @@ __all__ = [
     "check_score_bytes",
     "check_seed_chance",
     "check_selective_layer",
+    "check_share_left",
     "check_sharp",
     "check_shift",
-    "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
     "check_soft_paths",
-    "check_sorted_attention",
+    "check_sorted_round",
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
@@ -569,7 +578,6 @@ __all__ = [
     "check_state_numbers",
     "check_step",
     "check_stopwatch",
-    "check_strided",
     "check_strided_keys",
     "check_strongest",
     "check_subtree_mask",
@@ -599,5 +607,6 @@ __all__ = [
     "check_wave",
     "check_whole_model",
     "check_window_mask",
+    "check_without_key",
     "check_writer",
 ]

@@ -40,6 +40,10 @@ _HINTS = {
         "After a transpose the numbers are no longer in order in memory: use `reshape`, which "
         "copies them, not `view`."
     ),
+    "must match the size of tensor": (
+        "Axes are matched from the right: give each tensor an axis of size 1 where the other has "
+        "one of its own, as in `x[:, None, None]`."
+    ),
     "is invalid for input of size": (
         "The product of the new sizes must be the number of elements of the tensor."
     ),

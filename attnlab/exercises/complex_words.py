@@ -92,6 +92,12 @@ _SCORE_MISTAKEN: tuple[KnownMistake, ...] = (
         lambda a, b, c, d: (a @ c.mT + b @ d.mT) / a.shape[-1] ** 0.5,
     ),
     (
+        "Those are |Re| + |Im|; the modulus is the length √(Re² + Im²).",
+        lambda a, b, c, d: (
+            ((a @ c.mT + b @ d.mT).abs() + (b @ c.mT - a @ d.mT).abs()) / a.shape[-1] ** 0.5
+        ),
+    ),
+    (
         "That is |z|², not |z|: the square root is missing.",
         lambda a, b, c, d: _score(a, b, c, d).square() * a.shape[-1] ** 0.5,
     ),
@@ -167,6 +173,14 @@ _LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
         partial(_layer, part=lambda z: z.abs().square()),
     ),
     ("The scores are not divided by √d.", partial(_layer, scale=1)),
+    (
+        "It divides by √D, the width of the words; queries and keys have d dimensions.",
+        lambda r, *rest: _layer(r, *rest, scale=r.shape[-1] ** -0.5),
+    ),
+    (
+        "It divides by √(2d), as if real and imaginary parts were dimensions of their own.",
+        lambda r, omega, a, b, c: _layer(r, omega, a, b, c, scale=(2 * a.shape[-1]) ** -0.5),
+    ),
     (
         "The words do not turn: the angle is ω times the position.",
         partial(_layer, position=lambda p: torch.ones_like(p)[:, None]),

@@ -9,11 +9,13 @@ from torch.nn import functional as F
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
+    Arguments,
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
+from attnlab.exercises.loops import require_no_loop
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- the shift
@@ -139,6 +141,11 @@ _ROWS_MISTAKEN: tuple[KnownMistake, ...] = (
         lambda n, k: (torch.arange(n)[None, :] - torch.arange(n)[:, None] + k).clamp(0, k),
     ),
     (
+        "It clips to one row too many: the table has 2k + 1 rows, numbered from 0, so the last is "
+        "2k.",
+        lambda n, k: (torch.arange(n)[None, :] - torch.arange(n)[:, None] + k).clamp(0, 2 * k + 1),
+    ),
+    (
         "Both sides share rows: the absolute distance is used, and the past and the future have "
         "rows of their own.",
         lambda n, k: (torch.arange(n)[None, :] - torch.arange(n)[:, None]).abs().clamp(max=k),
@@ -161,6 +168,9 @@ def check_clipped_rows(function: Function) -> str:
 # ---- rows that are never used
 
 _UNUSED_MISTAKEN: dict[float, str] = {
+    15: (
+        "Row 2k is one of them, too: the distances 1 … 16, key minus query, belong to later keys."
+    ),
     17: "The row of distance 0 is used: a token attends to itself.",
     33: "That is the whole table, 2k + 1 rows. The past uses its share.",
     0: "A causal query never meets a later key, and later keys have rows of their own.",
@@ -245,6 +255,13 @@ _MEMORY_MISTAKEN: tuple[KnownMistake, ...] = (
 )
 
 
+def _memory(n: int, m: int) -> Arguments:
+    """n new tokens, m with those of the memory."""
+    shapes = {"q": (2, n, 5), "k": (2, m, 5), "v": (2, m, 4), "u": (2, 5), "t": (2, 5)}
+    shapes["r"] = (2, m, 5)
+    return dict(zip(shapes, random_tensors(*shapes.values(), seed=m), strict=True))
+
+
 @returns_verdict
 def check_memory_layer(function: Function) -> str:
     """Is it relative attention with a memory? `attend(q, k, v, u, t, r) -> (h, n, e)`.
@@ -254,9 +271,9 @@ def check_memory_layer(function: Function) -> str:
     distances m − 1, …, 0. Called with h = 2, n = 3, m = 7, d = 5, e = 4, and without a memory.
     """
     for n, m in ((3, 7), (4, 4)):
-        shapes = {"q": (2, n, 5), "k": (2, m, 5), "v": (2, m, 4), "u": (2, 5), "t": (2, 5)}
-        shapes["r"] = (2, m, 5)
-        given = dict(zip(shapes, random_tensors(*shapes.values(), seed=m), strict=True))
+        given = _memory(n, m)
         require(function, given, _attended, shape="h n e", known_mistakes=_MEMORY_MISTAKEN)
     check_arguments_and_dtype(function, given)
+    advice = "Use products of whole matrices, and the shift for the distances."
+    require_no_loop(function, _memory(2, 3), _memory(29, 31), advice)
     return "New tokens attend to the memory by the distance, however long ago its tokens were read."

@@ -26,6 +26,7 @@ from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdic
 _POSITION_MISTAKEN: dict[float, str] = {
     4: "That is the same letter, the first time. The head attends to the letter after it.",
     19: "That is the letter just before: to it attends layer 0, head 1.",
+    6: "One place too far: the first p stands at position 4, and the letter after it at 5.",
     20: "That is the second p itself.",
     21: "That is the letter to be predicted, but it comes later: the mask forbids it.",
 }
@@ -39,6 +40,8 @@ def check_attended_position(given: object) -> Verdict:
 _PARAMETERS_MISTAKEN: dict[float, str] = {
     4 * 64 * 64: "The four matrices are right. The layer norm is missing.",
     4 * 64 * 64 + 64: "The layer norm has a scale and a shift, 64 numbers each.",
+    4 * 65 * 64 + 128: "These matrices have no biases.",
+    4 * (4 * 64 * 64 + 128): "Those are bytes in float32; the numbers themselves are counted.",
     3 * 64 * 64 + 128: "One matrix is missing: the output projection.",
     4 * (4 * 64 * 64) + 128: "The heads share the width: four heads have no more than one.",
     4 * 64 * 16 + 128: "All four heads together have the width 64, not one of them alone.",
@@ -70,6 +73,7 @@ _SHARE_MISTAKEN: tuple[KnownMistake, ...] = (
         "That is a sum. Divide by the number of rows that have a token before.",
         lambda w: w.diagonal(-1).sum(),
     ),
+    ("Those are the shares of the rows: average them.", lambda w: w.diagonal(-1)),
     ("That is the share of the token two places before.", lambda w: w.diagonal(-2).mean()),
 )
 

@@ -191,7 +191,7 @@ def _layer(
     weight: Tensor, D: Tensor, products: Tensor, keys: Tensor, *,
     turned: bool = False, shift_values: bool = False, forgotten: bool = False,
     transposed: bool = False, late: bool = False, faded: bool = False, fades: bool = True,
-    weighed: bool = True, skip: str = "product", output: bool = True,
+    fades_late: bool = False, weighed: bool = True, skip: str = "product", output: bool = True,
 ) -> Parts:  # fmt: skip
     """One head, token by token; every keyword is a mistake."""
     q, k, v = x @ Wq, x @ Wk, x @ Wv
@@ -206,9 +206,12 @@ def _layer(
         new = torch.outer(value, key) if transposed else torch.outer(key, value)
         old = products
         products = fade * (products + new) if faded else fade * products + new
+        if fades_late:
+            products = old + new
         read = query @ (share[:, None, None] * (fade * old if late else products)).sum(0)
         extra = {"product": (query @ key) * value, "value": value, "none": 0 * value}[skip]
         out.append(read + D * extra)
+        products = fade * products if fades_late else products
     y = torch.stack(out)
     return y @ Wo if output else y, products, torch.cat((keys, k))[len(k) :]
 
@@ -250,6 +253,11 @@ _LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The newest product has faded as well. Only what was in the state before it fades.",
         partial(_layer, faded=True),
+    ),
+    (
+        "The state fades after it is read, so that what is read has faded once too little. Fade "
+        "the state, add the newest product, then read.",
+        partial(_layer, fades_late=True),
     ),
     (
         "The products do not fade: each mode is multiplied by its decay at every token.",

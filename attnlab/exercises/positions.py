@@ -29,6 +29,13 @@ def _interleaved(x: Tensor, positions: Tensor, theta: Tensor) -> Tensor:
     return _rotated(x[:, order], positions, theta)[:, order.argsort()]
 
 
+def _two_plus(x: Tensor, positions: Tensor, theta: Tensor) -> Tensor:
+    angles = positions[:, None] * theta
+    first, second = x.chunk(2, dim=-1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((first * cos + second * sin, first * sin + second * cos), dim=-1)
+
+
 def _reflected(x: Tensor, positions: Tensor, theta: Tensor) -> Tensor:
     angles = positions[:, None] * theta
     first, second = x.chunk(2, dim=-1)
@@ -49,6 +56,10 @@ _ROTATION_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "Both sines have a minus: a rotation has it in one of the two lines only.",
         _reflected,
+    ),
+    (
+        "Both sines have a plus, so that lengths change: one of the two lines has a minus.",
+        _two_plus,
     ),
     (
         "Every position is turned by θ alone: the angle is position times θ.",

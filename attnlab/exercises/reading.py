@@ -22,6 +22,7 @@ from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 _ARRIVAL_MISTAKEN: dict[float, str] = {
     0.8: "That is its weight. How long is the value that it carries?",
     0.08: "That is what arrives from it. Which part is it of all that arrives?",
+    25 / 29: "That is the share of the other two keys.",
     400 / 29: "That is in per cent; a share is a number from 0 to 1.",
     1 / 61: "That is its part of the lengths alone. Multiply each length by its weight.",
 }
@@ -42,6 +43,10 @@ def _entropy(row: Tensor) -> Tensor:
 
 _ENTROPY_MISTAKEN: tuple[KnownMistake, ...] = (
     ("Those are bits. Nats take the natural logarithm.", lambda row: _entropy(row) / math.log(2)),
+    (
+        "That is the logarithm to the base 10. Nats take the natural one.",
+        lambda row: _entropy(row) / math.log(10),
+    ),
     (
         "The logarithm of a share is negative: change the sign.",
         lambda row: -_entropy(row),

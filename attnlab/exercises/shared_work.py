@@ -117,6 +117,18 @@ _NEAR_MISTAKEN: tuple[KnownMistake, ...] = (
         lambda weights, r: _near(weights, r) - weights.diagonal().mean(),
     ),
     (
+        "It leaves the token itself out: the newest r tokens are the token itself and the r − 1 "
+        "before it.",
+        lambda weights, r: _near(weights, r + 1) - weights.diagonal().mean(),
+    ),
+    (
+        "Only rows with r tokens or more are averaged; the first rows have all their weight near, "
+        "and belong to the mean.",
+        lambda weights, r: (
+            (_near(weights, r) * len(weights) - weights[: r - 1].sum()) / (len(weights) - r + 1)
+        ),
+    ),
+    (
         "That is the sum over all rows; divide by the number of rows.",
         lambda weights, r: _near(weights, r) * len(weights),
     ),

@@ -1,9 +1,11 @@
-"""Checks of lesson 36: a half-life, the kernel of a few modes, two spans joined, a layer that
-selects."""
+"""Checks of lessons 36 and 39: a half-life, the kernel of a few modes, a piece of a text; what a
+step leaves, two spans joined, a layer that selects.
+"""
 
 import math
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,6 +25,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
+from attnlab.exercises.loops import require_no_loop
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- a half-life
@@ -98,6 +101,114 @@ def check_mode_kernel(function: Function) -> str:
     return f"The recurrence and the convolution with this kernel are the same layer.{remark}"
 
 
+# ---- a piece of a text
+
+_PIECE, _PIECE_SHAPES = ("y", "state"), ("n", "r 2")
+
+
+def _piece(
+    u: Tensor, decay: Tensor, drive: Tensor, C: Tensor, state: Tensor, *,
+    circular: bool = False, early: int = 1, alone: bool = False, turned: bool = False,
+    kept: bool = True, twice: bool = True,
+) -> Parts:  # fmt: skip
+    """Outputs and the state afterwards, as two real numbers a mode; every keyword is a mistake."""
+    n = len(u)
+    powers = decay ** torch.arange(n + 1)[:, None]
+    K = 2 * (C * drive * powers[:n]).sum(1).real
+    points = n if circular else 2 * n
+    y = torch.fft.irfft(torch.fft.rfft(u, points) * torch.fft.rfft(K, points), points)[:n]
+    before = (C * state * powers[early : n + early]).sum(1).real
+    y = y if alone else y + (2 if twice else 1) * before
+    written = (drive * (powers[:n] if turned else powers[:n].flip(0)) * u[:, None]).sum(0)
+    return y, torch.view_as_real(written + (powers[n] * state if kept else 0))
+
+
+_PIECE_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The transform has no zeros behind the piece: its last tokens act on the first outputs.",
+        partial(_piece, circular=True),
+    ),
+    (
+        "The outputs are those of the piece alone: what the old state says is missing.",
+        partial(_piece, alone=True),
+    ),
+    (
+        "The old state has not faded at the first token: token t reads it after t + 1 steps.",
+        partial(_piece, early=0),
+    ),
+    (
+        "What the old state says has no factor 2: the conjugate modes are not stored.",
+        partial(_piece, twice=False),
+    ),
+    (
+        "In the new state the oldest token has faded least: token j is multiplied by "
+        "Ā^(n − 1 − j).",
+        partial(_piece, turned=True),
+    ),
+    (
+        "The new state holds the piece alone: the old state is left in it, times Ā^n.",
+        partial(_piece, kept=False),
+    ),
+)
+
+
+def _piece_given(n: int) -> Arguments:
+    (u,), parts = random_tensors((n,), seed=41), random_tensors(*[(5,)] * 8, seed=42)
+    size, turn, *rest = parts
+    decay = torch.polar(0.5 + 0.5 * size.sigmoid(), turn)
+    pairs = [torch.complex(one, two) for one, two in zip(rest[::2], rest[1::2], strict=True)]
+    return dict(zip(("u", "decay", "drive", "C", "state"), (u, decay, *pairs), strict=True))
+
+
+@returns_verdict
+def check_convolved_piece(function: Function) -> str:
+    """Does it read a text in pieces? `piece(u, decay, drive, C, state)`, without a loop.
+
+    `u` (n,) is real; `decay`, `drive`, `C` and `state` (r,) are complex, one mode of each conjugate
+    pair. It returns the outputs (n,), real, and the state after the piece (r,), complex. Called
+    with n = 7, r = 5, from a state that is not zero.
+    """
+    note_mistakes(sentence for sentence, _ in _PIECE_MISTAKEN)
+    given = _piece_given(7)
+    truth = _piece(*given.values())
+
+    def real(*arguments: object) -> object:
+        found = function(*arguments)
+        if not isinstance(found, tuple | list):
+            return found
+        parts = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in found]
+        return tuple(
+            torch.view_as_real(x) if isinstance(x, Tensor) and x.is_complex() else x for x in parts
+        )
+
+    real.__name__ = str(getattr(function, "__name__", "piece"))
+    parts = expect_tensors(run(real, given), _PIECE, _PIECE_SHAPES, truth)
+    named = (text for text, wrong in _PIECE_MISTAKEN if same(parts, wrong(*given.values())))
+    if faults := part_faults(parts, truth, given, _PIECE, ((), ())):
+        raise Mistake(next(named, None) or " ".join(faults))
+    advice = "Convolve with the kernel, and compute the new state in one sum."
+    require_no_loop(function, _piece_given(7), _piece_given(97), advice)
+    return "Outputs by convolution inside a piece, by the state between pieces: nothing is lost."
+
+
+# ---- what a step leaves
+
+_SHARE_MISTAKEN: dict[float, str] = {
+    1 - math.exp(-1.5): "That is what has faded; asked is what is left.",
+    math.exp(-3): "The pole A is missing: the state is multiplied by e^(ΔA).",
+    math.exp(-0.5): "The step is missing: the state is multiplied by e^(ΔA).",
+    math.exp(1.5): "A is negative, so that the state fades: e^(−1.5).",
+    0.5**3: "The state is not halved three times: with A = −0.5 a step of 1 leaves e^(−0.5).",
+    -1.5: "That is the exponent ΔA; the share is e to this power.",
+    100 * math.exp(-1.5): "That is in per cent; a share is a number from 0 to 1.",
+}
+
+
+def check_share_left(share: object) -> Verdict:
+    """Is it the share of a state with A = -0.5 that a token with the step 3 leaves?"""
+    return check_number(share, math.exp(-1.5), tolerance=0.02, mistakes=_SHARE_MISTAKEN)
+
+
 # ---- two spans joined
 
 
@@ -157,16 +268,20 @@ def _layer(
     u: Tensor, W_step: Tensor, bias: Tensor, W_B: Tensor, W_C: Tensor, A: Tensor, D: Tensor,
     state: Tensor, *, outside: bool = False, exponential: bool = False, unstepped: bool = False,
     early: bool = False, skip: bool = True, fresh: bool = False, swapped: bool = False,
+    raw: bool = False, unbiased: bool = False, held: bool = False,
 ) -> Parts:  # fmt: skip
     """Steps, B and C from the tokens, then the scan; every keyword is a mistake."""
     steps = u @ W_step
+    bias = 0 * bias if unbiased else bias
     steps = F.softplus(steps) + bias if outside else steps + bias
-    delta = steps if outside else steps.exp() if exponential else F.softplus(steps)
+    delta = steps if outside or raw else steps.exp() if exponential else F.softplus(steps)
     B, C = (u @ W_C, u @ W_B) if swapped else (u @ W_B, u @ W_C)
     h, y = torch.zeros_like(state) if fresh else state, []
     for t in range(len(u)):
         before = h
         written = (u[t] if unstepped else delta[t] * u[t])[:, None] * B[t]
+        if held:
+            written = ((delta[t, :, None] * A).exp() - 1) / A * u[t, :, None] * B[t]
         h = (delta[t, :, None] * A).exp() * h + written
         y.append((before if early else h) @ C[t] + (D * u[t] if skip else 0))
     return torch.stack(y), h
@@ -174,6 +289,12 @@ def _layer(
 
 _LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
     ("The bias goes inside the softplus.", partial(_layer, outside=True)),
+    ("The softplus is missing: a step has to be positive.", partial(_layer, raw=True)),
+    ("The bias of the steps is missing.", partial(_layer, unbiased=True)),
+    (
+        "That is zero-order hold, (e^(ΔA) − 1) / A; Mamba's code, and this exercise, write Δ B u.",
+        partial(_layer, held=True),
+    ),
     (
         "The step is softplus of its logit, log(1 + e^x), not e^x.",
         partial(_layer, exponential=True),

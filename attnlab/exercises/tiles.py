@@ -352,7 +352,8 @@ def _refuse_wrong_merge(function: Function, given: dict[str, Tensor], instead: s
     truth = _merge(*given.values())
     parts = expect_tensors(run(function, given), _MERGED, _MERGED_SHAPES, truth)
     faults = part_faults(parts, truth, given, _MERGED, _MERGE_MISTAKEN)
-    if faults:
+    near = all(torch.allclose(a, b, 1e-3, 1e-3) for a, b in zip(parts, truth, strict=True))
+    if faults and not (instead and near):  # near 1000, float32 has four decimals
         raise Mistake(instead or " ".join(faults))
 
 

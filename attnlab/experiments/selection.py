@@ -12,10 +12,10 @@ distance from its copy; at "random" places, the distances differ in every sequen
     full                       causal attention, with learned positions
 
 Scores are per cent of right symbols on unseen sequences, of 16 places and of twice as many. Full
-attention has no positions for more than 16 places and is scored there alone. Lesson 36 draws what
+attention has no positions for more than 16 places and is scored there alone. Lesson 39 draws what
 
     python -m attnlab.experiments selection --threads 1 --json \\
-        attnlab/experiments/assets/36_selection.json
+        attnlab/experiments/assets/39_selection.json
 
 has written; rows that the file holds are not trained again.
 """

@@ -17,8 +17,9 @@ WIDTH, HEIGHT = 720, 400
 
 def series_style(place: int) -> dict[str, Any]:
     """Colour, dash and marker of the series at this place; all three change together."""
-    colour = SERIES[place % len(SERIES)]
-    round_ = place // len(SERIES)
+    series = (*SERIES, "#8a5a00")  # the sixth, as in the widgets
+    colour = series[place % len(series)]
+    round_ = place // len(series)
     return {
         "line": {"color": colour, "width": 2, "dash": DASHES[(place + round_) % len(DASHES)]},
         "marker": {

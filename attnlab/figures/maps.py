@@ -90,6 +90,7 @@ def head_grid(
     title: str,
     mask: Any = None,
     largest: float | None = None,
+    quantity: str = "attention weight",
     theme: str | None = None,
 ) -> Picture:
     """Every head of every layer as a small map, on one colour scale: (layers, heads, n, m).
@@ -97,7 +98,7 @@ def head_grid(
     Weights are rounded to the colour scale's own steps (one part in a hundred, or finer where all
     are small), which keeps a notebook light; ``heat_map`` shows one head exactly.
     """
-    check_texts(title=title)
+    check_texts(title=title, quantity=quantity)
     weights = _map("weights", weights, "layers heads n m")
     layers, heads, n, m = weights.shape
     queries = tokens_for("tokens", tokens, n, "queries")[:n]
@@ -108,9 +109,7 @@ def head_grid(
     cells, unit = _quantised(shown, high)
     size = max(64, min(128, 600 / heads, 720 / layers))
     page = grid_layout(theme, title, queries, keys, size, np.isnan(shown))
-    page["coloraxis"] = colour_axis(
-        colours(theme), low, high, unit, "attention weight", bar_length(page)
-    )
+    page["coloraxis"] = colour_axis(colours(theme), low, high, unit, quantity, bar_length(page))
     traces = [
         small_map(cells[layer, head], layer, head, unit)
         for layer in range(layers)

@@ -35,7 +35,6 @@ def unmasked(s: Tensor, covers: Tensor) -> Tensor:
 
 
 RIGHT: list[Callable[..., Tensor]] = [
-    by_loops,
     lambda s, covers: unmasked(s, covers) * covers[..., None],
 ]
 
@@ -56,6 +55,7 @@ WRONG: dict[str, tuple[str, Any]] = {
     "in place": ("still needs", lambda s, c: by_loops(s, c) + 0 * s.mul_(2)[1:]),
     "None": ("`return`", lambda s, c: None),
     "all rows": ("Wrong shape", lambda s, c: s.cumsum(0)),
+    "loops": ("there is a loop over nodes or leaves", by_loops),
 }
 
 

@@ -56,6 +56,10 @@ WAVE_WRONG: dict[str, tuple[str, Any]] = {
 SCORE_WRONG: dict[str, tuple[str, Any]] = {
     "unconjugated": ("not conjugated", lambda a, b, c, d: score(a, b, c, -d)),
     "real": ("real part alone", lambda a, b, c, d: (a @ c.T + b @ d.T) / 5**0.5),
+    "sum": (
+        "|Re| + |Im|",
+        lambda a, b, c, d: ((a @ c.T + b @ d.T).abs() + (b @ c.T - a @ d.T).abs()) / 5**0.5,
+    ),
     "square": ("|z|², not |z|", lambda a, b, c, d: score(a, b, c, d) ** 2 * 5**0.5),
     "scale": ("The 1/√d is missing", lambda a, b, c, d: score(a, b, c, d) * 5**0.5),
     "width": ("√(2d)", lambda a, b, c, d: score(a, b, c, d) / 2**0.5),
@@ -125,6 +129,8 @@ LAYER_WRONG = {
     "real part": ("the modulus, `.abs()`", changed(score=lambda z: z.real)),
     "squared": ("|z|²", changed(score=lambda z: z.abs() ** 2)),
     "no root": ("divided by √d", changed(root=False)),
+    "width of words": ("It divides by √D", changed(score=lambda z: z.abs() * (3 / 5) ** 0.5)),
+    "two d": ("It divides by √(2d)", changed(score=lambda z: z.abs() / 2**0.5)),
     "no turning": ("do not turn", lambda r, w, a, b, c: layer(
         r, w, a, b, c, wave=lambda r, angle: r * torch.exp(1j * w))),
     "from 1": ("counted from 1", changed(first=1)),

@@ -63,6 +63,10 @@ ROTATION_WRONG: dict[str, tuple[str, Any]] = {
     "neighbours": ("interleaved", neighbours),
     "other way": ("the other way", lambda x, p, t: rotate(x, p, t, -1)),
     "mirror": ("in one of the two lines", mirror),
+    "two plus": (
+        "have a plus",
+        lambda x, p, t: torch.cat((rotate(x, p, t, -1)[:, :3], rotate(x, p, t)[:, 3:]), -1),
+    ),
     "no position": ("turned by θ alone", lambda x, p, t: rotate(x, p * 0 + 1, t)),
     "rows": ("number of the row", lambda x, p, t: rotate(x, torch.arange(len(x)), t)),
     "from one": ("counted from 0", lambda x, p, t: rotate(x, p + 1, t)),

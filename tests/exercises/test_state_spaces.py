@@ -1,4 +1,4 @@
-"""Lesson 36's checks: a half-life, a kernel of modes, two spans joined, a layer that selects."""
+"""The checks of lessons 36 and 39: modes, a piece of a text, spans joined, a layer that selects."""
 
 import math
 
@@ -7,10 +7,12 @@ import torch
 from torch.nn import functional as F
 
 from attnlab.exercises import (
+    check_convolved_piece,
     check_joined_spans,
     check_mode_half_life,
     check_mode_kernel,
     check_selective_layer,
+    check_share_left,
     state_spaces,
 )
 from attnlab.mechanisms.spectral import selective_scan
@@ -48,7 +50,48 @@ def layer(u, W_step, bias, W_B, W_C, A, D, state):
     return y[0] + torch.einsum("tdr,tr->td", decays, u @ W_C), h[0] + decays[-1]
 
 
+def piece(u, decay, drive, C, state):
+    """By matrices of powers, in place of transforms."""
+    t = torch.arange(len(u))
+    K = (t[:, None] - t).clamp(min=0)
+    kernel = 2 * (C * drive * decay ** t[:, None]).sum(1).real
+    y = (kernel[K] * (t[:, None] >= t)) @ u + 2 * (C * state * decay ** (t[:, None] + 1)).sum(
+        1
+    ).real
+    return [y, decay ** len(u) * state + (drive * decay ** t.flip(0)[:, None] * u[:, None]).sum(0)]
+
+
+def token_by_token(u, decay, drive, C, state):
+    y = []
+    for number in u:
+        state = decay * state + drive * number
+        y.append(2 * (C * state).sum().real)
+    return torch.stack(y), state
+
+
+def test_a_loop_is_a_loop(refuses):
+    refuses(check_convolved_piece(token_by_token), "there is a loop")
+
+
+def test_a_piece_is_what_the_recurrence_gives():
+    given = state_spaces._piece_given(7)
+    y, state = token_by_token(*given.values())
+    torch.testing.assert_close(y, state_spaces._piece(*given.values())[0])
+    torch.testing.assert_close(torch.view_as_real(state), state_spaces._piece(*given.values())[1])
+
+
+def complex_state(mistake):
+    def piece(*given):
+        y, state = mistake(*given)
+        return y, torch.view_as_complex(state)
+
+    return piece
+
+
 RIGHT = [
+    (check_convolved_piece, piece),
+    (check_share_left, 0.22),
+    (check_share_left, torch.tensor(-1.5).exp()),
     (check_mode_kernel, kernel),
     (check_joined_spans, joined),
     (check_selective_layer, layer),
@@ -60,6 +103,8 @@ TABLES = [
     (check_joined_spans, named(state_spaces._JOINED_MISTAKEN)),
     (check_selective_layer, named(state_spaces._LAYER_MISTAKEN)),
     (check_mode_half_life, numbers_of(state_spaces._HALF_LIFE_MISTAKEN)),
+    (check_share_left, numbers_of(state_spaces._SHARE_MISTAKEN)),
+    (check_convolved_piece, named((x, complex_state(f)) for x, f in state_spaces._PIECE_MISTAKEN)),
 ]
 CHECKS = [check for check, _ in TABLES]
 

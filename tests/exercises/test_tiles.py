@@ -285,6 +285,7 @@ MERGE_RIGHT = {
     "softmax": by_softmax,
     "sigmoid": by_sigmoid,
     "largest": by_largest,
+    "float32": lambda *parts: by_logaddexp(*(part.float() for part in parts)),
 }
 MERGE_WRONG = {
     "average": ("A plain average", with_out(lambda a, la, b, lb: (a + b) / 2)),

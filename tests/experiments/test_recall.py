@@ -60,12 +60,17 @@ def test_no_arm_reads_the_future(arm: str) -> None:
 
 
 def test_longer_rows_train_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, float | None]] = []
     monkeypatch.setattr(recall, "right", lambda model, task: 0.0)
-    monkeypatch.setattr(recall, "train", lambda *given, steps: asked.append(steps))
-    for figure in figures(quick=True)[-3:]:
+    monkeypatch.setattr(
+        recall,
+        "train",
+        lambda *given, steps, learning_rate=None: asked.append((steps, learning_rate)),
+    )
+    for figure in figures(quick=True)[-4:]:
         recall.row(figure, quick=False, threads=torch.get_num_threads())
-    assert asked == [recall.STEPS, recall.LONG, recall.LONG]
+    longer = [(recall.LONG, None)] * len(LONGER)
+    assert asked == [(recall.STEPS, None), *longer, (recall.SLOW, recall.SLOW_RATE)]
 
 
 def test_the_arm_without_shift_lacks_it() -> None:
@@ -90,12 +95,12 @@ def test_rows_of_the_quick_run() -> None:
     rows = list(recall.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
     assert [row.figure for row in rows] == figures(quick=True)
-    assert len(rows) == len(TASKS) * len(ARMS) + len(LONGER)
+    assert len(rows) == len(TASKS) * len(ARMS) + len(LONGER) + 1
 
 
 def test_what_the_lesson_draws_is_whole() -> None:
     rows = json.loads(STORED.read_text())["experiments"]["recall"]
     found = {row["figure"]: row["measured"] for row in rows}
     assert list(found) == figures(quick=False)
-    assert len(found) == (len(TASKS) * len(ARMS) + len(LONGER)) * len(SEEDS)
+    assert len(found) == (len(TASKS) * len(ARMS) + len(LONGER) + 1) * len(SEEDS)
     assert all(0 <= measured <= 100 for measured in found.values())

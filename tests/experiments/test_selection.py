@@ -12,7 +12,7 @@ from attnlab.experiments.selection import LAYERS, SEEDS, Constant, Copier, probl
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.tasks import UNSCORED
 
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/36_selection.json"
+STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/39_selection.json"
 
 
 class Says(nn.Module):

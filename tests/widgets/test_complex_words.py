@@ -37,6 +37,14 @@ def test_trained_beside_initial() -> None:
     explorer.stage = "initial"
     torch.testing.assert_close(explorer.arrows() * 2, trained, rtol=1e-4, atol=1e-4)
     assert "initial" in explorer.description()
+    assert ">trained</text>" in explorer.still().svg("")
+
+
+def test_it_calls_no_embedding_trained_that_stands_alone() -> None:
+    explorer = ComplexWordExplorer(embedding(), WORDS)
+    said = explorer.description() + explorer.still().svg("")
+    assert "trained" not in said
+    assert explorer.stage == "as given"
 
 
 def test_it_starts_where_two_words_differ() -> None:

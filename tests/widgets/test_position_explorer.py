@@ -122,6 +122,25 @@ def test_its_picture_has_the_chosen_curves() -> None:
     assert repr(widget).startswith("PositionExplorer: falling: highest at distance 0")
 
 
+def test_a_scheme_has_one_colour_whatever_stands_beside_it() -> None:
+    flat = np.zeros((3, 3))
+    for names in (("rope", "mine", "none"), ("mine", "learned", "rope")):
+        looks = {
+            one["name"]: one["look"]
+            for one in PositionExplorer(dict.fromkeys(names, flat))._schemes
+        }
+        assert looks["rope"] == 2
+        assert len(set(looks.values())) == 3
+
+
+def test_its_picture_has_what_a_lesson_says_of_it() -> None:
+    widget = PositionExplorer(maps(), scheme="falling")
+    picture = widget.still().svg(repr(widget))
+    assert "Every pair: falling" in picture
+    assert "key ◆ at 6" in picture
+    assert "θ = 0.001 · Δ = 0°" in picture
+
+
 def test_a_saved_page_holds_the_state(tmp_path) -> None:
     widget = PositionExplorer(maps(), scheme="even")
     text = widget.save_html(tmp_path / "positions.html").read_text()

@@ -8,7 +8,6 @@ the length of their sum (interference), and all dimensions of the words by frequ
 before training and after. Everything is computed on the page, so a saved file stays alive.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from attnlab_widgets.base import STATIC, BaseWidget
 from attnlab_widgets.drawing import Drawing
 
 MOST_WORDS, MOST_POSITIONS = 64, 24
-_WIDE, _HIGH, _LEFT = 920, 300, 64
+_WIDE, _LEFT = 920, 64
 
 
 class ComplexWordExplorer(BaseWidget):
@@ -35,7 +34,8 @@ class ComplexWordExplorer(BaseWidget):
     ``positions``  how many positions are drawn, at most 24
 
     ``first``, ``second`` (indices into ``words``, -1 for no second word), ``dimension`` and
-    ``stage`` ("trained" or "initial") can be read and set.
+    ``stage`` can be read and set. Stages are "trained" and "initial" where ``initial`` is given;
+    otherwise there is one, "as given": the explorer cannot know whether it was trained.
     """
 
     _esm = STATIC / "complex_words.js"
@@ -43,7 +43,7 @@ class ComplexWordExplorer(BaseWidget):
     first = traitlets.Int(0).tag(sync=True)
     second = traitlets.Int(-1).tag(sync=True)
     dimension = traitlets.Int(0).tag(sync=True)
-    stage = traitlets.Unicode("trained").tag(sync=True)
+    stage = traitlets.Unicode().tag(sync=True)
     positions = traitlets.Int(16).tag(sync=True)
     words: Any = traitlets.List().tag(sync=True)
     _waves: Any = traitlets.Dict().tag(sync=True)
@@ -59,7 +59,8 @@ class ComplexWordExplorer(BaseWidget):
     ) -> None:
         check_size("positions", positions, MOST_POSITIONS, "positions")
         tokens = _tokens(embedding, words)
-        waves = {"trained": _tables(embedding, tokens)}
+        stage = "as given" if initial is None else "trained"
+        waves = {stage: _tables(embedding, tokens)}
         if initial is not None:
             if (initial.vocab, initial.dim) != (embedding.vocab, embedding.dim):
                 raise ValueError(
@@ -71,7 +72,8 @@ class ComplexWordExplorer(BaseWidget):
             _waves=waves,
             words=[visible(text) for text in words.values()],
             second=1 if len(tokens) > 1 else -1,
-            dimension=_telling(waves["trained"]),
+            dimension=_telling(waves[stage]),
+            stage=stage,
             positions=positions,
             theme=theme,
         )
@@ -94,7 +96,7 @@ class ComplexWordExplorer(BaseWidget):
 
     @traitlets.validate("dimension")
     def _a_dimension(self, proposal: Any) -> int:
-        most = len(self._waves["trained"]["amplitude"][0]) - 1
+        most = len(next(iter(self._waves.values()))["amplitude"][0]) - 1
         if not 0 <= proposal.value <= most:
             raise traitlets.TraitError(f"dimension should be 0 … {most}, got {proposal.value}")
         return int(proposal.value)
@@ -115,29 +117,32 @@ class ComplexWordExplorer(BaseWidget):
             )
         return int(proposal.value)
 
-    def arrows(self) -> torch.Tensor:
+    def arrows(self, stage: str | None = None) -> torch.Tensor:
         """What is drawn: (words, positions) complex numbers of the chosen dimension."""
-        tables = self._waves[self.stage]
-        chosen = [self.first] + ([self.second] if self.second >= 0 else [])
+        tables = self._waves[self.stage if stage is None else stage]
+        chosen = self._chosen()
         r, w, theta = (
             torch.tensor([tables[name][word][self.dimension] for word in chosen])[:, None]
             for name in ("amplitude", "frequency", "phase")
         )
         return r * torch.polar(torch.ones(()), w * torch.arange(self.positions) + theta)
 
+    def _chosen(self) -> list[int]:
+        return [self.first] + ([self.second] if self.second >= 0 else [])
+
     def still(self) -> Drawing:
-        """The chosen arrows and the length of their sum."""
+        """The chosen arrows and the length of their sum, for every stage."""
         return _drawn(self)
 
     def description(self) -> str:
         """What is seen, in a sentence for each word."""
         sizes = self.arrows().abs()[:, 0].tolist()
-        tables = self._waves[self.stage]
-        chosen = [self.first] + ([self.second] if self.second >= 0 else [])
+        tables, words = self._waves[self.stage], self._chosen()
+        stage = f", {self.stage}" if len(self._waves) > 1 else ""
         return " ".join(
-            f"“{self.words[word]}”, dimension {self.dimension}, {self.stage}: amplitude "
+            f"“{self.words[word]}”, dimension {self.dimension}{stage}: amplitude "
             f"{size:.2f}, {tables['frequency'][word][self.dimension]:.3f} radians per position."
-            for word, size in zip(chosen, sizes, strict=True)
+            for word, size in zip(words, sizes, strict=True)
         )
 
     def __repr__(self) -> str:
@@ -183,37 +188,55 @@ def _telling(tables: Mapping[str, list[list[float]]]) -> int:
 
 
 def _drawn(widget: ComplexWordExplorer) -> Drawing:
-    theme = THEMES[widget.theme]
-    drawing = Drawing(_WIDE, _HIGH, theme)
-    arrows = widget.arrows()
-    n = arrows.shape[1]
-    step = (_WIDE - _LEFT - 16) / n
-    radius, most = min(step / 2 - 3, 30), max(arrows.abs().max().item(), 1e-6)
-    drawing.text(
-        f"Dimension {widget.dimension} at each position ({widget.stage})",
-        24,
-        20,
-        size=15,
-        bold=True,
+    """A row of arrows for each stage, the chosen one first, and the curve of each below them."""
+    stages = sorted(widget._waves, key=lambda stage: stage != widget.stage)
+    arrows = {stage: widget.arrows(stage) for stage in stages}
+    most = max(max(found.abs().max().item() for found in arrows.values()), 1e-6)
+    drawing = Drawing(_WIDE, 200 + 92 * len(stages), THEMES[widget.theme])
+    title = f"Dimension {widget.dimension} at each position"
+    drawing.text(title, 24, 20, size=15, bold=True)
+    step = (_WIDE - _LEFT - 16) / widget.positions
+    places = [_LEFT + step * (p + 0.5) for p in range(widget.positions)]
+    radius, top = min(step / 2 - 3, 30) / most, 36
+    for stage in stages:
+        if len(stages) > 1:
+            drawing.text(stage, 24, top + 2, quiet=True)
+        for p, x in enumerate(places):
+            for z, colour in zip(arrows[stage][:, p], SERIES, strict=False):
+                tip = (x + radius * z.real.item(), top + 30 - radius * z.imag.item())
+                drawing.line([(x, top + 30), tip], colour, 2)
+                drawing.frame(tip[0] - 2, tip[1] - 2, 4, 4, colour)
+            drawing.text(str(p), x, top + 72, anchor="middle", quiet=True)
+        top += 92
+    _curves(drawing, arrows, places, top + 20)
+    marks = ", ".join(
+        f"{colour}: {widget.words[word]}"
+        for word, colour in zip(widget._chosen(), ("blue", "vermillion"), strict=False)
     )
-    for p in range(n):
-        x = _LEFT + step * (p + 0.5)
-        for row, colour in zip(arrows, SERIES, strict=False):
-            a, b = (part / most * radius for part in (row[p].real.item(), row[p].imag.item()))
-            drawing.curve(((x, 62), (x, 62), (x + a, 62 - b), (x + a, 62 - b)), colour, 2)
-            drawing.frame(x + a - 2, 60 - b, 4, 4, colour)
-        drawing.text(str(p), x, 110, anchor="middle", quiet=True)
-    total = arrows.sum(0).abs() if len(arrows) > 1 else arrows[0].real
-    title = "Length of the sum" if len(arrows) > 1 else "Real part"
-    drawing.text(f"{title} along the sentence", 24, 150)
-    largest = max(total.abs().max().item(), 1e-6)
-    heights = [225 - 50 * value / largest for value in total.tolist()]
-    places = [_LEFT + step * (p + 0.5) for p in range(n)]
-    points = list(zip(places, heights, strict=True))
-    for one, other in itertools.pairwise(points):
-        drawing.curve((one, one, other, other), SERIES[2], 2)
-    chosen = [widget.first] + ([widget.second] if widget.second >= 0 else [])
-    marks = ", ".join(f"{'blue' if not i else 'vermillion'}: {widget.words[word]}"
-                      for i, word in enumerate(chosen))  # fmt: skip
-    drawing.text(marks, _LEFT, _HIGH - 14, quiet=True)
+    drawing.text(marks, _LEFT, drawing.high - 14, quiet=True)
     return drawing
+
+
+def _curves(
+    drawing: Drawing, arrows: Mapping[str, torch.Tensor], places: Sequence[float], top: float
+) -> None:
+    """Two words: the length of their sum, from 0; one word: its real part."""
+    two = all(len(found) > 1 for found in arrows.values())
+    curves = [found.sum(0).abs() if two else found[0].real for found in arrows.values()]
+    names = ", ".join(f"{look}: {x}" for x, look in zip(arrows, ("solid", "dashed"), strict=False))
+    drawing.text(
+        f"{'Length of the sum' if two else 'Real part'} along the sentence"
+        + (f" ({names})" if len(arrows) > 1 else ""),
+        24,
+        top,
+    )
+    high = max(max(curve.abs().max().item() for curve in curves), 1e-6)
+    low = 0.0 if two else -high
+    for value in (low, high):
+        y = top + 84 - 66 * (value - low) / (high - low)
+        drawing.line([(_LEFT, y), (_WIDE - 16, y)], drawing.theme.grid)
+        label = f"{value:.2f}".replace("-", "−").removesuffix(".00")
+        drawing.text(label, _LEFT - 6, y, anchor="end", size=11, quiet=True)
+    for curve, dash in zip(curves, ("", "7 4"), strict=False):
+        heights = [top + 84 - 66 * (value - low) / (high - low) for value in curve.tolist()]
+        drawing.line(list(zip(places, heights, strict=True)), SERIES[2], 2, dash)

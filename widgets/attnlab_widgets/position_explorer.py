@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from attnlab.core.suggest import check_choice
 from attnlab.figures.labels import visible
-from attnlab.figures.theme import SERIES, THEMES
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.rope import Angles
 from attnlab.mechanisms.positions.sinusoidal import table
+from attnlab_widgets import position_picture
 from attnlab_widgets.base import STATIC, BaseWidget
 from attnlab_widgets.drawing import Drawing
 
@@ -30,6 +30,8 @@ MOST, LEAST = 128, 2
 MOST_NUMBERS = 2**18  # of all maps together: a megabyte
 MOST_SCHEMES = 6
 Scores = Mapping[str, Any]
+# A scheme has one colour and dash in every picture; other names take the places that are left.
+PLACES = ("none", "alibi", "rope", "t5_bias", "learned", "sinusoidal")
 
 
 class PositionExplorer(BaseWidget):
@@ -81,8 +83,8 @@ class PositionExplorer(BaseWidget):
         starts = np.cumsum([0, *(one.size for one in maps.values())])
         super().__init__(
             _schemes=[
-                {"name": name, "heads": len(one), "at": int(at)}
-                for (name, one), at in zip(maps.items(), starts, strict=False)
+                {"name": name, "heads": len(one), "at": int(at), "look": look}
+                for (name, one), at, look in zip(maps.items(), starts, _looks(names), strict=False)
             ],
             _data=b"".join(one.astype("<f4").tobytes() for one in maps.values()),
             shown=names if shown is None else list(shown),
@@ -101,13 +103,26 @@ class PositionExplorer(BaseWidget):
         one = self._maps[scheme][head]
         return np.array([np.diagonal(one, -t).mean() for t in range(self.n)])
 
+    def head_of(self, scheme: str) -> int:
+        """The chosen head; of a scheme with fewer heads its last."""
+        return min(self.head, len(self._maps[scheme]) - 1)
+
     @property
     def score(self) -> float:
         """q · k / √d of the query and the key that are turned by hand."""
-        theta = Angles(base=self.base).frequencies(self.head_dim, torch.device("cpu")).numpy()
-        phases = np.array(self.phases).reshape(-1, 2)
-        between = phases[:, 1] - phases[:, 0] + (self.key - self.query) * theta
-        return float(np.cos(between).sum() / math.sqrt(self.head_dim))
+        query, key = self.turned().T
+        return float(np.cos(key - query).sum() / math.sqrt(self.head_dim))
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """Radians per position of each pair."""
+        found = Angles(base=self.base).frequencies(self.head_dim, torch.device("cpu"))
+        return np.asarray(found.numpy(), np.float64)
+
+    def turned(self) -> NDArray[np.float64]:
+        """(pairs, 2): the directions of query and key in each pair, in radians."""
+        at = np.array([self.query, self.key])
+        return np.array(self.phases).reshape(-1, 2) + self.theta[:, None] * at
 
     # What may be set
 
@@ -164,7 +179,7 @@ class PositionExplorer(BaseWidget):
         """What the curves say, in a sentence for each scheme that is shown."""
         sentences = []
         for name in self.shown:
-            curve = self.curve(name, min(self.head, len(self._maps[name]) - 1))
+            curve = self.curve(name, self.head_of(name))
             best = int(curve.argmax())
             flat = bool(np.ptp(curve) < 1e-6)
             says = (
@@ -176,8 +191,8 @@ class PositionExplorer(BaseWidget):
         return " ".join(sentences)
 
     def still(self) -> Drawing:
-        """The curve of each scheme that is shown, its name at its end."""
-        return _still(self)
+        """The curves, the map of the chosen scheme, and the arrows of query and key."""
+        return position_picture.drawn(self)
 
     def __repr__(self) -> str:
         return f"PositionExplorer: {self.description}"
@@ -216,6 +231,12 @@ def example_scores(
 
 
 # ---- what is given
+
+
+def _looks(names: Sequence[str]) -> list[int]:
+    """The place of each scheme's colour and dash."""
+    left = iter([at for at, name in enumerate(PLACES) if name not in names])
+    return [PLACES.index(name) if name in PLACES else next(left) for name in names]
 
 
 def _maps(scores: Scores) -> dict[str, NDArray[np.float64]]:
@@ -271,68 +292,3 @@ def _whole(name: str, value: int, most: int) -> int:
     if not 0 <= value <= most:
         raise traitlets.TraitError(f"`{name}` must be from 0 to {most}, got {value}")
     return int(value)
-
-
-# ---- the still picture
-
-_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 300, 56, 150, 40, 44
-_COLOURS = (*SERIES, "#8a5a00")
-_DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 4")
-
-
-def _still(widget: PositionExplorer) -> Drawing:
-    look, n = THEMES[widget.theme], widget.n
-    curves = {
-        name: widget.curve(name, min(widget.head, len(widget._maps[name]) - 1))
-        for name in widget.shown
-    }
-    values = np.concatenate([np.zeros(1), *curves.values()])
-    low, high = float(values.min()), float(values.max())
-    margin = 0.06 * ((high - low) or 1)
-    low, high = low - margin, high + margin
-
-    def across(t: float) -> float:
-        return _LEFT + t / max(1, n - 1) * (_WIDE - _LEFT - _RIGHT)
-
-    def down(score: float) -> float:
-        return _TOP + (high - score) / (high - low) * (_HIGH - _TOP - _BOTTOM)
-
-    drawing = Drawing(_WIDE, _HIGH, look)
-    drawing.text(f"Score against distance, head {widget.head}", _LEFT, 17, size=15, bold=True)
-    for score in _ticks(low, high):
-        drawing.line([(_LEFT, down(score)), (_WIDE - _RIGHT, down(score))], look.grid)
-        label = f"{score:g}".replace("-", "−")
-        drawing.text(label, _LEFT - 6, down(score), anchor="end", size=11, quiet=True)
-    for t in sorted({0, (n - 1) // 2, n - 1}):
-        place = (across(t), _HIGH - _BOTTOM + 14)
-        drawing.text(str(t), *place, anchor="middle", size=11, quiet=True)
-    drawing.text("distance: query position − key position", _LEFT, _HIGH - 12, quiet=True)
-    places = list(widget._maps)
-    ends = _apart([down(float(curve[-1])) for curve in curves.values()], 15)
-    for (name, curve), end in zip(curves.items(), ends, strict=True):
-        at = places.index(name)
-        path = [(across(t), down(float(score))) for t, score in enumerate(curve)]
-        drawing.line(path, _COLOURS[at], 2, _DASHES[at])
-        drawing.text(visible(name), _WIDE - _RIGHT + 8, end, colour=_COLOURS[at])
-    return drawing
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    rough = (high - low) / 4
-    power = 10 ** math.floor(math.log10(rough))
-    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
-    return [round(k * step, 9) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _apart(wanted: Sequence[float], gap: float) -> list[float]:
-    """The same heights, moved apart to at least ``gap``, and back up where they leave the page."""
-    placed = [0.0] * len(wanted)
-    last = -math.inf
-    order = sorted(range(len(wanted)), key=lambda at: wanted[at])
-    for at in order:
-        placed[at] = last = max(wanted[at], last + gap)
-    ceiling = float(_HIGH - _BOTTOM)
-    for at in reversed(order):
-        placed[at] = min(placed[at], ceiling)
-        ceiling = placed[at] - gap
-    return placed

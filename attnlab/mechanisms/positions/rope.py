@@ -10,8 +10,8 @@ i\theta_t & -\sin i\theta_t \\ \sin i\theta_t & \cos i\theta_t \end{pmatrix},\qq
 
 Rotations are orthogonal and their angles add up, $R_i^\top R_j = R_{j-i}$, so the score $q_i^\top
 R_{j-i}\, k_j$ depends on the distance of the two tokens alone. Lengths are kept, and a token at
-position 0 is not turned. There are no parameters. Cost: $6 h n d$ multiplications and additions for
-queries and as many for keys, whatever the attention costs; largest tensor $h n d$.
+position 0 is not turned. There are no parameters. Cost: two products and a sum for each coordinate,
+$3 h n d$ for queries and as many for keys, whatever the attention costs; largest tensor $h n d$.
 
 ``naive``   the equation: a d × d rotation matrix for every position.
 ``pairs``   two products and a sum for each coordinate.
@@ -24,7 +24,7 @@ For sequences longer than those of training, ``scaling`` changes the angles by a
 
 ``interpolation``  angles at i/s: every θ divided by s (Chen et al. 2023).
 ``ntk``            the base becomes $10000\, s^{d/(d-2)}$: θ₀ is unchanged and the slowest angle is
-                   divided by s (the "NTK-aware" rule).
+                   divided by s (the "NTK-aware" rule; Peng et al. 2023, section 3.1).
 ``xpos``           queries are multiplied by $\zeta_t^{i/s}$ and keys by $\zeta_t^{-j/s}$ with
                    $\zeta_t = (2t/d + 0.4)/1.4$, so scores fade with the distance (Sun et al. 2022;
                    s = 512, their B). For causal layers only: scores of later keys would grow.
@@ -39,7 +39,9 @@ The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
 Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Position Embedding.
 2021, arXiv:2104.09864, section 3.2. Chen, Wong, Chen, Tian. Extending Context Window of Large
 Language Models via Positional Interpolation. 2023, arXiv:2306.15595. Sun, Dong, Patra, Ma, Huang,
-Benhaim, Chaudhary, Song, Wei. A Length-Extrapolatable Transformer. 2022, arXiv:2212.10554.
+Benhaim, Chaudhary, Song, Wei. A Length-Extrapolatable Transformer. 2022, arXiv:2212.10554. Peng,
+Quesnelle, Fan, Shippole. YaRN: Efficient Context Window Extension of Large Language Models. 2023,
+arXiv:2309.00071.
 """
 
 import math
@@ -265,7 +267,7 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=Angles,
-    time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 12 * h * n * d},
+    time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 6 * h * n * d},
     memory={"naive": n * d**2 + h * n * d, "pairs": h * n * d},
     notes={"pairs": ("angles",)},
     departures=("xPos is not centred at the middle of the sequence",),

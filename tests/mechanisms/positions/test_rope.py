@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnlab
 from attnlab.mechanisms.positions.rope import Angles, naive, pairs
@@ -104,6 +105,23 @@ def test_half_precision_tells_far_positions_apart(dtype: torch.dtype) -> None:
     exact = pairs(q.double(), k.double(), at)
     for mine, other in zip(pairs(q, k, at), exact, strict=True):
         torch.testing.assert_close(mine.double(), other, atol=2e-2, rtol=2e-2)
+
+
+def test_cost_is_two_products_and_a_sum_for_each_coordinate() -> None:
+    class Counted(TorchDispatchMode):
+        operations = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+            if getattr(out, "ndim", 0) == 4:  # of queries and keys, not of angles
+                self.operations += {"mul": 1, "add": 1, "addcmul": 2}.get(name, 0) * out.numel()
+            return out
+
+    with Counted() as counted:
+        pairs(*vectors(), torch.arange(9))
+    formula = attnlab.card("rope").time["pairs"]
+    sizes = {"h": 2, "n": 9, "d": D}
+    assert counted.operations == formula.subs({s: sizes[s.name] for s in formula.free_symbols})
 
 
 def test_wrong_options_are_answered_in_sentences() -> None:

@@ -7,6 +7,7 @@ export class Study {
     this.model = model;
     this.schemes = opened(model.get("_data"), model.get("_schemes"), model.get("n"));
     this.names = [...this.schemes.keys()];
+    this.looks = new Map(model.get("_schemes").map(({ name, look }, at) => [name, look ?? at]));
     this.curves = new Map();
     this.at = null; // the distance that is pointed at
   }
@@ -41,7 +42,7 @@ export class Study {
 
   /** Colour and dash of a scheme: the same wherever it is drawn. */
   look(name) {
-    const at = this.names.indexOf(name);
+    const at = this.looks.get(name);
     return { colour: `var(--av-series-${at})`, dash: DASHES[at].join(" ") };
   }
 
