@@ -189,8 +189,10 @@ def _recalled(
         old = state.clone()
         for i in range(len(xi)):
             total = W[i] @ (old if at_once else state)
-            if total or tie is not None:
-                state[i] = total.sign() if total else tie
+            if total:
+                state[i] = total.sign()
+            elif tie is not None:
+                state[i] = tie
         if torch.equal(old, state):
             break
     return state
