@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-FIT, EXPERIMENTS = "attnlab.train.fit", "attnlab.experiments."
+FITS = ("attnlab.train.fit", "attnlab.exercises.stages.train")
+EXPERIMENTS = "attnlab.experiments."
 KEEPS = {"append", "extend", "update", "setdefault", "load_state_dict"}
 Scope = ast.FunctionDef | ast.For | ast.With | ast.Try | ast.ClassDef
 
@@ -91,7 +92,7 @@ class _Lesson:
             return True
         first, _, rest = ast.unparse(call.func).partition(".")
         path = f"{self.imported.get(first, '')}.{rest}".rstrip(".")
-        return path == FIT or (path.startswith(EXPERIMENTS) and path in _training_functions())
+        return path in FITS or (path.startswith(EXPERIMENTS) and path in _training_functions())
 
     def _loaded(self, statement: ast.AST) -> set[str]:
         """The names that it reads and has not written itself, those in called functions, too."""

@@ -44,6 +44,23 @@ class Exercise:
         return sorted(_bound(ast.parse(self.solution).body))
 
 
+@dataclass(frozen=True)
+class Design:
+    """An experiment to design, which a person marks. ``example`` is an answer that would do."""
+
+    number: int
+    title: str
+    level: str
+    minutes: int
+    prompt: str
+    hint: str
+    example: str
+
+    @property
+    def points(self) -> int:
+        return self.level.count("●")
+
+
 def read(path: Path) -> Notebook:
     found: Notebook = json.loads(path.read_text(encoding="utf-8"))
     return found
@@ -90,6 +107,22 @@ def _exercise(cells: list[Cell], place: int) -> Exercise:
         stub,
         check,
     )
+
+
+def designs(notebook: Notebook) -> Iterator[Design]:
+    """The exercises without a check: a heading, and in the same text an answer that would do."""
+    checked = {exercise.number for _, exercise in exercises(notebook)}
+    for cell in notebook["cells"]:
+        words = source(cell) if _is_text(cell) else ""
+        for heading in _HEADING.finditer(words):
+            number, title, level, minutes = heading.groups()
+            if int(number) not in checked:
+                rest = words[heading.end() :]
+                folded = dict(DETAILS.findall(rest))
+                example = next(text for name, text in folded.items() if "good answer" in name)
+                prompt = rest.split("<details>")[0].strip()
+                hint = folded.get("Hint", "")
+                yield Design(int(number), title, level, int(minutes), prompt, hint, example)
 
 
 def _parted(attempt: str, solution: str) -> tuple[str, str]:

@@ -30,8 +30,16 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_layer_norm              05  layer_norm(x, gain, bias, eps)
     check_decoder_parameters      05  a count of parameters
     check_decoder_layer           05  layer(x, memory, real, own, cross, W1, W2)
-    check_strided                 10  strided(i, j, s)
-    check_summaries               10  summaries(j, s, c)
+    check_embedding               06  embed(ids, tokens, places)
+    check_heads_attend            06  attend(x, Wq, Wk, Wv, Wo, heads)
+    check_network                 06  feed_forward(x, W1, b1, W2, b2)
+    check_block                   06  block(x, attention, network, gain, bias)
+    check_stack                   06  stack(x, blocks, gain, bias, tokens)
+    check_next_token_loss         06  next_token_loss(scores, ids)
+    check_training                06  train(parameters, loss_of, batches, rate)
+    check_whole_model             06  model(ids, weights, heads)
+    check_aligned                 10  aligned(i, j, s)
+    check_summaries               10  is_summary(j, s, c, head)
     check_strided_keys            10  a number of keys
     check_fixed_blocks            10  attend(q, k, v, s, c)
     check_window_mask             11  window_mask(n, window)
@@ -47,8 +55,11 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_transient_keys          13  a number of keys
     check_transient               13  transient(x, query, key, value, radius, block)
     check_rounds                  14  a number of rounds
-    check_hash                    14  buckets(x, R)
-    check_lsh_attention           14  lsh_attention(q, v, buckets)
+    check_without_key             14  without_key(own, keys)
+    check_sorted_round            14  lsh_round(q, v, buckets, chunk)
+    check_sorting_length          15  a number of tokens
+    check_recent_members          15  may_attend(x, centroids, w)
+    check_causal_sorting          15  attend(q, k, v, scores, block)
     check_gap                     16  a gap between two scores
     check_sparsemax               16  sparsemax(z)
     check_soft_mask               16  soft_mask(distances, z, ramp)
@@ -73,10 +84,13 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_variance                23  variance(x, y, r)
     check_linear_order            23  linear_attention(phi_q, phi_k, v)
     check_causal_performer        23  performer(q, k, v, omega)
+    check_state_numbers           24  a count of numbers
+    check_fading                  24  fading(keys, values, queries, g)
+    check_block_states            24  blocks(x, s, length, Wq, Wk, Wv, g)
     check_reach                   30  a number of tokens
     check_next_memory             30  next_memory(memory, segment, M)
-    check_compress                30  compress(old, s)
-    check_compressive             30  read(x, Wq, Wk, Wv, c, M, k, s)
+    check_mean_floor              30  a loss in nats
+    check_most_used               30  read(x, Wq, Wk, Wv, c, M, k, s)
     check_far_part                33  a number of tokens
     check_copied                  33  copied(tokens, last, distance)
     check_standard_error          33  standard_error(before, after)
@@ -93,10 +107,12 @@ for a wrong solution; an exception in the learner's code becomes a sentence.
     check_energy                  34  energy(xi, X, beta)
     check_retrieve                34  retrieve(xi, X, beta, steps)
     check_complete                34  complete(xi, known, X, beta, steps)
+    check_recalled                34  recall(xi, X)
     check_transform_flops         35  a number of FLOPs
-    check_fourier_mixing          35  mix(x)
-    check_kept                    35  kept(x)
+    check_padded_mixing           35  mix(x, real)
+    check_hartley                 35  hartley(x)
     check_fnet_block              35  block(x, W1, W2)
+    check_fast_transform          35  fast(x)
     check_mode_half_life          36  a number of tokens
     check_mode_kernel             36  kernel(A, C, step, n)
     check_convolved_piece         36  piece(u, decay, drive, C, state)
@@ -178,9 +194,17 @@ from attnlab.core.lazy import modules_of
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attention import check_attention, check_causal, check_masked_softmax
 from attnlab.exercises.branches import check_chain_pairs, check_root_value, check_upward_average
+from attnlab.exercises.building import (
+    check_block,
+    check_embedding,
+    check_heads_attend,
+    check_network,
+    check_stack,
+)
+from attnlab.exercises.capacity import check_block_states, check_fading, check_state_numbers
 from attnlab.exercises.carried_memory import (
-    check_compress,
-    check_compressive,
+    check_mean_floor,
+    check_most_used,
     check_next_memory,
     check_reach,
 )
@@ -211,9 +235,10 @@ from attnlab.exercises.first_steps import (
     check_writer,
 )
 from attnlab.exercises.fourier import (
+    check_fast_transform,
     check_fnet_block,
-    check_fourier_mixing,
-    check_kept,
+    check_hartley,
+    check_padded_mixing,
     check_transform_flops,
 )
 from attnlab.exercises.fronts import check_beaten, check_front, check_seed_chance
@@ -237,7 +262,7 @@ from attnlab.exercises.grids import (
     check_generator,
     check_neighbourhood,
 )
-from attnlab.exercises.hashing import check_hash, check_lsh_attention, check_rounds
+from attnlab.exercises.hashing import check_rounds, check_sorted_round, check_without_key
 from attnlab.exercises.heads import (
     check_merge_heads,
     check_repeat_heads,
@@ -298,6 +323,7 @@ from attnlab.exercises.reading import (
 from attnlab.exercises.retrieval import (
     check_complete,
     check_energy,
+    check_recalled,
     check_retrieve,
     check_sharp,
 )
@@ -320,13 +346,13 @@ from attnlab.exercises.shared_work import (
     check_near_share,
 )
 from attnlab.exercises.sorting import (
-    check_sinkhorn,
-    check_sorted_attention,
+    check_causal_sorting,
+    check_recent_members,
     check_sorting_length,
 )
 from attnlab.exercises.sparse import (
+    check_aligned,
     check_fixed_blocks,
-    check_strided,
     check_strided_keys,
     check_summaries,
 )
@@ -389,11 +415,17 @@ from attnlab.exercises.trees import (
 )
 from attnlab.exercises.verdict import Verdict
 from attnlab.exercises.vision import check_mean_by_offset, check_row_share, check_uniform_row
+from attnlab.exercises.whole_model import (
+    check_next_token_loss,
+    check_training,
+    check_whole_model,
+)
 
 __getattr__ = modules_of(__name__)
 
 __all__ = [
     "Verdict",
+    "check_aligned",
     "check_along_edges",
     "check_arrival_share",
     "check_arriving_shares",
@@ -407,7 +439,9 @@ __all__ = [
     "check_band",
     "check_beaten",
     "check_bigbird",
+    "check_block",
     "check_block_means",
+    "check_block_states",
     "check_buckets",
     "check_byte_ids",
     "check_cache_bytes",
@@ -416,6 +450,7 @@ __all__ = [
     "check_causal",
     "check_causal_chunk",
     "check_causal_performer",
+    "check_causal_sorting",
     "check_cells",
     "check_chain_pairs",
     "check_clipped_rows",
@@ -423,8 +458,6 @@ __all__ = [
     "check_complete",
     "check_complex_layer",
     "check_complex_score",
-    "check_compress",
-    "check_compressive",
     "check_convolved_parameters",
     "check_convolved_piece",
     "check_copied",
@@ -436,6 +469,7 @@ __all__ = [
     "check_distance_biases",
     "check_dynamic_layer",
     "check_edge_attention",
+    "check_embedding",
     "check_energy",
     "check_entmax_attention",
     "check_entropy",
@@ -444,14 +478,15 @@ __all__ = [
     "check_etc_pairs",
     "check_exponent",
     "check_factorized",
+    "check_fading",
     "check_far_part",
     "check_far_use",
+    "check_fast_transform",
     "check_feature_count",
     "check_fetch",
     "check_fixed_blocks",
     "check_fnet_block",
     "check_follow",
-    "check_fourier_mixing",
     "check_front",
     "check_gap",
     "check_gated",
@@ -463,8 +498,9 @@ __all__ = [
     "check_h3_layer",
     "check_h3_state",
     "check_half_life",
-    "check_hash",
+    "check_hartley",
     "check_hash_length",
+    "check_heads_attend",
     "check_hop",
     "check_hyena_map",
     "check_incident",
@@ -473,17 +509,16 @@ __all__ = [
     "check_induction_keys",
     "check_joined",
     "check_joined_spans",
-    "check_kept",
     "check_laplacian",
     "check_layer_norm",
     "check_layers_until_connected",
     "check_linear_order",
     "check_linformer_layer",
     "check_log_likelihood",
-    "check_lsh_attention",
     "check_masked_softmax",
     "check_mean_ablation",
     "check_mean_by_offset",
+    "check_mean_floor",
     "check_memory_layer",
     "check_merge",
     "check_merge_heads",
@@ -491,13 +526,17 @@ __all__ = [
     "check_mixture",
     "check_mode_half_life",
     "check_mode_kernel",
+    "check_most_used",
     "check_moved_keys",
     "check_near_share",
     "check_neighbourhood",
+    "check_network",
     "check_next_memory",
+    "check_next_token_loss",
     "check_number",
     "check_offset_subwords",
     "check_online_softmax",
+    "check_padded_mixing",
     "check_path_count",
     "check_path_weight",
     "check_perceive",
@@ -510,6 +549,8 @@ __all__ = [
     "check_reach",
     "check_read",
     "check_readings",
+    "check_recalled",
+    "check_recent_members",
     "check_recovered",
     "check_repeat_heads",
     "check_retrieve",
@@ -525,18 +566,18 @@ __all__ = [
     "check_share_left",
     "check_sharp",
     "check_shift",
-    "check_sinkhorn",
     "check_slowest_turn",
     "check_soft_mask",
     "check_soft_paths",
-    "check_sorted_attention",
+    "check_sorted_round",
     "check_sorting_length",
     "check_sparsemax",
     "check_split_heads",
+    "check_stack",
     "check_standard_error",
+    "check_state_numbers",
     "check_step",
     "check_stopwatch",
-    "check_strided",
     "check_strided_keys",
     "check_strongest",
     "check_subtree_mask",
@@ -549,6 +590,7 @@ __all__ = [
     "check_time_mixing",
     "check_token_count",
     "check_top_share",
+    "check_training",
     "check_training_gain",
     "check_transform_flops",
     "check_transient",
@@ -563,6 +605,8 @@ __all__ = [
     "check_variance",
     "check_visible_slots",
     "check_wave",
+    "check_whole_model",
     "check_window_mask",
+    "check_without_key",
     "check_writer",
 ]

@@ -40,6 +40,8 @@ _ANY_UNIT: dict[float, str] = {
     1 / 2: "Half of it: does something occur twice that was counted once?",
     -1: "The sign is wrong.",
 }
+_SMALL = {1: "One", 2: "Two"}
+MOST_OFF = max(_SMALL)
 _PREFIXES = {
     1e3: "a thousand",
     1e6: "a million",
@@ -178,7 +180,19 @@ def _ratio(value: float, expected: float, tolerance: float, unit: str) -> str:
     if math.isclose(power, round(power), abs_tol=near) and abs(power) < 40:
         way = "large" if ratio > 1 else "small"
         return f"Too {way} by a factor of {2 ** abs(round(power))}: some factor of two is off."
-    return _magnitude(ratio)
+    return (_whole(value, expected) if max(ratio, 1 / ratio) <= 1.2 else "") or _magnitude(ratio)
+
+
+def _whole(value: float, expected: float) -> str:
+    """What a value says that is near a whole number: one off is no matter of a few per cent."""
+    gap = abs(value - expected)
+    if not float(expected).is_integer() or gap > MOST_OFF:
+        return ""
+    if not float(value).is_integer():
+        return "The answer is a whole number: was something rounded, or a fraction counted?"
+    if value > expected:
+        return f"{_SMALL[round(gap)]} too many: what is counted that should not be?"
+    return f"{_SMALL[round(gap)]} too few: what is left out?"
 
 
 def _magnitude(ratio: float) -> str:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.exercises.verdict import Function, Mistake, type_name
+from attnlab.exercises.verdict import Function, Mistake, Verdict, type_name
 
 Arguments = Mapping[str, Any]  # by the names of the exercise; they are passed by position
 KnownMistake = tuple[str, Callable[..., object]]  # the sentence, and the mistaken formula
@@ -26,7 +28,8 @@ Parts = tuple[Tensor, ...]
 LARGEST_COUNT = 10**9  # of layers or directions that a function may give
 LONGEST_ERROR = 300  # characters of an exception that a message repeats
 
-_TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 5e-2}  # everything else: 1e-5
+# everything else: 1e-5
+_TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 5e-2, torch.float32: 5e-5}
 
 _HINTS = {
     "shapes cannot be multiplied": (
@@ -75,13 +78,63 @@ def note_mistakes(sentences: Iterable[str]) -> None:
         known += [sentence for sentence in sentences if sentence not in known]
 
 
+@dataclass
+class Drawing:
+    """How the numbers of a check are drawn: other seeds, longer axes. ``used`` counts draws."""
+
+    seed: int = 0
+    times: int = 1
+    used: int = 0
+
+
+_DRAWING: ContextVar[Drawing | None] = ContextVar("drawing", default=None)
+
+
 def random_tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     """Standard normal numbers, the same on every call, without touching PyTorch's own generator."""
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    drawing = _DRAWING.get() or Drawing()
+    drawing.used += 1
+    generator = torch.Generator().manual_seed(seed + drawing.seed)
+    sizes = [[x if x < 2 else drawing.times * x for x in shape] for shape in shapes]
+    return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
+
+
+def redrawn(check: Callable[..., Verdict], drawing: Drawing) -> Callable[..., Verdict]:
+    """The same check on other numbers, and on axes `drawing.times` as long: a hidden test.
+
+    A learner's function that knows the numbers or the sizes of the check by heart fails here.
+    """
+
+    def again(*arguments: object, **options: object) -> Verdict:
+        token = _DRAWING.set(drawing)
+        try:  # a new copy of the module, as some numbers are drawn when it is imported
+            spec = find_spec(check.__module__)
+            assert spec is not None
+            assert spec.loader is not None
+            page = module_from_spec(spec)
+            spec.loader.exec_module(page)
+            verdict: Verdict = getattr(page, check.__name__)(*arguments, **options)
+            return verdict
+        finally:
+            _DRAWING.reset(token)
+
+    return again
 
 
 # ---- the call
+
+
+class Named:
+    """A function among the arguments that a message can name."""
+
+    def __init__(self, call: Callable[[Any], Any], name: str) -> None:
+        self._call, self._name = call, name
+
+    def __call__(self, value: Any) -> Any:
+        return self._call(value)
+
+    def __repr__(self) -> str:
+        return self._name
 
 
 @dataclass(frozen=True)
@@ -96,11 +149,22 @@ class Answer:
 
 
 def run(function: Function, given: Arguments) -> Answer:
-    """Call the function with copies of the arguments; its exceptions become text."""
-    copies = {name: x.clone() if isinstance(x, Tensor) else x for name, x in given.items()}
+    """Call the function with copies of the arguments; its exceptions become text.
+
+    A function that makes float32 tensors of its own, as PyTorch does unless told otherwise, is
+    called with float32.
+    """
+    copies = {name: _copy(x) for name, x in given.items()}
     call = _call_text(function, given)
     try:
-        value = function(*copies.values())
+        try:
+            value = function(*copies.values())
+        except RuntimeError as error:
+            single = {name: _single(x) for name, x in given.items()}
+            if "dtype" not in str(error) and "scalar type" not in str(error):
+                raise
+            given, copies = single, {name: _copy(x) for name, x in single.items()}
+            value = function(*copies.values())
     except (Exception, SystemExit, GeneratorExit) as error:
         if isinstance(error, NotImplementedError) and not _hint(error):
             return Answer(call, raised=f"is not written yet ({_error_text(error)})")
@@ -110,6 +174,17 @@ def run(function: Function, given: Arguments) -> Answer:
         name for name, x in given.items() if isinstance(x, Tensor) and not _equal(copies[name], x)
     )
     return Answer(call, value, changed=changed)
+
+
+def _copy(value: Any) -> Any:
+    """Of tensors and lists, so that a function may change what it is given."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    return list(value) if type(value) is list else value
+
+
+def _single(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _equal(copy: Tensor, original: Tensor) -> bool:
@@ -147,7 +222,10 @@ def _hint(error: BaseException) -> str:
 
 
 def as_float64(value: object) -> Tensor | None:
-    """A real dense tensor as float64 on the CPU; None for anything else."""
+    """A real dense tensor, NumPy array or number as float64 on the CPU; None for anything else."""
+    if isinstance(value, int | float | np.ndarray | np.generic):
+        array = np.asarray(value)
+        value = torch.from_numpy(array.astype("float64")) if array.dtype.kind in "biuf" else None
     if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided:
         return None
     if value.is_complex() or value.is_meta or value.is_quantized:
@@ -232,7 +310,8 @@ def expect_tensor(answer: Answer, expected: Tensor, shape: str, what: str = "") 
         raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
     what = what or answer.call
     value = as_float64(answer.value)
-    if value is None:
+    alone = expected.ndim > 0 and not isinstance(answer.value, Tensor | np.ndarray)  # one number
+    if value is None or alone:
         raise Mistake(_not_a_tensor(answer.value, what))
     if value.shape != expected.shape:
         raise Mistake(_misshapen(value, expected, shape, what))
@@ -333,25 +412,20 @@ def part_faults(
 
 
 def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
-    """A `Mistake` where the numbers are right, but an argument or the dtype was changed."""
+    """A `Mistake` where the numbers are right, but an argument was changed, or the result has half
+    precision. float32 for float64 is fine: no exercise asks for a dtype."""
     answer = run(function, given)
     if answer.changed:
         raise Mistake(
             f"The numbers are right, but {changed_in_place(answer)} The caller still needs the old "
             "values: compute new tensors."
         )
-    for dtype in (torch.float64, torch.float32):
-        cast = {
-            k: x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
-            for k, x in given.items()
-        }
-        value = run(function, cast).value
-        if getattr(value, "dtype", dtype) != dtype:
-            went, came = (str(d).removeprefix("torch.") for d in (dtype, value.dtype))  # type: ignore[attr-defined]
-            raise Mistake(
-                f"The numbers are right, but the inputs are {went} and the result is {came}: "
-                "something inside converts, or makes a tensor without the dtype of the inputs."
-            )
+    dtype = str(getattr(answer.value, "dtype", "")).removeprefix("torch.")
+    if dtype in ("float16", "bfloat16"):
+        raise Mistake(
+            f"The numbers are nearly right, but the result is {dtype}, which keeps two or three "
+            "digits: compute in float32 or in the dtype of the inputs."
+        )
 
 
 def check_arguments(function: Function, given: Arguments) -> None:

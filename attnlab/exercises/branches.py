@@ -13,6 +13,7 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.work import check_no_loop
 
 _COVERS = (
     (0, 0, 1, 1, 0, 0, 0),
@@ -115,12 +116,19 @@ def check_upward_average(function: Function) -> str:
     given = {"s": _interpolated(covers), "covers": covers}
     require(function, given, _averaged, shape="m l e", known_mistakes=_AVERAGE_MISTAKEN)
     check_arguments_and_dtype(function, given)
+    larger = covers.repeat_interleave(3, 0).repeat(1, 2)
+    large = {"s": _interpolated(larger), "covers": larger}
+    check_no_loop(function, given, large, over="nodes or leaves")
     return "Every branch is averaged from its leaf up to the node, the leaf counted."
 
 
 # ---- two numbers
 
 _ROOT_MISTAKEN = {
+    4.375: "That is the mean from the bottom up, with the new value of the node in place of its "
+    "own: a branch holds the values that the tokens have at the beginning.",
+    4.5: "The leaf 3 is missing from its branch: a branch is the leaf and the nodes above it.",
+    5.5: "The leaves are missing: these are the means of the nodes on the branches alone.",
     7.25: "The leaf is missing from the counts: a branch with one node has two vectors.",
     25 / 3: "That is the sum of the two branch means. Divide by the number of leaves.",
     4.2: "All branches were thrown together: average each branch first.",

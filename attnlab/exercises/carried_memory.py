@@ -1,5 +1,6 @@
-"""Checks of lesson 30: how far a memory reaches, its update, a compression, a reader with both."""
+"""Checks of lesson 30: how far a memory reaches, its update, what a mean tells, a reader."""
 
+import math
 from functools import partial
 
 import torch
@@ -91,75 +92,68 @@ def check_next_memory(function: Function) -> str:
     return "The newest M inputs, as constants."
 
 
-# ---- a compression
+# ---- what a perfect reader of means pays
 
-
-def _compress(old: Tensor, s: int) -> Tensor:
-    whole = len(old) // s
-    return old[: whole * s].view(whole, s, -1).mean(1)
-
-
-_COMPRESS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The means are over inputs that stand far apart: s inputs in a row belong together.",
-        lambda old, s: old[: len(old) // s * s].view(s, len(old) // s, -1).mean(0),
+_FLOOR = 3 * math.log(2) / 7
+_FLOOR_MISTAKEN: dict[float, str] = {
+    math.log(2) / 2: (
+        "That is the mean over whole groups. Which symbol of its group does place 0 ask for, and "
+        "which of that group has been read in this segment?"
     ),
-    (
-        "That is the sum of each s inputs. Divide by s.",
-        lambda old, s: s * _compress(old, s),
+    4 * math.log(2) / 7: (
+        "Place 0 pays nothing: the first symbol of its group is the one that it has just read."
     ),
-    (
-        "It takes one input of each s and drops the others.",
-        lambda old, s: old[: len(old) // s * s : s],
-    ),
-    (
-        "That is the maximum of each s inputs, another compression of the paper.",
-        lambda old, s: old[: len(old) // s * s].view(len(old) // s, s, -1).amax(1),
-    ),
-    (
-        "The inputs that are left over at the end make no vector: there are ⌊n / s⌋.",
-        lambda old, s: torch.stack([part.mean(0) for part in old.split(s)]),
-    ),
-)
+    math.log(2): "That is paid at every second place. Take the mean over the places 0 to 6.",
+    4.97 / 7: "That is the mean for rate 4; here each vector is the mean of two inputs.",
+    3 / 7: "Those are bits: in nats each choice between two symbols costs ln 2.",
+    3 * math.log(2): "That is the sum over the seven places. Divide by 7.",
+}
 
 
-@returns_verdict
-def check_compress(function: Function) -> str:
-    """Is it the mean of each s inputs in a row? `compress(old, s)`: (n, dim) to (⌊n / s⌋, dim)."""
-    (old,) = random_tensors((11, 3), seed=31)
-    for s in (3, 2, 1):
-        require(
-            function, {"old": old, "s": s}, _compress, shape="r dim",
-            known_mistakes=_COMPRESS_MISTAKEN,
-        )  # fmt: skip
-    check_arguments_and_dtype(function, {"old": old, "s": 3})
-    return "Three vectors of eleven inputs; two inputs are left out."
+def check_mean_floor(nats: object) -> Verdict:
+    """Is it the mean loss at places 0 to 6 of a perfect reader of means of two inputs each?
+
+    For a period of 24, segments and a memory of 16, and two different symbols in each group.
+    """
+    return check_number(nats, _FLOOR, tolerance=0.02, unit="nats", mistakes=_FLOOR_MISTAKEN)
 
 
-# ---- a reader with both memories
+# ---- a reader that keeps what was used most
 
 
 def _read(
     x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, c: int, M: int, k: int, s: int, *,
-    future: bool = False, newest: bool = False, forget: bool = False, endless: bool = False,
-    first: bool = False, scaled: bool = True, early: bool = False,
+    future: bool = False, hidden: bool = False, newest: bool = False, forget: bool = False,
+    endless: bool = False, oldest: bool = False, mean: bool = False, least: bool = False,
+    by_use: bool = False, last: bool = False, own: bool = False, scaled: bool = True,
+    early: bool = False,
 ) -> Tensor:  # fmt: skip
     """Segment by segment; every keyword is a mistake."""
-    compressed, memory, out = x[:0], x[:0], []
+    short, memory, used, out = x[:0], x[:0], x.new_zeros(0), []
     for h in x.split(c):
-        context = torch.cat([compressed, memory, h])
+        context = torch.cat([short, memory, h])
         q, keys, values = h @ Wq, context @ Wk, context @ Wv
         scores = q @ keys.mT * (q.shape[1] ** -0.5 if scaled else 1)
-        later = torch.ones(len(h), len(context)).triu(len(context) - len(h) + 1).bool()
-        scores = scores if future else scores.masked_fill(later, -torch.inf)
-        out.append(scores.softmax(-1) @ values)
+        before = 0 if hidden else len(context) - len(h)
+        later = torch.ones(len(h), len(context)).triu(before + 1).bool()
+        weights = (scores if future else scores.masked_fill(later, -torch.inf)).softmax(-1)
+        out.append(weights @ values)
+        uses = weights.sum(0)[len(short) :]
+        uses = torch.cat([uses[: len(memory)], uses[len(memory) :] * own])
+        used = uses + torch.cat([used * (not last), x.new_zeros(len(h))])
         memory = torch.cat([memory, h])
         while len(memory) > (M - c if early else M):
-            old = memory[-c:] if newest else memory[:c]
-            memory = memory[:-c] if newest else memory[c:]
-            new = old[: len(old) // s] if first else _compress(old, s)
-            compressed = compressed if forget else torch.cat([compressed, new])
-            compressed = compressed if endless else compressed[max(0, len(compressed) - k) :]
+            part = slice(-c, None) if newest else slice(None, c)
+            old, counts = memory[part], used[part]
+            rest = slice(None, -c) if newest else slice(c, None)
+            memory, used = memory[rest], used[rest]
+            if mean:
+                new = old[: len(old) // s * s].unflatten(0, (-1, s)).mean(1)
+            else:
+                best = counts.topk(len(old) // s, largest=not least).indices
+                new = old[best if by_use else best.sort().values]
+            short = short if forget else torch.cat([short, new])
+            short = short if endless else short[:k] if oldest else short[max(0, len(short) - k) :]
     return torch.cat(out)
 
 
@@ -169,20 +163,45 @@ _READ_MISTAKEN: tuple[KnownMistake, ...] = (
         partial(_read, future=True),
     ),
     (
-        "What is compressed are the newest inputs. The oldest c leave the memory.",
+        "The mask begins at the first column: a query attends to both memories whole, and the "
+        "triangle stands to the right of their columns.",
+        partial(_read, hidden=True),
+    ),
+    (
+        "What is chosen from are the newest inputs. The oldest c leave the memory.",
         partial(_read, newest=True),
     ),
     (
-        "What leaves the memory is lost: compress it, and attend to the result.",
+        "What leaves the memory is lost: keep the most used of it, and attend to them.",
         partial(_read, forget=True),
     ),
     (
-        "The compressed memory grows without bound: keep its newest k vectors.",
+        "What is kept grows without bound: keep the newest k.",
         partial(_read, endless=True),
     ),
     (
-        "The first inputs of what leaves are kept in place of the means of s in a row.",
-        partial(_read, first=True),
+        "The oldest k are kept: the newest should be, and the oldest dropped.",
+        partial(_read, oldest=True),
+    ),
+    (
+        "Those are means of s inputs. Here inputs are kept as they are.",
+        partial(_read, mean=True),
+    ),
+    ("Those are the least used inputs.", partial(_read, least=True)),
+    (
+        "The kept inputs stand in the order of their use, so the wrong ones are dropped later: "
+        "keep them in the order of the text.",
+        partial(_read, by_use=True),
+    ),
+    (
+        "Only the last segment is counted: add up the weights of all queries since an input "
+        "entered the memory.",
+        partial(_read, last=True),
+    ),
+    (
+        "The queries of an input's own segment are counted, too: count from the time it stands in "
+        "the memory.",
+        partial(_read, own=True),
     ),
     ("The scores are not divided by √d.", partial(_read, scaled=False)),
     (
@@ -193,21 +212,22 @@ _READ_MISTAKEN: tuple[KnownMistake, ...] = (
 
 
 @returns_verdict
-def check_compressive(function: Function) -> str:
-    """Is it a reader with both memories? `read(x, Wq, Wk, Wv, c, M, k, s)`.
+def check_most_used(function: Function) -> str:
+    """Is it a reader that keeps what was used most? `read(x, Wq, Wk, Wv, c, M, k, s)`.
 
     One head, scores by content alone, divided by √d: `x` is (n, dim), the matrices (dim, d) or
-    (dim, e), the compression is the mean, M is a multiple of c; n need not be. Returns (n, e).
+    (dim, e). Of c inputs that leave the memory, the ⌊c / s⌋ with the largest sums of weights stay,
+    and the newest k of those; M is a multiple of c; n need not be. Returns (n, e).
     """
-    for sizes in ((4, 4, 3, 2), (3, 6, 2, 3)):
+    for sizes in ((4, 8, 3, 2), (3, 3, 2, 2)):
         given = _reading(*sizes)
         require(function, given, _read, shape="n e", known_mistakes=_READ_MISTAKEN)
-    check_arguments_and_dtype(function, _reading(4, 4, 3, 2))
-    return "Segment, memory and compressed memory, all in one softmax."
+    check_arguments_and_dtype(function, _reading(4, 8, 3, 2))
+    return "Segment, memory and what was used most before it, all in one softmax."
 
 
 def _reading(c: int, M: int, k: int, s: int) -> Arguments:
-    x, *matrices = random_tensors((26, 5), (5, 7), (5, 7), (5, 3), seed=32)
+    x, *matrices = random_tensors((26, 5), (5, 7), (5, 7), (5, 3), seed=30)
     names = ("Wq", "Wk", "Wv")
     sizes = {"c": c, "M": M, "k": k, "s": s}
     return {"x": x, **dict(zip(names, matrices, strict=True)), **sizes}

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import check_number
-from attnlab.exercises.attempt import KnownMistake, random_tensors, require
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.attempt import KnownMistake, random_tensors, require, run
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- the far part
 
@@ -29,16 +29,17 @@ def check_far_part(count: object) -> Verdict:
 
 def _copied(
     tokens: Tensor, last: int, distance: int, *, near: bool = True, measured: bool = True,
-    anywhere: bool = False,
+    anywhere: bool = False, itself: bool = False, short: int = 0, early: int = 0, before: int = 0,
 ) -> Tensor:  # fmt: skip
     """(last,): stands in the far part and nowhere else before; every keyword is a mistake."""
     n = len(tokens)
     start, far = n - last, n - last - distance
     found = []
     for i in range(start, n):
-        later = tokens[far : (n if anywhere else i if measured else start)]
-        rest = later[torch.arange(far, far + len(later)) != i]
-        found.append((tokens[:far] == tokens[i]).any() & ~(near & (rest == tokens[i]).any()))
+        end = n if anywhere else i + itself - before if measured else start
+        rest = [j for j in range(far - early, end) if itself or j != i]
+        in_far = (tokens[: far - short] == tokens[i]).any()
+        found.append(in_far & ~(near & (tokens[rest] == tokens[i]).any()))
     return torch.stack(found)
 
 
@@ -59,6 +60,24 @@ _COPIED_MISTAKEN: tuple[KnownMistake, ...] = (
         "Tokens after a token take part. The model has not read those when it predicts it.",
         partial(_copied, anywhere=True),
     ),
+    (
+        "No token is left: each token is compared with itself, too. What the model has read ends "
+        "just before it, `tokens[far:i]`.",
+        partial(_copied, itself=True),
+    ),
+    (
+        "The far part is one token too short: it ends just before the near part, which has "
+        "`distance` tokens.",
+        partial(_copied, short=1),
+    ),
+    (
+        "The near part begins one token too early, at the last token of the far part.",
+        partial(_copied, early=1),
+    ),
+    (
+        "The token just before a token is left out: the model has read it.",
+        partial(_copied, before=1),
+    ),
     ("These are the tokens that do not stand in the far part.", _elsewhere),
 )
 
@@ -67,9 +86,14 @@ _COPIED_MISTAKEN: tuple[KnownMistake, ...] = (
 def check_copied(function: Function) -> str:
     """Which measured tokens stand in the far part only? `copied(tokens, last, distance)`.
 
-    `tokens` is (n,); it returns (last,), True or False.
+    `tokens` is (n,); it returns (last,), True or False. In the texts each border decides.
     """
     tokens = torch.arange(53).square() % 37 % 17
+    tokens[[5, 34, 45]] = 20  # 34 is the last of the far part in the first case,
+    tokens[[20, 38]] = 22  # and 20 in the second: it stands there alone
+    tokens[[3, 46, 47]] = 21  # a token that stands just before itself
+    tokens[[2, 44, 49]] = 23  # and one that is measured twice
+    tokens[51] = 24  # one that stands nowhere before
     for last, distance in ((11, 7), (19, 13)):
         given = {"tokens": tokens, "last": last, "distance": distance}
         require(function, given, _copied, shape="last", known_mistakes=_COPIED_MISTAKEN)
@@ -210,5 +234,10 @@ def check_far_use(function: Function) -> str:
         "losses_of": _Losses(), "tokens": tokens, "other": (3 * tokens + 5) % 19, "last": 9,
         "distances": (3, 7, 13),
     }  # fmt: skip
+    if "tokens" in run(function, given).changed:
+        raise Mistake(
+            "`tokens` is changed in place, so that the next distance and `losses_of(tokens)` no "
+            "longer see the text as it was. Make a new tensor, by `torch.cat` or `tokens.clone()`."
+        )
     require(function, given, _far_use, shape="distances", known_mistakes=_FAR_USE_MISTAKEN)
     return "That is the measurement behind the curves of this lesson."

@@ -1,7 +1,6 @@
 """Checks of lesson 00: a row of a map, the share of a head, its parameters, and a writer."""
 
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from attnlab.exercises.attempt import (
     Answer,
     Arguments,
     KnownMistake,
+    Named,
     expect_tensor,
     expect_tensors,
     part_faults,
@@ -83,23 +83,13 @@ def check_previous_share(function: Function) -> str:
     (scores,) = random_tensors((7, 7), seed=3)
     given = {"weights": scores.softmax(-1)}
     require(
-        _as_tensor(function),
+        function,
         given,
         lambda w: w.diagonal(-1).mean(),
         shape="",
         known_mistakes=_SHARE_MISTAKEN,
     )
     return "A head with a share of 1 attends to the token just before and to nothing else."
-
-
-def _as_tensor(function: Function) -> Function:
-    """A number becomes a tensor, so that `.item()` does no harm."""
-
-    def call(*given: Any) -> object:
-        found = function(*given)
-        return torch.tensor(float(found)) if isinstance(found, Real) else found
-
-    return call
 
 
 # ---- a writer
@@ -149,28 +139,15 @@ def _kept(logits: Tensor, top_k: int | None, *, largest: bool = True) -> Tensor:
     return torch.zeros(len(logits)).scatter(0, logits.topk(k, largest=largest).indices, 1).bool()
 
 
-class _Given:
-    """A function that a message can name."""
-
-    def __init__(self, call: Callable[[Any], Any], name: str) -> None:
-        self._call, self._name = call, name
-
-    def __call__(self, value: Any) -> Any:
-        return self._call(value)
-
-    def __str__(self) -> str:
-        return self._name
-
-
 def _call(case: Arguments, drawn: list[Tensor]) -> Arguments:
     """The arguments of one call; the probabilities that are drawn from go into ``drawn``."""
 
     def draw(probabilities: Tensor) -> int:
-        drawn.append(probabilities.detach().double().flatten())
+        drawn.append(torch.as_tensor(probabilities).detach().double().flatten())
         return _second(drawn[-1])
 
-    model, ids = _Given(_model, "a model"), list(case["ids"])
-    return {"logits_of": model, **case, "ids": ids, "draw": _Given(draw, "a function")}
+    model, ids = Named(_model, "a model"), list(case["ids"])
+    return {"logits_of": model, **case, "ids": ids, "draw": Named(draw, "a function")}
 
 
 def _rows(drawn: Sequence[Tensor]) -> Tensor:

@@ -1,11 +1,14 @@
-"""Checks of lesson 35: a count, the mixing by waves, what it keeps, a whole block."""
+"""Checks of lesson 35: a count, padding left out, a mixing without loss, a block, by halves."""
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
@@ -13,8 +16,9 @@ from attnlab.exercises.attempt import (
     check_arguments_and_dtype,
     random_tensors,
     require,
+    run,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- a count of FLOPs
 
@@ -34,7 +38,7 @@ def check_transform_flops(flops: object) -> Verdict:
     return check_number(flops, expected, tolerance=0.01, unit="FLOPs", mistakes=_FLOPS_MISTAKEN)
 
 
-# ---- the mixing
+# ---- the mixing of a padded batch
 
 
 def _waves(N: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,87 +47,95 @@ def _waves(N: int, like: Tensor) -> tuple[Tensor, Tensor]:
     return angle.cos(), angle.sin()
 
 
-def _mixed(
-    x: Tensor, *, sign: int = -1, early: bool = False, tokens: bool = True, width: bool = True,
-    normed: bool = False,
-) -> Tensor:  # fmt: skip
-    """Cosines and sines of both axes; every keyword is a mistake."""
+def _mixed(x: Tensor) -> Tensor:
     (C, S), (c, s) = (_waves(N, x) for N in x.shape)
-    if not tokens:
-        return x @ c
-    if not width:
-        return C @ x
-    out = C @ x @ c + (0 if early else sign * (S @ x @ s))
-    return out / x.numel() ** 0.5 if normed else out
+    return C @ x @ c - S @ x @ s
 
 
-_MIXED_MISTAKEN: tuple[KnownMistake, ...] = (
+def _padded(x: Tensor, real: Tensor, *, padding: str = "left out", early: bool = False) -> Tensor:
+    """Each sequence mixed as if it stood alone; every keyword is a mistake."""
+    out = torch.zeros_like(x)
+    for row, (tokens, kept) in enumerate(zip(x, real, strict=True)):
+        if padding == "left out":
+            mixed = _mixed(tokens[kept])
+            out[row, kept] = (
+                torch.fft.fft(torch.fft.fft(tokens[kept]).real, dim=0).real if (early) else mixed
+            )
+        else:
+            y = _mixed(tokens * kept[:, None] if padding == "zeros" else tokens)
+            out[row] = y if padding == "as it is" else y * kept[:, None]
+    return out
+
+
+_PADDED_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "The product of the sines is subtracted: i² is −1.",
-        partial(_mixed, sign=1),
+        "Zeros are transformed with the tokens: the waves of n places are not those of the real "
+        "tokens alone. Transform `x[i, real[i]]`.",
+        partial(_padded, padding="zeros"),
+    ),
+    ("The padding is mixed with the tokens.", partial(_padded, padding="as it is")),
+    (
+        "The padding is mixed with the tokens, and hidden afterwards.",
+        partial(_padded, padding="hidden"),
     ),
     (
         "The real part is taken after each of the two transforms. Take it once, at the end: the "
         "product of two imaginary parts is real.",
-        partial(_mixed, early=True),
+        partial(_padded, early=True),
     ),
     (
-        "Only the width of each token is transformed: the tokens are not mixed.",
-        partial(_mixed, tokens=False),
-    ),
-    ("Only the tokens are transformed, the width is not.", partial(_mixed, width=False)),
-    (
-        "The transform is not normalised: it is not divided by √(n · dim).",
-        partial(_mixed, normed=True),
+        "The sequences of the batch are mixed with each other: transform the last two axes.",
+        lambda x, real: torch.fft.fftn(x).real,
     ),
 )
 
 
 @returns_verdict
-def check_fourier_mixing(function: Function) -> str:
-    """Is it Re(F_n x F_dim)? `mix(x)` with `x` (n, dim); it returns (n, dim)."""
-    (x,) = random_tensors((7, 5), seed=35)
-    require(function, {"x": x}, _mixed, shape="n dim", known_mistakes=_MIXED_MISTAKEN)
-    check_arguments_and_dtype(function, {"x": x})
-    return "Every output is a sum over all numbers of all tokens, with fixed weights."
+def check_padded_mixing(function: Function) -> str:
+    """Is each sequence of a padded batch mixed alone? `mix(x, real)`.
+
+    `x` (b, n, dim), `real` (b, n) True at the first tokens of a sequence; zeros at the padding.
+    """
+    (x,) = random_tensors((3, 7, 5), seed=35)
+    given = {"x": x, "real": torch.arange(7) < torch.tensor([[4], [7], [5]])}
+    require(function, given, _padded, shape="b n dim", known_mistakes=_PADDED_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "A sequence has the same outputs in every batch."
 
 
-# ---- what the mixing keeps
+# ---- a mixing that loses nothing
 
 
-def _turned(x: Tensor) -> Tensor:
-    """x at the places −i modulo n and −j modulo dim."""
-    return x.flip(0, 1).roll((1, 1), (0, 1))
+def _hartley(
+    x: Tensor, *, sign: int = 1, tokens: bool = True, width: bool = True, normed: bool = False
+) -> Tensor:
+    """(C_n + S_n) x (C_dim + S_dim); every keyword is a mistake."""
+    rows, columns = (C + sign * S for C, S in (_waves(N, x) for N in x.shape))
+    out = (rows @ x if tokens else x) @ (columns if width else torch.eye(len(columns)).to(x))
+    return out / x.numel() ** 0.5 if normed else out
 
 
-_KEPT_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("x itself does not come back: a part of it is lost.", lambda x: x),
+_HARTLEY_MISTAKEN: tuple[KnownMistake, ...] = (
+    ("The sines are subtracted: it is cos θ + sin θ.", partial(_hartley, sign=-1)),
+    ("Only the width of each token is transformed.", partial(_hartley, tokens=False)),
+    ("Only the tokens are transformed, the width is not.", partial(_hartley, width=False)),
+    ("It is not divided by √(n · dim).", partial(_hartley, normed=True)),
+    ("That is FNet's mixing, which loses a half of its input.", _mixed),
     (
-        "The other half: this part is what the real part takes away.",
-        lambda x: (x - _turned(x)) / 2,
+        "That is real less imaginary part of the transform of both axes at once, the waves of the "
+        "sum of two angles. Transform one axis after the other.",
+        lambda x: torch.fft.fft2(x).real - torch.fft.fft2(x).imag,
     ),
-    (
-        "The indices are −i modulo n: 0 stays where it is, and only the others are exchanged.",
-        lambda x: (x + x.flip(0, 1)) / 2,
-    ),
-    ("Both axes are turned, not the tokens alone.", lambda x: (x + x.flip(0).roll(1, 0)) / 2),
-    ("It is the mean of the two: divide by 2.", lambda x: x + _turned(x)),
 )
 
 
 @returns_verdict
-def check_kept(function: Function) -> str:
-    """Is it the part of x that mixing twice gives back? `kept(x)` with `x` (n, dim)."""
+def check_hartley(function: Function) -> str:
+    """Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim)."""
     (x,) = random_tensors((7, 5), seed=36)
-    require(
-        function,
-        {"x": x},
-        lambda x: (x + _turned(x)) / 2,
-        shape="n dim",
-        known_mistakes=_KEPT_MISTAKEN,
-    )
+    require(function, {"x": x}, _hartley, shape="n dim", known_mistakes=_HARTLEY_MISTAKEN)
     check_arguments_and_dtype(function, {"x": x})
-    return "The residual connection carries the other half around the mixing."
+    return "Applied twice it gives n · dim times x: nothing is lost."
 
 
 # ---- a block
@@ -131,7 +143,8 @@ def check_kept(function: Function) -> str:
 
 def _block(
     x: Tensor, W1: Tensor, W2: Tensor, *, residual: bool = True, norms: bool = True,
-    before: bool = False, relu: bool = False, one: bool = False,
+    before: bool = False, relu: bool = False, one: bool = False, sums: tuple[int, int] = (1, 1),
+    last: bool = True,
 ) -> Tensor:  # fmt: skip
     """FNet's block, each norm after its sum; every keyword is a mistake."""
 
@@ -144,13 +157,24 @@ def _block(
     if before:
         y = x + _mixed(norm(x))
         return y + feed(norm(y))
-    y = norm((x if residual else 0) + _mixed(x))
-    return (y if one else norm(y + feed(y))) if residual else norm(feed(y))
+    first, second = sums if residual else (0, 0)
+    y = norm(first * x + _mixed(x))
+    z = y if one else second * y + feed(y)
+    return norm(z) if last and not one else z
 
 
 _BLOCK_MISTAKEN: tuple[KnownMistake, ...] = (
     ("The residual connections are missing.", partial(_block, residual=False)),
+    (
+        "The first sum is missing: the input is added to its mixing.",
+        partial(_block, sums=(0, 1)),
+    ),
+    (
+        "The second sum is missing: its input is added to what the feed-forward network makes.",
+        partial(_block, sums=(1, 0)),
+    ),
     ("The layer normalisations are missing.", partial(_block, norms=False)),
+    ("The last layer normalisation is missing.", partial(_block, last=False)),
     (
         "The norms stand before the mixing and the feed-forward network. In FNet they come after "
         "each sum.",
@@ -172,3 +196,80 @@ def check_fnet_block(function: Function) -> str:
     require(function, given, _block, shape="n dim", known_mistakes=_BLOCK_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "All that is learned stands in the two matrices of each position."
+
+
+# ---- the fast transform
+
+
+def _fast(x: Tensor, *, sign: int = -1, turned: bool = True, mixed: bool = False) -> Tensor:
+    """Real and imaginary part of F_n x, by halves; every keyword is a mistake."""
+
+    def transform(y: Tensor) -> Tensor:
+        if len(y) == 1:
+            return y
+        even, odd = transform(y[::2]), transform(y[1::2])
+        angle = sign * 2 * math.pi * torch.arange(len(odd)).to(x) / len(y)
+        odd = torch.polar(torch.ones_like(angle), angle)[:, None] * odd if turned else odd
+        halves = (even + odd, even - odd)
+        return torch.stack(halves, 1).flatten(0, 1) if mixed else torch.cat(halves)
+
+    y = transform(torch.complex(x, torch.zeros_like(x)))
+    return torch.stack([y.real, y.imag])
+
+
+_FAST_MISTAKEN: tuple[KnownMistake, ...] = (
+    ("The sign of the angle is wrong: it is e^(−2πi k / n).", partial(_fast, sign=1)),
+    (
+        "The odd half is not turned: its k-th number is multiplied by e^(−2πi k / n).",
+        partial(_fast, turned=False),
+    ),
+    (
+        "The two halves of the result are mixed up: first all sums, then all differences.",
+        partial(_fast, mixed=True),
+    ),
+    ("It is not divided by n.", lambda x: _fast(x) / len(x)),
+    ("It is not divided by √n.", lambda x: _fast(x) / len(x) ** 0.5),
+)
+
+
+class _Made(TorchDispatchMode):
+    """Counts the elements of all tensors made inside; `fft` names a transform of the library."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements, self.fft = 0, ""
+
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = function(*args, **(kwargs or {}))
+        self.fft = str(function) if "_fft" in str(function) else self.fft
+        self.elements += out.numel() if isinstance(out, Tensor) else 0
+        return out
+
+
+@returns_verdict
+def check_fast_transform(function: Function) -> str:
+    """Is it F_n x in about n log n steps? `fast(x)`: `x` (n, dim), n a power of 2; (2, n, dim).
+
+    Called with n = 8, dim = 3, and with n = 512, dim = 1, where all tensors together may have no
+    more than n² elements.
+    """
+    for n, dim in ((8, 3), (512, 1)):
+        (x,) = random_tensors((n, dim), seed=n)
+        require(function, {"x": x}, _fast, shape="2 n dim", known_mistakes=_FAST_MISTAKEN)
+    with _Made() as made:
+        run(function, {"x": x})
+    if made.fft:
+        raise Mistake("`torch.fft` is what you build here: do without it.")
+    if made.elements > n**2:
+        raise Mistake(
+            f"The numbers are right, but with n = {n} it makes {made.elements:,} numbers, and n² "
+            f"is {n**2:,}. Transform the two halves, each with a call of the function itself: that "
+            "takes about n log₂ n."
+        )
+    return f"It makes {made.elements:,} numbers, and the matrix of waves alone has {n**2:,}."

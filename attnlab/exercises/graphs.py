@@ -15,9 +15,12 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.work import check_no_square
 
 EDGES = torch.tensor([[0, 1], [2, 1], [1, 3], [3, 3], [4, 0], [3, 2], [2, 1]])
 """Of six nodes: a loop, two edges from 2 to 1, and no edge to the nodes 4 and 5."""
+
+NODES = 300  # of the ring that shows whether all pairs are made
 
 # ---- how far layers reach
 
@@ -25,6 +28,8 @@ _REACH_MISTAKEN = {
     11.0: "A layer reaches both neighbours, so a vector travels round the ring on both sides at "
     "once.",
     12.0: "After one layer three nodes are reached, after two layers five: 12 are too many.",
+    5.5: "Eleven other nodes, two in each layer; but there is no half layer, and after five layers "
+    "one node is left.",
     5.0: "Five layers reach five nodes on each side and the node itself: eleven of the twelve.",
     2.0: "A node has two neighbours, but one layer reaches no further than them.",
 }
@@ -189,4 +194,8 @@ def check_edge_attention(function: Function) -> str:
     given: Arguments = {"q": q, "k": k, "v": v, "edges": EDGES}
     require(function, given, _attend, shape="n e", known_mistakes=_ATTEND_MISTAKEN)
     check_arguments_and_dtype(function, given)
+    q, k, v = random_tensors((NODES, 5), (NODES, 5), (NODES, 3), seed=53)
+    ring = torch.arange(NODES)[:, None]
+    edges = torch.cat([ring, (ring + 1) % NODES], 1)
+    check_no_square(function, {"q": q, "k": k, "v": v, "edges": edges}, NODES)
     return "Every node has a softmax over its own edges, and no n × n matrix was needed."

@@ -1,10 +1,22 @@
-"""Checks of lesson 14: how many rounds, the hash, and attention over the union of rounds."""
+"""Checks of lesson 14: how many rounds, queries without a key, one round of sorted chunks."""
+
+import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import check_number
-from attnlab.exercises.attempt import KnownMistake, random_tensors, require
+from attnlab.exercises.attempt import (
+    Arguments,
+    KnownMistake,
+    check_arguments,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.skipping import require_no_square
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 # ---- how many rounds
@@ -16,140 +28,172 @@ _ROUNDS_MISTAKEN: dict[float, str] = {
     198: "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %.",
     2: "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %.",
 }
+_NOT_WHOLE = "There are whole rounds only: six are too few, so round up."
 
 
 def check_rounds(rounds: object) -> Verdict:
     """Is it the smallest number of rounds, each with a chance of 50 %, that find it with 99 %?"""
-    return check_number(rounds, 7, unit="rounds", mistakes=_ROUNDS_MISTAKEN)
+    parts = dict.fromkeys((6.6, 6.64, 6.644, math.log(0.01) / math.log(0.5)), _NOT_WHOLE)
+    mistakes = {**_ROUNDS_MISTAKEN, **parts}
+    return check_number(rounds, 7, unit="rounds", mistakes=mistakes)
 
 
-# ---- the hash
+# ---- queries that find no key
 
 
-def _buckets(x: Tensor, R: Tensor) -> Tensor:
-    products = x @ R
-    return torch.cat([products, -products], dim=-1).argmax(dim=-1)
+def _without_key(own: Tensor, keys: Tensor) -> Tensor:
+    same = own[:, None] == keys
+    return ~(same & torch.ones_like(same).tril()).any(-1)
 
 
-_BUCKETS_MISTAKEN: tuple[KnownMistake, ...] = (
+_WITHOUT_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "Those are half of the buckets: the opposite of each direction is a bucket too, [xR; -xR].",
-        lambda x, R: (x @ R).argmax(-1),
+        "It is inverted: True for the queries that find a key.",
+        lambda own, keys: ~_without_key(own, keys),
     ),
     (
-        "A direction and its opposite are one bucket here: of |xR| the sign is missing.",
-        lambda x, R: (x @ R).abs().argmax(-1),
+        "Later keys are counted as found: it should be causal, j ≤ i.",
+        lambda own, keys: ~(own[:, None] == keys).any(-1),
     ),
     (
-        "Buckets and their opposites are exchanged: the equation has argmax [xR; -xR].",
-        lambda x, R: torch.cat([-x @ R, x @ R], dim=-1).argmax(-1),
+        "The key of the query's own position is left out: j ≤ i, and not j < i.",
+        lambda own, keys: ~((own[:, None] == keys).tril(-1)).any(-1),
     ),
     (
-        "argmax over the tokens: take it over the buckets, the last axis.",
-        lambda x, R: torch.cat([x @ R, -x @ R], dim=-1).argmax(0),
+        "Only the key of the query's own position is compared: all keys before it count, too.",
+        lambda own, keys: own != keys,
     ),
     (
-        "Those are the numbers of which the largest decides; its index is the bucket.",
-        lambda x, R: torch.cat([x @ R, -x @ R], dim=-1),
-    ),
-)
-
-
-@returns_verdict
-def check_hash(function: Function) -> str:
-    """Is it the hash? `buckets(x (n, d), R (d, k)) -> n numbers from 0 to 2k - 1`."""
-    for n, d, k in ((23, 5, 3), (17, 3, 4)):
-        x, directions = random_tensors((n, d), (d, k))
-        given = {"x": x, "R": directions}
-        require(function, given, _buckets, shape="n", known_mistakes=_BUCKETS_MISTAKEN)
-    return "The nearest of k directions and their k opposites."
-
-
-# ---- one softmax over the union of the rounds
-
-
-def _keys(q: Tensor) -> Tensor:
-    return q / q.norm(dim=-1, keepdim=True)
-
-
-def _pairs(buckets: Tensor) -> Tensor:
-    """For each round the earlier tokens of the same bucket."""
-    same = buckets[:, :, None] == buckets[:, None, :]
-    return same & torch.ones_like(same[0]).tril(-1)
-
-
-def _attended(
-    q: Tensor, v: Tensor, times: Tensor, *, keys: Tensor | None = None, scale: float | None = None
-) -> Tensor:
-    """Weights times e^score, and itself alone where there is nothing."""
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    powers = (q @ (_keys(q) if keys is None else keys).mT * scale).exp() * times
-    alone = (times.sum(-1) == 0).to(q.dtype).diag()
-    powers = powers + alone
-    return powers / powers.sum(-1, keepdim=True) @ v
-
-
-def _union(q: Tensor, v: Tensor, buckets: Tensor) -> Tensor:
-    return _attended(q, v, _pairs(buckets).any(0).to(q.dtype))
-
-
-def _with_itself(q: Tensor, v: Tensor, buckets: Tensor) -> Tensor:
-    pairs = _pairs(buckets).any(0) | torch.eye(len(q), dtype=torch.bool)
-    return _attended(q, v, pairs.to(q.dtype))
-
-
-def _without_the_lonely(q: Tensor, v: Tensor, buckets: Tensor) -> Tensor:
-    lonely = ~_pairs(buckets).any(0).any(-1)
-    return _union(q, v, buckets).masked_fill(lonely[:, None], 0)
-
-
-def _later_too(q: Tensor, v: Tensor, buckets: Tensor) -> Tensor:
-    same = (buckets[:, :, None] == buckets[:, None, :]).any(0)
-    return _attended(q, v, (same & ~torch.eye(len(q), dtype=torch.bool)).to(q.dtype))
-
-
-_UNION_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "A key that several rounds find counts several times. Divide by how many rounds find it, "
-        "or ask whether any does.",
-        lambda q, v, buckets: _attended(q, v, _pairs(buckets).sum(0).to(q.dtype)),
+        "Those are keys that no query finds: rows are queries, ask for each row.",
+        lambda own, keys: ~(own[:, None] == keys).tril().any(0),
     ),
     (
-        "Each round has a softmax of its own here, and the outputs are averaged. The rounds are "
-        "one softmax over the union of what they find.",
-        lambda q, v, buckets: torch.stack([_union(q, v, one[None]) for one in buckets]).mean(0),
+        "Buckets are compared with themselves: `own` has those of the queries, `keys` those of the "
+        "keys.",
+        lambda own, keys: _without_key(own, own),
     ),
     (
-        "Tokens attend to themselves although they have other keys: its score |q| is always the "
-        "largest.",
-        _with_itself,
-    ),
-    ("A token without an earlier one in its buckets attends to itself.", _without_the_lonely),
-    ("Later tokens are attended to: it should be causal.", _later_too),
-    (
-        "The keys are as long as the queries; they have length 1.",
-        lambda q, v, buckets: _attended(q, v, _pairs(buckets).any(0).to(q.dtype), keys=q),
+        "Queries and keys are exchanged: `own` has the buckets of the queries.",
+        lambda own, keys: _without_key(keys, own),
     ),
     (
-        "The scores are not divided by √d.",
-        lambda q, v, buckets: _attended(q, v, _pairs(buckets).any(0).to(q.dtype), scale=1.0),
-    ),
-    (
-        "Only keys that all rounds find are attended to; one round is enough.",
-        lambda q, v, buckets: _attended(q, v, _pairs(buckets).all(0).to(q.dtype)),
+        "That is how many there are; give one truth value for each query.",
+        lambda own, keys: _without_key(own, keys).sum(),
     ),
 )
 
 
 @returns_verdict
-def check_lsh_attention(function: Function) -> str:
-    """Is it causal LSH attention? `lsh_attention(q (n, d), v (n, e), buckets (r, n)) -> (n, e)`.
+def check_without_key(function: Function) -> str:
+    """Which queries find no key? `without_key(own (n,), keys (n,)) -> (n,)`, True where none.
 
-    Keys are the queries at unit length; no token attends to itself, unless it has no other key.
+    The buckets of queries and of keys in one round; causal, each query may find the keys up to its
+    own position.
     """
-    for n, d, e, rounds in ((13, 5, 3, 2), (7, 3, 2, 3)):
+    for n, buckets in ((29, 16), (17, 12)):
+        generator = torch.Generator().manual_seed(n)
+        own, keys = torch.randint(buckets, (2, n), generator=generator)
+        keys[0] = own[0]  # the first query finds the key of its own position
+        given = {"own": own, "keys": keys}
+        require(function, given, _without_key, shape="n", known_mistakes=_WITHOUT_MISTAKEN)
+    check_arguments(function, given)
+    return "With separate queries and keys a bucket can hold queries and no key."
+
+
+# ---- one round: sort, cut into chunks, look back, undo
+
+
+def _round(
+    q: Tensor, v: Tensor, buckets: Tensor, chunk: int, *, causal: bool = True, back: bool = True,
+    compared: bool = True, scale: float | None = None, unit: bool = True, itself: str = "alone",
+    undone: str = "yes", stable: bool = True,
+) -> Tensor:  # fmt: skip
+    """Dense, under the mask that sorting and chunks make; every option is a mistake."""
+    n, d = q.shape
+    order = torch.arange(n).flip(0) if not stable else torch.arange(n)
+    order = order[buckets[order].argsort(stable=True)]
+    place = torch.empty_like(order).scatter(0, order, torch.arange(n)) // chunk
+    behind = place[:, None] - place
+    near = (behind == 0) | (behind == 1) & torch.tensor(back)
+    pairs = near & (buckets[:, None] == buckets) if compared else near
+    ahead = torch.arange(n)[:, None] - torch.arange(n)
+    pairs = pairs & (ahead > 0 if causal else ahead != 0)
+    own = torch.eye(n, dtype=torch.bool)
+    alone = own & ~pairs.any(-1, keepdim=True)
+    pairs = pairs | {"alone": alone, "always": own, "never": own & False}[itself]
+    keys = q / q.norm(dim=-1, keepdim=True) if unit else q
+    scores = q @ keys.mT * (d**-0.5 if scale is None else scale)
+    out = scores.masked_fill(~pairs, -torch.inf).softmax(-1).nan_to_num() @ v
+    return {"yes": out, "no": out[order], "twice": out[order][order]}[undone]
+
+
+def _changed(**options: Any) -> Callable[..., Tensor]:
+    return lambda *given: _round(*given, **options)
+
+
+_ROUND_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The order is not undone: row i of the result is the token that stands i-th in the sorted "
+        "order.",
+        _changed(undone="no"),
+    ),
+    (
+        "The order is applied a second time; undo it: `out[order] = sorted_out`, or take "
+        "`order.argsort()`.",
+        _changed(undone="twice"),
+    ),
+    (
+        "A query is compared with its own chunk only: the chunk before it is missing.",
+        _changed(back=False),
+    ),
+    (
+        "Keys of other buckets are attended to: a chunk can hold several buckets, so compare them.",
+        _changed(compared=False),
+    ),
+    (
+        "Later tokens are attended to: compare the positions of queries and keys, not their places "
+        "in the sorted order.",
+        _changed(causal=False),
+    ),
+    (
+        "Tokens attend to themselves although they have other keys: the score |q| is always the "
+        "largest.",
+        _changed(itself="always"),
+    ),
+    ("A token that has no key in its two chunks attends to itself.", _changed(itself="never")),
+    ("The keys are as long as the queries; they have length 1.", _changed(unit=False)),
+    ("The scores are not divided by √d.", _changed(scale=1.0)),
+    (
+        "Within a bucket, later tokens stand first: sort with `stable=True`, so that tokens of one "
+        "bucket keep their order.",
+        _changed(stable=False),
+    ),
+    (
+        "That is the whole bucket, without chunks: a query is compared with 2 · `chunk` keys.",
+        lambda q, v, buckets, chunk: _round(q, v, buckets, len(q)),
+    ),
+)
+
+_LONG = 480
+
+
+@returns_verdict
+def check_sorted_round(function: Function) -> str:
+    """Is it one round of LSH attention? `lsh_round(q (n, d), v (n, e), buckets (n,), chunk)`.
+
+    Causal. Tokens are sorted by (bucket, position) and cut into chunks; a query attends to earlier
+    tokens of its bucket in its own chunk and the one before, to itself only if it has none. Also
+    called with n = 480, where no tensor may grow with n².
+    """
+    for n, d, e, chunk, number in ((24, 5, 3, 4, 3), (15, 3, 2, 3, 2)):
         q, v = random_tensors((n, d), (n, e))
-        buckets = torch.randint(4, (rounds, n), generator=torch.Generator().manual_seed(n))
-        given = {"q": q, "v": v, "buckets": buckets}
-        require(function, given, _union, shape="n e", known_mistakes=_UNION_MISTAKEN)
-    return "One softmax over what any of the rounds finds."
+        buckets = torch.randint(number, (n,), generator=torch.Generator().manual_seed(n))
+        given: Arguments = {"q": q, "v": v, "buckets": buckets, "chunk": chunk}
+        require(function, given, _round, shape="n e", known_mistakes=_ROUND_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    q, v = random_tensors((_LONG, 2), (_LONG, 1))
+    many = {"q": q, "v": v, "buckets": torch.arange(_LONG) % 32, "chunk": 6}
+    require_no_square(
+        function, many, _LONG, "Compare the queries of a chunk with 2 · `chunk` keys only."
+    )
+    return "Sorted, cut, compared with two chunks, and put back: 2 · chunk scores for each query."

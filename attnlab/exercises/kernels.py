@@ -1,13 +1,12 @@
 """Checks of lesson 23: the variance of random features, the linear order, and a causal layer."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
@@ -23,6 +22,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
+from attnlab.exercises.skipping import Largest
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- how many features
@@ -180,27 +180,6 @@ _ORDER_MISTAKEN: tuple[KnownMistake, ...] = (
 )
 
 
-class _Largest(TorchDispatchMode):
-    """Records the shape of the largest tensor that is made inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shape: tuple[int, ...] = ()
-
-    def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        out = function(*args, **(kwargs or {}))
-        for made_here in out if isinstance(out, tuple | list) else (out,):
-            if isinstance(made_here, Tensor) and made_here.numel() > math.prod(self.shape or (0,)):
-                self.shape = tuple(made_here.shape)
-        return out
-
-
 @returns_verdict
 def check_linear_order(function: Function) -> str:
     """Is it attention without the n × m map? `linear_attention(phi_q, phi_k, v) -> (n, e)`.
@@ -219,7 +198,7 @@ def check_linear_order(function: Function) -> str:
 
 
 def _without_a_map(function: Function, given: Arguments) -> None:
-    with _Largest() as seen:
+    with Largest() as seen:
         answer = run(function, given)
     assert as_float64(answer.value) is not None
     if math.prod(seen.shape or (0,)) <= max(x.numel() for x in given.values()):
@@ -333,7 +312,7 @@ def check_causal_performer(function: Function) -> str:
     given = _sequences()
     require(function, given, _performer, shape="n e", known_mistakes=_PERFORMER_MISTAKEN)
     check_arguments_and_dtype(function, given)
-    with _Largest() as seen:
+    with Largest() as seen:
         run(function, given)
     if math.prod(seen.shape or (0,)) >= len(given["q"]) ** 2:
         raise Mistake(

@@ -15,12 +15,15 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.work import check_no_square
 
 # ---- how many paths
 
 KINDS, STEPS = 6, 3
+NODES = 300  # of the ring that shows whether a matrix is made
 _PATHS_MISTAKEN: dict[float, str] = {
     KINDS**STEPS: "No step at all is a choice, too: there are K + 1 at each place.",
+    (KINDS + 1) ** STEPS - 1: "No step at all, three times, is a product, too.",
     (KINDS + 1) * STEPS: "The choices multiply: each of the first goes with each of the second.",
     KINDS * STEPS: "The choices multiply, and no step at all is one of them.",
     STEPS ** (KINDS + 1): "There are s places, and at each of them one of K + 1 kinds.",
@@ -230,4 +233,8 @@ def check_along_edges(function: Function) -> str:
         given = _edges_given(certain=certain)
         require(function, given, _along, shape="n e", known_mistakes=_ALONG_MISTAKEN)
         check_arguments_and_dtype(function, given)
+    ring = torch.arange(NODES)
+    v, w = random_tensors((NODES, 3), (3, 3), seed=59)
+    large = {"v": v, "w": w, "sources": ring, "targets": (ring + 1) % NODES, "kinds": ring % 2}
+    check_no_square(function, large, NODES)
     return "Its cost grows with the edges, and no n × n matrix was made."

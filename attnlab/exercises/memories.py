@@ -49,6 +49,14 @@ _FETCH_MISTAKEN: tuple[KnownMistake, ...] = (
         lambda q, keys, values, k: values[(keys @ q).topk(k).indices].mean(0),
     ),
     (
+        "The scores are divided by √d: here the scale is 1.",
+        lambda q, keys, values, k: _fetched(q * len(q) ** -0.5, keys, values, k),
+    ),
+    (
+        "The scores are multiplied by √d: here the scale is 1.",
+        lambda q, keys, values, k: _fetched(q * len(q) ** 0.5, keys, values, k),
+    ),
+    (
         "It takes the first k keys, not the k with the largest dot products.",
         lambda q, keys, values, k: (keys[:k] @ q).softmax(0) @ values[:k],
     ),
@@ -134,14 +142,15 @@ def check_index_ratio(ratio: object) -> Verdict:
 
 def _read(
     q: Tensor, k: Tensor, v: Tensor, g: float, segment: int, memory: int, neighbours: int, *,
-    early: bool = False, oldest: bool = False, unbounded: bool = False, whole: bool = False,
-    full_when_empty: bool = False, joint: bool = False,
+    early: bool = False, stored_first: bool = False, oldest: bool = False, unbounded: bool = False,
+    whole: bool = False, full_when_empty: bool = False, joint: bool = False,
 ) -> Tensor:  # fmt: skip
     """Segment by segment; every keyword is a mistake."""
     rows = []
     for i in range(len(q)):
         start = i // segment * segment
-        stored = list(range(i + 1 if early else start))
+        end = min(start + segment, len(q)) if stored_first else i + 1 if early else start
+        stored = list(range(end))
         if not unbounded:
             stored = stored[:memory] if oldest else stored[-memory:]
         near = list(range(start, i + 1))
@@ -162,8 +171,12 @@ def _read(
 
 _READ_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "The memory holds keys of the present segment, or of the future: search first, store the "
-        "segment afterwards.",
+        "The whole segment is stored before its queries search, so they fetch keys of their own "
+        "future: search first, store the segment afterwards.",
+        partial(_read, stored_first=True),
+    ),
+    (
+        "The memory holds keys of the present segment: search first, store the segment afterwards.",
         partial(_read, early=True),
     ),
     (

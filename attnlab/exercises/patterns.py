@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -120,9 +121,10 @@ def check_window_mask(function: Function) -> str:
         given = {"n": n, "window": window}
         require(function, given, _window, shape="n n", known_mistakes=_WINDOW_MISTAKEN)
         answer = run(function, given)
-        if getattr(answer.value, "dtype", None) != torch.bool:
+        dtype = str(getattr(answer.value, "dtype", ""))
+        if dtype.removeprefix("torch.") != "bool":
             raise Mistake(
-                f"The places are right, but the tensor is of {getattr(answer.value, 'dtype', '')}: "
+                f"The places are right, but the tensor is of {dtype}: "
                 "a mask should be torch.bool, so that it is not multiplied or added by accident."
             )
     return "window + 1 keys for each position inside, fewer at the two ends."
@@ -245,8 +247,8 @@ def _number(function: Function, mask: Tensor) -> float:
         raise Mistake(f"{answer.call} gave None: is the `return` missing?")
     if answer.changed:
         raise Mistake(f"`mask` is still needed: {changed_in_place(answer)}")
-    if isinstance(value, Tensor) and value.numel() == 1:
-        value = value.item()
+    if isinstance(value, Tensor | np.generic) or (isinstance(value, np.ndarray) and not value.ndim):
+        value = value.item() if math.prod(value.shape) == 1 else value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Mistake(f"{answer.call} gave {type_name(value)}; it should give a number of layers.")
     if abs(value) > LARGEST_COUNT:

@@ -1,4 +1,4 @@
-"""Checks of lesson 34: a sharp enough β, the energy, repeated updates, a pattern completed."""
+"""Checks of lesson 34: a sharp β, the energy, repeated updates, a pattern completed, one by one."""
 
 import math
 from functools import partial
@@ -127,21 +127,26 @@ def check_retrieve(function: Function) -> str:
 
 def _complete(
     xi: Tensor, known: Tensor, X: Tensor, beta: float, steps: int, *,
-    keep: bool = True, blank: bool = True, of: str = "unknown",
+    keep: bool = True, blank: bool = True, of: str = "unknown", restored: str = "each update",
 ) -> Tensor:  # fmt: skip
     """Updates that change the unknown entries alone; every keyword is a mistake."""
     state = torch.where(known, xi, 0) if blank else xi
     fixed = ~known if of == "known" else known
     for _ in range(steps):
         new = (beta * state @ X.mT).softmax(-1) @ X
-        state = torch.where(fixed, state, new) if keep else new
-    return state
+        state = torch.where(fixed, state, new) if keep and restored == "each update" else new
+    return torch.where(known, xi, state) if restored == "at the end" else state
 
 
 _COMPLETE_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The known entries have changed: after each update set them back to those of xi.",
         partial(_complete, keep=False),
+    ),
+    (
+        "The known entries are set back at the end only. Set them back after each update: the next "
+        "one starts from them.",
+        partial(_complete, restored="at the end"),
     ),
     (
         "The unknown entries of xi take part in the first dot products. Start with zeros there.",
@@ -166,3 +171,68 @@ def check_complete(function: Function) -> str:
     require(function, given, _complete, shape="n d", known_mistakes=_COMPLETE_MISTAKEN)
     check_arguments_and_dtype(function, given)
     return "The known entries stay, and the others come from the stored patterns."
+
+
+# ---- Hopfield's own network
+
+
+def _recalled(
+    xi: Tensor, X: Tensor, *, diagonal: bool = False, at_once: bool = False, passes: int = 100,
+    tie: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Unit by unit, until a pass changes nothing; every keyword is a mistake."""
+    W = X.mT @ X
+    if not diagonal:
+        W = W - W.diag().diag()
+    state = xi.clone()
+    for _ in range(passes):
+        old = state.clone()
+        for i in range(len(xi)):
+            total = W[i] @ (old if at_once else state)
+            if total or tie is not None:
+                state[i] = total.sign() if total else tie
+        if torch.equal(old, state):
+            break
+    return state
+
+
+_RECALLED_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "A unit reads itself: the diagonal of XᵀX must be zero.",
+        partial(_recalled, diagonal=True),
+    ),
+    (
+        "All units change at once. Here one changes after the other, and reads the newest states.",
+        partial(_recalled, at_once=True),
+    ),
+    (
+        "All units change at once, and in one pass only. Here one changes after the other.",
+        partial(_recalled, at_once=True, passes=1),
+    ),
+    (
+        "Only one pass was made. Repeat until a pass changes nothing.",
+        partial(_recalled, passes=1),
+    ),
+    (
+        "A unit has become 0: `sign` gives 0 for a sum of 0. Such a unit stays as it is.",
+        partial(_recalled, tie=0.0),
+    ),
+    (
+        "A unit with the sum 0 has become +1. It stays as it is.",
+        partial(_recalled, tie=1.0),
+    ),
+    ("That is the step of the modern network, a softmax.", lambda xi, X: (X @ xi).softmax(0) @ X),
+)
+
+
+@returns_verdict
+def check_recalled(function: Function) -> str:
+    """Do the units change one after the other until nothing changes? `recall(xi, X)`.
+
+    `xi` (d,) and `X` (m, d) are +1 and −1; it returns (d,).
+    """
+    xi, X = random_tensors((13,), (4, 13), seed=73)  # each mistake ends in another state
+    given = {"xi": xi.sign(), "X": X.sign()}
+    require(function, given, _recalled, shape="d", known_mistakes=_RECALLED_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "No change of a unit raises the energy, so the passes come to an end."

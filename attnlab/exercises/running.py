@@ -21,6 +21,7 @@ from attnlab.exercises.attempt import (
     same,
 )
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.work import check_no_loop
 
 # ---- one step
 
@@ -206,17 +207,18 @@ def check_causal_chunk(function: Function) -> str:
 
     `q` and `k` (c, r) are features already, `v` (c, e); `values` (r, e) and `keys` (r,) are the
     sums over all chunks before. It returns (c, e). Called with c = 7, r = 5, e = 3, also for a
-    first chunk, before which the sums are zero.
+    first chunk, before which the sums are zero, and with c = 29: a loop takes more operations.
     """
     for full in (True, False):
         require(function, _tokens(full=full), _chunk, shape="c e", known_mistakes=_CHUNK_MISTAKEN)
     check_arguments_and_dtype(function, _tokens(full=True))
+    check_no_loop(function, _tokens(full=True), _tokens(full=True, c=29), over="tokens")
     return "The chunk's own tokens by weights, earlier ones by the sums, divided once."
 
 
-def _tokens(*, full: bool) -> Arguments:
-    q, k, before = (x.exp() for x in random_tensors((7, 5), (7, 5), (11, 5), seed=3))
-    v, old = random_tensors((7, 3), (11, 3), seed=4)
+def _tokens(*, full: bool, c: int = 7) -> Arguments:
+    q, k, before = (x.exp() for x in random_tensors((c, 5), (c, 5), (11, 5), seed=3))
+    v, old = random_tensors((c, 3), (11, 3), seed=4)
     values, keys = before.mT @ old, before.sum(dim=0)
     if not full:
         values, keys = torch.zeros_like(values), torch.zeros_like(keys)

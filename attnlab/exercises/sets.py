@@ -154,6 +154,8 @@ def _perceive(
         z = block(z, latents, process)
     if decoded == "mean":
         return z.mean(0)
+    if decoded == "start":
+        return block(query[None], latents, decode)[0]
     if decoded == "inputs":
         return block(query[None], x, decode, real)[0]
     return block(query[None], z, decode)[0]
@@ -169,7 +171,13 @@ _PERCEIVE_MISTAKEN: tuple[KnownMistake, ...] = (
         partial(_perceive, decoded="inputs"),
     ),
     (
-        "The latents do not attend to each other: the middle block is missing.",
+        "The query attends to the latents as they were at the beginning. It attends to them after "
+        "they have read the inputs and each other.",
+        partial(_perceive, decoded="start"),
+    ),
+    (
+        "The query attends to the latents before they have attended to each other: the middle "
+        "block is missing, or its result is not used.",
         partial(_perceive, processed="none"),
     ),
     (

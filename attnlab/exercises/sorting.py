@@ -1,4 +1,8 @@
-"""Checks of lesson 15: what sorting costs, Sinkhorn's normalisation, and a layer that sorts."""
+"""Checks of lesson 15: what sorting costs, causal clusters, and a causal layer that sorts."""
+
+import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -7,140 +11,218 @@ from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
+    as_float64,
+    check_arguments,
     check_arguments_and_dtype,
     random_tensors,
     require,
+    run,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
 _LENGTH_MISTAKEN: dict[float, str] = {
     128: "That is the number of blocks, n / B = 2 B; the length is B times as large.",
     4096: "That is B²: a query attends to two blocks, 2 B keys, and not to one.",
+    16384: "That is 4 B²: the two blocks are already in 2 B.",
     64: "That is the length of a block; n / B = 2 B has to be solved for n.",
 }
 
 
 def check_sorting_length(n: object) -> Verdict:
-    """Is it the length from which on sorting costs more than attention, for blocks of 64?"""
+    """Is it the length at which sorting costs as much as attention, for blocks of 64?"""
     return check_number(n, 8192, unit="tokens", mistakes=_LENGTH_MISTAKEN)
 
 
-# ---- the normalisation
+# ---- causal clusters
 
 
-def _normalised(scores: Tensor, iterations: int) -> Tensor:
-    for _ in range(iterations):
-        scores = scores - scores.logsumexp(-1, keepdim=True)
-        scores = scores - scores.logsumexp(-2, keepdim=True)
-    return scores.exp()
+def _recent(
+    x: Tensor, centroids: Tensor, w: int, *,
+    causal: bool = True, bound: str = "recent", itself: bool = True, farthest: bool = False,
+) -> Tensor:  # fmt: skip
+    likeness = x @ centroids.mT
+    own = likeness.argmin(-1) if farthest else likeness.argmax(-1)
+    apart = torch.arange(len(x))[:, None] - torch.arange(len(x))
+    members = own[:, None] == own
+    allowed = members & (apart >= 0) if causal else members
+    since = allowed.flip(-1).cumsum(-1).flip(-1)  # members from j up to i
+    taken = {
+        "recent": since <= w,
+        "one more": since <= w + 1,
+        "oldest": allowed.cumsum(-1) <= w,
+        "positions": apart < w,
+        "none": apart == apart,
+    }[bound]
+    allowed = allowed & taken
+    return allowed if itself else allowed & (apart != 0)
 
 
-def _columns_first(scores: Tensor, iterations: int) -> Tensor:
-    return _normalised(scores.mT, iterations).mT
+def _top_members(x: Tensor, centroids: Tensor, w: int) -> Tensor:
+    """A mistake, that of the published decoder: each centroid takes w tokens."""
+    chosen = (centroids @ x.mT).topk(min(w, len(x))).indices
+    members = torch.zeros(len(centroids), len(x)).scatter(1, chosen, 1.0)
+    return (members.mT @ members > 0).tril()
 
 
-_NORMALISED_MISTAKEN: tuple[KnownMistake, ...] = (
+def _other(**options: Any) -> Callable[..., Tensor]:
+    return lambda *given: _recent(*given, **options)
+
+
+_RECENT_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "Columns are divided before rows: begin with the rows, and end with the columns.",
-        _columns_first,
+        "Each centroid takes its w best tokens of the whole sequence: a later token can push an "
+        "earlier one out. Let each token take its nearest centroid.",
+        _top_members,
+    ),
+    ("Later members are attended to: it should be causal.", _other(causal=False, bound="none")),
+    (
+        "All earlier members are attended to: keep the w most recent ones, itself included.",
+        _other(bound="none"),
+    ),
+    ("Those are the w oldest members; the most recent ones are wanted.", _other(bound="oldest")),
+    (
+        "One member too many: the token itself is one of the w.",
+        _other(bound="one more"),
     ),
     (
-        "Rows alone are divided by their sums; after them the columns are, in each iteration.",
-        lambda scores, iterations: scores.softmax(-1),
+        "The bound counts positions, i − j < w; it should count members of the cluster.",
+        _other(bound="positions"),
     ),
+    ("No token attends to itself: it is the most recent member.", _other(itself=False)),
     (
-        "Columns alone are divided by their sums; the rows come first in each iteration.",
-        lambda scores, iterations: scores.softmax(-2),
+        "Each token takes the centroid that it is least like: the largest product is wanted.",
+        _other(farthest=True),
     ),
-    (
-        "The result is still in logarithms: give its exponential.",
-        lambda scores, iterations: _normalised(scores, iterations).log(),
-    ),
-    (
-        "That is one iteration only.",
-        lambda scores, iterations: _normalised(scores, 1),
-    ),
+    ("It is inverted: True means that the token may attend.", lambda *given: ~_recent(*given)),
 )
 
 
 @returns_verdict
-def check_sinkhorn(function: Function) -> str:
-    """Is it Sinkhorn's normalisation? `sinkhorn(scores, iterations) -> (blocks, blocks)`.
+def check_recent_members(function: Function) -> str:
+    """Are these causal clusters? `may_attend(x (n, d), centroids (k, d), w) -> (n, n)`, True = may.
 
-    Called with 7 blocks and 3 iterations, and with scores of several thousand.
+    Each token belongs to the centroid with the largest product, and attends to the w most recent
+    members up to and including itself.
     """
-    (scores,) = random_tensors((7, 7))
-    given: Arguments = {"scores": 2 * scores, "iterations": 3}
-    known = _NORMALISED_MISTAKEN
-    require(function, given, _normalised, shape="blocks blocks", known_mistakes=known)
-    large: Arguments = {"scores": 3000 * scores, "iterations": 3}
-    require(
-        function, large, _normalised, shape="blocks blocks",
-        explain=lambda: "The exponential of large scores overflows: stay in logarithms.",
-    )  # fmt: skip
-    check_arguments_and_dtype(function, given)
-    return "Columns sum to one after each iteration, rows after many."
+    for n, clusters, w in ((23, 3, 3), (17, 2, 4)):
+        x, centroids = random_tensors((n, 5), (clusters, 5), seed=n)
+        given: Arguments = {"x": x, "centroids": centroids, "w": w}
+        require(function, given, _recent, shape="n n", known_mistakes=_RECENT_MISTAKEN)
+    check_arguments(function, given)
+    return "Each token chooses by itself, so no later token changes a cluster."
 
 
-# ---- the layer
-
-
-def _in_blocks(x: Tensor, block: int) -> Tensor:
-    return x.unflatten(0, (-1, block))
-
-
-def _sorted_blocks(x: Tensor, sort: Tensor, block: int) -> Tensor:
-    return torch.einsum("ij,jtd->itd", sort, _in_blocks(x, block))
+# ---- the causal layer
 
 
 def _joined(
-    q: Tensor, k: Tensor, v: Tensor, sort: Tensor, block: int,
-    *, scale: bool = True, values: bool = True, own: bool = True,
+    q: Tensor, k: Tensor, v: Tensor, scores: Tensor, block: int, *,
+    earlier: int = -1, columns: bool = False, transposed: bool = False, values: bool = True,
+    own: bool = True, causal: bool = True, first: bool = False, scale: bool = True,
+    softmaxes: int = 1, best: bool = False,
 ) -> Tensor:  # fmt: skip
-    keys, mixed = _sorted_blocks(k, sort, block), _sorted_blocks(v, sort, block)
-    mixed = mixed if values else _in_blocks(v, block)
-    if own:
-        keys = torch.cat([keys, _in_blocks(k, block)], dim=1)
-        mixed = torch.cat([mixed, _in_blocks(v, block)], dim=1)
-    scores = _in_blocks(q, block) @ keys.mT * (q.shape[-1] ** -0.5 if scale else 1)
-    return (scores.softmax(-1) @ mixed).flatten(0, 1)
+    """Every option is a mistake."""
+    n, d = q.shape
+    count = len(scores)
+    may = torch.ones_like(scores).tril(earlier).bool()
+    sort = scores.masked_fill(~may, -math.inf).softmax(-1).nan_to_num()
+    if columns:
+        sort = sort / sort.sum(-2, keepdim=True).clamp(min=1e-9)
+    if best:
+        sort = (sort == sort.amax(-1, keepdim=True)) * may.to(sort.dtype)
+    sort = sort.mT if transposed else sort
+    q, k, v = (x.unflatten(0, (count, block)) for x in (q, k, v))
+    mixed = [torch.einsum("ij,jtd->itd", sort, x) for x in (k, v)]
+    mixed = mixed if values else [mixed[0], v]
+    some = (sort.sum(-1) > 0)[:, None, None].expand(count, block, block) | torch.tensor(first)
+    past = torch.ones(block, block).tril().bool() | torch.tensor(not causal)
+    parts = [(*mixed, some), (k, v, past.expand(count, block, block))]
+    parts = parts if own else parts[:1]
+    groups = [[part] for part in parts] if softmaxes == 2 else [parts]
+    out = torch.zeros_like(q[..., :1] * v)
+    for group in groups:
+        keys, brought = (torch.cat([part[i] for part in group], 1) for i in (0, 1))
+        products = q @ keys.mT * (d**-0.5 if scale else 1)
+        allowed = torch.cat([part[2] for part in group], -1)
+        out = out + products.masked_fill(~allowed, -math.inf).softmax(-1).nan_to_num() @ brought
+    return out.reshape(n, -1)
+
+
+def _wrong(**options: Any) -> Callable[..., Tensor]:
+    return lambda *given: _joined(*given, **options)
 
 
 _LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "S is transposed: row i says what is brought to block i, Σⱼ Sᵢⱼ Kⱼ.",
-        lambda q, k, v, sort, block: _joined(q, k, v, sort.mT, block),
+        "Later blocks are brought, too: block i may receive the blocks j < i only.",
+        _wrong(earlier=10**6),
     ),
     (
+        "A block may receive itself, j ≤ i: the mixture then holds later tokens of its own. Only "
+        "j < i is allowed.",
+        _wrong(earlier=0),
+    ),
+    (
+        "Columns are divided by their sums as well: these run over later rows, which depend on "
+        "later tokens. Normalise the rows only.",
+        _wrong(columns=True),
+    ),
+    (
+        "Within its own block a query attends to later positions: that part needs a causal mask.",
+        _wrong(causal=False),
+    ),
+    (
+        "The first block receives nothing, but its empty keys take weight: mask them.",
+        _wrong(first=True),
+    ),
+    ("S is transposed: row i says what is brought to block i, Σⱼ Sᵢⱼ Kⱼ.", _wrong(transposed=True)),
+    (
         "The values are not sorted: a sorted key needs the value that was mixed with it.",
-        lambda q, k, v, sort, block: _joined(q, k, v, sort, block, values=False),
+        _wrong(values=False),
     ),
     (
         "The own block is missing: one softmax runs over the sorted and the own block.",
-        lambda q, k, v, sort, block: _joined(q, k, v, sort, block, own=False),
+        _wrong(own=False),
     ),
-    (
-        "The scores are not divided by √d.",
-        lambda q, k, v, sort, block: _joined(q, k, v, sort, block, scale=False),
-    ),
+    ("The scores are not divided by √d.", _wrong(scale=False)),
     (
         "Those are two softmaxes, added up: put both blocks of keys into one softmax.",
-        lambda q, k, v, sort, block: (
-            _joined(q, k, v, sort, block, own=False)
-            + _joined(q, k, v, torch.eye(len(sort), dtype=q.dtype), block, own=False)
-        ),
+        _wrong(softmaxes=2),
+    ),
+    (
+        "Each block receives the one block with the best score: bring the mixture that the softmax "
+        "of its row gives.",
+        _wrong(best=True),
     ),
 )
 
 
 @returns_verdict
-def check_sorted_attention(function: Function) -> str:
-    """Is it attention to a sorted block and the own? `attend(q, k, v, sort, block) -> (n, e)`.
+def check_causal_sorting(function: Function) -> str:
+    """Is it causal attention to sorted blocks? `attend(q, k, v, scores, block) -> (n, e)`.
 
-    `q` and `k` are (n, d), `v` (n, e), `sort` (blocks, blocks). Called with n = 15 in blocks of 3.
+    `q` and `k` are (n, d), `v` (n, e), `scores` (blocks, blocks). Row i is a softmax over the
+    blocks j < i. Called with n = 15 in blocks of 3 and with n = 8 in blocks of 4.
     """
-    q, k, v, scores = random_tensors((15, 7), (15, 7), (15, 2), (5, 5))
-    given: Arguments = {"q": q, "k": k, "v": v, "sort": _normalised(scores, 3), "block": 3}
-    require(function, given, _joined, shape="n e", known_mistakes=_LAYER_MISTAKEN)
+    for n, block in ((15, 3), (8, 4)):
+        q, k, v, scores = random_tensors((n, 7), (n, 7), (n, 2), (n // block, n // block), seed=n)
+        given: Arguments = {"q": q, "k": k, "v": v, "scores": scores, "block": block}
+        require(
+            function, given, _joined, shape="n e", known_mistakes=_LAYER_MISTAKEN,
+            explain=lambda given=given: _leak(function, given),
+        )  # fmt: skip
     check_arguments_and_dtype(function, given)
-    return "Keys and values are brought to the block together, and the own block stays."
+    return "Earlier blocks, a softmax of each row, and the own block up to the query."
+
+
+def _leak(function: Function, given: Arguments) -> str | None:
+    """Names a leak that no known mistake explains: the last block changes an earlier output."""
+    block = given["block"]
+    other = dict(given)
+    for name in ("q", "k", "v"):
+        other[name] = torch.cat([given[name][:-block], given[name][-block:] + 1])
+    other["scores"] = torch.cat([given["scores"][:-1], -given["scores"][-1:]])
+    before, after = (as_float64(run(function, one).value) for one in (given, other))
+    if before is None or after is None or torch.equal(before[:-block], after[:-block]):
+        return None
+    return "Something of the last block changes outputs of the blocks before it: the future leaks."

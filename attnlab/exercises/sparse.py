@@ -1,5 +1,5 @@
-"""Checks of lesson 10: the strided pattern and its keys, the summary columns of a block, and the
-fixed pattern computed block by block.
+"""Checks of lesson 10: the aligned pattern, the keys of strided, the summary columns of a head, and
+the fixed pattern computed block by block.
 """
 
 import math
@@ -21,108 +21,110 @@ from attnlab.exercises.attempt import (
 from attnlab.exercises.skipping import attend_in_blocks, require_skipped
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
 
-# ---- the strided predicate
+# ---- the aligned predicate
+
+Rule = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def _strided(i: Tensor, j: Tensor, s: int) -> Tensor:
+def _aligned(i: Tensor, j: Tensor, s: int) -> Tensor:
     back = i - j
-    return (back >= 0) & ((back <= s) | (back % s == 0))
+    return (back >= 0) & ((back <= s) | ((back + 1) % s == 0))
 
 
-def _past(rule: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Tensor, Tensor, int], Tensor]:
+def _past(rule: Rule) -> Rule:
     return lambda i, j, s: (j <= i) & rule(i, j, s)
 
 
-_STRIDED_MISTAKEN: tuple[KnownMistake, ...] = (
+_ALIGNED_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "It sees the future: (i − j) % s == 0 is true for later keys as well. Add j ≤ i.",
-        lambda i, j, s: ((i - j) <= s) & (j <= i) | ((i - j) % s == 0),
+        "That is strided: its column holds the pixels above pixel i − 1. Above pixel i is pixel "
+        "i − s, and position i − s + 1 holds it.",
+        _past(lambda i, j, s: (i - j <= s) | ((i - j) % s == 0)),
     ),
     (
-        "It sees the future: j ≤ i is missing. For later keys i − j is negative, and a negative "
-        "number is ≤ s.",
-        lambda i, j, s: ((i - j) <= s) | ((i - j) % s == 0),
+        "The column is moved the other way: it holds the pixels above i − 2. The column through "
+        "position i + 1 is wanted, (i + 1 − j) % s == 0.",
+        _past(lambda i, j, s: (i - j <= s) | ((i - j) % s == 1)),
     ),
     (
-        "It sees the future: with `.abs()` the next s keys are near as well. Add j ≤ i.",
-        lambda i, j, s: ((i - j).abs() <= s) | ((i - j) % s == 0),
+        "Later keys are included: (i + 1 − j) % s == 0 is true for j = i + 1 as well. Add j ≤ i.",
+        lambda i, j, s: ((i - j) <= s) & (j <= i) | ((i + 1 - j) % s == 0),
+    ),
+    (
+        "Later keys are included: for them i − j is negative, and a negative number is ≤ s. Add "
+        "j ≤ i.",
+        lambda i, j, s: ((i - j) <= s) | ((i + 1 - j) % s == 0),
+    ),
+    (
+        "Later keys are included: with `.abs()` the next s keys are near as well. Add j ≤ i.",
+        lambda i, j, s: ((i - j).abs() <= s) | ((i + 1 - j) % s == 0),
     ),
     (
         "That is the intersection: a key must be near AND in the column. The union is wanted, `|`.",
-        _past(lambda i, j, s: ((i - j) <= s) & ((i - j) % s == 0)),
+        _past(lambda i, j, s: ((i - j) <= s) & ((i + 1 - j) % s == 0)),
     ),
     (
-        "That is only the window, the first factor: the column, (i − j) % s == 0, is missing.",
+        "That is only the window: the column, (i + 1 − j) % s == 0, is missing.",
         _past(lambda i, j, s: (i - j) <= s),
     ),
     (
-        "That is only the column, the second factor: the last s positions are missing.",
-        _past(lambda i, j, s: (i - j) % s == 0),
+        "That is only the column: the last s positions are missing.",
+        _past(lambda i, j, s: (i + 1 - j) % s == 0),
     ),
     (
-        "The column does not move with the query: j % s == 0 gives the same keys to all queries "
-        "(as in `fixed`). Use the distance, (i − j) % s.",
+        "The column does not move with the query: j % s alone gives the same keys to all queries. "
+        "Use the distance.",
         _past(lambda i, j, s: ((i - j) <= s) | (j % s == 0)),
     ),
     (
-        "The residue is off by one to the left: that column runs through i − 1. (i − i) % s is 0.",
-        _past(lambda i, j, s: ((i - j) <= s) | ((i - j) % s == 1)),
+        "The window is a block, as in `fixed`: here it moves with i, i − j ≤ s.",
+        _past(lambda i, j, s: (i // s == j // s) | ((i + 1 - j) % s == 0)),
     ),
     (
-        "The residue is off by one to the right: that column runs through i + 1. (i − i) % s is 0.",
-        _past(lambda i, j, s: ((i - j) <= s) | ((i - j) % s == s - 1)),
-    ),
-    (
-        "The window is a block: ⌊i/s⌋ = ⌊j/s⌋ is the first factor of `fixed`, and at the start of "
-        "a block it sees only itself. Here the window moves with i: i − j ≤ s.",
-        _past(lambda i, j, s: (i // s == j // s) | ((i - j) % s == 0)),
-    ),
-    (
-        "No position sees itself: j < i should be j ≤ i, or the first row is empty.",
-        lambda i, j, s: (j < i) & _strided(i, j, s),
+        "No position attends to itself: j < i should be j ≤ i, or the first row is empty.",
+        lambda i, j, s: (j < i) & _aligned(i, j, s),
     ),
     (
         "The window is one too long: i − j ≤ s already gives s + 1 keys, i itself and the last s.",
-        _past(lambda i, j, s: (i - j <= s + 1) | ((i - j) % s == 0)),
+        _past(lambda i, j, s: (i - j <= s + 1) | ((i + 1 - j) % s == 0)),
     ),
     (
-        "`^` leaves out the keys that are in both factors, i and i − s. The union is `|`.",
-        _past(lambda i, j, s: (i - j <= s) ^ ((i - j) % s == 0)),
+        "The window is one too short: the last s positions and i itself are s + 1 keys, i − j ≤ s.",
+        _past(lambda i, j, s: (i - j < s) | ((i + 1 - j) % s == 0)),
     ),
     (
-        "That is the other pattern, `fixed`: a block, and the last position of each block. Here "
-        "the window and the column both depend on the distance i − j.",
-        _past(lambda i, j, s: (i // s == j // s) | (j % s == s - 1)),
+        "`^` leaves out the key that is in both, i + 1 − s. The union is `|`.",
+        _past(lambda i, j, s: (i - j <= s) ^ ((i + 1 - j) % s == 0)),
     ),
     (
-        "It is inverted: True means that the query MAY see the key.",
-        lambda i, j, s: ~_strided(i, j, s),
+        "It is inverted: True means that the query may attend to the key.",
+        lambda i, j, s: ~_aligned(i, j, s),
     ),
     (
         "That is a mask to be added to the scores. It should be of type bool: True where the "
         "query may attend to the key.",
-        lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(~_strided(i, j, s), -math.inf),
+        lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(~_aligned(i, j, s), -math.inf),
     ),
     (
-        "i and j are exchanged: queries look at keys that came before, so the distance is i − j.",
-        lambda i, j, s: _strided(j, i, s),
+        "i and j are exchanged: queries attend to keys that came before, so the distance is i − j.",
+        lambda i, j, s: _aligned(j, i, s),
     ),
 )
 
 
 @returns_verdict
-def check_strided(function: Function) -> str:
-    """Is it the strided pattern? `strided(i, j, s) -> (n, m)`, True = may attend.
+def check_aligned(function: Function) -> str:
+    """Is it the aligned pattern? `aligned_pairs(i, j, s) -> (n, m)`, True = may attend.
 
     `i` (n, 1) and `j` (1, m) are integer positions and `s` the stride; a query attends to itself,
-    the last s positions and every s-th position before it. Called with n = m = 23, s = 5, and with
-    n = m = 17, s = 3.
+    the last s positions and those that hold the pixels above the one that it predicts, i + 1 − s,
+    i + 1 − 2 s, … Called with n = m = 23, s = 5, and with n = m = 17, s = 3.
     """
     for n, s in ((23, 5), (17, 3)):
         given = _positions(n, s)
-        require(function, given, _strided, shape="n m", known_mistakes=_STRIDED_MISTAKEN)
+        require(function, given, _aligned, shape="n m", known_mistakes=_ALIGNED_MISTAKEN)
     check_arguments(function, given)
-    return "A window that moves with the query, and the column: about 2·√n keys where s is √n."
+    return "The window, and the column above the pixel that is predicted."
 
 
 def _positions(n: int, s: int) -> Arguments:
@@ -130,102 +132,80 @@ def _positions(n: int, s: int) -> Arguments:
     return {"i": places[:, None], "j": places[None], "s": s}
 
 
-# ---- the summary columns
+# ---- the summary columns of a head
 
 
-def _summaries(j: Tensor, s: int, c: int) -> Tensor:
-    return j % s >= s - c
+def _summaries(j: Tensor, s: int, c: int, head: int) -> Tensor:
+    from_the_end = s - 1 - j % s
+    return from_the_end // c == head
 
 
 _SUMMARIES_MISTAKEN: tuple[KnownMistake, ...] = (
     (
-        "One column too many: j % s ≥ s − c − 1 gives c + 1 columns. Residues run from 0 to s − 1, "
-        "so the last c begin at s − c.",
-        lambda j, s, c: j % s >= s - c - 1,
+        "`head` is not used: those are the summaries of head 0.",
+        lambda j, s, c, head: _summaries(j, s, c, 0),
     ),
     (
-        "One column is missing: j % s > s − c gives c − 1. The first of the c has residue s − c "
-        "itself.",
-        lambda j, s, c: j % s > s - c,
+        "Those are the summaries of all heads up to this one: each head has c of its own.",
+        lambda j, s, c, head: j % s >= s - c * (head + 1),
     ),
     (
-        "Residue 0 is included: that is s in the formula, taken modulo s (Long Range Arena does "
-        "so). The first position of a block has not seen the rest of it, so it cannot sum it up.",
-        lambda j, s, c: (j % s >= s - c) | (j % s == 0),
+        "Those are the summaries of the next head: head 0 has the last c of each block.",
+        lambda j, s, c, head: _summaries(j, s, c, head + 1),
     ),
     (
-        "These columns belong to two blocks: the last c and the first of the next, as in fairseq's "
-        "range(s − c, s + 1). The last residue is s − 1.",
-        lambda j, s, c: (j % s >= s - c) | ((j % s == 0) & (j > 0)),
+        "Heads are counted from the beginning of a block: head 0 has the last c of each block, "
+        "head 1 the c before those.",
+        lambda j, s, c, head: j % s // c == head,
     ),
     (
-        "All columns are one too late: residues s − c + 1 … s. Positions count from 0, so a block "
-        "ends at residue s − 1.",
-        lambda j, s, c: (j - 1) % s >= s - c,
+        "One column too many for each head: it has c, from s − c (head + 1) to s − c · head − 1.",
+        lambda j, s, c, head: (j % s >= s - c * (head + 1)) & (j % s <= s - c * head),
     ),
     (
-        "These are the FIRST c of each block. They have not seen the rest of it; a summary must be "
-        "at the end of its block.",
-        lambda j, s, c: j % s < c,
+        "One column is missing for each head: the first of the c has residue s − c (head + 1).",
+        lambda j, s, c, head: (j % s > s - c * (head + 1)) & (j % s < s - c * head),
     ),
     (
-        "That is one column, with residue s − c. There should be c of them: ≥, not ==.",
-        lambda j, s, c: j % s == s - c,
+        "Each head's columns are moved by one position and not by c.",
+        lambda j, s, c, head: (j % s >= s - c - head) & (j % s < s - head),
     ),
     (
-        "That is one column, the last of each block: there should be c of them.",
-        lambda j, s, c: j % s == s - 1,
+        "All columns are one too late: positions count from 0, so a block ends at residue s − 1.",
+        lambda j, s, c, head: _summaries((j - 1) % s, s, c, head),
     ),
     (
-        "Only the first block is right: the remainder, j % s, is missing, so every later position "
-        "is a summary.",
-        lambda j, s, c: j >= s - c,
+        "All columns are one too early: use j % s, and not (j + 1) % s.",
+        lambda j, s, c, head: _summaries((j + 1) % s, s, c, head),
     ),
     (
-        "These are all but the first c. The last c residues begin at s − c.",
-        lambda j, s, c: j % s >= c,
+        "The remainder, j % s, is missing: every block of s has its summaries.",
+        lambda j, s, c, head: (j >= s - c * (head + 1)) & (j < s - c * head),
     ),
     (
-        "All columns are one too early: (j + 1) % s turns the last residue, s − 1, into 0. Use "
-        "j % s.",
-        lambda j, s, c: (j + 1) % s >= s - c,
+        "That uses j // s, the number of the block. The place inside of the block is j % s.",
+        lambda j, s, c, head: (j // s >= s - c * (head + 1)) & (j // s < s - c * head),
     ),
     (
-        "That uses j // s, the number of the block. The position inside the block is j % s.",
-        lambda j, s, c: j // s >= s - c,
-    ),
-    (
-        "That is every c-th position. The last c of every s are wanted.",
-        lambda j, s, c: j % c == 0,
-    ),
-    (
-        "That is only the end of the text: EVERY block of s has its last c.",
-        lambda j, s, c: j >= len(j) - c,
-    ),
-    (
-        "s and c are exchanged: the remainder is taken by the stride, j % s.",
-        lambda j, s, c: j % c >= c - s,
-    ),
-    (
-        "These are the columns that are NOT summaries. Reverse the comparison.",
-        lambda j, s, c: j % s < s - c,
+        "These are the columns that are not summaries. Reverse the comparison.",
+        lambda j, s, c, head: ~_summaries(j, s, c, head),
     ),
 )
 
 
 @returns_verdict
 def check_summaries(function: Function) -> str:
-    """Are these the summary columns? `summaries(j, s, c) -> (m,)`, True = a summary.
+    """Are these a head's summary columns? `is_summary(j, s, c, head) -> (m,)`, True = a summary.
 
-    `j` (m,) are integer positions, counted from 0; the last `c` of every block of `s` are its
-    summaries, to which all later queries attend.
-    Called with m = 29, s = 8, c = 3, with m = 31, s = 5, c = 2, and with c = s.
+    `j` (m,) are integer positions, counted from 0. Head 0 has the last `c` of every block of `s`,
+    head 1 the `c` before those, and so on. Called for three heads, with s = 9, c = 3 and s = 11,
+    c = 2.
     """
-    for m, s, c in ((29, 8, 3), (31, 5, 2), (13, 3, 3)):
-        given = {"j": torch.arange(m), "s": s, "c": c}
+    for m, s, c, head in ((31, 9, 3, 1), (31, 9, 3, 0), (37, 11, 2, 2)):
+        given = {"j": torch.arange(m), "s": s, "c": c, "head": head}
         require(function, given, _summaries, shape="m", known_mistakes=_SUMMARIES_MISTAKEN)
     check_arguments(function, given)
-    return "The last c of every block: the only ones in it that can have seen all of it."
+    return "Each head has c columns of its own, so together they keep more of a block."
 
 
 # ---- the keys of the last position

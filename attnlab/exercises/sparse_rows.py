@@ -86,6 +86,10 @@ def _soft_mask(distances: Tensor, z: float, ramp: float) -> Tensor:
 
 _MASK_MISTAKEN: tuple[KnownMistake, ...] = (
     (
+        "It is a straight line everywhere: `clamp` it, so that it stays between 0 and 1.",
+        lambda x, z, ramp: (ramp + z - x) / ramp,
+    ),
+    (
         "It may be above 1: clamp it at both ends.",
         lambda x, z, ramp: ((ramp + z - x) / ramp).clamp_min(0),
     ),

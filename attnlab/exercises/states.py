@@ -145,6 +145,7 @@ def _mix(
     out = []
     for token in x:
         now, before = (last, token) if shift == "exchanged" else (token, last)
+        before = token if shift == "none" else before
         r, k, v = (
             (m * now + (1 - m) * before) @ W for m, W in zip(mu, (W_r, W_k, W_v), strict=True)
         )
@@ -158,9 +159,10 @@ def _mix(
             key = key - w
         faded = (values, weights, largest - w if fade else largest)
         values, weights, largest = _sum(faded, (v, one, key))
-        if shift != "forgotten":
+        if not shift.startswith("stale"):
             last = token
-    return torch.stack(out), torch.stack((x[-1], values, weights, largest))
+    first = last if shift == "stale, returned" else x[-1]
+    return torch.stack(out), torch.stack((first, values, weights, largest))
 
 
 def _sum(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,8 +174,8 @@ def _sum(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> tuple[Tensor, Te
 _right: Callable[..., Parts] = _mix
 
 
-def _old_token(*given: Tensor) -> Parts:
-    y, state = _right(*given)
+def _old_token(*given: Tensor, shift: str = "right") -> Parts:
+    y, state = _right(*given, shift=shift)
     return y, torch.cat((given[-1][:1], state[1:]))
 
 
@@ -183,15 +185,25 @@ def _without_largest(*given: Tensor) -> Parts:
     return y, torch.stack((token, by * values, by * weights, torch.zeros_like(largest)))
 
 
+_STALE = (
+    "The token shift takes the token in the state for every token of the piece. After each "
+    "token, that token is the one before."
+)
 _MIX_MISTAKEN: tuple[KnownMistake, ...] = (
     (
         "The token shift is the wrong way round: μ weighs the token, 1 − μ the one before it.",
         partial(_mix, shift="exchanged"),
     ),
+    (_STALE, partial(_mix, shift="stale")),
+    (_STALE, partial(_mix, shift="stale, returned")),
     (
-        "The token shift takes the token in the state for every token of the piece. After each "
-        "token, that token is the one before.",
-        partial(_mix, shift="forgotten"),
+        "The token shift is missing: each token is mixed with the one before it, by `mu`.",
+        partial(_mix, shift="none"),
+    ),
+    (
+        "The token shift is missing, and the state keeps the old token: each token is mixed with "
+        "the one before it, by `mu`.",
+        lambda *given: _old_token(*given, shift="none"),
     ),
     (
         "The receptance is missing: σ(r) multiplies the weighted mean.",

@@ -200,6 +200,10 @@ _STATE_MISTAKEN: tuple[KnownMistake, ...] = (
         lambda i, o, u, f, c: o.sigmoid() * _memory(i, u, f, c),
     ),
     (
+        "The update u is used as it is: it goes through tanh.",
+        lambda i, o, u, f, c: o.sigmoid() * (i.sigmoid() * u + (f.sigmoid() * c).sum(0)).tanh(),
+    ),
+    (
         "The update u goes through a sigmoid: it goes through tanh, so that it can be negative.",
         lambda i, o, u, f, c: (
             o.sigmoid() * (i.sigmoid() * u.sigmoid() + (f.sigmoid() * c).sum(0)).tanh()
@@ -233,7 +237,9 @@ def check_tree_node(function: Function) -> str:
 
 # ---- a whole Tree-LSTM
 
-Gate = Callable[[Tensor, Tensor, Tensor], Tensor]  # (own part, children's h, Uf)
+Gate = Callable[
+    [Tensor, Tensor, Tensor], Tensor
+]  # (f of the node or the children, children's h, Uf)
 
 
 def _from_below(parents: Sequence[int]) -> list[int]:
@@ -246,6 +252,7 @@ def _states(
     forget: Gate = lambda own, h, uf: (own + h @ uf).sigmoid(),
     below: Callable[[Tensor], Tensor] = lambda h: h.sum(0),
     squash: Callable[[Tensor], Tensor] = torch.tanh, labels: bool = True, memory: bool = False,
+    childs: bool = False,
 ) -> Tensor:  # fmt: skip
     """The layer; a known mistake replaces one of the steps or leaves one out."""
     h, c = torch.zeros(2, len(x), len(u), dtype=x.dtype).unbind(0)
@@ -254,6 +261,8 @@ def _states(
         own = (x[token] @ w) * (1 if labels or not children else 0)
         i, o, update, f = own.chunk(4)
         more = (below(h[children]) @ u).chunk(3) if children else (0, 0, 0)
+        if childs:  # (k, d), the last quarter of each child's own x W
+            f = (x[children] @ w)[:, -len(u) :]
         kept = (forget(f, h[children], uf) * c[children]).sum(0)
         c[token] = (i + more[0]).sigmoid() * squash(update + more[2]) + kept
         h[token] = (o + more[1]).sigmoid() * c[token].tanh()
@@ -275,6 +284,11 @@ _STATES_MISTAKEN: tuple[KnownMistake, ...] = (
         "The forget gates leave out the vector of the node itself: x W has a part for them, the "
         "last quarter.",
         partial(_states, forget=lambda own, h, uf: (h @ uf).sigmoid()),
+    ),
+    (
+        "The forget gates take f from the vectors of the children: take it from that of the node, "
+        "and from each child its hidden state.",
+        partial(_states, childs=True),
     ),
     (
         "The children's memories are added without forget gates.",

@@ -17,7 +17,7 @@ What is measured at each step, on sequences that are the same for all:
                      15: how much more context helps (Olsson et al. 2022, arXiv:2209.11895)
     repeats right    per cent of right answers on random tokens that repeat
     induction, previous    the largest such share of all heads (`attnlab.lens.find_heads`) there;
-                     "previous, both heads" is the sum over layer 0
+                     of "symbols" also "previous, both heads", the sum over layer 0
     induction in text    the largest share of all heads on unseen text
 
 Lesson 61 draws what
@@ -175,10 +175,11 @@ def measured(model: nn.Module, name: str) -> dict[str, float]:
         "repeats right": round(100 * right, 2),
         "induction": largest(heads, "induction"),
         "previous": largest(heads, "previous"),
-        "previous, both heads": round(sum(h.shares["previous"] for h in heads if not h.layer), 4),
     }
     if not arm.reads_text:
-        return {"loss": round(F.cross_entropy(logits.mT, batch.targets).item(), 4), **found}
+        loss = round(F.cross_entropy(logits.mT, batch.targets).item(), 4)
+        both = round(sum(head.shares["previous"] for head in heads if head.layer == 0), 4)
+        return {"loss": loss, **found, "previous, both heads": both}
     text = documentation().batch("validation", UNSEEN, seed=0)
     logits, heads = look(model, text)
     losses = F.cross_entropy(logits.mT, text.targets, reduction="none").mean(0)

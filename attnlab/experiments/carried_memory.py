@@ -11,9 +11,12 @@ third segment of a document on. Chance is ln 16 = 2.77.
     memory 32     of two segments
     mean          Compressive Transformer: 16 inputs, and before them 8 means of 4 inputs each
     convolution   the same with a learned compression, which gets the gradient of the task
+    … , told      the same, and a learned vector for each of the 16 places of a segment is added to
+                  the queries: a query is told its place, keys and values hold nothing of it
 
-The models with a memory of 16 are scored once more with a memory of 32, their parameters unchanged.
-Lesson 30 draws what
+All are trained for 300 updates with the same settings, and those with compressed vectors once more
+for 1,000. The models with a memory of 16 are scored once more with a memory of 32, their parameters
+unchanged. Lesson 30 draws what
 
     python -m attnlab.experiments carried_memory --threads 1 --json \
         attnlab/experiments/assets/30_carried_memory.json
@@ -25,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.measure.report import Row
@@ -38,7 +41,7 @@ from attnlab.train.segments import next_logits
 from attnlab.train.task import UNSCORED
 
 SEEDS = (0, 1, 2)
-SEGMENT, ROWS, STEPS, BATCHES = 16, 32, 300, 36
+SEGMENT, ROWS, STEPS, LONGER, BATCHES = 16, 32, 300, 1000, 36
 SHORT = {"memory": 16, "compressed": 8, "rate": 4}
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "no memory": {"memory": 0},
@@ -47,6 +50,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "mean": SHORT,
     "convolution": {**SHORT, "compression": "convolution", "task_gradient": True},
 }
+ARMS = {**ARMS, **{f"{arm}, told": ARMS[arm] for arm in ("mean", "convolution")}}
 TASK = Refrain()
 
 
@@ -55,11 +59,21 @@ def build(arm: str, seed: int = 0, **options: Any) -> TinyTransformer:
     given = {"segment": SEGMENT, **ARMS[arm], **options}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return TinyTransformer(
+        model = TinyTransformer(
             TASK.vocab, max_len=208, dim=64, heads=2, layers=1, hidden=128, positions="none",
             attention="compressive_transformer" if "rate" in given else "transformer_xl",
             attention_options=given,
         )  # fmt: skip
+        return _told(model) if arm.endswith("told") else model
+
+
+def _told(model: TinyTransformer) -> TinyTransformer:
+    """The model, whose queries say at which place of its segment a token stands."""
+    (block,) = model.decoder.blocks  # type: ignore[union-attr]
+    query: Any = block.attention.heads.query  # type: ignore[union-attr]
+    model.place = nn.Parameter(torch.randn(SEGMENT, query.out_features))
+    query.register_forward_hook(lambda _, given, found: found + model.place[: found.shape[1]])
+    return model
 
 
 def train(arm: str, seed: int = 0, *, steps: int = STEPS) -> tuple[TinyTransformer, History]:
@@ -96,13 +110,15 @@ def losses_by_place(model: TinyTransformer, *, batches: int = BATCHES) -> Tensor
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each arm, place and seed."""
-    batches, steps = (3, 2) if quick else (BATCHES, STEPS)
+    """A row for each arm, number of updates, place and seed."""
+    batches = 3 if quick else BATCHES
+    trained = [(arm, STEPS) for arm in ARMS]
+    trained += [(arm, LONGER) for arm in ARMS if "rate" in ARMS[arm]]
     with thread_count(threads):
         for seed in (0,) if quick else SEEDS:
-            for arm in ARMS:
-                model, _ = train(arm, seed, steps=steps)
-                scored = {arm: model}
+            for arm, steps in trained:
+                model, _ = train(arm, seed, steps=2 if quick else steps)
+                scored = {arm if steps == STEPS else f"{arm}, {steps} updates": model}
                 if arm == "memory 16":
                     scored["memory 16, scored with 32"] = with_memory(model, 32)
                 for name, each in scored.items():

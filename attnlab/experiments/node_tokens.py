@@ -9,11 +9,15 @@ marked. Two questions about every node:
 
 The tokens of nodes and edges go through a plain Transformer of two layers:
 
-    none              without identifiers of nodes
-    orthogonal        random orthogonal identifiers, drawn anew in each step
-    laplacian         eigenvectors of the Laplacian, with random signs
+    none                     without identifiers of nodes
+    orthogonal               random orthogonal identifiers, drawn anew in each step
+    laplacian                eigenvectors of the Laplacian, with random signs
+    orthogonal, edges hidden
+    laplacian, edges hidden  the control: no token attends to an edge, in training and in the test,
+                             so that what is right comes from the identifiers of the nodes
 
-"guess" is the share of the most frequent answer. Lesson 53 draws what
+"guess" is the share of the most frequent answer. The steps are chosen for the task and equal for
+all arms; the arms that still learn then are trained anew with more of them. Lesson 53 draws what
 
     python -m attnlab.experiments node_tokens --threads 1 --json \
         attnlab/experiments/assets/53_node_tokens.json
@@ -41,6 +45,13 @@ WIDTH, DIM, LAYERS = 10, 64, 2
 CLASSES: Mapping[str, int] = {"degree": 6, "neighbours": 2}
 STEPS: Mapping[str, int] = {"degree": 350, "neighbours": 500}
 ARMS = ("none", "orthogonal", "laplacian")
+HIDDEN = ("orthogonal, edges hidden", "laplacian, edges hidden")
+LONG = 1500
+LONGER = (
+    ("degree", "orthogonal"),
+    ("degree", "laplacian, edges hidden"),
+    ("neighbours", "orthogonal"),
+)
 
 
 class Graphs(NamedTuple):
@@ -77,8 +88,9 @@ def graphs(
 class Reader(nn.Module):
     """Tokens of nodes and edges, a plain Transformer, an answer at each node: (b, n, classes)."""
 
-    def __init__(self, classes: int, identifiers: str) -> None:
+    def __init__(self, classes: int, identifiers: str, *, edges: bool = True) -> None:
         super().__init__()
+        self.edges = edges  # may tokens attend to edges?
         self.kinds = nn.Embedding(2, DIM)  # of nodes: plain, marked
         nn.init.normal_(self.kinds.weight, std=DIM**-0.5)  # as large as what GraphTokens adds
         chosen: Any = "orthogonal" if identifiers == "none" else identifiers
@@ -94,6 +106,8 @@ class Reader(nn.Module):
 
     def forward(self, structure: GraphBatch, marked: Tensor) -> Tensor:
         tokens, exist = self.tokens(self.kinds(marked.long()), structure=structure)
+        if not self.edges:
+            tokens, exist = (part[:, : 1 + marked.shape[1]] for part in (tokens, exist))
         read = self.transformer.encode(tokens, exist)
         out: Tensor = self.answer(read[:, 1 : 1 + marked.shape[1]])
         return out
@@ -103,7 +117,7 @@ def build(task: str, arm: str, seed: int) -> Reader:
     """The untrained model."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Reader(CLASSES[task], arm)
+        return Reader(CLASSES[task], arm.split(",")[0], edges=arm not in HIDDEN)
 
 
 def train(task: str, arm: str, seed: int, *, steps: int | None = None) -> Reader:
@@ -138,15 +152,34 @@ def unseen(task: str, size: int = 512, nodes: tuple[int, int] = (FEWEST, MOST)) 
     return graphs(task, size, seed=10**6, split="validation", nodes=nodes)
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each task, arm and seed, and the share of the most frequent answer."""
+def figures(*, quick: bool) -> list[str]:
+    """The names of all rows: the guesses, each arm seed by seed, then the longer trainings."""
+    seeds = SEEDS[: 1 if quick else None]
+    every = [(task, arm) for task in TASKS for arm in (*ARMS, *HIDDEN)]
+    return [
+        *(f"{task}, guess" for task in TASKS),
+        *(f"{task}, {arm}, seed {seed}" for task, arm in every for seed in seeds),
+        *(f"{task}, {arm}, {LONG} steps, seed {seed}" for task, arm in LONGER for seed in seeds),
+    ]
+
+
+def row(figure: str, *, quick: bool, threads: int) -> Row:
+    """The row of one figure: a training, or the share of the most frequent answer."""
+    task, rest = figure.split(", ", 1)
+    batch = unseen(task, 16 if quick else 512)
+    if rest == "guess":
+        answers = batch.answers[batch.answers >= 0]
+        often = torch.bincount(answers).max() / len(answers)
+        return Row(figure, round(100 * often.item(), 2), "%")
+    arm, seed = rest.split(", seed ")
+    longer = f", {LONG} steps"
+    steps = LONG if arm.endswith(longer) else None
     with thread_count(threads):
-        for task in TASKS:
-            batch = unseen(task, 16 if quick else 512)
-            answers = batch.answers[batch.answers >= 0]
-            often = torch.bincount(answers).max() / len(answers)
-            yield Row(f"{task}, guess", round(100 * often.item(), 2), "%")
-            for arm in ARMS:
-                for seed in (0,) if quick else SEEDS:
-                    model = train(task, arm, seed, steps=2 if quick else None)
-                    yield Row(f"{task}, {arm}, seed {seed}", right(model, batch), "%")
+        model = train(task, arm.removesuffix(longer), int(seed), steps=2 if quick else steps)
+        return Row(figure, right(model, batch), "%")
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """A row for each figure."""
+    for figure in figures(quick=quick):
+        yield row(figure, quick=quick, threads=threads)

@@ -8,6 +8,11 @@ read the same trees:
     Transformer, tree positions  leaves and nodes with the path from the root, full attention
     Tree-LSTM                    one state passed from children to their parent, from the leaves up
 
+and a baseline, which learns what the tokens alone tell:
+
+    flat trees                   the Tree-LSTM, trained and scored on trees in which every token is
+                                 directly below the root: the sum over tokens in no order
+
 One budget: the same steps, batches, width and learning rate for all, chosen for none of them, and
 about as many parameters, to which end the feed-forward layer of the Tree-LSTM, which has one layer
 and not two, is wider. Four tasks, scored on trees of the sizes seen in training and on larger ones,
@@ -26,13 +31,14 @@ has written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from attnlab.core.tree_batch import TreeBatch
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
@@ -67,6 +73,12 @@ ARMS: Mapping[str, Arm] = {
 }
 
 
+BASELINE = "flat trees"
+FLAT = ARMS["Tree-LSTM"]._replace(form="flat")
+MODELS: Mapping[str, Arm] = {**ARMS, BASELINE: FLAT}
+"""The four models and the baseline."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A task of a form and of sizes, and the sizes that are scored; the first are those of
@@ -75,6 +87,32 @@ class Plan:
     task: Callable[[str, Sizes], Task]
     size: str
     scored: tuple[Sizes, ...]
+
+    def told(self, arm: str, sizes: Sizes) -> Any:
+        """The task of these sizes as an arm is told it."""
+        form = MODELS[arm].form
+        return Flat(self.task("tree", sizes)) if form == "flat" else self.task(form, sizes)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A task on trees of which the tokens are left, each directly below the root."""
+
+    of: Task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
+
+    def batch(self, split: str, size: int, seed: int) -> Batch:
+        batch = self.of.batch(split, size, seed)
+        return replace(batch, structure=flattened(batch.structure))
+
+
+def flattened(structure: TreeBatch) -> TreeBatch:
+    """The same tokens, each directly below the root of its tree."""
+    padding, roots = structure.padding, structure.roots[:, None]
+    below = padding & (torch.arange(padding.shape[1]) != roots)
+    return TreeBatch.from_parents(torch.where(below, roots, -1), padding)
 
 
 def _listops(form: str, depths: Sizes) -> Task:
@@ -103,18 +141,39 @@ PLANS: Mapping[str, Plan] = {
 }
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row for each range of sizes of each training, seed by seed."""
+def figures(*, quick: bool) -> list[str]:
+    """One for each range of sizes of each training, seed by seed."""
+    return [
+        f"{name}, {arm}, {written(plan, sizes)}, seed {seed}"
+        for seed in ((0,) if quick else SEEDS)
+        for name, plan in PLANS.items()
+        for arm in MODELS
+        for sizes in plan.scored
+    ]
+
+
+def row(figure: str, *, quick: bool, threads: int) -> Row:
+    """A model is trained for the first of its rows."""
+    told, size, seed = figure.rsplit(", ", 2)
+    name, arm = told.split(", ", 1)
+    plan, number = PLANS[name], int(seed.removeprefix("seed "))
+    sizes = next(sizes for sizes in plan.scored if written(plan, sizes) == size)
     with thread_count(threads):
-        for seed in (0,) if quick else SEEDS:
-            for name, plan in PLANS.items():
-                for arm in ARMS:
-                    model, _ = train(name, arm, seed, steps=2 if quick else STEPS)
-                    count = sum(parameter.numel() for parameter in model.parameters())
-                    for sizes in plan.scored:
-                        share = right(model, plan.task(ARMS[arm].form, sizes))
-                        figure = f"{name}, {arm}, {written(plan, sizes)}, seed {seed}"
-                        yield Row(figure, share, "%", note=f"{count:,} parameters")
+        model = _trained(name, arm, number, 2 if quick else STEPS)
+        share = right(model, plan.told(arm, sizes))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return Row(figure, share, "%", note=f"{count:,} parameters")
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """One row for each figure."""
+    for figure in figures(quick=quick):
+        yield row(figure, quick=quick, threads=threads)
+
+
+@lru_cache(maxsize=1)
+def _trained(name: str, arm: str, seed: int, steps: int) -> TinyTransformer:
+    return train(name, arm, seed, steps=steps)[0]
 
 
 def written(plan: Plan, sizes: Sizes) -> str:
@@ -123,16 +182,16 @@ def written(plan: Plan, sizes: Sizes) -> str:
     return f"{plan.size} {low}" if low == high else f"{plan.size} {low}–{high}"
 
 
-def problem(name: str, arm: str) -> Task:
-    """What a model is trained on."""
+def problem(name: str, arm: str) -> Any:
+    """The task that a model is trained on."""
     plan = PLANS[name]
-    return plan.task(ARMS[arm].form, plan.scored[0])
+    return plan.told(arm, plan.scored[0])
 
 
 def build(name: str, arm: str, seed: int) -> TinyTransformer:
     """The untrained model."""
-    plan, (form, options) = PLANS[name], ARMS[arm]
-    tasks = [plan.task(form, sizes) for sizes in plan.scored]
+    plan, options = PLANS[name], MODELS[arm].options
+    tasks = [plan.told(arm, sizes) for sizes in plan.scored]
     longest = max(task.length for task in tasks)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -150,13 +209,13 @@ def train(
 
 
 @lru_cache(maxsize=32)
-def unseen(task: Task) -> Batch:
+def unseen(task: Task | Flat) -> Batch:
     """The trees that are scored: the same for all models that read this form."""
-    return task.batch("validation", UNSEEN, seed=0)
+    return task.batch("validation", UNSEEN, 0)
 
 
 @torch.no_grad()
-def right(model: nn.Module, task: Task) -> float:
+def right(model: nn.Module, task: Task | Flat) -> float:
     """Per cent of right answers on unseen trees."""
     batch = unseen(task)
     given = {} if batch.structure is None else {"structure": batch.structure}

@@ -41,6 +41,7 @@ from attnlab.train import fit
 
 SEEDS = (0, 1, 2)
 ROW, SEGMENT, KEYS, PIECES = 128, 32, 16, 512
+TEXTS, AT_ONCE = 32, 2**18  # how many texts are scored, and how many tokens are held at once
 ASK = PIECES + KEYS
 LENGTHS: Mapping[str, tuple[int, ...]] = {
     "needle": (128, 1024, 8192, 65536, 200_000),
@@ -148,29 +149,33 @@ def memorized(model: TinyTransformer, tokens: Tensor) -> DecoderState:
     without a single query.
     """
     (block,) = model.decoder.blocks  # type: ignore[union-attr]
-    x = block.attention_residual.read(model.embedding(tokens))  # type: ignore[operator, union-attr]
+    vocabulary = torch.arange(ASK + 1)[None]
+    x = block.attention_residual.read(model.embedding(vocabulary))  # type: ignore[operator, union-attr]
     layer: Any = block.attention
-    _, k, v = layer.heads.project(x)
+    _, k, v = (part[0][:, tokens].transpose(0, 1) for part in layer.heads.project(x))
     state = MemoryState.of(unit(k, layer.options), v, layer.options)
     return DecoderState(tokens.shape[1], [state])
 
 
 @torch.no_grad()
-def score(model: TinyTransformer, task: str, arm: str, length: int, texts: int = 32) -> float:
+def score(model: TinyTransformer, task: str, arm: str, length: int, texts: int = TEXTS) -> float:
     """Per cent of right answers: of the last segment (needle), of the second reading (copy)."""
     reader = with_memory(model, task, arm, length)
     batch = Book(task, length, first=SEGMENT - 8).batch("validation", texts, seed=7)
-    start, state = 0, None
-    if task == "needle":
-        start = length - SEGMENT
-        state = memorized(reader, batch.inputs[:, :start])
-    parts = []
-    for tokens in batch.inputs[:, start:].split(SEGMENT, dim=1):
-        logits, state = reader.advance(tokens, state)
-        parts.append(logits.argmax(-1))
-    targets = batch.targets[:, start:]
-    hits = (torch.cat(parts, dim=1) == targets)[targets != UNSCORED]
-    return round(100 * hits.double().mean().item(), 2)
+    hits = []
+    at_once = max(1, AT_ONCE // length)
+    for inputs, targets in zip(
+        batch.inputs.split(at_once), batch.targets.split(at_once), strict=True
+    ):
+        start, state = 0, None
+        if task == "needle":
+            start = length - SEGMENT
+            state = memorized(reader, inputs[:, :start])
+        for at in range(start, inputs.shape[1], SEGMENT):
+            asked = targets[:, at : at + SEGMENT]
+            logits, state = reader.advance(inputs[:, at : at + SEGMENT], state)
+            hits.append((logits.argmax(-1) == asked)[asked != UNSCORED])
+    return round(100 * torch.cat(hits).double().mean().item(), 2)
 
 
 def gates(model: TinyTransformer) -> list[float]:
@@ -187,8 +192,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                 for seed in (0,) if quick else SEEDS:
                     model = train(task, arm, seed, steps=2 if quick else None)
                     for length in lengths[: 2 if quick else None]:
-                        texts = 2 if quick else 4 if length > 10_000 else 32
-                        share = score(model, task, arm, length, texts)
+                        share = score(model, task, arm, length, 2 if quick else TEXTS)
                         yield Row(f"{task}, {arm}, {length} tokens, seed {seed}", share, "%")
                     for head, g in enumerate(gates(model) if arm == "memory" else ()):
                         yield Row(f"{task}, gate of head {head}, seed {seed}", g)

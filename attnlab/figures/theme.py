@@ -28,6 +28,7 @@ CIVIDIS = (
 )
 SIGNED = ("#0072b2", "#7fb4d6", "#f4f4f2", "#eaa678", "#d55e00")
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#808080")
+GROUPS = (*SERIES[2:4], "#8a5a00")  # of nodes; blue and orange say what a model does with them
 MARKERS = ("circle", "diamond", "square", "triangle-up", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 QUERY, KEY = (SERIES[0], MARKERS[0]), (SERIES[1], MARKERS[1])

@@ -6,8 +6,10 @@ under the default options and under each of the card's variants. A mechanism add
 tested here without a line being written, one of somebody else by ``attnlab.testing.claims``.
 """
 
+import contextlib
 import copy
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -543,6 +545,97 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
                 assert what == "memory" or grows >= expected - 0.1, (form, what, values)
 
 
+FACTOR = 3
+"""Between a claim and what is counted: the ends of blocks, short spans, other rounding."""
+SHORTEST, LONGEST = 61, 255
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_costs_hold_for_small_and_large_options(card: Card) -> None:
+    """Widths, length and options, each small and large: a letter that a claim lacks shows."""
+    wrong = []
+    for form, causal in itertools.product(card.forms, causalities(card)):
+        for sizes, given in _draws(card, form, causal):
+            layer = _built(card, form, causal, sizes, given)
+            flops, written, largest = _seen(layer, sizes["n"], sizes["dim"])
+            for what, value in (("time", flops or written), ("memory", largest)):
+                claimed = _claimed(card, what, form, causal, sizes, given)
+                low = what == "time" and FACTOR * max(flops, written) < claimed
+                if value > FACTOR * claimed or (low and sizes["n"] > SHORTEST):
+                    wrong.append(f"{form} {what} {causal=} {sizes} {given}: {value / claimed:.2f}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _draws(card: Card, form: str, causal: bool) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+    """Sizes of a layer and its options: those of each variant, then one at a time far larger."""
+    usual = {
+        "dim": 48,
+        "heads": 6,
+        "n": {"blocked": 1021, "recurrent": 61, "tiled": 61}.get(form, 127),
+    }
+    own = annotations_of(card.options)  # of which alone a claim is told
+    small = [{k: v for k, v in each.items() if k in own} for each in variants(card)[1:] or ({},)]
+    drawn = [({}, given) for given in small]
+    short = {"n": SHORTEST}
+    drawn += [(more, small[0]) for more in ({"dim": 96}, {"dim": 16, "heads": 2}, short)]
+    often = causal == causalities(card)[-1]
+    for name, annotation in annotations_of(card.options).items():
+        if (
+            often
+            and name != "max_len"
+            and "AtLeast" in str(annotation)
+            and "tuple" not in str(annotation)
+        ):
+            drawn += _larger(card, form, causal, name, small)
+    for more, given in drawn:
+        longest = {"n": given["max_len"]} if "max_len" in given else {}
+        yield usual | longest | more, given
+
+
+def _larger(
+    card: Card, form: str, causal: bool, name: str, small: list[dict[str, Any]]
+) -> list[tuple[dict[str, int], dict[str, Any]]]:
+    """The first of some options that may be given a larger number of that name."""
+    for given, size in itertools.product(small, (33, 32, 3)):
+        larger = given | {name: size}
+        with contextlib.suppress(ValueError):
+            layer = _built(card, form, causal, {"dim": 48, "heads": 6, "n": SHORTEST}, larger)
+            layer(torch.randn(1, SHORTEST, 48))
+            return [({}, larger)]
+    return []
+
+
+def _built(
+    card: Card, form: str, causal: bool, sizes: Mapping[str, int], given: Mapping[str, Any]
+) -> nn.Module:
+    made = {name: value for name, value in given.items() if name in card.option_names()}
+    if "max_len" in card.option_names() and not {"max_len", "factors"} & set(given):
+        made["max_len"] = LONGEST
+    if "form" in card.option_names():
+        made["form"] = form
+    torch.manual_seed(2)
+    widths = {name: sizes[name] for name in ("dim", "heads")}
+    layer = catalog.build(card.name, **(widths | {"causal": causal} | made)).eval()
+    return layer if card.structure is None else OnExample(layer, card)
+
+
+def _claimed(
+    card: Card, what: str, form: str, causal: bool,
+    sizes: Mapping[str, int], given: Mapping[str, Any],
+) -> float:  # fmt: skip
+    own = annotations_of(card.options)
+    capacity = {"max_len": LONGEST} if "max_len" in own else {}
+    options = card.options(**{k: v for k, v in (capacity | dict(given)).items() if k in own})
+    pairs = any(each[0].kind == "Complex" for each in letters_of(card.forms[form]).values())
+    width = sizes["dim"] // sizes["heads"] // (2 if pairs else 1)
+    known = dict(sizes) | {"h": sizes["heads"], "d": width, "e": width}
+    known |= {"m": sizes["n"], "n_E": 5 * sizes["n"] // 2}  # a path and back, and half as many
+    known |= {letter: getattr(options, name) for letter, name in card.letters.items()}
+    claim = card.cost(what, form, options, causal)
+    beside = sizes["n"] * sizes["dim"] if what == "memory" else 0  # the input itself
+    return float(claim.subs({x: known[x.name] for x in claim.free_symbols})) + beside
+
+
 def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
     """Long sequences for blocks, and for what has tiles or chunks of many tokens.
 
@@ -586,6 +679,13 @@ def _counts(layer: nn.Module, lengths: tuple[int, ...]) -> list[tuple[int, int]]
 
 def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
     """FLOPs of a layer without its linear maps, and the elements of its largest tensor."""
+    flops, written, largest = _seen(layer, n, DIM)
+    # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
+    return flops or written, largest
+
+
+def _seen(layer: nn.Module, n: int, dim: int) -> tuple[int, int, int]:
+    """FLOPs without linear maps, the elements written, and those of the largest tensor."""
     linear = 0
 
     def book(part: Any, args: tuple[Tensor, ...], _: Tensor) -> None:
@@ -593,7 +693,7 @@ def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
         linear += 2 * args[0].numel() * part.out_features
 
     device = next((each.device for each in layer.parameters()), torch.device("cpu"))
-    x = torch.randn(1, n, DIM, device=device)
+    x = torch.randn(1, n, dim, device=device)
     layer(x)  # a layout is made once for each length and pattern, and kept
     hooks = [
         part.register_forward_hook(book) for part in layer.modules() if isinstance(part, nn.Linear)
@@ -601,8 +701,7 @@ def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
     counted = count(layer, x)
     for hook in hooks:
         hook.remove()
-    # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
-    return counted.flops - linear or counted.elements_written, counted.largest_tensor.elements
+    return counted.flops - linear, counted.elements_written, counted.largest_tensor.elements
 
 
 def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Expr:
@@ -629,8 +728,8 @@ PATTERNED = Cases(lambda card: ALL.of(card) if issubclass(card.options, PatternO
 
 
 @pytest.mark.parametrize(("card", "variant"), PATTERNED)
-def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> None:
-    """Up to terms that grow more slowly, and to what the ends of lines and blocks lack."""
+def test_claimed_pairs_are_at_least_those_of_the_pattern(card: Card, variant: int) -> None:
+    """And those that a block computes beside them, as the drawn options show."""
     options = chosen(card, variant)
     n = _lengths(card, variant, "blocked")[-1]  # at which random patterns have been drawn
     assert isinstance(options, PatternOptions)
@@ -641,7 +740,7 @@ def test_claimed_pairs_are_those_of_the_pattern(card: Card, variant: int) -> Non
     claim = (card.cost("time", "blocked", options) / (2 * h * (d + e))).simplify()
     known = {letter: getattr(options, name) for letter, name in card.letters.items()} | {"n": n}
     claimed = float(claim.subs({x: known[x.name] for x in claim.free_symbols}))
-    assert 0.4 * claimed <= counted <= 1.1 * claimed
+    assert counted <= 1.1 * claimed
 
 
 # ---- wrong calls

@@ -32,6 +32,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.browser import warm_kernels
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
 """Seconds after which what has not come will not: a busy machine draws and answers slowly."""
@@ -242,8 +244,24 @@ def lab(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     home = tmp_path_factory.mktemp("jupyter")
     folder = home / "lessons"
     shutil.copytree(ROOT / "notebooks", folder) if (ROOT / "notebooks").exists() else folder.mkdir()
-    with serving(home, folder) as url:
+    with warm(home), serving(home, folder) as url:
         yield Lab(url, folder)
+
+
+@contextlib.contextmanager
+def warm(home: Path) -> Iterator[None]:
+    """Kernels are forked from a process that has imported what notebooks import."""
+    at = home / "data/kernels/python3/kernel.json"
+    at.parent.mkdir(parents=True)
+    at.write_text(json.dumps(warm_kernels.spec(home)))
+    command = [sys.executable, warm_kernels.__file__, "serve", str(warm_kernels.door(home))]
+    with (home / "warm.log").open("wb") as log:
+        serving = subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        serving.terminate()
+        serving.wait()
 
 
 @pytest.fixture(scope="module")
@@ -312,6 +330,7 @@ def environment(home: Path) -> dict[str, str]:
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'widgets'}",
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_PATH": str(home / "data"),  # before the kernels of the environment
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),

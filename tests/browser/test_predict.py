@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from attnlab.course.predictions import prediction
+
 pytestmark = pytest.mark.browser
 
 ASK = """
@@ -13,12 +15,16 @@ from attnlab.figures.maps import heat_map
 ask("Where does <head 3> look?", ["one back", "far back"], "one back", "It copies & shifts.",
         lambda: heat_map([[1.0, 0.0], [0.25, 0.75]], ["a", "b"], title="The map"))
 """
+LESSON = """
+from attnlab_widgets.predict import predict
+predict("61.4", lambda: print("both heads"))
+"""
 BROKEN = ASK.replace("heat_map([[1.0, 0.0]", "heat_map([[1.0, 0.0, 0.0]")
 
 
 @pytest.fixture(scope="module")
 def asked(opened: Any) -> Any:
-    notebook = opened("predictions.ipynb", [ASK, ASK, BROKEN])
+    notebook = opened("predictions.ipynb", [ASK, ASK, BROKEN, LESSON])
     notebook.run_all()
     return notebook
 
@@ -66,6 +72,20 @@ def test_a_picture_that_fails_is_reported_in_words(asked, expect):
     folded.locator("summary").click()
     expect(folded.locator("pre")).to_be_visible()
     assert "Traceback" in folded.locator("pre").inner_text()
+
+
+def test_of_a_lesson_what_is_said_follows_what_is_shown(asked, expect):
+    shown, known = asked.output(3), prediction("61.4")
+    assert known.after
+    assert known.why not in shown.inner_text()
+    shown.get_by_label(known.answer).check()
+    shown.get_by_role("button", name="Commit, then look").click()
+    expect(shown.get_by_role("status")).to_contain_text(known.why)
+    expect(shown).to_contain_text("both heads")
+    said = shown.locator(".jp-RenderedMarkdown")
+    expect(said).to_contain_text(known.after[:40])
+    expect(said.locator("strong").first).to_be_visible()
+    asked.screenshot("predict-lesson")
 
 
 RING = """() => {

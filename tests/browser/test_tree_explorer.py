@@ -185,7 +185,7 @@ def test_words_gathered_weights_and_sums(explorer: Any, expect: Any, soon: Any) 
     explorer.get_by_test_id("step-aggregation").click()
     explorer.get_by_test_id("node-4").click()
     formula = explorer.get_by_test_id("formula")
-    expect(formula).to_contain_text("N̄(NP)")
+    expect(formula).to_contain_text("v̄(NP)")
     expect(formula).to_contain_text("(1 · 10.5 + 0.5 · 11) / 2")
     expect(formula).to_contain_text("= 8")
     said = "the words' own values add 0.5, the phrases' values 7.5."

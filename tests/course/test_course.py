@@ -1,16 +1,18 @@
 """The lessons as a course: what each edition holds, and what it leaves out."""
 
 import json
+import os.path
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnlab.course.__main__ import main, mistakes
+from attnlab.course.__main__ import ONLY_FOR_TEACHERS, PAGES, _pages, main, mistakes
 from attnlab.course.editions import student, teacher
-from attnlab.course.grading import nbgrader, otter
+from attnlab.course.grading import hidden_tests, nbgrader, otter
 from attnlab.course.lesson import exercises, prediction, read, source
+from attnlab.course.links import linked, whole
 from attnlab.course.predictions import prediction as by_key
 from attnlab.course.summary import summary
 
@@ -54,6 +56,13 @@ LESSON = {
             "execution_count": 3,
             "outputs": [],
             "source": "import math\nfrom attnlab.exercises import check_number\n\nmath.pi",
+        },
+        {
+            "cell_type": "markdown",
+            "metadata": {},
+            "source": "### 2 · Design an experiment — ●●●, 20 minutes\n\nWhich day is best? "
+            "<!-- lesson -->See above.<!-- /lesson -->\n\n"
+            "<details><summary>Example of a good answer</summary>\n\nAll seven.\n\n</details>\n",
         },
         {
             "cell_type": "markdown",
@@ -111,19 +120,45 @@ def test_the_teachers_edition_has_them_open():
 
 
 def test_assignments_test_the_solution_with_an_assert():
-    for made in (nbgrader(LESSON), otter(LESSON)):
+    hidden = {1: "assert days != 7.0000001"}
+    for made in (nbgrader(LESSON, hidden), otter(LESSON, hidden)):
         codes = [source(cell) for cell in made["cells"] if cell["cell_type"] == "code"]
-        assert codes[0] == "import math\nfrom attnlab.exercises import check_number"
+        assert codes[0] == "from attnlab.exercises import check_number"
         runnable = "\n".join(codes)
         exec(runnable, {})
         with pytest.raises(AssertionError, match="the weekend counts"):
             exec(runnable.replace("days = 6 + 1", "days = 5"), {})
-    graded = [c["metadata"]["nbgrader"] for c in nbgrader(LESSON)["cells"] if c["metadata"]]
-    assert [(cell["grade"], cell["solution"]) for cell in graded] == [(False, True), (True, False)]
-    assert graded[1]["points"] == 2
-    raw = [source(c) for c in otter(LESSON)["cells"] if c["cell_type"] == "raw"]
+        with pytest.raises(AssertionError):
+            exec(runnable.replace("days = 6 + 1", "days = 7.0000001"), {})
+        told = words(made)
+        assert "Sunday." in told
+        assert "See above" not in told
+    graded = [c["metadata"]["nbgrader"] for c in nbgrader(LESSON, hidden)["cells"] if c["metadata"]]
+    marks = [(cell["grade"], cell["solution"], cell.get("points")) for cell in graded]
+    assert marks == [(False, True, None), (True, False, 2), (True, True, 3)]
+    raw = [source(c) for c in otter(LESSON, hidden)["cells"] if c["cell_type"] == "raw"]
+    assert "requirements:\n  - torch\n  - attnlab @" in raw[0]
     assert raw[1] == "# BEGIN QUESTION\nname: q1\npoints: 2"
-    assert len(raw) == 1 + 6
+    assert raw[7] == "# BEGIN QUESTION\nname: q2\npoints: 3\nmanual: true"
+    assert len(raw) == 1 + 6 + 4
+    assert "All seven." in words(otter(LESSON, hidden))
+
+
+def test_what_knows_the_public_check_by_heart_fails_the_hidden_test():
+    notebook = read(NOTEBOOKS / "01_scaled_dot_product.ipynb")
+    hidden = hidden_tests(notebook, 4711)
+    assert "times=2" in hidden[2]
+    solution = next(one.solution for _, one in exercises(notebook) if one.number == 2)
+    by_heart = solution.replace("):\n", "):\n    assert len(q) < 8\n", 1)
+    for attempt, passes in ((solution, True), (by_heart, False)):
+        known: dict[str, Any] = {}
+        exec(f"import torch\nfrom attnlab import exercises\n{attempt}", known)
+        assert known["exercises"].check_causal(known["causal_attention"])
+        if passes:
+            exec(hidden[2], known)
+        else:
+            with pytest.raises(AssertionError):
+                exec(hidden[2], known)
 
 
 def earned(made: Any, release: str) -> int:
@@ -146,9 +181,54 @@ def earned(made: Any, release: str) -> int:
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_an_assignment_handed_in_unchanged_earns_nothing(path: Path):
     notebook = read(path)
-    assert earned(nbgrader(notebook), "raise NotImplementedError()") == 0
-    assert earned(otter(notebook), "...") == 0
-    assert earned(nbgrader(notebook), "") == len(list(exercises(notebook)))
+    hidden = hidden_tests(notebook, 4711)
+    assert earned(nbgrader(notebook, hidden), "raise NotImplementedError()") == 0
+    assert earned(otter(notebook, hidden), "...") == 0
+    assert earned(nbgrader(notebook, hidden), "") == len(list(exercises(notebook)))
+
+
+ASKS_FOR_THE_LESSON = r"figure above|cell above|`\w+` above|scroll|this lesson|head of the shipped"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_prompts_stand_alone(path: Path):
+    prompts = [source(one) for one in nbgrader(read(path), {})["cells"] if not one["metadata"]]
+    assert re.findall(rf".*(?:{ASKS_FOR_THE_LESSON}).*", "\n".join(prompts)) == []
+
+
+LINK = re.compile(r"\]\((?!#)([^)\s#]+)")
+HOME = "https://github.com/attnlab/attnlab/blob/main/"
+
+
+def texts(notebook: Any) -> str:
+    return "\n".join(source(one) for one in notebook["cells"] if one["cell_type"] == "markdown")
+
+
+def dead_links(told: str, page: str, delivered: set[str]) -> list[str]:
+    """Links to files that are neither delivered nor, by a web address, in the repository."""
+    dead = []
+    for link in LINK.findall(re.sub(r"(?s)```.*?```|`[^`\n]*`", "", told)):
+        here = os.path.normpath(os.path.join(os.path.dirname(page), link))
+        if link.startswith(HOME):
+            found = (NOTEBOOKS.parent / link.removeprefix(HOME)).exists()
+        else:
+            found = re.match("[a-z]+:", link) is not None or here in delivered
+        dead += [] if found else [link]
+    return dead
+
+
+@pytest.mark.parametrize("patterns", [PAGES, PAGES + ONLY_FOR_TEACHERS], ids=["student", "teacher"])
+def test_no_link_of_an_edition_is_broken(patterns: list[str]):
+    delivered = {path.name for path in LESSONS} | set(_pages(patterns))
+    for path in LESSONS:
+        notebook = linked(read(path), {path.name for path in LESSONS} | set(_pages(PAGES)))
+        for made in (student(notebook), teacher(notebook, lambda exercise: [])):
+            assert dead_links(texts(made), path.name, delivered) == [], path.stem
+        alone = texts(nbgrader(linked(read(path)), {})) + summary(linked(read(path)))
+        assert dead_links(alone, path.name, set()) == [], path.stem
+    for page in _pages(patterns):
+        told = whole((NOTEBOOKS / page).read_text(encoding="utf-8"), page, delivered)
+        assert dead_links(told, page, delivered) == [], page
 
 
 def test_a_summary_is_one_page_of_the_lessons_own_sentences():
@@ -180,16 +260,24 @@ def test_the_command_writes_all_of_a_lesson(tmp_path: Path, capsys: pytest.Captu
     assert main([str(tmp_path), "--lessons", "61"]) == 0
     written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*"))
     name = "61_how_heads_are_born"
-    assert written == [
+    pages = [one for one in written if one.endswith(".md") and "summaries" not in one]
+    assert [one for one in written if one not in pages] == [
         ".attnlab.json",
+        "bank/61.gift",
+        "bank/61.txt",
         f"nbgrader/source/{name}/{name}.ipynb",
         f"otter/{name}.ipynb",
         f"student/{name}.ipynb",
-        "student/notation.md",
         f"summaries/{name}.md",
         f"teacher/{name}.ipynb",
-        "teacher/notation.md",
     ]
+    for page in ("student/notation.md", "student/course/homework_1.md", "teacher/README.md"):
+        assert page in pages
+    only_for_teachers = ("answers", "questions", "model_answers")
+    for one in pages:
+        assert one.startswith("teacher/") or not any(
+            f"/{kind}/" in one for kind in only_for_teachers
+        )
     told = (tmp_path / "teacher" / f"{name}.ipynb").read_text(encoding="utf-8")
     assert "Rows and columns are exchanged" in told
     with pytest.raises(SystemExit):

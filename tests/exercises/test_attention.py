@@ -74,6 +74,11 @@ RIGHT = {
     "sdpa": F.scaled_dot_product_attention,
     "sdpa with axes": lambda q, k, v: F.scaled_dot_product_attention(q[None], k[None], v[None])[0],
     "exp without maximum": unstable,
+    "own zeros, float32": in_its_own_zeros,
+    "identity of its own": lambda q, k, v: torch.eye(len(q)) @ weights_of(q, k) @ v,
+    "float32": lambda q, k, v: weights_of(q.float(), k.float()) @ v.float(),
+    "float64": lambda q, k, v: weights_of(q.double(), k.double()) @ v.double(),
+    "NumPy": lambda q, k, v: weights_of(q, k).numpy() @ v.numpy(),
 }
 
 WRONG = {
@@ -168,17 +173,10 @@ WRONG = {
     "both": ("tuple of length 2", lambda q, k, v: (weights_of(q, k) @ v, weights_of(q, k))),
     "None": ("is the `return` missing", forgets_return),
     "number": ("gave a float", lambda q, k, v: 1.0),
+    "words": ("gave a str; it should give", lambda q, k, v: "1.0"),
     "complex": ("tensor of torch.complex", lambda q, k, v: torch.complex(q, q)),
     "not written": ("not written yet (NotImplementedError: your code here)", not_written),
-    "own zeros": ("the inputs are float64 and the result is float32", in_its_own_zeros),
-    "float": (
-        "the inputs are float64 and the result is float32",
-        lambda q, k, v: weights_of(q.float(), k.float()) @ v.float(),
-    ),
-    "double": (
-        "the inputs are float32 and the result is float64",
-        lambda q, k, v: weights_of(q.double(), k.double()) @ v.double(),
-    ),
+    "half": ("the result is bfloat16", lambda q, k, v: (weights_of(q, k) @ v).bfloat16()),
     "in place": ("`q` changed in place", scale_in_place),
     "arguments": ("takes 2 positional arguments but 3 were given", lambda q, k: q),
     "exits": ("raised SystemExit", lambda q, k, v: exit()),
@@ -471,10 +469,6 @@ SOFTMAX_WRONG = {
     ),
     "in place": ("`scores` changed in place", fills_its_argument),
     "temperature": ("the numbers are not", lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s / 2, m)),
-    "dtype": (
-        "the inputs are float64 and the result is float32",
-        lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m).float(),
-    ),
     "raises": ("(5, 7), mask (5, 7)) raised TypeError", lambda s, m: s.softmax()),
 }
 

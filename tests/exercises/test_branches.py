@@ -35,7 +35,6 @@ def unmasked(s: Tensor, covers: Tensor) -> Tensor:
 
 
 RIGHT: list[Callable[..., Tensor]] = [
-    by_loops,
     lambda s, covers: unmasked(s, covers) * covers[..., None],
 ]
 
@@ -53,10 +52,10 @@ WRONG: dict[str, tuple[str, Any]] = {
         "along the leaves",
         lambda s, c: s.cumsum(1)[1:] / (c.cumsum(1)[..., None] + 1) * c[..., None],
     ),
-    "half": ("result is float32", lambda s, c: by_loops(s, c).float()),
     "in place": ("still needs", lambda s, c: by_loops(s, c) + 0 * s.mul_(2)[1:]),
     "None": ("`return`", lambda s, c: None),
     "all rows": ("Wrong shape", lambda s, c: s.cumsum(0)),
+    "loops": ("there is a loop over nodes or leaves", by_loops),
 }
 
 

@@ -1,16 +1,21 @@
-"""Lesson 30's checks: how far a memory reaches, its update, a compression, and a reader."""
+"""Lesson 30's checks: how far a memory reaches, its update, what a mean tells, and a reader."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
 from attnlab.exercises import (
     carried_memory,
-    check_compress,
-    check_compressive,
+    check_mean_floor,
+    check_most_used,
     check_next_memory,
     check_reach,
 )
 from attnlab.exercises.carried_memory import _GRADIENT
+from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
+from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
 
 
 def next_memory(memory, segment, M):
@@ -18,31 +23,29 @@ def next_memory(memory, segment, M):
     return torch.stack(kept[len(kept) - min(M, len(kept)) :]) if M else memory[:0].detach()
 
 
-def compress(old, s):
-    return torch.stack([old[i : i + s].sum(0) / s for i in range(0, len(old) - s + 1, s)])
-
-
 def read(x, Wq, Wk, Wv, c, M, k, s):
-    """Token by token: lists of inputs."""
+    """Token by token: lists of [place, weight so far]."""
     short, memory, segment, out = [], [], [], []
-    for token in x:
+    for place, token in enumerate(x):
         if len(segment) == c:
             memory, segment = memory + segment, []
             if len(memory) > M:
-                short += list(compress(torch.stack(memory[:c]), s))
-                short, memory = short[-k:], memory[c:]
-        segment.append(token)
-        there = torch.stack(short + memory + segment)
-        weights = torch.softmax((there @ Wk) @ (token @ Wq) / Wk.shape[1] ** 0.5, 0)
-        out.append(weights @ (there @ Wv))
+                used_most = sorted(memory[:c], key=lambda entry: -entry[1])[: c // s]
+                short, memory = (short + sorted(used_most))[-k:], memory[c:]
+        segment.append([place, 0.0])
+        there = short + memory + segment
+        seen = x[[at for at, _ in there]]
+        weights = torch.softmax((seen @ Wk) @ (token @ Wq) / Wk.shape[1] ** 0.5, 0)
+        for entry, weight in zip(there[: len(short) + len(memory)], weights.tolist(), strict=False):
+            entry[1] += weight
+        out.append(weights @ (seen @ Wv))
     return torch.stack(out)
 
 
-RIGHT = [(check_next_memory, next_memory), (check_compress, compress), (check_compressive, read)]
+RIGHT = [(check_next_memory, next_memory), (check_most_used, read)]
 TABLES = [
     (check_next_memory, carried_memory._NEXT_MISTAKEN),
-    (check_compress, carried_memory._COMPRESS_MISTAKEN),
-    (check_compressive, carried_memory._READ_MISTAKEN),
+    (check_most_used, carried_memory._READ_MISTAKEN),
 ]
 
 
@@ -68,9 +71,37 @@ def test_a_memory_with_a_gradient_is_named():
     assert _GRADIENT in check_next_memory(kept).message
 
 
-def test_how_far_a_memory_reaches():
-    assert check_reach(12 * 384).right
-    for wrong, sentence in carried_memory._REACH_MISTAKEN.items():
-        found = check_reach(wrong)
+def test_what_is_kept_is_what_the_library_keeps():
+    options = Compression(segment=4, memory=8, compressed=3, rate=2, compression="most_used")
+    layer = CompressiveTransformer(7, 1, options=options).double()
+    layer.distance.weight.data.zero_()  # scores by contents alone
+    matrices = [getattr(layer.heads, name).weight.T for name in ("query", "key", "value")]
+    x = torch.randn(26, 7, generator=torch.Generator().manual_seed(0)).double()
+    mine = layer.heads.output(carried_memory._read(x, *matrices, 4, 8, 3, 2))
+    torch.testing.assert_close(mine, layer(x[None])[0])
+
+
+@pytest.mark.parametrize(
+    ("check", "right", "table"),
+    [
+        (check_reach, (12 * 384, 4608.0), carried_memory._REACH_MISTAKEN),
+        (check_mean_floor, (0.297, 0.3, np.float32(0.2971)), carried_memory._FLOOR_MISTAKEN),
+    ],
+)
+def test_numbers(check, right, table):
+    for number in right:
+        assert check(number).right
+    for wrong, sentence in table.items():
+        found = check(wrong)
         assert not found.right
         assert sentence[1:] in found.message
+
+
+def test_the_floor_of_means_is_that_of_the_task():
+    """Drawn passages of different symbols: what is left of a group after those just read."""
+    paid = []
+    for place in range(7):
+        group = range((place - 23) // 2 * 2, (place - 23) // 2 * 2 + 2)  # the target's
+        read = range(-24, place - 24 + 1)  # symbols of the period before, known by this segment
+        paid.append(math.log(len(set(group) - set(read))))
+    assert check_mean_floor(sum(paid) / 7).right

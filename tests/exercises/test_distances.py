@@ -47,7 +47,6 @@ SHIFT_WRONG: dict[str, tuple[str, Any]] = {
     "right and last": ("and the last row is dropped", lambda s: viewed(s, (0, 1), slice(-1))),
     "last row": ("The last row of the view", lambda s: viewed(s, (1, 0), slice(-1))),
     "transposed": ("transposed", lambda s: by_loops(s).mT),
-    "half": ("result is float32", lambda s: by_loops(s).float()),
     "in place": ("still needs", lambda s: by_loops(s) + 0 * s.mul_(2)[:, :1]),
     "None": ("`return`", lambda s: None),
     "raises": ("raised", lambda s: s @ s),

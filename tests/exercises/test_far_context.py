@@ -69,6 +69,14 @@ def test_the_far_part():
         assert sentence[1:] in found.message
 
 
+def test_a_study_that_changes_the_text_is_told_so():
+    def in_place(losses_of, tokens, other, last, distances):
+        tokens[:, : tokens.shape[1] - last - distances[-1]] = 0
+        return far_use(losses_of, tokens, other, last, distances)
+
+    assert "`tokens` is changed in place" in check_far_use(in_place).message
+
+
 @pytest.mark.parametrize(
     "check", [check_far_part, check_copied, check_standard_error, check_far_use]
 )

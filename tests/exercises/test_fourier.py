@@ -1,13 +1,16 @@
-"""Lesson 35's checks: a count, the mixing by waves, what it keeps, a whole block."""
+"""Lesson 35's checks: a count, padding, a mixing without loss, a block, the fast transform."""
+
+import math
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from attnlab.exercises import (
+    check_fast_transform,
     check_fnet_block,
-    check_fourier_mixing,
-    check_kept,
+    check_hartley,
+    check_padded_mixing,
     check_transform_flops,
     fourier,
 )
@@ -15,13 +18,36 @@ from attnlab.mechanisms.spectral import fnet
 from tests.exercises.frame import answers_to, named, numbers_of
 
 
-def mix(x):
-    return torch.fft.fft2(x).real
+def mix(x, real):
+    """By the library, which leaves padding out."""
+    return fnet.FNet(x.shape[-1])(x, real) * real[..., None]
 
 
-def kept(x):
-    """By the transform itself, twice."""
-    return mix(mix(x)) / x.numel()
+def hartley(x):
+    y = torch.fft.fft(x, dim=0)
+    z = torch.fft.fft(y.real - y.imag)
+    return z.real - z.imag
+
+
+def fast(x):
+    def transform(y):
+        n = len(y)
+        if n == 1:
+            return y
+        turn = torch.exp(-2j * math.pi * torch.arange(n // 2) / n)[:, None].to(torch.complex128)
+        even, odd = transform(y[0::2]), turn * transform(y[1::2])
+        return torch.cat([even + odd, even - odd])
+
+    return torch.view_as_real(transform(x.to(torch.complex128))).movedim(-1, 0)
+
+
+def by_matrix(x):
+    angle = 2 * math.pi * torch.outer(torch.arange(len(x)), torch.arange(len(x))).to(x) / len(x)
+    return torch.stack([angle.cos() @ x, -angle.sin() @ x])
+
+
+def by_library(x):
+    return torch.view_as_real(torch.fft.fft(x, dim=0)).movedim(-1, 0)
 
 
 def block(x, W1, W2):
@@ -30,14 +56,23 @@ def block(x, W1, W2):
 
 
 RIGHT = [
-    (check_fourier_mixing, mix),
-    (check_kept, kept),
+    (check_padded_mixing, mix),
+    (check_hartley, hartley),
+    (check_fast_transform, fast),
     (check_fnet_block, block),
     (check_transform_flops, 2_621_440),
 ]
 TABLES = [
-    (check_fourier_mixing, named(fourier._MIXED_MISTAKEN)),
-    (check_kept, named(fourier._KEPT_MISTAKEN)),
+    (check_padded_mixing, named(fourier._PADDED_MISTAKEN)),
+    (check_hartley, named(fourier._HARTLEY_MISTAKEN)),
+    (
+        check_fast_transform,
+        {
+            "matrix": ("takes about n log₂ n", by_matrix),
+            "library": ("is what you build here", by_library),
+            **named(fourier._FAST_MISTAKEN),
+        },
+    ),
     (check_fnet_block, named(fourier._BLOCK_MISTAKEN)),
     (check_transform_flops, numbers_of(fourier._FLOPS_MISTAKEN)),
 ]

@@ -1,32 +1,71 @@
-"""Lesson 14's checks: rounds, the hash, one softmax over the union of rounds."""
+"""Lesson 14's checks: rounds, queries without a key, one round of sorted chunks."""
 
+import numpy as np
+import pytest
 import torch
 
-from attnlab.exercises import check_hash, check_lsh_attention, check_rounds
-from attnlab.exercises.hashing import _BUCKETS_MISTAKEN, _ROUNDS_MISTAKEN, _UNION_MISTAKEN
-from attnlab.mechanisms.learned.reformer import hash_buckets
+from attnlab.exercises import check_rounds, check_sorted_round, check_without_key
+from attnlab.exercises.hashing import _ROUND_MISTAKEN, _ROUNDS_MISTAKEN, _WITHOUT_MISTAKEN
+from attnlab.mechanisms.learned import reformer
 from tests.exercises.frame import answers_to, named, numbers_of
 
 
-def by_loops(q, v, buckets):
+def in_chunks(q, v, buckets, chunk):
+    order = buckets.argsort(stable=True)
+    own = order.view(-1, chunk)
+    keys = torch.cat([torch.cat([torch.full_like(own[:1], -1), own[:-1]]), own], 1)
+    scores = q[own] @ (q / q.norm(dim=-1, keepdim=True))[keys].mT / q.shape[1] ** 0.5
+    asking, asked = own[..., None], keys[:, None]
+    pairs = (asked >= 0) & (asked < asking) & (buckets[asked] == buckets[asking])
+    pairs = pairs | (asked == asking) & ~pairs.any(-1, keepdim=True)
     out = torch.empty_like(v)
-    for i in range(len(q)):
-        found = [j for j in range(i) if any(one[i] == one[j] for one in buckets)]
-        found = found or [i]
-        keys = q[found] / q[found].norm(dim=-1, keepdim=True)
-        out[i] = (keys @ q[i] / q.shape[1] ** 0.5).softmax(0) @ v[found]
+    out[order] = (scores.masked_fill(~pairs, -torch.inf).softmax(-1) @ v[keys]).flatten(0, 1)
     return out
 
 
-def by_library(x, R):
-    return hash_buckets(x[None, None], R[None, None])[0, 0, 0]
+def by_loops(q, v, buckets, chunk):
+    order, out = sorted(range(len(q)), key=lambda i: (int(buckets[i]), i)), v.clone()
+    for first in range(0, len(q), chunk):
+        for i in order[first : first + chunk]:
+            near = order[max(first - chunk, 0) : first + chunk]
+            found = [j for j in near if j < i and buckets[j] == buckets[i]] or [i]
+            keys = q[found] / q[found].norm(dim=-1, keepdim=True)
+            out[i] = (keys @ q[i] / q.shape[1] ** 0.5).softmax(0) @ v[found]
+    return out
+
+
+def under_a_mask(q, v, buckets, chunk):
+    """The library's own form, on vectors that the given buckets are the hashes of."""
+    places = reformer.Places.of(
+        buckets[None, None, None], 8, None,
+        reformer.Hashing(chunk=chunk, causal_window="chunks"), causal=True,
+    )  # fmt: skip
+    pairs = places.attended(0)[0, 0]
+    pairs = pairs | torch.diag(~pairs.any(-1))
+    scores = q @ reformer.unit(q).mT / q.shape[1] ** 0.5
+    return scores.masked_fill(~pairs, -torch.inf).softmax(-1) @ v
+
+
+def counted(own, keys):
+    return torch.tensor([all(key != mine for key in keys[: i + 1]) for i, mine in enumerate(own)])
 
 
 TestAnswers = answers_to(
-    [(check_rounds, 7), (check_hash, by_library), (check_lsh_attention, by_loops)],
+    [
+        *((check_rounds, right) for right in (7, 7.0, np.int64(7), torch.tensor(7.0))),
+        (check_without_key, counted),
+        (check_sorted_round, in_chunks),
+        (check_sorted_round, by_loops),
+    ],
     [
         (check_rounds, numbers_of(_ROUNDS_MISTAKEN)),
-        (check_hash, named(_BUCKETS_MISTAKEN)),
-        (check_lsh_attention, named(_UNION_MISTAKEN)),
+        (check_without_key, named(_WITHOUT_MISTAKEN)),
+        (check_sorted_round, named(_ROUND_MISTAKEN)),
+        (check_sorted_round, {"square": ("480, 480)", under_a_mask)}),
     ],
 )
+
+
+@pytest.mark.parametrize("rounds", [6.64, 6.6, 6.644, 6.643856])
+def test_the_logarithm_has_to_be_rounded_up(rounds, refuses):
+    refuses(check_rounds(rounds), "whole rounds")

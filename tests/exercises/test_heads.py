@@ -102,7 +102,6 @@ SPLIT_WRONG = {
     ),
     "halved": ("the numbers are not", lambda x, h: split_by_loops(x, h) / 2),
     "None": ("`return`", lambda x, h: None),
-    "float": ("the result is float32", lambda x, h: split_by_loops(x, h).float()),
 }
 
 MERGE_WRONG = {

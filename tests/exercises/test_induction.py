@@ -86,7 +86,6 @@ HEAD_WRONG = {
         "the other way",
         lambda x, s: head(x, s, before=lambda j: x[j + 1] if j + 1 < len(x) else 0 * x[0]),
     ),
-    "dtype": ("result is", lambda x, s: head(x.double(), s)),
 }
 
 

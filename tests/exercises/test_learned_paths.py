@@ -1,6 +1,7 @@
 """Lesson 54's checks: the number of paths, where soft paths lead, their weights, a layer."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -38,10 +39,10 @@ def path_weight(w, path):
     return torch.tensor(found[tuple(path)], dtype=w.dtype)
 
 
-def along(v, w, sources, targets, kinds):
-    """By the library's dense form."""
+def along(v, w, sources, targets, kinds, form=gtn.edges):
+    """By the library's form that goes along the edges."""
     graph = Graph(len(v), torch.stack([sources, targets], 1), kinds)
-    return gtn.naive(v[None, None], w[None], structure=GraphBatch.of([graph]))[0, 0]
+    return form(v[None, None], w[None], structure=GraphBatch.of([graph]))[0, 0]
 
 
 RIGHT = [
@@ -55,6 +56,7 @@ TABLES = [
     (check_soft_paths, named(learned_paths._SOFT_PATHS_MISTAKEN)),
     (check_path_weight, named(learned_paths._WEIGHT_MISTAKEN)),
     (check_along_edges, named(learned_paths._ALONG_MISTAKEN)),
+    (check_along_edges, {"dense": ("elements is made", partial(along, form=gtn.naive))}),
 ]
 TestAnswers = answers_to(RIGHT, TABLES)
 

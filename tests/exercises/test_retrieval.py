@@ -1,4 +1,4 @@
-"""Lesson 34's checks: a sharp enough β, the energy, repeated updates, a pattern completed."""
+"""Lesson 34's checks: a sharp enough β, the energy, repeated updates, patterns completed."""
 
 import math
 
@@ -8,6 +8,7 @@ import torch
 from attnlab.exercises import (
     check_complete,
     check_energy,
+    check_recalled,
     check_retrieve,
     check_sharp,
     retrieval,
@@ -38,7 +39,22 @@ def complete(xi, known, X, beta, steps):
     return state
 
 
+def recall(xi, X):
+    """The sums of each unit over the patterns, in plain numbers."""
+    patterns, state, changed = X.tolist(), xi.tolist(), True
+    while changed:
+        changed = False
+        for i in range(len(state)):
+            overlaps = [sum(p * s for p, s in zip(x, state, strict=True)) for x in patterns]
+            total = sum(x[i] * o for x, o in zip(patterns, overlaps, strict=True))
+            total -= len(patterns) * state[i]
+            if total * state[i] < 0:
+                state[i], changed = -state[i], True
+    return torch.tensor(state, dtype=xi.dtype)
+
+
 RIGHT = [
+    (check_recalled, recall),
     (check_energy, energy),
     (check_retrieve, retrieve),
     (check_complete, complete),
@@ -48,6 +64,7 @@ TABLES = [
     (check_energy, named(retrieval._ENERGY_MISTAKEN)),
     (check_retrieve, named(retrieval._RETRIEVE_MISTAKEN)),
     (check_complete, named(retrieval._COMPLETE_MISTAKEN)),
+    (check_recalled, named(retrieval._RECALLED_MISTAKEN)),
     (check_sharp, numbers_of(retrieval._SHARP_MISTAKEN)),
 ]
 

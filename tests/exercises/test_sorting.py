@@ -1,96 +1,70 @@
-"""Lesson 15's checks: what sorting costs, the normalisation, the layer."""
+"""Lesson 15's checks: what sorting costs, causal clusters, a causal layer that sorts."""
 
 from collections.abc import Callable
-from typing import Any
 
-import pytest
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from attnlab.exercises import check_sinkhorn, check_sorted_attention, check_sorting_length
-from tests.exercises.frame import answers_to
-
-
-def divided(scores: Tensor, iterations: int, order: tuple[int, ...] = (-1, -2)) -> Tensor:
-    for _ in range(iterations):
-        for dim in order:
-            scores = scores.log_softmax(dim)
-    return scores.exp()
+from attnlab.exercises import check_causal_sorting, check_recent_members, check_sorting_length
+from attnlab.exercises.sorting import _LAYER_MISTAKEN, _LENGTH_MISTAKEN, _RECENT_MISTAKEN
+from attnlab.mechanisms.learned import sinkhorn as sorting
+from tests.exercises.frame import answers_to, named, numbers_of
 
 
-def in_place(scores: Tensor, iterations: int) -> Tensor:
-    powers = scores.exp()
-    for _ in range(iterations):
-        powers = powers / powers.sum(-1, keepdim=True)
-        powers = powers / powers.sum(-2, keepdim=True)
-    return powers
+def by_rank(x: Tensor, centroids: Tensor, w: int) -> Tensor:
+    own = F.one_hot((x @ centroids.T).argmax(-1), len(centroids))
+    rank = own.cumsum(0)[own.bool()]
+    return (own @ own.T).tril().bool() & (rank[:, None] - rank < w)
 
 
-def block_by_block(q: Tensor, k: Tensor, v: Tensor, sort: Tensor, block: int) -> Tensor:
-    keys, values = k.split(block), v.split(block)
-    outs = []
+def by_lists(x: Tensor, centroids: Tensor, w: int) -> Tensor:
+    own = [int((centroids @ one).argmax()) for one in x]
+    allowed = np.zeros((len(x), len(x)), dtype=bool)
+    for i, mine in enumerate(own):
+        allowed[i, [j for j in range(i + 1) if own[j] == mine][-w:]] = True
+    return torch.from_numpy(allowed)
+
+
+def block_by_block(q: Tensor, k: Tensor, v: Tensor, scores: Tensor, block: int) -> Tensor:
+    keys, values, out = k.split(block), v.split(block), []
     for i, queries in enumerate(q.split(block)):
-        mixed = [sum(sort[i, j] * x[j] for j in range(len(x))) for x in (keys, values)]
-        own = torch.cat([mixed[0], keys[i]]), torch.cat([mixed[1], values[i]])
-        outs.append((queries @ own[0].T / q.shape[1] ** 0.5).softmax(-1) @ own[1])
-    return torch.cat(outs)
+        past = torch.ones(block, block, dtype=torch.bool).tril()
+        own_keys, own_values = keys[i], values[i]
+        if i:
+            brought = scores[i, :i].softmax(-1)
+            mixed = [(brought[:, None, None] * torch.stack(x[:i])).sum(0) for x in (keys, values)]
+            own_keys, own_values = torch.cat([mixed[0], keys[i]]), torch.cat([mixed[1], values[i]])
+            past = torch.cat([torch.ones_like(past), past], 1)
+        products = queries @ own_keys.T / q.shape[1] ** 0.5
+        out.append(products.masked_fill(~past, -torch.inf).softmax(-1) @ own_values)
+    return torch.cat(out)
 
 
-def dense(
-    q: Tensor, k: Tensor, v: Tensor, sort: Tensor, block: int, *,
-    scale: float = 7**-0.5, kinds: str = "both", values: bool = True,
-) -> Tensor:  # fmt: skip
-    into_place = torch.kron(sort, torch.eye(block, dtype=sort.dtype))
-    mixed = into_place @ v if values else v
-    same = torch.kron(torch.eye(len(sort)), torch.ones(block, block)).bool()
-    scores = [(q @ x.T * scale).masked_fill(~same, -torch.inf) for x in (into_place @ k, k)]
-    if kinds == "two":
-        return scores[0].softmax(-1) @ mixed + scores[1].softmax(-1) @ v
-    if kinds == "sorted":
-        return scores[0].softmax(-1) @ mixed
-    return torch.cat(scores, -1).softmax(-1) @ torch.cat([mixed, v])
+def by_library(q: Tensor, k: Tensor, v: Tensor, scores: Tensor, block: int, columns: bool = False):
+    earlier = torch.ones_like(scores).tril(-1).bool()
+    sort = sorting.sinkhorn(scores, 8, allowed=earlier, columns=columns)[None, None]
+    options = sorting.Blocks(block=block, max_len=64)
+    parts = (x[None, None] for x in (q, k, v))
+    return sorting.naive(*parts, sort, causal=True, options=options)[0, 0]
 
 
-def wrong(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: dense(*given, **changes)
-
-
-RIGHT = [
-    (check_sinkhorn, divided),
-    (check_sorted_attention, block_by_block),
-    (check_sorted_attention, dense),
-]
-SINKHORN_WRONG: dict[str, tuple[str, Any]] = {
-    "columns first": ("columns are divided before rows", lambda s, i: divided(s, i, (-2, -1))),
-    "rows": ("rows alone", lambda s, i: divided(s, i, (-1,))),
-    "columns": ("columns alone", lambda s, i: divided(s, i, (-2,))),
-    "logarithms": ("still in logarithms", lambda s, i: divided(s, i).log()),
-    "one": ("one iteration only", lambda s, i: divided(s, 1)),
-    "overflow": ("stay in logarithms", in_place),
-    "None": ("`return`", lambda s, i: None),
-}
-LAYER_WRONG: dict[str, tuple[str, Any]] = {
-    "transposed": ("s is transposed", lambda q, k, v, s, b: dense(q, k, v, s.T.contiguous(), b)),
-    "values": ("values are not sorted", wrong(values=False)),
-    "own": ("own block is missing", wrong(kinds="sorted")),
-    "scale": ("not divided by √d", wrong(scale=1)),
-    "two": ("two softmaxes", wrong(kinds="two")),
-    "None": ("`return`", lambda *given: None),
-}
-TABLES = [(check_sinkhorn, SINKHORN_WRONG), (check_sorted_attention, LAYER_WRONG)]
-
-
-TestAnswers = answers_to(RIGHT, TABLES)
-
-
-def test_length_solves_the_equation() -> None:
-    n = 8192
-    assert n / 64 == 2 * 64
-    assert check_sorting_length(n).right
-
-
-@pytest.mark.parametrize(
-    ("given", "words"), [(128, "number of blocks"), (4096, "B²"), (64, "length of a block")]
+TestAnswers = answers_to(
+    [
+        *((check_sorting_length, n) for n in (8192, 8192.0, np.int64(8192), torch.tensor(8192))),
+        (check_recent_members, by_rank),
+        (check_recent_members, by_lists),
+        (check_causal_sorting, block_by_block),
+        (check_causal_sorting, by_library),
+    ],
+    [
+        (check_sorting_length, numbers_of(_LENGTH_MISTAKEN)),
+        (check_recent_members, named(_RECENT_MISTAKEN)),
+        (check_causal_sorting, named(_LAYER_MISTAKEN)),
+    ],
 )
-def test_wrong_lengths_are_named(given: int, words: str, refuses: Callable[..., None]) -> None:
-    refuses(check_sorting_length(given), words)
+
+
+def test_eight_iterations_with_columns_are_a_leak(refuses: Callable[..., None]) -> None:
+    refuses(check_causal_sorting(lambda *given: by_library(*given, columns=True)), "future leaks")

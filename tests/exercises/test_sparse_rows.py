@@ -89,6 +89,7 @@ def by_minimum(x: Tensor, z: float, ramp: float) -> Tensor:
 
 
 MASK_WRONG = {
+    "unbounded": ("straight line everywhere", lambda x, z, ramp: (ramp + z - x) / ramp),
     "above": ("above 1", lambda x, z, ramp: ((ramp + z - x) / ramp).relu()),
     "below": ("below 0", lambda x, z, ramp: ((ramp + z - x) / ramp).clamp_max(1)),
     "ends": ("begin at z", lambda x, z, ramp: clamped(x, z - ramp, ramp)),

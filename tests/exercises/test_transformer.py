@@ -39,6 +39,7 @@ ROWS_WRONG = {
         lambda w, s, e: ([s, *w], [*w, e]),
         lambda w, s, e: [[s, *w], [*w, e]],
         lambda w, s, e: (torch.tensor([s, *w]), torch.tensor([*w, e])),
+        lambda w, s, e: ([s, *w], w.append(e) or w),
     ],
 )
 def test_rows_written_differently_are_right(solution: Callable[..., object]) -> None:

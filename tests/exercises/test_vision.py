@@ -71,7 +71,6 @@ ROW_WRONG: dict[str, tuple[str, Any]] = {
     "None": ("`return`", lambda w, c: None),
     "other": ("numbers are not", lambda w, c: row_share(w, c) + 1),
     "in place": ("changed in place", lambda w, c: row_share(w.clone(), c) + 0 * w.zero_().sum()),
-    "dtype": ("the result is float32", lambda w, c: row_share(w.float(), c)),
 }
 
 OFFSET_WRONG: dict[str, tuple[str, Any]] = {

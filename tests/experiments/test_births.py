@@ -105,7 +105,7 @@ def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(births.rows(quick=True, threads=torch.get_num_threads()))
     assert torch.equal(torch.get_rng_state(), state)
     figures = {row.figure: row for row in rows}
-    assert len(figures) == len(rows) == 2 * (4 + 6)
+    assert len(figures) == len(rows) == 2 * (5 + 6)
     for name in names:
         for step in (0, 2):
             right = figures[f"{name}, step {step}, repeats right, seed 0"]
@@ -122,7 +122,9 @@ def test_what_the_lesson_draws_is_whole() -> None:
     found = {row["figure"] for row in stored["experiments"]["births"]}
     text = ("loss", "in-context score", "repeats right", "induction", "previous")
     quantities = {
-        name: (*text, "induction in text") if arm.reads_text else (text[0], *text[2:])
+        name: (*text, "induction in text")
+        if arm.reads_text
+        else (text[0], *text[2:], "previous, both heads")
         for name, arm in ARMS.items()
     }
     assert found == {

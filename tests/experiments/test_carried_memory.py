@@ -9,7 +9,8 @@ from attnlab.experiments import carried_memory
 from attnlab.experiments.carried_memory import ARMS, SEEDS, SEGMENT, build, with_memory
 
 STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/30_carried_memory.json"
-NAMES = [*ARMS, "memory 16, scored with 32"]
+LONGER = [f"{arm}, 1000 updates" for arm in ARMS if "rate" in ARMS[arm]]
+NAMES = [*ARMS, *LONGER, "memory 16, scored with 32"]
 
 
 def test_rows_of_the_quick_run() -> None:
@@ -41,6 +42,16 @@ def test_the_same_parameters_with_another_memory() -> None:
     other = with_memory(model, 32)
     assert other.decoder.blocks[0].attention.options.memory == 32
     assert torch.equal(other.embedding.weight, model.embedding.weight)
+
+
+def test_queries_alone_are_told_their_place() -> None:
+    """The queries of equal tokens differ by the vectors of their places, their keys do not."""
+    heads = build("mean, told").decoder.blocks[0].attention.heads
+    q, k, _ = heads.project(torch.ones(1, 5, 64))
+    place = heads.split(build("mean, told").place[None, :5], heads.head_dim)
+    torch.testing.assert_close(q - q[:, :, :1], place - place[:, :, :1])
+    assert (q[:, :, 1:] != q[:, :, :1]).any()
+    assert torch.equal(k, k[:, :, :1].expand_as(k))
 
 
 def test_what_the_lesson_draws_is_whole() -> None:

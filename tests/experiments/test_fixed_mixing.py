@@ -102,9 +102,21 @@ def test_rows_of_the_quick_run():
     assert set(fixed_mixing.figures(quick=True)) < set(fixed_mixing.figures(quick=False))
 
 
+def test_a_row_trains_what_its_name_says(monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        fixed_mixing, "train", lambda *names, **options: given.append((names, options))
+    )
+    monkeypatch.setattr(fixed_mixing, "right", lambda model, problem: 0.0)
+    name = fixed_mixing.figure("mirror", "attention", 2, 2000, fixed_mixing.LOWER)
+    assert fixed_mixing.row(name, quick=False, threads=1).figure == name
+    assert given == [(("mirror", "attention", 2), {"updates": 2000, "rate": fixed_mixing.LOWER})]
+
+
 def test_what_the_lesson_draws_is_whole():
     stored = json.loads(STORED.read_text())["experiments"]["fixed_mixing"]
     found = {row["figure"]: row["measured"] for row in stored}
     assert list(found) == fixed_mixing.figures(quick=False)
-    assert len(found) == len(SEEDS) * len(PROBLEMS) * len(ARMS)
+    every, still_open = len(PROBLEMS) * len(ARMS), sum(map(len, fixed_mixing.OPEN.values()))
+    assert len(found) == len(SEEDS) * (2 * every + 2 * still_open)
     assert all(0 <= score <= 100 for score in found.values())

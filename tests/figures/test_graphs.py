@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.core.graph import Graph
 from attnlab.figures.graphs import draw_graph
-from attnlab.figures.theme import DARK, LIGHT, SIGNED
+from attnlab.figures.theme import DARK, GROUPS, LIGHT, SIGNED
 
 PATH = Graph(3, [(0, 1), (2, 2), (1, 2)]).both_ways()
 PLACES = [(0, 0), (1, 5), (2, 0)]
@@ -64,6 +64,15 @@ def test_it_is_described_in_words_and_escaped() -> None:
     page = drawing._repr_html_()
     assert "<b>" not in page
     assert "<i>" not in page
+
+
+def test_groups_have_the_colours_of_the_widget_and_are_listed() -> None:
+    drawing = draw_graph(PATH, PLACES, {"club": ["x", "<y>", "x"]}, title="T")
+    assert repr(drawing).endswith("lines. club: <y> at 1; x at 0, 2.")
+    fills = [each.get("fill") for each in parts(drawing.svg(), "circle")]
+    one, two = GROUPS[:2]
+    assert [fill for fill in fills if fill in GROUPS] == [one, two, one, one, two]  # and the legend
+    assert "&lt;y&gt;" in drawing.svg()
 
 
 @pytest.mark.parametrize(("theme", "look"), [("light", LIGHT), ("dark", DARK), ("auto", LIGHT)])

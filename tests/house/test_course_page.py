@@ -1,11 +1,14 @@
-"""notebooks/README.md: every lesson with its question, and the graph of what builds on what."""
+"""notebooks/README.md: every lesson with its question, the term, and what builds on what."""
 
 import json
 import re
 from pathlib import Path
 
+from attnlab.course.page import ASSUMED, current
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "notebooks/README.md").read_text(encoding="utf-8")
+PLAN = json.loads((ROOT / "notebooks/course/plan.json").read_text(encoding="utf-8"))
 LESSONS = {
     path: json.loads(path.read_text(encoding="utf-8"))["metadata"]["attnlab"]
     for path in sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
@@ -18,14 +21,44 @@ def test_every_lesson_has_its_paragraph() -> None:
         assert f"**[{facts['number']:02}]({path.name}) · {facts['question']}**" in flat
 
 
-def test_the_graph_is_that_of_the_headers() -> None:
-    drawn = {(a, b) for a, b in re.findall(r"^  (\d\d) --> (\d\d)$", PAGE, re.MULTILINE)}
-    wanted = {
+def test_the_tables_and_graphs_are_current() -> None:
+    assert current(ROOT) == PAGE, "run `python -m attnlab.course.page`"
+
+
+def test_the_graphs_are_those_of_the_headers() -> None:
+    drawn = re.findall(r"^  (\d\d) --> (\d\d)$", PAGE, re.MULTILINE)
+    wanted = [
         (before[:2], f"{facts['number']:02}")
         for facts in LESSONS.values()
         for before in facts["prerequisites"]
-    }
-    assert drawn == wanted
+        if before[:2] not in ASSUMED
+    ]
+    assert sorted(drawn) == sorted(wanted)
+
+
+def test_every_lesson_has_its_place_after_what_it_builds_on() -> None:
+    before = {path.name[:2]: facts["prerequisites"] for path, facts in LESSONS.items()}
+    term, *tracks = PLAN["tracks"].values()
+    in_weeks = [one for week in PLAN["weeks"] for one in week["sessions"] if one.isdecimal()]
+    assert list(dict.fromkeys(in_weeks)) == term
+    assert sorted(one for track in (term, *tracks) for one in track if one in before) == [*before]
+    for track in ([], *tracks):
+        taught: list[str] = []
+        for number in (*term, *track):
+            assert {name[:2] for name in before.get(number, [])} <= set(taught), number
+            taught.append(number)
+
+
+def test_homework_is_set_after_its_lessons() -> None:
+    taught: list[str] = []
+    for week in PLAN["weeks"]:
+        taught += week["sessions"]
+        for number in re.findall(r"homework_(\d)\.md\) set", week.get("homework", "")):
+            page = (ROOT / f"notebooks/course/homework_{number}.md").read_text(encoding="utf-8")
+            after = re.search(r"^After lessons (.*?)\.", page, re.MULTILINE)
+            assert after is not None
+            for choice in re.split(r",| and ", after[1]):
+                assert {*re.findall(r"\d\d", choice)} & {*taught} or not choice.strip(), choice
 
 
 def test_every_lesson_has_questions_and_as_many_answers() -> None:
@@ -36,13 +69,3 @@ def test_every_lesson_has_questions_and_as_many_answers() -> None:
             for text in [ROOT / f"notebooks/course/{kind}/{facts['number']:02}.md"]
         ]
         assert counts[0] == counts[1] >= 8, facts["question"]
-
-
-def test_paths_name_lessons_that_exist() -> None:
-    known = {f"{facts['number']:02}" for facts in LESSONS.values()}
-    rows = re.findall(r"^\| \*\*.*?\| (\d+) \| ([\d, ]+) \|$", PAGE, re.MULTILINE)
-    assert len(rows) >= 5
-    for sessions, lessons in rows:
-        named = lessons.replace(" ", "").split(",")
-        assert set(named) <= known
-        assert len(named) == int(sessions)

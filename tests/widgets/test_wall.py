@@ -15,6 +15,7 @@ from attnlab_widgets import wall as wall_module
 from attnlab_widgets import wall_cards
 from attnlab_widgets.wall import MODEL, Wall, wall
 from attnlab_widgets.wall_bytes import decode, encode
+from attnlab_widgets.wall_cards import FEW
 
 import attnlab
 from attnlab import pretrained
@@ -255,6 +256,12 @@ def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
         fewer = [part for kind, part in shown.still().parts if kind == "map"]
     finally:
         shown.seeing = "all"
+    shown.seeing = "few"
+    try:
+        few = [part for kind, part in shown.still().parts if kind == "map"]
+    finally:
+        shown.seeing = "all"
+    assert len(few) == len(FEW) == 8
     able = [card for card in attnlab.cards() if card.mixes and card.causal != "never"]
     assert len(fewer) == len(able) < len(maps)
 

@@ -10,7 +10,7 @@ from attnlab_widgets.drawing import Drawing
 _WIDE, _MARGIN, _GAP, _TOP, _LEVELS = 952, 20, 16, 62, 100
 _SIDE = (_WIDE - 2 * _MARGIN - 3 * _GAP) // 4
 _MISSED = SIGNED[-1]
-COLOURS = {"weight": SERIES[4], "hashing": SERIES[0], "clustering": SERIES[1], "sorting": SERIES[2]}
+COLOURS = {"weight": SERIES[4], "hashing": SERIES[0], "clustering": SERIES[3], "sorting": SERIES[2]}
 """Each way's colour, as on the page."""
 
 

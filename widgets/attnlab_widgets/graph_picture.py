@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.figures.theme import CIVIDIS, SERIES, THEMES, Theme, blend
+from attnlab.figures.theme import CIVIDIS, GROUPS, SERIES, THEMES, Theme, blend
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.graph_path import marks
 
@@ -16,8 +16,6 @@ _STAGE, _SIDE, _LEVELS, _SHADES, _STRIP = (520, 400), 356, 20, 5, 7
 _INSET, _LINE, _FEW, _MANY, _MOST_DRAWN, _MOST_NAMED = 18, 13, 40, 400, 250, 8
 CHOSEN, FIELD = SERIES[1], SERIES[0]
 """Whom the chosen node attends to; its receptive field."""
-GROUPS = (SERIES[0], SERIES[2], SERIES[3], "#8a5a00")
-"""Of the largest groups; the others are grey."""
 
 
 def picture(widget: Any) -> Drawing:

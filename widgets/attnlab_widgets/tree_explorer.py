@@ -123,7 +123,7 @@ class TreeExplorer(BaseWidget):
 
     @property
     def gathered(self) -> NDArray[np.float64]:
-        """N̄ (m,): what each node gathers from its leaves, with their weights."""
+        """v̄ (m,): what each node gathers from its leaves, with their weights."""
         return self._numbered.gathered(self.leaf_values, self.node_values, self.weights)
 
     @property

@@ -22,7 +22,7 @@ def still_tables(
     weights: Sequence[float],
     look: Theme,
 ) -> Drawing:
-    """The tree above the table of averages Ŝ, whose columns are its leaves, and the sums N̄."""
+    """The tree above the table of averages Ŝ, whose columns are its leaves, and the sums v̄."""
     n, m = len(tree.leaves), len(tree.nodes)
     numbers = [_number(value) for value in (*leaf_values, *node_values)]
     drawing = Drawing(_WIDE, 0, look)
@@ -33,7 +33,7 @@ def still_tables(
     column = _column(tree)
     row = 26 if m <= 10 else 18
     end = _LEFT + n * column
-    _said(drawing, "N̄", end + 42, top - 18)
+    _said(drawing, "v̄", end + 42, top - 18)
     drawing.hatch(~tree.spans(), _LEFT, top, n * column, m * row)
     for i in range(m):
         y = top + i * row

@@ -108,7 +108,7 @@ class Numbered:
     def gathered(
         self, leaf_values: Any, node_values: Any, weights: Sequence[float]
     ) -> NDArray[np.float64]:
-        """N̄ (m,), equation 7: the weighted averages of a node, over its number of leaves."""
+        """v̄ (m,), equation 7: the weighted averages of a node, over its number of leaves."""
         averages = self.averages(leaf_values, node_values)
         found: NDArray[np.float64] = averages @ np.asarray(weights, float) / self.spans().sum(1)
         return found

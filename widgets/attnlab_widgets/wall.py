@@ -47,7 +47,7 @@ class Wall(BaseWidget):
     projections; what only one mechanism has is random in both), ``causal`` (the past alone, where a
     mechanism leaves the choice), ``length`` (of the sentence: a prefix, or beyond it, where costs
     follow but maps stay), ``head`` (None = the mean of all), ``order``, ``family``, ``seeing`` (a
-    filter), ``opened`` (the name of a mechanism, "" = none).
+    filter; "few" are eight to begin with), ``opened`` (the name of a mechanism, "" = none).
 
     ``save_html`` first computes what is missing, so that all of it works in the file.
     """
@@ -64,7 +64,7 @@ class Wall(BaseWidget):
     head = traitlets.Int(None, allow_none=True).tag(sync=True)
     order = Choice(("year", "family", "cost", "name"), "year").tag(sync=True)
     family = traitlets.Unicode("").tag(sync=True)
-    seeing = Choice(("all", "causal", "both sides"), "all").tag(sync=True)
+    seeing = Choice(("all", "few", "causal", "both sides"), "all").tag(sync=True)
     opened = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, text: str, *, layer: int = 1, theme: str = "auto") -> None:

@@ -19,6 +19,10 @@ from attnlab.lens.side_by_side import Layer
 from attnlab_widgets.mathml import tree
 
 MOST = 3  # lessons of one mechanism, those that name it most
+FEW = (
+    *("full", "longformer", "bigbird", "reformer", "linformer", "performer"),
+    *("retention", "selective_scan"),
+)  # to begin with: eight ways that differ at a glance
 LARGE = 1 << 40  # a length at which the term that grows fastest is the largest
 LESSONS = Path(catalog.__file__).parents[1] / "notebooks"
 
@@ -32,6 +36,7 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         "family": card.family,
         "year": card.paper.year,
         "causal": card.causal,
+        "few": card.name in FEW,
         "because": card.because,
         "gives_up": card.gives_up,
         "options": ", ".join(f"{name}={value!r}" for name, value in layer.options.items()),

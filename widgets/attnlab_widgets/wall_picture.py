@@ -49,12 +49,14 @@ def draw(wall: Any) -> Drawing:
 
 def arranged(wall: Any) -> list[dict[str, Any]]:
     """The tiles that pass the filter, in the chosen order, as ``arranged`` in ``lib/wall.js``."""
-    refused = {"all": "", "causal": "never", "both sides": "always"}[wall.seeing]
+    refused = {"causal": "never", "both sides": "always"}.get(wall.seeing, "")
     at = wall._wall["lengths"].index(wall.length)
     kept = [
         tile
         for tile in wall._wall["tiles"]
-        if wall.family in ("", tile["family"]) and tile["causal"] != refused
+        if wall.family in ("", tile["family"])
+        and tile["causal"] != refused
+        and (tile["few"] or wall.seeing != "few")
     ]
     keys: dict[str, Any] = {
         "family": lambda tile: 0,

@@ -52,7 +52,7 @@ test("colours compare a weight with an even share of what its row may attend to"
 });
 
 const TILES = [
-  { name: "a", title: "Zebra", family: "dense", year: 2020, causal: "optional", time: [5, 50] },
+  { name: "a", title: "Zebra", family: "dense", year: 2020, causal: "optional", few: true, time: [5, 50] },
   { name: "b", title: "Ant", family: "fixed", year: 2017, causal: "never", time: [7, 20] },
   { name: "c", title: "Mole", family: "fixed", year: 2019, causal: "always", time: [6, 60] },
 ];
@@ -66,6 +66,7 @@ test("order and filter", () => {
   assert.equal(order({ order: "cost", at: 1 }), "bac");
   assert.equal(order({ family: "fixed" }), "bc");
   assert.equal(order({ seeing: "causal" }), "ac");
+  assert.equal(order({ seeing: "few" }), "a");
   assert.equal(order({ seeing: "both sides" }), "ab");
 });
 

@@ -36,6 +36,7 @@ from attnlab.core.patterns.algebra import LONGEST, check_device
 from attnlab.core.shapes import checked
 
 BLOCKS = (32, 64, 128)  # queries in a block
+ROWS = BLOCKS[0]
 GATHER_COST = 24  # cost of fetching a key for a block, as a number of pairs
 LEAST_SLIDING = 4  # blocks that slide are a batch of their own from so many on
 PAIRS_AT_ONCE = 1 << 20  # pairs evaluated at once

@@ -137,7 +137,8 @@ class PerceiverIO(nn.Module):
 
 # ---- card
 
-h, n, d, e, l = letters("h n d e l")  # noqa: E741
+h, n, d, e, l, w, dim = letters("h n d e l w dim")  # noqa: E741
+HIDDEN = w * dim * (n + l)  # in the MLPs
 
 CARD = Card(
     name="perceiver_io",
@@ -156,9 +157,9 @@ CARD = Card(
     causal="never",
     because="its latents attend to all inputs before any output is asked for",
     options=Latents,
-    letters={"l": "latents", "depth": "depth"},
+    letters={"l": "latents", "depth": "depth", "w": "widening"},
     time=2 * h * l * (2 * n + letters("depth")[0] * l) * (d + e),
-    memory={"naive": h * l * n, "fused": h * (l + n) * (d + e)},
+    memory={"naive": h * l * n + HIDDEN, "fused": h * (l + n) * (d + e) + HIDDEN},
     notes={"naive": ("scores", "weights")},
     departures=(
         "inputs, latents and output queries have one width",

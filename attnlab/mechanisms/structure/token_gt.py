@@ -216,7 +216,7 @@ class TokenGT(nn.Module):
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
     name="token_gt",
@@ -235,8 +235,8 @@ CARD = Card(
     structure=GraphBatch,
     causal="never",
     because="the nodes and edges of a graph have no order",
-    time=2 * h * n * m * (d + e),
-    memory={"naive": h * n * m, "fused": h * (n + m) * (d + e)},
+    time=2 * h * n * (n + n_E) * (d + e),
+    memory={"naive": h * n * (n + n_E), "fused": h * (n + n_E) * (d + e)},
     notes={"naive": ("scores", "weights")},
     variants=({"edge_features": 2, "width": 5}, {"identifiers": "laplacian", "width": 4}),
     departures=(

@@ -39,7 +39,7 @@ export function below(tree, node) {
   return tree.leaves.map((_, j) => j).filter((j) => branch(tree, node, j));
 }
 
-/** S, Ŝ, the terms of each sum and N̄; null in a cell outside the subtree. Equations 5 to 7. */
+/** S, Ŝ, the terms of each sum and v̄; null in a cell outside the subtree. Equations 5 to 7. */
 export function accumulated(tree) {
   const { leaves, nodes } = tree;
   const lines = nodes.map((_, i) => leaves.map((_, j) => branch(tree, i, j)));

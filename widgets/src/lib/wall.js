@@ -84,6 +84,7 @@ const COMPARE = {
 export function arranged(tiles, { order, family, seeing, at }) {
   const kept = tiles.filter((tile) => {
     if (family && tile.family !== family) return false;
+    if (seeing === "few") return tile.few;
     if (seeing === "causal") return tile.causal !== "never";
     if (seeing === "both sides") return tile.causal !== "always";
     return true;

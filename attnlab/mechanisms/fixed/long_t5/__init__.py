@@ -165,8 +165,9 @@ def blocked(
     allowed = torch.cat([is_near.expand(shape), exists[..., None, :].expand(shape)], dim=-1)
     weights = masked_softmax(torch.cat([near, far], dim=-1), allowed)
     of_near, of_far = weights.split([3 * piece, global_k.shape[2]], dim=-1)
-    out = of_near @ _around(wide(v), piece).mT + of_far @ wide(global_v)[:, :, None]
-    return out.flatten(2, 3)[:, :, :n].to(q.dtype)
+    out = (of_near @ _around(wide(v), piece).mT).flatten(2, 3)
+    out = out + of_far.flatten(2, 3) @ wide(global_v)  # all pieces at once: no copy for each
+    return out[:, :, :n].to(q.dtype)
 
 
 def _pieces(x: Tensor, piece: int) -> Tensor:

@@ -9,6 +9,7 @@ from attnlab.core import patterns
 from attnlab.core.card import letters
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
+from attnlab.core.sparse.layout import ROWS
 from attnlab.mechanisms.fixed.memory_compressed.slots import refuse_gaps
 
 h, n, m, d, e, s, w, c = letters("h n m d e s w c")
@@ -45,9 +46,10 @@ class Compression(Options):
 
 
 def flops(chosen: Compression) -> sympy.Expr:
-    """FLOPs: convolutions and attention to slots, or attention within blocks (local)."""
+    """FLOPs: convolutions and attention to slots, or attention within blocks (local),
+    of which several may share a block of queries."""
     if chosen.kind == "local":
-        return 2 * h * n * c * (d + e)
+        return 2 * h * n * (c if chosen.block % ROWS == 0 else c + ROWS) * (d + e)
     return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
 
 

@@ -54,6 +54,7 @@ Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.
 
 from typing import Literal
 
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -218,7 +219,20 @@ class LinearAttention(nn.Module):
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, m, d, e, c = letters("h n m d e c")
+
+
+def flops(chosen: Features, causal: bool) -> sympy.Expr:
+    """Sums and products with them; causally also those within chunks."""
+    r = chosen.count(d)
+    return 2 * h * (n + m) * r * e + (2 * h * n * c * (r + e) if causal else 0)
+
+
+def elements(chosen: Features, causal: bool) -> sympy.Expr:
+    """Features and values; causally also the scores and the sum of every chunk."""
+    r = chosen.count(d)
+    return h * n * (r + e) + (h * n * (c + r * (e + 1) / c) if causal else 0)
+
 
 CARD = Card(
     name="linear",
@@ -235,15 +249,16 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=Features,
+    letters={"c": "chunk"},
     time={
         "naive": lambda chosen: 2 * h * n * m * (chosen.count(d) + e),
         "recurrent": lambda chosen: 2 * h * (n + m) * chosen.count(d) * e,
-        "chunked": lambda chosen: 2 * h * (n + m) * chosen.count(d) * e,
+        "chunked": flops,
     },
     memory={
         "naive": lambda chosen: h * n * (m + chosen.count(d)),
         "recurrent": lambda chosen: h * n * (chosen.count(d) + e),
-        "chunked": lambda chosen: h * n * (chosen.count(d) + e),
+        "chunked": elements,
     },
     notes={
         "naive": ("features_q", "features_k", "weights"),

@@ -60,6 +60,7 @@ theorem 2, section 2.4.
 
 from typing import Literal
 
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -209,7 +210,20 @@ class Performer(nn.Module):
 
 # ---- card
 
-h, n, m, d, e = letters("h n m d e")
+h, n, m, d, e, c = letters("h n m d e c")
+
+
+def flops(chosen: RandomFeatures, causal: bool = False) -> sympy.Expr:
+    """Features, sums and products with them; causally also those within chunks."""
+    r = chosen.count(d)
+    return 2 * h * r * (d + e) * (n + m) + (2 * h * n * c * (r + e) if causal else 0)
+
+
+def elements(chosen: RandomFeatures, causal: bool) -> sympy.Expr:
+    """The features; causally also the scores and the sum of every chunk."""
+    r = chosen.count(d)
+    return h * n * r + (h * n * (c + r * (e + 1) / c) if causal else 0)
+
 
 CARD = Card(
     name="performer",
@@ -227,6 +241,7 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=RandomFeatures,
+    letters={"c": "chunk"},
     time={
         "naive": lambda chosen: (
             2 * h * n * m * (chosen.count(d) + e) + 2 * h * chosen.count(d) * d * (n + m)
@@ -234,14 +249,14 @@ CARD = Card(
         "rescaled": lambda chosen: (
             2 * h * n * m * (chosen.count(d) + e) + 2 * h * chosen.count(d) * d * (n + m)
         ),
-        "recurrent": lambda chosen: 2 * h * chosen.count(d) * (d + e) * (n + m),
-        "chunked": lambda chosen: 2 * h * chosen.count(d) * (d + e) * (n + m),
+        "recurrent": lambda chosen: flops(chosen),
+        "chunked": flops,
     },
     memory={
         "naive": h * n * m,
         "rescaled": h * n * m,
         "recurrent": lambda chosen: h * n * chosen.count(d),
-        "chunked": lambda chosen: h * n * chosen.count(d),
+        "chunked": elements,
     },
     notes={
         "naive": ("weights",),

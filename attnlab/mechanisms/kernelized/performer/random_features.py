@@ -169,5 +169,6 @@ class RandomFeatures(Options):
         return gaussian_rows(r, d, generator)
 
     def count(self, d: sympy.Expr) -> sympy.Expr:
-        """r, up to rounding."""
-        return d * sympy.log(d) if self.features is None else sympy.Integer(self.features)
+        """How many features there are, up to rounding: two for each hyperbolic row."""
+        rows = d * sympy.log(d) if self.features is None else sympy.Integer(self.features)
+        return 2 * rows if self.kernel == "hyperbolic" else rows

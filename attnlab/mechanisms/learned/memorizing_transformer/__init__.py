@@ -55,6 +55,7 @@ Wu, Rabe, Hutchins, Szegedy. Memorizing Transformers. ICLR 2022, arXiv:2203.0891
 
 from typing import Literal
 
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -242,6 +243,12 @@ class MemorizingAttention(nn.Module):
 
 h, n, m, d, e, c, w, k, M = letters("h n m d e c w k M")
 
+
+def found(chosen: Memory) -> sympy.Expr:
+    """How many neighbours a query attends to: no more than the memory holds."""
+    return k if chosen.neighbours <= chosen.memory else M
+
+
 CARD = Card(
     name="memorizing_transformer",
     title="Memorizing Transformer",
@@ -257,7 +264,7 @@ CARD = Card(
     letters={"c": "segment", "w": "cache", "M": "memory", "k": "neighbours"},
     time={
         "naive": 4 * h * n * m * (d + e),
-        "chunked": 2 * h * n * ((c + w + k) * (d + e) + M * d),
+        "chunked": lambda chosen: 2 * h * n * ((c + w + found(chosen)) * (d + e) + M * d),
     },
     memory={
         "naive": h * n * m,

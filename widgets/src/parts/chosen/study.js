@@ -6,7 +6,7 @@ import {
 export const WAYS = [
   { key: "weight", title: "Exact top-k", colour: "--av-series-4" },
   { key: "hashing", title: "Hashing (Reformer)", colour: "--av-series-0" },
-  { key: "clustering", title: "Clustering (Routing)", colour: "--av-series-1" },
+  { key: "clustering", title: "Clustering (Routing)", colour: "--av-series-3" },
   { key: "sorting", title: "Sorting (Sinkhorn)", colour: "--av-series-2" },
 ];
 const SORT = { temperature: 0.75, steps: 8 };

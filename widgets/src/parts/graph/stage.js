@@ -8,7 +8,7 @@ import { FEW } from "./study.js";
 
 const [INSET, NEAR, STEP] = [20, 4, 0.03];
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
-const GROUPS = ["--av-series-0", "--av-series-2", "--av-series-3", "--av-series-5"];
+const GROUPS = ["--av-series-2", "--av-series-3", "--av-series-5"];
 const [MANY, MOST_ARROWS] = [400, 4000]; // of more arrows each is thinner; no more are drawn
 const HINT = "Arrows lead to the node that attends. Point at a node to see whom it attends to, click to choose it, drag to move it.";
 

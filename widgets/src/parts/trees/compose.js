@@ -7,7 +7,7 @@ import { neighbours } from "./drawing.js";
 const STEPS = [
   ["interpolation", "1 Values S"],
   ["average", "2 Averages Ŝ"],
-  ["aggregation", "3 Weighted sums N̄"],
+  ["aggregation", "3 Weighted sums v̄"],
   ["mask", "4 Subtree mask"],
   ["attention", "5 Attention"],
 ];

@@ -156,7 +156,7 @@ export function drawingPanel(study, view) {
     const largest = Math.max(1e-12, ...terms[i].map((term) => Math.abs(term ?? 0)));
     const [top, room] = [bottom + 8, 24];
     strip.append(drawn("text", { class: "te-quiet", x: 0, y: top + 10, text: "each word adds" }));
-    strip.append(drawn("text", { class: "te-strong", x: 0, y: top + 25, text: short(`to N̄(${names[n + i]})`, LEFT + 14) }));
+    strip.append(drawn("text", { class: "te-strong", x: 0, y: top + 25, text: short(`to v̄(${names[n + i]})`, LEFT + 14) }));
     strip.append(drawn("text", { class: "te-quiet", x: 0, y: top + 40, text: `= ${said(gathered[i])}` }));
     terms[i].forEach((term, j) => {
       if (term === null) return;

@@ -13,9 +13,9 @@ const TITLES = {
 const RULES = {
   interpolation: ["S(i, j) = nᵢ if word j is below phrase i, else 0", "The first row holds the words' own values ℓ. Orange: above 0, blue: below."],
   average: ["Ŝ(i, j) = mean of ℓⱼ and every n from phrase i down to word j", "Only phrases on the branch count: a phrase beside it is left out."],
-  aggregation: ["N̄(i) = Σⱼ wⱼ Ŝ(i, j) / number of words below i", "The sum is divided by the number of words, not by the sum of the weights."],
+  aggregation: ["v̄(i) = Σⱼ wⱼ Ŝ(i, j) / number of words below i", "The sum is divided by the number of words, not by the sum of the weights."],
   mask: ["A phrase may attend to itself and to all that is below it. A word may attend to all words, and to no phrase."],
-  attention: ["Keys are the words, then the phrases. A phrase hands out its N̄, not its own value.", "Dark blue: weight 0, yellow: weight 1 (square-root scale). Hatched: may not be attended to."],
+  attention: ["Keys are the words, then the phrases. A phrase hands out its v̄, not its own value.", "Dark blue: weight 0, yellow: weight 1 (square-root scale). Hatched: may not be attended to."],
 };
 const MOST_TERMS = 8;
 
@@ -93,7 +93,7 @@ export function explainPanel(study, view) {
     weigh();
     const words = fromWords(study.tree, study.tree, i);
     return [
-      [`N̄(${phrase})`, el("br"), "= (", ...parts, `) / ${counts[i]}`, el("br"), "= ", el("strong", { text: said(gathered[i]) })],
+      [`v̄(${phrase})`, el("br"), "= (", ...parts, `) / ${counts[i]}`, el("br"), "= ", el("strong", { text: said(gathered[i]) })],
       `Of this the words' own values add ${said(words)}, the phrases' values ${said(gathered[i] - words)}. Move the weight of a word: only the phrases above it change.`,
     ];
   }

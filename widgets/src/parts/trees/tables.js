@@ -1,4 +1,4 @@
-// The tables below the tree: S, Ŝ and N̄ in the columns of the words, or who may attend to whom.
+// The tables below the tree: S, Ŝ and v̄ in the columns of the words, or who may attend to whom.
 import { branch } from "../../lib/trees.js";
 import { el } from "../dom.js";
 import { columnOf, filled, LEFT, RIGHT } from "./drawing.js";
@@ -93,7 +93,7 @@ export function tablesPanel(study, view) {
       rows.unshift(el("tr", {}, el("th", { class: "te-row", scope: "row", text: "weights w" }),
         ...leaves.map(({ weight }, column) => el("td", { class: "te-cell te-weight", "data-of": "w", "data-row": -1, "data-column": column, title: `weight ${said(weight)}`, text: size.column >= 26 ? said(weight) : "" }))));
     }
-    return table({ id: "table-averages", name: "Ŝ: averages", said: "Ŝ: the mean of each word and the phrases on its branch, for each phrase" }, size, rows, sums ? "N̄" : null);
+    return table({ id: "table-averages", name: "Ŝ: averages", said: "Ŝ: the mean of each word and the phrases on its branch, for each phrase" }, size, rows, sums ? "v̄" : null);
   }
 
   function sum(row, value, most, size, chosen) {

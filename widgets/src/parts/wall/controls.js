@@ -19,7 +19,7 @@ export function controls(store, view) {
   const order = choice("Order", "order", [["year", "year"], ["family", "family"], ["cost", "cost"], ["name", "name"]], (value) => store.set({ order: value }));
   const families = [...new Set(store.wall.tiles.map(({ family }) => family))];
   const family = choice("Family", "family", [["", "all"], ...families.map((name) => [name, name])], (value) => store.set({ family: value }));
-  const seeing = choice("Mechanisms", "seeing", [["all", "all"], ["causal", "that can be causal"], ["both sides", "that can use both sides"]], (value) => store.set({ seeing: value }));
+  const seeing = choice("Mechanisms", "seeing", [["all", "all"], ["few", "eight to begin with"], ["causal", "that can be causal"], ["both sides", "that can use both sides"]], (value) => store.set({ seeing: value }));
   length.node.classList.add("wl-length");
   const row = bar({
     frequent: [length.node, weights.node, causal.node, head.node, order.node],

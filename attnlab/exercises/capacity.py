@@ -1,0 +1,160 @@
+"""Checks of lesson 24: numbers for a hundred pairs, a state that fades, states that read blocks."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnlab.exercises.answers import check_number
+from attnlab.exercises.attempt import (
+    KnownMistake,
+    check_arguments_and_dtype,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+
+# ---- numbers for a hundred pairs
+
+DEVIATIONS = 2.33  # a normal number is below −2.33 in 1 % of cases
+_NUMBERS_MISTAKEN: dict[float, str] = {
+    100: "That is enough for orthogonal keys. Random keys disturb each other.",
+    DEVIATIONS * 99: "The noise has the deviation √((m − 1) / d): square 2.33.",
+    99 / DEVIATIONS**2: "That is the inverse: d must be larger than the number of pairs.",
+}
+
+
+def check_state_numbers(d: object) -> Verdict:
+    """Is it the d at which 100 pairs with random keys have 99 % of their signs right?"""
+    expected = DEVIATIONS**2 * 99
+    return check_number(d, expected, tolerance=0.03, unit="numbers", mistakes=_NUMBERS_MISTAKEN)
+
+
+# ---- a state that fades
+
+
+def _fading(
+    keys: Tensor, values: Tensor, queries: Tensor, g: float, *,
+    early: bool = False, newest: float = 1, last: bool = False,
+) -> Tensor:  # fmt: skip
+    """Token by token; every keyword is a mistake."""
+    S, out = keys.new_zeros(keys.shape[1], values.shape[1]), []
+    for k, v, q in zip(keys, values, queries, strict=True):
+        old, S = S, g * S + newest * torch.outer(k, v)
+        out.append(q @ (old if early else S))
+    return queries @ S if last else torch.stack(out)
+
+
+_FADING_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "Each query reads the state before its own pair is written. Write first.",
+        partial(_fading, early=True),
+    ),
+    (
+        "All queries read the last state. Each reads the state after its own token.",
+        partial(_fading, last=True),
+    ),
+    (
+        "The state does not fade: it is multiplied by g at each token.",
+        lambda keys, values, queries, g: _fading(keys, values, queries, 1.0),
+    ),
+    (
+        "The new pair has the factor 1 − g. Here it is written whole.",
+        lambda keys, values, queries, g: _fading(keys, values, queries, g, newest=1 - g),
+    ),
+    (
+        "The newest pair has faded as well. Only what was in the state before it fades.",
+        lambda keys, values, queries, g: _fading(keys, values, queries, g, newest=g),
+    ),
+)
+
+
+@returns_verdict
+def check_fading(function: Function) -> str:
+    """Does the state fade by g at each token? `fading(keys, values, queries, g)`.
+
+    `keys` and `queries` (n, d), `values` (n, e); it returns (n, e).
+    """
+    keys, values, queries = random_tensors((7, 5), (7, 3), (7, 5), seed=24)
+    given = {"keys": keys, "values": values, "queries": queries, "g": 0.8}
+    require(function, given, _fading, shape="n e", known_mistakes=_FADING_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "A pair that is t tokens old has the weight g to the power of t."
+
+
+# ---- vectors that read blocks
+
+
+def _blocks(
+    x: Tensor, s: Tensor, length: int, Wq: Tensor, Wk: Tensor, Wv: Tensor, g: float, *,
+    causal: bool = True, late: bool = False, alone: bool = False, blind: bool = False,
+    scaled: bool = True, apart: bool = False,
+) -> Tensor:  # fmt: skip
+    """(n + r, d): outputs, then the states; every keyword is a mistake."""
+    out, r, start = [], len(s), s
+    for tokens in x.split(length):
+        both = torch.cat([s, tokens])
+        scores = (both @ Wq) @ (both @ Wk).mT / (x.shape[1] ** 0.5 if scaled else 1)
+        if causal:
+            later = torch.ones_like(scores[r:, r:], dtype=torch.bool).triu(1)
+            scores[r:, r:] = scores[r:, r:].masked_fill(later, -torch.inf)
+        of_states = scores[:r].clone()
+        of_states[:, :r] -= torch.inf if alone else 0
+        new = g * s + (1 - g) * of_states.softmax(-1) @ (both @ Wv)
+        if blind:
+            scores[r:, :r] = -torch.inf
+        if late:
+            both = torch.cat([new, tokens])
+            scores[r:, :r] = (tokens @ Wq) @ (new @ Wk).mT / x.shape[1] ** 0.5
+        out.append(scores[r:].softmax(-1) @ (both @ Wv))
+        s = start if apart else new
+    return torch.cat([*out, new])
+
+
+_BLOCKS_MISTAKEN: tuple[KnownMistake, ...] = (
+    (
+        "The tokens read the states that have read their own block, and with them their future. "
+        "They attend to the states from before the block.",
+        partial(_blocks, late=True),
+    ),
+    ("A token attends to later tokens of its block.", partial(_blocks, causal=False)),
+    (
+        "The states attend to the tokens alone. They attend to each other, too.",
+        partial(_blocks, alone=True),
+    ),
+    (
+        "The tokens do not attend to the states: nothing of earlier blocks reaches them.",
+        partial(_blocks, blind=True),
+    ),
+    (
+        "Every block starts from the first states. Carry the new ones on.",
+        partial(_blocks, apart=True),
+    ),
+    ("The scores are not divided by √d.", partial(_blocks, scaled=False)),
+    (
+        "The gate is the wrong way round: g is the share of the old states.",
+        lambda x, s, length, Wq, Wk, Wv, g: _blocks(x, s, length, Wq, Wk, Wv, 1 - g),
+    ),
+    (
+        "The states are replaced by what they read: the gate is missing.",
+        lambda x, s, length, Wq, Wk, Wv, g: _blocks(x, s, length, Wq, Wk, Wv, 0.0),
+    ),
+    (
+        "The states are right, but stand above the outputs. They come last.",
+        lambda x, s, *rest: _blocks(x, s, *rest).roll(len(s), 0),
+    ),
+)
+
+
+@returns_verdict
+def check_block_states(function: Function) -> str:
+    """Do state vectors read block by block? `blocks(x, s, length, Wq, Wk, Wv, g)`.
+
+    `x` (n, d), n a multiple of `length`, `s` (r, d), the matrices (d, d) are applied as `x @ W`; it
+    returns (n + r, d): the outputs, and below them the states after the last block.
+    """
+    x, s, Wq, Wk, Wv = random_tensors((12, 5), (2, 5), (5, 5), (5, 5), (5, 5), seed=25)
+    given = {"x": x, "s": s, "length": 4, "Wq": Wq, "Wk": Wk, "Wv": Wv, "g": 0.7}
+    require(function, given, _blocks, shape="rows d", known_mistakes=_BLOCKS_MISTAKEN)
+    check_arguments_and_dtype(function, given)
+    return "All that a later block learns of an earlier one has passed two vectors."

@@ -1,0 +1,43 @@
+"""Lesson 24's checks: numbers for a hundred pairs, a state that fades, states that read blocks."""
+
+import pytest
+import torch
+
+from attnlab.exercises import capacity, check_block_states, check_fading, check_state_numbers
+from tests.exercises.frame import answers_to, named, numbers_of
+
+
+def fading(keys, values, queries, g):
+    """Without a state: the weight of each pair is a power of g."""
+    age = torch.arange(len(keys))[:, None] - torch.arange(len(keys))
+    weights = (queries @ keys.T) * torch.where(age >= 0, g ** age.clamp(min=0), 0)
+    return (weights @ values.double()).to(values.dtype)
+
+
+def blocks(x, s, length, Wq, Wk, Wv, g):
+    out = []
+    for start in range(0, len(x), length):
+        for i in range(start, start + length):
+            seen = torch.cat([s, x[start : i + 1]])
+            weights = (x[i] @ Wq @ (seen @ Wk).T / len(Wq) ** 0.5).softmax(0)
+            out.append(weights @ seen @ Wv)
+        seen = torch.cat([s, x[start : start + length]])
+        read = (s @ Wq @ (seen @ Wk).T / len(Wq) ** 0.5).softmax(-1) @ seen @ Wv
+        s = g * s + (1 - g) * read
+    return torch.cat([torch.stack(out), s])
+
+
+RIGHT = [(check_fading, fading), (check_block_states, blocks)]
+RIGHT += [(check_state_numbers, number) for number in (537.5, 535, 540, torch.tensor(537.0))]
+TABLES = [
+    (check_fading, named(capacity._FADING_MISTAKEN)),
+    (check_block_states, named(capacity._BLOCKS_MISTAKEN)),
+    (check_state_numbers, numbers_of(capacity._NUMBERS_MISTAKEN)),
+]
+
+TestAnswers = answers_to(RIGHT, TABLES)
+
+
+@pytest.mark.parametrize("check", [check for check, _ in TABLES])
+def test_an_answer_not_yet_given_is_no_mistake(check):
+    assert not check(...).right
