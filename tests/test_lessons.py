@@ -30,13 +30,6 @@ NOTATION = "[Notation and glossary](notation.md)"
 WITHOUT_TRAINING = {"03_flash_attention_in_tiles"}
 WHOLE_MODELS = {"05_a_transformer_from_scratch"}  # an encoder-decoder takes more lines
 
-STILL_IN_SIGHT = {  # numbers of lessons; to become empty
-    *["10", "11", "12", "13", "14", "15"],
-    *["31", "32", "33", "34", "35", "36", "37", "38"],
-    *["40", "41", "42", "43"],
-}
-WITHOUT_CORE = set(STILL_IN_SIGHT)
-
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -56,10 +49,6 @@ def tagged(path: Path, tag: str) -> list[dict[str, Any]]:
 def attempts(path: Path) -> list[dict[str, Any]]:
     """The code cells of the exercises."""
     return [c for c in tagged(path, "exercise") if c["cell_type"] == "code"]
-
-
-def without(numbers: set[str]) -> list[Path]:
-    return [path for path in LESSONS if path.stem[:2] not in numbers]
 
 
 def test_the_four_first_lessons_are_there() -> None:
@@ -195,7 +184,7 @@ def test_predictions_are_asked_by_their_keys(path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("path", without(STILL_IN_SIGHT), ids=lambda path: path.stem)
+@lesson
 def test_no_answer_of_a_prediction_is_in_sight(path: Path) -> None:
     """Not in the source of its cell, nor in the three cells after it: no stored output (unless a
     person has judged that it has nothing to do with the guess: the tag ``unspoiled``), and no words
@@ -227,7 +216,7 @@ def phrases(text: str, length: int = 5) -> list[str]:
     return [" ".join(words[n : n + length]) for n in range(len(words) - length + 1)]
 
 
-@pytest.mark.parametrize("path", without(WITHOUT_CORE), ids=lambda path: path.stem)
+@lesson
 def test_a_lesson_marks_a_core_that_a_class_can_do(path: Path) -> None:
     notebook = read(path)
     facts = notebook["metadata"]["attnlab"]
