@@ -58,13 +58,6 @@ class Lesson(NamedTuple):
     work_minutes: int | None
 
     @property
-    def time(self) -> str:
-        """Minutes to read and, where the lesson says them, minutes to work through."""
-        if self.work_minutes is None:
-            return f"{self.minutes}"
-        return f"{self.minutes} to read, {self.work_minutes} to work"
-
-    @property
     def number(self) -> int:
         return int(Path(self.path).name.split("_")[0])
 
@@ -89,21 +82,6 @@ def _lesson(path: Path, name: str) -> Lesson:
     if work is not None and not isinstance(work, int):
         raise ValueError(f"{name}: its work_minutes must be an int, or be left out; found {work!r}")
     return Lesson(name, metadata["question"], metadata["minutes"], work)
-
-
-def lesson_table(root: Path) -> str:
-    """One row a lesson: number, question, minutes, badges."""
-    place = home(root)
-    rows = [
-        (
-            f"{lesson.number:02}",
-            f"[{lesson.question}]({lesson.path})",
-            lesson.time,
-            f"{place.colab(lesson.path)} {place.binder(lesson.path)}",
-        )
-        for lesson in lessons(root)
-    ]
-    return _table(("", "Lesson", "Minutes", "Run it now"), rows)
 
 
 def mechanism_table() -> str:

@@ -14,7 +14,7 @@ from attnlab.core.files import write_file
 from attnlab.course.bank import questions
 from attnlab.course.core import core_minutes
 from attnlab.course.lesson import designs, exercises, read
-from attnlab.readme import filled
+from attnlab.readme import Home, filled, home
 
 ROOT = Path(__file__).parents[2]
 ASSUMED = ("00", "01", "02")  # what nearly every lesson builds on; not drawn in the graphs
@@ -69,7 +69,7 @@ def tables(root: Path) -> dict[str, str]:
     """What stands between the markers of the page."""
     plan = json.loads((root / "notebooks/course/plan.json").read_text(encoding="utf-8"))
     known = lessons(root)
-    made = {"term": _term(plan["weeks"], known), "lessons": _glance(plan, known)}
+    made = {"term": _term(plan["weeks"], known), "lessons": _glance(plan, known, home(root))}
     for track, numbers in plan["tracks"].items():
         made[f"graph of {track}"] = _graph([one for one in numbers if one in known], known)
     return made
@@ -112,10 +112,11 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts]) -> str:
+def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts], place: Home) -> str:
     rows = [
         (
-            f"[{number}]({one.file})",
+            f"[{number} · {one.facts['question']}]({one.file})",
+            f"{place.colab(f'notebooks/{one.file}')} {place.binder(f'notebooks/{one.file}')}",
             one.core,
             f"{one.facts['minutes']} + {one.facts['work_minutes']}",
             ", ".join(one.before) or "–",
@@ -123,7 +124,8 @@ def _glance(plan: Mapping[str, Any], known: Mapping[str, Facts]) -> str:
         )
         for number, one in known.items()
     ]
-    return _table(("Lesson", "Core", "Read + work", "Builds on", "What it finds"), rows)
+    head = ("Lesson", "Run it now", "Core", "Read + work", "Builds on", "What it finds")
+    return _table(head, rows)
 
 
 def _graph(numbers: Sequence[str], known: Mapping[str, Facts]) -> str:

@@ -57,28 +57,14 @@ def test_every_mechanism_has_a_row_that_leads_to_its_page():
         assert all(f"`{form}`" in row for form in card.forms)
 
 
-def test_a_lesson_becomes_a_row(clone):
-    plant_lesson(clone, "07_windows.ipynb", question="How far | must a word look?", minutes=23)
-    plant_lesson(clone, "02_heads.ipynb", question="Why many heads?", minutes=31)
+def test_lessons_come_in_their_order_with_both_times(clone):
+    plant_lesson(clone, "07_windows.ipynb", question="How far?", minutes=23, work_minutes=50)
+    plant_lesson(clone, "02_heads.ipynb", question="Why?", minutes=20)
     (clone / "notebooks/draft.ipynb").write_text("{}")
-    head, rule, first, second = readme.lesson_table(clone).splitlines()
-    assert head.count("|") == rule.count("|") == first.count("|") == 5
-    assert first.startswith("| 02 | [Why many heads?](notebooks/02_heads.ipynb) | 31 |")
-    assert second.startswith(
-        r"| 07 | [How far \| must a word look?](notebooks/07_windows.ipynb) | 23 |"
-    )
-    colab, binder = "colab.research.google.com", "mybinder.org"
-    assert addresses(first)[1:] == [
-        f"https://{colab}/assets/colab-badge.svg",
-        f"https://{colab}/github/us/lab/blob/trunk/notebooks/02_heads.ipynb",
-        f"https://{binder}/badge_logo.svg",
-        f"https://{binder}/v2/gh/us/lab/trunk?urlpath=lab%2Ftree%2Fnotebooks%2F02_heads.ipynb",
+    assert [(one.number, one.minutes, one.work_minutes) for one in readme.lessons(clone)] == [
+        (2, 20, None),
+        (7, 23, 50),
     ]
-
-
-def test_a_row_tells_reading_from_working(clone):
-    plant_lesson(clone, "02_heads.ipynb", question="Why?", minutes=20, work_minutes=50)
-    assert "| 20 to read, 50 to work |" in readme.lesson_table(clone)
     plant_lesson(clone, "02_heads.ipynb", question="Why?", minutes=20, work_minutes="50")
     with pytest.raises(ValueError, match="work_minutes must be an int"):
         readme.lessons(clone)
@@ -91,7 +77,7 @@ def test_a_row_tells_reading_from_working(clone):
 def test_a_lesson_that_says_nothing_of_itself_is_named(clone, message, missing):
     plant_lesson(clone, "03_tiles.ipynb", **message)
     with pytest.raises(ValueError, match=rf"notebooks/03_tiles.ipynb: .*{missing}"):
-        readme.lesson_table(clone)
+        readme.lessons(clone)
 
 
 @pytest.mark.parametrize("lesson", readme.lessons(ROOT), ids=lambda lesson: lesson.path)
