@@ -580,7 +580,7 @@ def _draws(card: Card, form: str, causal: bool) -> Iterator[tuple[dict[str, int]
     }
     own = annotations_of(card.options)  # of which alone a claim is told
     small = [{k: v for k, v in each.items() if k in own} for each in variants(card)[1:] or ({},)]
-    drawn = [({}, given) for given in small]
+    drawn: list[tuple[dict[str, int], dict[str, Any]]] = [({}, given) for given in small]
     short = {"n": SHORTEST}
     drawn += [(more, small[0]) for more in ({"dim": 96}, {"dim": 16, "heads": 2}, short)]
     often = causal == causalities(card)[-1]
