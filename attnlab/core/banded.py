@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.carried import check_carried
-from attnlab.core.heads import Heads, fits, zero_padded
+from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
@@ -93,8 +93,8 @@ class GatedConvolution(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         fits(x, "x", self.heads.dim, self.inputs.weight)
-        u = self.inputs(zero_padded(x, padding))
-        return zero_padded(self._mixed(u, padding), padding)
+        u = self.inputs(finite(x, padding))
+        return finite(self._mixed(u, padding), padding)
 
     @checked
     def step(self, x: NewTokens, state: Before | None = None) -> tuple[NewTokens, Before]:
@@ -108,7 +108,7 @@ class GatedConvolution(nn.Module):
         return self._mixed(u, None)[:, past.shape[1] :], note("state", Before(kept))
 
     def _mixed(self, u: Tensor, padding: Tensor | None) -> Tensor:
-        values = zero_padded(self.heads.value(u), padding)
+        values = finite(self.heads.value(u), padding)
         v = note("values", self.heads.split(values, self.heads.value_dim))
         return self.heads.merge(self.convolve(u, v, padding))
 

@@ -178,11 +178,6 @@ def finite(x: Tokens, padding: TokenPadding) -> Tokens:
     A mask gives such a token the weight 0, but 0 · NaN is NaN, and so is 0 times what a large
     number overflows to: in the output and in the gradients of all others.
     """
-    return zero_padded(x, padding)
-
-
-def zero_padded(x: Tokens, padding: TokenPadding) -> Tokens:
-    """``x`` with zeros for padded tokens."""
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.carried import emptied
-from attnlab.core.heads import fits, zero_padded
+from attnlab.core.heads import finite, fits
 from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import Restore, listening, note, restoring
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -38,7 +38,7 @@ def skipping_padding(
     order = (~padding).int().argsort(dim=1, stable=True)
     back = order.argsort(dim=1)
     with restoring(_moved(back, padding, rows)) if listening() else nullcontext():
-        out = run(zero_padded(x, padding).gather(1, order[..., None].expand_as(x)))
+        out = run(finite(x, padding).gather(1, order[..., None].expand_as(x)))
     return _rows_moved(out, back, padding)
 
 

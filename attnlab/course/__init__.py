@@ -10,3 +10,7 @@
 
 Nothing is written by hand twice: everything comes from the cells and their tags.
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -209,7 +210,7 @@ def check_causal_sorting(function: Function) -> str:
         given: Arguments = {"q": q, "k": k, "v": v, "scores": scores, "block": block}
         require(
             function, given, _joined, shape="n e", known_mistakes=_LAYER_MISTAKEN,
-            explain=lambda given=given: _leak(function, given),
+            explain=partial(_leak, function, given),
         )  # fmt: skip
     check_arguments_and_dtype(function, given)
     return "Earlier blocks, a softmax of each row, and the own block up to the query."

@@ -16,7 +16,6 @@ has written. All numbers are per cent, but for the loss and the cosines.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -29,8 +28,8 @@ from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.learned.reformer import hash_buckets
 from attnlab.models.tiny import TinyTransformer
-from attnlab.pretrained import load
 from attnlab.tasks import Task
+from attnlab.tasks.documentation import Documentation
 from attnlab.tasks.duplication import Duplication
 from attnlab.train import fit
 
@@ -67,7 +66,7 @@ def tasks() -> dict[str, Training]:
     return {
         "duplication": Training(word, duplication.MODEL, 250, duplication.TRAINING, 16),
         "documentation": Training(
-            replace(load("documentation")[1], length=64), language, 600, reading, 0
+            Documentation("bpe", length=64, bpe_size=512), language, 600, reading, 0
         ),
     }
 

@@ -77,7 +77,7 @@ def row(figure: str, *, quick: bool, threads: int) -> Row:
     """The row of one figure."""
     task, arm, seed, *longer = figure.split(", ")
     steps = int(longer[0].split()[0]) if longer else STEPS
-    options = {"learning_rate": SLOW_RATE} if figure.endswith("slowly") else {}
+    options: dict[str, Any] = {"learning_rate": SLOW_RATE} if figure.endswith("slowly") else {}
     with thread_count(threads):
         number = int(seed.removeprefix("seed "))
         model = train(task, arm, number, steps=2 if quick else steps, **options)

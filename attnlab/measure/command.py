@@ -100,12 +100,13 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
                     reached = {row.figure for row in rows}
                     later = [row for row in kept.values() if row.figure not in reached]
                     tables[name] = [plain(row) for row in (*rows, *later)]
-                    results = {"machine": described, "quick": options.quick, f"{kind}s": tables}
-                    write(options.json, results)
+                    write_rows(
+                        options.json, f"{kind}s", name, tables[name], described, options.quick
+                    )
             print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
             print(table(rows, markdown=options.markdown), flush=True)
             tables[name] = [plain(row) for row in rows]
-            write(options.json, {"machine": described, "quick": options.quick, f"{kind}s": tables})
+            write_rows(options.json, f"{kind}s", name, tables[name], described, options.quick)
     except Unwritten as error:
         print(error, file=sys.stderr)
         return 2
@@ -161,7 +162,16 @@ def _rows(one: ModuleType, kept: Mapping[str, Row], *, quick: bool, threads: int
         yield kept.get(figure) or one.row(figure, quick=quick, threads=threads)
 
 
+def write_rows(
+    path: Path | None, kinds: str, name: str, rows: list[Any], described: Any, quick: bool
+) -> None:
+    """One module's rows, written as they come, so that a later failure loses nothing. Those of the
+    other modules are read anew: another run may have written them meanwhile."""
+    if path is not None:
+        tables = stored(path, kinds, quick=quick) | {name: rows}
+        write(path, {"machine": described, "quick": quick, kinds: tables})
+
+
 def write(path: Path | None, results: dict[str, object]) -> None:
-    """Written again after each module, so that a later failure loses nothing."""
     if path is not None:
         write_file(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")

@@ -67,7 +67,7 @@ def fit(
     _check_level(level)
     divided = list(values)
     if log:
-        if min(sizes, default=0) <= 1:
+        if min(sizes, default=2) <= 1:
             raise ValueError("n log n needs lengths greater than 1: the logarithm of 1 is 0.")
         divided = [value / math.log2(n) for n, value in zip(sizes, values, strict=True)]
     slope, error = exponent(sizes, divided)

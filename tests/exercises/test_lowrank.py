@@ -131,7 +131,8 @@ COUNTS = {
 
 
 def test_count_is_24_matrices() -> None:
-    assert check_projection_parameters(24 * 128 * 512).right
+    for right in (24 * 128 * 512, 1.57e6, 1.6e6):
+        assert check_projection_parameters(right).right
 
 
 @pytest.mark.parametrize(("given", "words"), COUNTS.items())

@@ -89,6 +89,30 @@ def test_scores_are_shares_of_what_is_asked(monkeypatch) -> None:
     assert found == round(100 * (asked - wrong) / asked, 2)
 
 
+def test_long_texts_are_scored_a_few_at_a_time(monkeypatch) -> None:
+    """And all of them: the share of answers that repeat the token before them, of eleven texts."""
+    sizes = []
+
+    class Repeats:
+        def advance(self, tokens, state):
+            sizes.append(len(tokens))
+            return torch.nn.functional.one_hot(tokens, ASK + 1), None
+
+    monkeypatch.setattr(unlimited_input, "with_memory", lambda *given: Repeats())
+    monkeypatch.setattr(unlimited_input, "AT_ONCE", 4 * 128)
+    batch = Book("copy", 128, first=24).batch("validation", 11, seed=7)
+    right = (batch.inputs == batch.targets)[batch.targets != -100].double().mean().item()
+    assert unlimited_input.score(None, "copy", "local", 128, texts=11) == round(100 * right, 2) > 0
+    assert set(sizes) == {4, 3}
+
+
+def test_the_needles_of_long_texts_differ() -> None:
+    batch = Book("needle", 200_000, first=24).batch("validation", unlimited_input.TEXTS, seed=7)
+    keys = batch.targets.amax(1)
+    assert len(keys) == 32
+    assert len(keys.unique()) > 10
+
+
 def test_storing_without_queries_is_reading() -> None:
     model = with_memory(build("needle", "memory", 0), "needle", "memory", 500)
     tokens, more = torch.randint(ASK, (2, 96)), torch.randint(ASK, (2, 32))

@@ -1,6 +1,5 @@
 """`make check` runs the tests of what changed: which these are, by planted changes."""
 
-import importlib.util
 import subprocess
 from pathlib import Path
 
@@ -15,11 +14,8 @@ CLAIMS = "tests/test_claims.py"
 
 
 @pytest.fixture(scope="module")
-def changed():
-    spec = importlib.util.spec_from_file_location("changed", ROOT / ".ci/changed.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def changed(script):
+    return script("changed")
 
 
 @pytest.fixture

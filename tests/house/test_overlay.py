@@ -1,6 +1,5 @@
 """What `.ci/overlay.py` lays over the environment, and how it compares the record of Colab."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def overlay():
-    spec = importlib.util.spec_from_file_location("overlay", ROOT / ".ci/overlay.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def overlay(script):
+    return script("overlay")
 
 
 def test_colab_is_what_shows_a_widget_and_never_torch(overlay):

@@ -1,6 +1,5 @@
 """`.ci/lessons.py` says where a strictly compared cell prints other than is stored."""
 
-import importlib.util
 from pathlib import Path
 
 import nbformat
@@ -10,11 +9,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def lessons():
-    spec = importlib.util.spec_from_file_location("lessons", ROOT / ".ci/lessons.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def lessons(script):
+    return script("lessons")
 
 
 def cell(code, printed, *tags):

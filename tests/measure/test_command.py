@@ -1,5 +1,6 @@
 """`python -m attnlab.measure`, on a topic planted for the occasion."""
 
+import importlib
 import json
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 from attnlab.measure import topics
 from attnlab.measure.__main__ import main
+from attnlab.measure.report import Row
 
 TRIVIAL = '''"""Trivial: one plus one."""
 
@@ -48,6 +50,23 @@ def test_quick_run_of_one_topic(capsys, tmp_path):
     assert written["quick"] is True
     assert list(written["topics"]) == ["trivial"]
     assert written["topics"]["trivial"][0]["met"] is True
+
+
+@pytest.mark.usefixtures("_trivial")
+def test_two_runs_on_one_file_keep_the_rows_of_both(monkeypatch, tmp_path):
+    file = tmp_path / "rows.json"
+    given = ["trivial", "--quick", "--json", str(file)]
+    trivial = importlib.import_module("attnlab.measure.topics.trivial")
+
+    def meanwhile(**_):
+        row = {"figure": "two", "measured": 2.0, "unit": "units"}
+        other = {"machine": {"cores": 1}, "quick": True, "topics": {"other": [row]}}
+        file.write_text(json.dumps(other))
+        yield Row("one plus one", 2.0, "units")
+
+    monkeypatch.setattr(trivial, "rows", meanwhile)
+    assert main(given) == 0
+    assert set(json.loads(file.read_text())["topics"]) == {"trivial", "other"}
 
 
 @pytest.mark.usefixtures("_trivial")

@@ -173,10 +173,9 @@ def pattern_card(
 ) -> Card:
     """The card of a mechanism that is a pattern.
 
-    ``pairs`` gives, for the options, the number of pairs of n queries in one head that ``blocked``
-    computes, up to terms that grow more slowly in n. The queries of a block have one list of keys,
-    so it is more than the allowed pairs where these are few: a window of w positions is one of
-    about w + ``ROWS`` for a block.
+    ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
+    terms that grow more slowly in n. ``blocked`` also computes masked pairs, as the queries of a
+    block share one list of keys: ``layout(pattern, n, n).pairs`` counts both.
     """
     return Card(
         name=name,

@@ -58,7 +58,6 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.sparse.attention import PatternAttention, PatternOptions, pattern_card
 from attnlab.core.sparse.decoding import DecodingState
-from attnlab.core.sparse.layout import ROWS
 
 # ---- the pattern
 
@@ -168,9 +167,8 @@ n, w = letters("n w")
 
 
 def pairs(chosen: Axes) -> sympy.Expr:
-    """n cells have n/w keys each along columns; along lines w, and those of the lines that share a
-    block of queries; with ``split`` the mean of both."""
-    along = (n**2 / w, n * (w if chosen.width % ROWS == 0 else w + ROWS))
+    """n cells have w keys each along lines, n/w along columns; with ``split`` the mean of both."""
+    along = (n**2 / w, n * w)
     return sum(along) / 2 if chosen.split else along[chosen.axis]
 
 

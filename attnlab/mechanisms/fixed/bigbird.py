@@ -45,14 +45,11 @@ Transformers for Longer Sequences. NeurIPS 2020, arXiv:2007.14062, section 2 and
 from dataclasses import dataclass
 from typing import ClassVar
 
-import sympy
-
 from attnlab.core import patterns
 from attnlab.core.card import Paper, letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
-from attnlab.core.sparse.layout import ROWS
 
 # ---- the pattern
 
@@ -140,16 +137,6 @@ def _never_drawn(first: int, last: int) -> Pattern:
 
 n, B, w, r, G, t = letters("n B w r G t")
 
-
-def pairs(chosen: BlockGraph) -> sympy.Expr:
-    """Window, random blocks, and the columns and rows of what is global. Where its blocks are small
-    a block of queries that is computed holds several, each with random blocks of its own."""
-    if chosen.block >= ROWS:
-        return n * (B * (w + r + 2 * G) + 2 * t)
-    rows = 2 * ROWS if chosen.random else ROWS
-    return n * (B * (w + G) + t + rows * (2 + r))
-
-
 CARD = pattern_card(
     name="bigbird",
     title="BigBird",
@@ -161,7 +148,7 @@ CARD = pattern_card(
         "2007.14062",
     ),
     options=BlockGraph,
-    pairs=pairs,
+    pairs=lambda _: n * (B * (w + 2 * G + r) + 2 * t),
     letters={
         "B": "block",
         "w": "window",

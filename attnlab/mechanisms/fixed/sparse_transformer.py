@@ -64,7 +64,6 @@ from attnlab.core.card import Paper, letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
-from attnlab.core.sparse.layout import ROWS
 
 # ---- the pattern
 
@@ -149,12 +148,9 @@ n, s, c = letters("n s c")
 
 
 def pairs(chosen: Factors) -> sympy.Expr:
-    """Of one head; the mean over heads where they differ. Fixed patterns are computed in the
-    largest blocks."""
+    """The allowed pairs of n queries of one head; the mean over heads where they differ."""
     near, far = (
-        (n * (s + ROWS), n**2 / (2 * s) + n * ROWS)
-        if chosen.kind == "strided"
-        else (n * (s / 2 + 2 * ROWS), c * n**2 / (2 * s))
+        (n * s, n**2 / (2 * s)) if chosen.kind == "strided" else (n * s / 2, c * n**2 / (2 * s))
     )
     if chosen.separate:
         return (near + far) / 2

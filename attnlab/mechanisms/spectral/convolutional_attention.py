@@ -38,7 +38,7 @@ from attnlab.core import patterns, sdpa
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.carried import check_carried
-from attnlab.core.heads import Heads, finite, zero_padded
+from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -67,7 +67,7 @@ def naive(
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """The sums of k terms, then all scores (Li et al., section 4.1)."""
-    x = wide(zero_padded(x, padding))
+    x = wide(finite(x, padding))
     q, k = (note(name, _summed(x, wide(W))) for name, W in (("queries", queries), ("keys", keys)))
     b, h, n, d = q.shape
     allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, x.device, b, h)
@@ -93,7 +93,7 @@ def fused(
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """PyTorch's convolution and attention."""
-    x = zero_padded(x, padding)
+    x = finite(x, padding)
     q, k = (note(name, _convolved(x, W)) for name, W in (("queries", queries), ("keys", keys)))
     mask = patterns.visible(causal, padding)
     return sdpa.attend(q, k, wide(v), mask=mask, bias=None, scale=None).to(v.dtype)

@@ -204,7 +204,7 @@ CARD = Card(
     letters={"t": "global_tokens", "r": "radius"},
     time={
         "naive": 2 * h * n**2 * (d + e),
-        "blocked": 2 * h * n * (2 * t + 2 * r + BLOCK) * (d + e),
+        "blocked": 2 * h * n * (2 * t + 2 * r + 1) * (d + e),
     },
     memory={"naive": h * n**2, "blocked": h * n * (t + 3 * r + BLOCK)},
     notes={"naive": ("scores", "weights")},

@@ -50,7 +50,6 @@ from attnlab.core.card import Paper, letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
-from attnlab.core.sparse.layout import ROWS
 from attnlab.mechanisms.fixed.image_transformer.blocks import Lines, Rectangles
 from attnlab.mechanisms.fixed.image_transformer.blocks import generation_order as generation_order
 
@@ -94,16 +93,15 @@ n, l_q, l_m, h_q, h_m = letters("n l_q l_m h_q h_m")
 
 
 def pairs(chosen: QueryBlocks) -> sympy.Expr:
-    """Each query attends to its memory block; margins outside of the image do not count. Several
-    memory blocks may share a block of queries."""
+    """Each query attends to its memory block; margins outside of the image do not count."""
     if chosen.width is None:
-        return n * (l_q + l_m + ROWS)
+        return n * (l_q + l_m)
     lefts = [column // chosen.block * chosen.block for column in range(chosen.width)]
     columns = sum(
         min(left + chosen.block + chosen.memory, chosen.width) - max(left - chosen.memory, 0)
         for left in lefts
     )
-    return n * ((h_q + h_m) * sympy.Rational(columns, chosen.width) + ROWS)
+    return n * (h_q + h_m) * sympy.Rational(columns, chosen.width)
 
 
 CARD = pattern_card(

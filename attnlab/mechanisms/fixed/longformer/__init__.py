@@ -75,7 +75,6 @@ from attnlab.core.sparse.attention import (
     pattern_card,
     scaled_scores,
 )
-from attnlab.core.sparse.layout import ROWS
 from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDecoder
 
 # ---- the pattern
@@ -243,8 +242,8 @@ n, w = letters("n w")
 
 
 def pairs(chosen: Window) -> sympy.Expr:
-    """The windows of a block's queries, and a row and a column for each global position."""
-    return n * (w + ROWS + 2 * len(chosen.global_positions))
+    """w + 1 keys for each query, and a row and a column for each global position."""
+    return n * (w + 1 + 2 * len(chosen.global_positions))
 
 
 CARD = pattern_card(

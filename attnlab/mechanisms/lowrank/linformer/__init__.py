@@ -62,7 +62,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.heads import Heads, finite, zero_padded
+from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -186,7 +186,7 @@ class Linformer(nn.Module):
         """Keys are computed from E x, values from F x."""
         e, f = self._matrices(x)
         seen = valid_places(e, f, padding)
-        zeroed = zero_padded(x, padding)
+        zeroed = finite(x, padding)
         both = (e if f is e else torch.cat([e, f])).to(x.dtype)  # the heads refuse another dtype
         q, k, v = self.heads.project(x, both @ zeroed)
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)

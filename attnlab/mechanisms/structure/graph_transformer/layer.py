@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.graph_batch import GraphBatch
-from attnlab.core.heads import Heads, fits, zero_padded
+from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.options import Size
 from attnlab.core.shapes import Tokens, checked
 from attnlab.mechanisms.structure.graph_transformer import edges as attend
@@ -43,7 +43,7 @@ class GraphTransformerLayer(nn.Module):
     ) -> tuple[Tokens, Stream | None]:
         """The nodes and the edges one layer on; padding comes out as zeros."""
         structure = GraphBatch.fitting(structure, x, None)
-        x = zero_padded(x, structure.padding)
+        x = finite(x, structure.padding)
         q, k, v = self.heads.project(x)
         gates = self._gates(e, structure)
         mixed = self.heads.merge(attend(q, k, v, structure=structure, gates=gates))
