@@ -143,7 +143,7 @@ _ATTEND_MISTAKEN: tuple[KnownMistake, ...] = (
     ("The scores are divided by d; divide them by √d.", _changed(scale=lambda d, dim: 1 / d)),
     (
         "There is one head: divide the width among the heads before the scores are computed.",
-        lambda *given: _attend(*given[:-1], 1),
+        lambda x, wq, wk, wv, wo, heads: _attend(x, wq, wk, wv, wo, 1),
     ),
     (
         "The heads are split by a reshape without a transpose, so that one head gets whole "
@@ -354,7 +354,7 @@ _STACK_MISTAKEN: tuple[KnownMistake, ...] = (
     ("The results of the blocks are added up; each block reads what the block before it gave.",
      _scores(lambda x, blocks: sum((each(x) for each in blocks), torch.zeros_like(x)))),
     ("x is added to each block once more: the block has its residual connections inside.",
-     _scores(lambda x, blocks: _through(x, [lambda y, f=f: y + f(y) for f in blocks]))),  # type: ignore[misc]
+     _scores(lambda x, blocks: _through(x, [lambda y, f=f: y + f(y) for f in blocks]))),
     ("The norm stands before the blocks; it comes after the last one.",
      lambda x, blocks, gain, bias, tokens: _through(stages.norm(x, gain, bias), blocks)
      @ tokens.mT),
@@ -367,6 +367,10 @@ _STACK_MISTAKEN: tuple[KnownMistake, ...] = (
 )  # fmt: skip
 
 
+def _mixing(matrix: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda y: y + (y.cumsum(0) @ matrix.to(y)).tanh()
+
+
 @returns_verdict
 def check_stack(function: Function, *, seed: int = 0) -> str:
     """Are they the scores of the next token? `stack(x, blocks, gain, bias, tokens) -> (n, vocab)`.
@@ -377,10 +381,7 @@ def check_stack(function: Function, *, seed: int = 0) -> str:
     n, dim, vocab, count = sizes(seed, 5, 7, 13, 3)
     shapes = ((n, dim), (dim,), (dim,), (vocab, dim), (count, dim, dim))
     x, gain, bias, tokens, matrices = random_tensors(*shapes, seed=seed + 5)
-    blocks = [
-        Named(lambda y, m=m: y + (y.cumsum(0) @ m.to(y)).tanh(), f"block {i}")
-        for i, m in enumerate(matrices)
-    ]
+    blocks = [Named(_mixing(matrix), f"block {number}") for number, matrix in enumerate(matrices)]
     given = {"x": x, "blocks": blocks, "gain": gain + 1, "bias": bias, "tokens": tokens}
     require(function, given, stages.stack, shape="n vocab", known_mistakes=_STACK_MISTAKEN)
     check_arguments_and_dtype(function, given)

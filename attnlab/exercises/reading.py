@@ -24,6 +24,7 @@ _ARRIVAL_MISTAKEN: dict[float, str] = {
     0.08: "That is what arrives from it. Which part is it of all that arrives?",
     25 / 29: "That is the share of the other two keys.",
     400 / 29: "That is in per cent; a share is a number from 0 to 1.",
+    14.0: "That is in per cent; a share is a number from 0 to 1.",
     1 / 61: "That is its part of the lengths alone. Multiply each length by its weight.",
 }
 
@@ -31,7 +32,7 @@ _ARRIVAL_MISTAKEN: dict[float, str] = {
 def check_arrival_share(share: object) -> Verdict:
     """Is it the first key's share of weight × length, for the weights 0.8, 0.15 and 0.05 and values
     of the lengths 0.1, 2 and 4?"""
-    return check_number(share, 4 / 29, tolerance=0.02, mistakes=_ARRIVAL_MISTAKEN)
+    return check_number(share, 4 / 29, tolerance=2e-3, mistakes=_ARRIVAL_MISTAKEN)
 
 
 # ---- the breadth of a row

@@ -80,7 +80,7 @@ def train(
     for batch in batches:
         loss = loss_of(batch)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses
@@ -97,12 +97,16 @@ def model(ids: Int[Tensor, "n"], weights: Mapping[str, Tensor], heads: int) -> T
 
 def of_layer(weights: Mapping[str, Tensor], start: str, heads: int) -> Part:
     """One block of ``model``, whose weights have names with this start."""
-    four = [weights[f"{start}attention.heads.{name}.weight"] for name in _MATRICES]
-    network = [weights[f"{start}feed_forward.{name}"] for name in _NETWORK]
+    wq, wk, wv, wo = (weights[f"{start}attention.heads.{name}.weight"] for name in _MATRICES)
+    w1, b1, w2, b2 = (weights[f"{start}feed_forward.{name}"] for name in _NETWORK)
     gain, bias = (
         torch.stack([weights[f"{start}{part}_residual.norm.{kind}"] for part in _PARTS])
         for kind in ("weight", "bias")
     )
     return lambda x: block(
-        x, lambda y: attend(y, *four, heads), lambda y: feed_forward(y, *network), gain, bias
+        x,
+        lambda y: attend(y, wq, wk, wv, wo, heads),
+        lambda y: feed_forward(y, w1, b1, w2, b2),
+        gain,
+        bias,
     )

@@ -129,7 +129,7 @@ def _trained(
         loss = loss_of(batch)
         if clear:
             made.zero_grad()
-        (sign * loss).backward()  # type: ignore[no-untyped-call]
+        (sign * loss).backward()
         if step:
             made.step()
         losses.append((loss_of(batch) if after else loss).item())
