@@ -13,7 +13,7 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
-from attnlab.exercises.work import check_no_loop
+from attnlab.exercises.work import require_no_loop
 
 _COVERS = (
     (0, 0, 1, 1, 0, 0, 0),
@@ -118,7 +118,7 @@ def check_upward_average(function: Function) -> str:
     check_arguments_and_dtype(function, given)
     larger = covers.repeat_interleave(3, 0).repeat(1, 2)
     large = {"s": _interpolated(larger), "covers": larger}
-    check_no_loop(function, given, large, over="nodes or leaves")
+    require_no_loop(function, given, large, over="nodes or leaves")
     return "Every branch is averaged from its leaf up to the node, the leaf counted."
 
 

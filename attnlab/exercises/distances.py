@@ -15,8 +15,8 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.loops import require_no_loop
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.work import require_no_loop
 
 # ---- the shift
 
@@ -274,6 +274,5 @@ def check_memory_layer(function: Function) -> str:
         given = _memory(n, m)
         require(function, given, _attended, shape="h n e", known_mistakes=_MEMORY_MISTAKEN)
     check_arguments_and_dtype(function, given)
-    advice = "Use products of whole matrices, and the shift for the distances."
-    require_no_loop(function, _memory(2, 3), _memory(29, 31), advice)
+    require_no_loop(function, _memory(2, 3), _memory(29, 31), over="tokens")
     return "New tokens attend to the memory by the distance, however long ago its tokens were read."

@@ -15,7 +15,7 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
-from attnlab.exercises.work import check_no_square
+from attnlab.exercises.work import require_no_square
 
 EDGES = torch.tensor([[0, 1], [2, 1], [1, 3], [3, 3], [4, 0], [3, 2], [2, 1]])
 """Of six nodes: a loop, two edges from 2 to 1, and no edge to the nodes 4 and 5."""
@@ -197,5 +197,6 @@ def check_edge_attention(function: Function) -> str:
     q, k, v = random_tensors((NODES, 5), (NODES, 5), (NODES, 3), seed=53)
     ring = torch.arange(NODES)[:, None]
     edges = torch.cat([ring, (ring + 1) % NODES], 1)
-    check_no_square(function, {"q": q, "k": k, "v": v, "edges": edges}, NODES)
+    large = {"q": q, "k": k, "v": v, "edges": edges}
+    require_no_square(function, large, NODES, "Go along the edges.")
     return "Every node has a softmax over its own edges, and no n × n matrix was needed."

@@ -16,8 +16,8 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.skipping import require_no_square
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.work import require_no_square
 
 # ---- how many rounds
 

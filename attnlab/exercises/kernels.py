@@ -22,8 +22,8 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.skipping import Largest
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.work import Work
 
 # ---- how many features
 
@@ -198,10 +198,10 @@ def check_linear_order(function: Function) -> str:
 
 
 def _without_a_map(function: Function, given: Arguments) -> None:
-    with Largest() as seen:
+    with Work() as seen:
         answer = run(function, given)
     assert as_float64(answer.value) is not None
-    if math.prod(seen.shape or (0,)) <= max(x.numel() for x in given.values()):
+    if seen.largest <= max(x.numel() for x in given.values()):
         return
     n, m = len(given["phi_q"]), len(given["phi_k"])
     made_of = {n: "n", m: "m", 5: "r", 3: "e"}
@@ -312,9 +312,9 @@ def check_causal_performer(function: Function) -> str:
     given = _sequences()
     require(function, given, _performer, shape="n e", known_mistakes=_PERFORMER_MISTAKEN)
     check_arguments_and_dtype(function, given)
-    with Largest() as seen:
+    with Work() as seen:
         run(function, given)
-    if math.prod(seen.shape or (0,)) >= len(given["q"]) ** 2:
+    if seen.largest >= len(given["q"]) ** 2:
         raise Mistake(
             f"The numbers are right, but a tensor of {seen.shape} is made on the way, as large as "
             "an n × n map: keep running sums of φ(k) vᵀ and φ(k)."

@@ -15,7 +15,7 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.verdict import Function, Verdict, returns_verdict
-from attnlab.exercises.work import check_no_square
+from attnlab.exercises.work import require_no_square
 
 # ---- how many paths
 
@@ -236,5 +236,5 @@ def check_along_edges(function: Function) -> str:
     ring = torch.arange(NODES)
     v, w = random_tensors((NODES, 3), (3, 3), seed=59)
     large = {"v": v, "w": w, "sources": ring, "targets": (ring + 1) % NODES, "kinds": ring % 2}
-    check_no_square(function, large, NODES)
+    require_no_square(function, large, NODES, "Go along the edges.")
     return "Its cost grows with the edges, and no n × n matrix was made."

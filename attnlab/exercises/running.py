@@ -21,7 +21,7 @@ from attnlab.exercises.attempt import (
     same,
 )
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
-from attnlab.exercises.work import check_no_loop
+from attnlab.exercises.work import require_no_loop
 
 # ---- one step
 
@@ -212,7 +212,7 @@ def check_causal_chunk(function: Function) -> str:
     for full in (True, False):
         require(function, _tokens(full=full), _chunk, shape="c e", known_mistakes=_CHUNK_MISTAKEN)
     check_arguments_and_dtype(function, _tokens(full=True))
-    check_no_loop(function, _tokens(full=True), _tokens(full=True, c=29), over="tokens")
+    require_no_loop(function, _tokens(full=True), _tokens(full=True, c=29), over="tokens")
     return "The chunk's own tokens by weights, earlier ones by the sums, divided once."
 
 

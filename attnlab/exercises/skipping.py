@@ -3,15 +3,13 @@ its largest tensor.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from attnlab.exercises.attempt import Arguments, run
+from attnlab.exercises.attempt import Arguments
 from attnlab.exercises.verdict import Function, Mistake
 
 
@@ -46,35 +44,3 @@ def require_skipped(function: Function, given: Arguments, part: int, advice: str
             f"takes {full:,}. {advice}"
         )
     return f"The same numbers as under a mask, with {spent:,} FLOPs instead of {full:,}."
-
-
-class Largest(TorchDispatchMode):
-    """Records the shape of the largest tensor that is made inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shape: tuple[int, ...] = ()
-
-    def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        out = function(*args, **(kwargs or {}))
-        for made_here in out if isinstance(out, tuple | list) else (out,):
-            if isinstance(made_here, Tensor) and made_here.numel() > math.prod(self.shape or (0,)):
-                self.shape = tuple(made_here.shape)
-        return out
-
-
-def require_no_square(function: Function, given: Arguments, n: int, advice: str) -> None:
-    """A `Mistake` where a tensor is made that is a quarter of n · n, or larger."""
-    with Largest() as seen:
-        run(function, given)
-    if 4 * math.prod(seen.shape) >= n * n:
-        raise Mistake(
-            f"The numbers are right, but for n = {n} a tensor of {seen.shape} is made, which grows "
-            f"with n². {advice}"
-        )

@@ -25,8 +25,8 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.loops import require_no_loop
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.work import require_no_loop
 
 # ---- a half-life
 
@@ -186,8 +186,7 @@ def check_convolved_piece(function: Function) -> str:
     named = (text for text, wrong in _PIECE_MISTAKEN if same(parts, wrong(*given.values())))
     if faults := part_faults(parts, truth, given, _PIECE, ((), ())):
         raise Mistake(next(named, None) or " ".join(faults))
-    advice = "Convolve with the kernel, and compute the new state in one sum."
-    require_no_loop(function, _piece_given(7), _piece_given(97), advice)
+    require_no_loop(function, _piece_given(7), _piece_given(97), over="tokens")
     return "Outputs by convolution inside a piece, by the state between pieces: nothing is lost."
 
 

@@ -1,6 +1,6 @@
 """What a check sees of the way to a result: the largest tensor on it, and loops."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, strided
@@ -10,48 +10,61 @@ from torch.utils._pytree import tree_leaves
 from attnlab.exercises.attempt import Arguments, run
 from attnlab.exercises.verdict import Function, Mistake
 
+SLACK = 16  # more operations than these for a larger input are a loop
 
-class _Work(TorchDispatchMode):
-    """The elements of the largest storage that an operation gave, and the number of operations."""
+
+class Work(TorchDispatchMode):
+    """Counts the operations inside, and keeps the shape of the largest tensor that one made.
+
+    A tensor that is a view counts as the memory that it holds: an expanded one is small.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.largest = self.operations = 0
+        self.operations = self.largest = 0
+        self.shape: tuple[int, ...] = ()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+        self,
+        function: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        made = function(*args, **(kwargs or {}))
         self.operations += 1
-        for each in tree_leaves(result):
+        for each in tree_leaves(made):
             if isinstance(each, Tensor) and each.layout == strided:
-                held = each.untyped_storage().nbytes() // each.element_size()
-                self.largest = max(self.largest, held)
-        return result
+                held = min(each.numel(), each.untyped_storage().nbytes() // each.element_size())
+                if held > self.largest:
+                    self.largest, self.shape = held, tuple(each.shape)
+        return made
 
 
-def _work(function: Function, given: Arguments) -> _Work:
-    with _Work() as work:
+def work_of(function: Function, given: Arguments) -> Work:
+    """What one call of a solution does."""
+    with Work() as work:
         run(function, given)
     return work
 
 
-def check_no_square(function: Function, given: Arguments, nodes: int) -> None:
-    """A `Mistake` where the numbers are right, and a tensor as large as all pairs was made."""
-    largest = _work(function, given).largest
-    if largest >= nodes**2:
+def require_no_square(function: Function, given: Arguments, n: int, advice: str) -> None:
+    """A `Mistake` where the numbers are right, and a tensor of n · n / 4 or more is made."""
+    work = work_of(function, given)
+    if 4 * work.largest >= n * n:
+        shape = " × ".join(map(str, work.shape))
         raise Mistake(
-            f"The numbers are right, but with {nodes} nodes a tensor of {largest:,} elements is "
-            f"made: all pairs of nodes are {nodes**2:,}. Make no tensor (n, n): go along the edges."
+            f"The numbers are right, but for n = {n} a tensor of {shape} is made, which grows with "
+            f"n². {advice}"
         )
 
 
-def check_no_loop(function: Function, small: Arguments, large: Arguments, over: str) -> None:
+def require_no_loop(function: Function, small: Arguments, large: Arguments, over: str) -> None:
     """A `Mistake` where the numbers are right, and ``large`` takes more operations than ``small``:
     each is one call to PyTorch, so that only a loop ``over`` something has more of them."""
-    first, more = (_work(function, given).operations for given in (small, large))
-    if more > first:
+    first, more = (work_of(function, given).operations for given in (small, large))
+    if more > first + SLACK:
         raise Mistake(
-            f"The numbers are right, but larger inputs take {more} operations and not {first}: "
+            f"The numbers are right, but a larger input takes {more} operations and not {first}: "
             f"there is a loop over {over}. One operation can do it for all of them."
         )

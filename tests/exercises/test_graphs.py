@@ -53,7 +53,7 @@ TABLES = [
     (check_graph_mask, named(graphs._MASK_MISTAKEN)),
     (check_laplacian, named(graphs._LAPLACIAN_MISTAKEN)),
     (check_edge_attention, named(graphs._ATTEND_MISTAKEN)),
-    (check_edge_attention, {"all pairs": ("a tensor of 90,000 elements is made", all_pairs)}),
+    (check_edge_attention, {"all pairs": ("for n = 300 a tensor of", all_pairs)}),
 ]
 
 TestAnswers = answers_to(RIGHT, TABLES)
