@@ -124,8 +124,17 @@ measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bert
 	$(RUN) tests/browser/measure_widgets.py $(MEASURE_OPTIONS)
 
 .PHONY: readme
-readme: $(INSTALLED) ## Write the tables of MECHANISMS.md anew, from the cards
+readme: $(INSTALLED) ## Write the tables of MECHANISMS.md and of the course's page anew, from cards and lessons
 	$(RUN) -m attnlab.readme
+	$(RUN) -m attnlab.course.page
+
+.PHONY: derived
+derived: readme ## Write every file that follows from the cards: tables, and rows of the survey that are missing
+	$(RUN) -m attnlab_widgets.survey --missing
+
+.PHONY: new
+new: $(INSTALLED) ## Begin a mechanism from one that is like it: make new NAME=hartley FAMILY=spectral LIKE=fnet
+	@$(RUN) .ci/new.py $(NAME) $(FAMILY) $(LIKE)
 
 .PHONY: pictures
 pictures: $(INSTALLED) ## Draw the pictures in README.md anew, in a browser

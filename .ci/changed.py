@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CLAIMS = "tests/test_claims.py"
 SHELF = Path("attnlab/mechanisms")
+DERIVED = ("tests/house/test_readme.py", "tests/widgets/test_survey.py")  # follow from the cards
 TESTED_BY = {
     "Makefile": "tests/house/test_make.py",
     "README.md": "tests/house/test_readme.py",
@@ -78,6 +79,7 @@ def tests_for(root: Path, path: Path) -> Iterator[str]:
     elif SHELF in path.parents:
         family, page = [*path.with_suffix("").parts[2:4], ""][:2]
         yield from ("tests/test_catalog.py", f"tests/mechanisms/{family}/test_{page}.py")
+        yield from DERIVED
     elif path.parts[0] in {"attnlab", "widgets"}:
         yield of_module(root, path)
     elif path.parts[0] == "notebooks":

@@ -11,6 +11,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = "tests/test_claims.py"
+DERIVED = ["tests/test_catalog.py", "tests/house/test_readme.py", "tests/widgets/test_survey.py"]
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,7 @@ def house(tmp_path):
         *("tests/test_rooms.py", "tests/test_catalog.py", CLAIMS, "tests/test_lessons.py"),
         *("tests/core/test_heads.py", "tests/lens/test_watch.py", "tests/house/test_readme.py"),
         *("tests/mechanisms/fixed/test_etc.py", "tests/browser/test_lessons.py"),
+        *("tests/widgets/test_survey.py",),
         *("tests/lens/conftest.py", "widgets/attnlab_widgets/lab.py", "tests/widgets/test_lab.py"),
         *("notebooks/00_start.ipynb", "CHANGELOG.md"),
     ):
@@ -47,10 +49,10 @@ def house(tmp_path):
         ("CHANGELOG.md", []),
         (
             "attnlab/mechanisms/fixed/etc/ids.py",
-            ["tests/mechanisms/fixed/test_etc.py", "tests/test_catalog.py", "--pages=fixed/etc"],
+            ["tests/mechanisms/fixed/test_etc.py", *DERIVED, "--pages=fixed/etc"],
         ),
-        ("attnlab/mechanisms/fixed/axial.py", ["tests/test_catalog.py", "--pages=fixed/axial"]),
-        ("attnlab/mechanisms/__init__.py", ["tests/test_catalog.py"]),
+        ("attnlab/mechanisms/fixed/axial.py", [*DERIVED, "--pages=fixed/axial"]),
+        ("attnlab/mechanisms/__init__.py", DERIVED),
         ("attnlab/core/heads.py", ["tests/core/test_heads.py", "--pages=dense/full,fixed/axial"]),
         (CLAIMS, ["--pages=dense/full,fixed/axial"]),
         (
@@ -87,7 +89,7 @@ def test_what_main_did_meanwhile_is_not_a_change(changed, house):
     subprocess.run([*git, "commit", "-qam", "On main"], check=True)
     subprocess.run([*git, "switch", "-q", "branch"], check=True)
     found = changed.arguments(house, changed.changed_since(house, "main"))
-    assert found == ["tests/test_catalog.py", "tests/test_rooms.py"]
+    assert found == sorted([*DERIVED, "tests/test_rooms.py"])
 
 
 def test_an_unknown_commit_is_reported(changed, house):

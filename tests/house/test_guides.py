@@ -60,6 +60,15 @@ def test_what_is_public_is_there() -> None:
         pkgutil.resolve_name(address)
 
 
+def test_what_a_page_takes_from_core_is_there() -> None:
+    said = (ROOT / "docs/guides/add_a_mechanism.md").read_text(encoding="utf-8")
+    table = said.partition("| name | what it does |")[2].partition("\n\n")[0]
+    names = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines()[2:]))
+    core = "\n".join(path.read_text() for path in (ROOT / "attnlab/core").rglob("*.py"))
+    assert len(names) > 9
+    assert [name for name in names if not re.search(rf"^(def|class) {name}\b", core, re.M)] == []
+
+
 def test_a_mechanism_of_ones_own_keeps_its_claims(tmp_path: Path) -> None:
     program(ROOT / "docs/guides/your_own_mechanism.md", tmp_path)
     few = "equals_naive or future or padding or cost or costs"

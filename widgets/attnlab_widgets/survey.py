@@ -352,13 +352,15 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(prog="python -m attnlab_widgets.survey", description=about)
     parser.add_argument("names", nargs="*", metavar="mechanism")
     parser.add_argument("--all", action="store_true", help="every mechanism; takes minutes")
+    parser.add_argument("--missing", action="store_true", help="those of which no row is stored")
     asked = parser.parse_args(given)
     if unknown := [name for name in asked.names if name not in mixing]:
         parser.error(f"no mechanism that mixes positions is called {unknown[0]!r}")
-    if bool(asked.names) is asked.all:
-        parser.error("name mechanisms, or give --all")
+    if bool(asked.names) + asked.all + asked.missing != 1:
+        parser.error("name mechanisms, or give --all or --missing")
     rows = {name: row for name, row in _stored()["rows"].items() if name in mixing}
-    for name in asked.names or mixing:
+    wanted = [name for name in mixing if name not in rows] if asked.missing else mixing
+    for name in asked.names or wanted:
         rows[name] = stored_of(mixing[name], timed=True)
         found = {"machine": machine(), "rows": dict(sorted(rows.items()))}
         write_file(STORED, json.dumps(found, indent=1) + "\n")
