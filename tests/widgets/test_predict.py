@@ -139,6 +139,17 @@ def test_under_test_a_lesson_is_looked_at(monkeypatch):
         Prediction(kept, lambda: 1 / 0, shipped=True)._ipython_display_()
 
 
+def test_what_later_cells_do_to_names_changes_nothing():
+    """A reader may run the whole lesson before the first guess."""
+    seen = []
+    cells: dict = {"seen": seen, "ask": ask}
+    exec("n, scale = 7, 2\ndef times(x, *, by=3): return x * by * scale", cells)
+    exec("asked = ask('Q?', ['a', 'b'], 'a', 'So.', lambda: seen.append(times(n)))", cells)
+    exec("n, scale = None, None\ndef times(x): ...", cells)
+    press(cells["asked"], "a")
+    assert seen == [42]
+
+
 def test_a_wrong_key_or_picture_is_answered_with_a_sentence():
     with pytest.raises(ValueError, match=r"no prediction '12.9'; lesson '12' has 12.1, "):
         predict("12.9")

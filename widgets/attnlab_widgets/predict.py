@@ -8,6 +8,7 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import ipywidgets as widgets
@@ -30,7 +31,8 @@ class Prediction(widgets.VBox):
     """
 
     def __init__(self, asked: Asked, look: Look | None, *, shipped: bool = False) -> None:
-        self.asked, self.look, self.shipped = asked, look, shipped
+        self.asked, self.shipped = asked, shipped
+        self.look = look if look is None else _frozen(look)
         self.chosen: str | None = None
         self._menu = _menu(asked.choices)
         self._button = widgets.Button(
@@ -172,6 +174,28 @@ def ask(
             "that nothing is drawn before the reader commits"
         )
     return Prediction(asked, look)
+
+
+def _frozen(look: Look) -> Look:
+    """``look`` with the names of its notebook as they are now, for a guess that comes after later
+    cells have given them to something else; functions that it calls there, too.
+    """
+    if not isinstance(look, FunctionType):
+        return look
+    live = look.__globals__
+    kept = dict(live)
+
+    def copy(function: FunctionType) -> FunctionType:
+        made = FunctionType(
+            function.__code__, kept, function.__name__, function.__defaults__, function.__closure__
+        )
+        made.__kwdefaults__ = function.__kwdefaults__
+        return made
+
+    for name, value in live.items():
+        if isinstance(value, FunctionType) and value.__globals__ is live:
+            kept[name] = copy(value)
+    return copy(look)
 
 
 def _menu(choices: tuple[str, ...]) -> Any:
