@@ -174,7 +174,9 @@ def test_predictions_are_asked_by_their_keys(path: Path) -> None:
     keys = [re.findall(r"^predict\(\"(.*?)\"", source(c), re.MULTILINE) for c in cells]
     assert keys == [[f"{number}.{n + 1}"] for n in range(len(of_lesson(number)))]
     assert keys
-    for cell in cells:
+    for cell, known in zip(cells, of_lesson(number), strict=True):
+        told = f"Predict: {known.question} [{' / '.join(known.choices)}]"
+        assert "".join(cell["outputs"][0]["data"]["text/plain"]) == told, "run it again"
         assert source(cell).startswith("# @title Predict\n")
         assert cell["metadata"]["cellView"] == "form"
         assert cell["metadata"]["jupyter"]["source_hidden"] is True
