@@ -31,7 +31,7 @@ LADDER = {
     512: (*STEPS, 13),
     1024: (*STEPS, 13),
 }
-"""A multiple of the size of a block, chunk or window → how many of them are counted; 1 is for a loop
+"""A multiple of the size of a block, chunk or window → how many of them are counted; 1 is for loops
 over tokens. The last is far away, where larger blocks would show, and a logarithm of the length."""
 LONG = 3000  # tokens: several of the largest blocks
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
