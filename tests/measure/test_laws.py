@@ -6,6 +6,9 @@ from attnlab.measure import costs, laws
 from attnlab.measure.subject import subject
 
 
+AT_USUAL_WIDTHS = {("linear", "chunked"), ("axial", "blocked")}  # their segments and blocks differ
+
+
 @pytest.mark.parametrize(
     ("name", "form", "n", "backward"),
     [
@@ -28,16 +31,29 @@ from attnlab.measure.subject import subject
 )
 def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
     options = {"window": 64} if name == "longformer" else {}
-    if (name, form) == ("linear", "chunked"):  # at its usual widths: its segments depend on them
-        layer = subject(name, form=form, causal=True)
-    else:
-        layer = subject(name, dim=16, heads=8, form=form, **options)
+    layer = subject(name, dim=16, heads=8, form=form, **options)
+    if (name, form) in AT_USUAL_WIDTHS:
+        layer = subject(name, form=form, causal=name == "linear")
     found = costs._by_law(layer, n, backward)
     assert found is not None
     wanted = costs._counts(layer, n, backward, "meta")
     for what in (*laws.EXACT, "largest"):
         assert found[what] == wanted[what], what
     assert found["written"] == pytest.approx(wanted["written"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("performer", "recurrent"), ("linear", "recurrent"), ("axial", "blocked"),
+     ("linear", "chunked"), ("reformer", "chunked")],
+)  # fmt: skip
+def test_a_million_tokens_are_counted_at_short_lengths(name, form, monkeypatch) -> None:
+    lengths = []
+    counts = costs._counts
+    monkeypatch.setattr(costs, "_counts", lambda *at: lengths.append(at[1]) or counts(*at))
+    costs.counted.__wrapped__(subject(name, form=form, causal=name == "linear"), 10**6, False)
+    assert max(lengths) < 15_000
+    assert form != "recurrent" or sum(lengths) < 500  # as each token is a step
 
 
 def counted(n: int, blocks: int = 8) -> laws.Counts:
