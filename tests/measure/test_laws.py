@@ -5,7 +5,6 @@ import pytest
 from attnlab.measure import costs, laws
 from attnlab.measure.subject import subject
 
-
 AT_USUAL_WIDTHS = {("linear", "chunked"), ("axial", "blocked")}  # their segments and blocks differ
 
 
