@@ -81,22 +81,26 @@ class GraphBatch(Structure):
         """Over the tokens that ``padding`` marks a path in both directions, of kind 0, and an edge
         from the i-th to the (2i + 1)-th, of kind 1: two edges lead from the first to the second.
         """
-        edges, kinds, features = [], [], []
-        for row, real in enumerate(padding.tolist()):
-            places = [row * len(real) + i for i, is_real in enumerate(real) if is_real]
-            path = [(i, i + 1) for i in range(len(places) - 1)]
-            own = [(pair, 0) for i, j in path for pair in ((i, j), (j, i))]
-            own += [((i, 2 * i + 1), 1) for i in range(len(places) // 2)]
-            for (i, j), kind in own:
-                edges.append((places[i], places[j]))
-                kinds.append(kind)
-                features.append([0.5 + kind, 1 / (1 + i % 3 + j % 2)])
+        b, n = padding.shape
         device = padding.device
+        edges, kinds, features = [], [], []
+        for row in range(b):
+            places = row * n + padding[row].nonzero().squeeze(1)
+            first = torch.arange(max(len(places) - 1, 0), device=device)
+            half = torch.arange(len(places) // 2, device=device)
+            path = torch.stack((first, first + 1, first + 1, first), 1).view(-1, 2)
+            pairs = torch.cat((path, torch.stack((half, 2 * half + 1), 1)))
+            kind = (torch.arange(len(pairs), device=device) >= len(path)).long()
+            edges.append(places[pairs])
+            kinds.append(kind)
+            i, j = pairs.double().unbind(1)
+            features.append(torch.stack((0.5 + kind, 1 / (1 + i % 3 + j % 2)), 1))
+        none = torch.zeros(0, 2, dtype=torch.long, device=device)
         return cls._ordered(
             padding,
-            torch.tensor(edges, dtype=torch.long, device=device).view(-1, 2),
-            torch.tensor(kinds, dtype=torch.long, device=device),
-            torch.tensor(features, device=device).view(-1, EXAMPLE_FEATURES),
+            torch.cat([none, *edges]),
+            torch.cat([none[:, 0], *kinds]),
+            torch.cat([none.double(), *features]).to(torch.get_default_dtype()),
         )
 
     def read_features(self, count: int) -> Float[Tensor, "m f"]:

@@ -109,11 +109,12 @@ def _cost(subject: Layer, n: int, backward: bool, counts: Counts) -> Cost:
 def _counts(subject: Layer, n: int, backward: bool, device: str) -> Counts:
     with _in_words(subject, n):
         layer = subject.layer(n, device)
-        call = _call(subject, layer, n, device)
+        given = subject.sequence(n, device), subject.told(n, device)
+        call = _call(layer, *given)
         with _cpu_kernels():
             linear = _linear_flops(layer, call)  # first, as a layout is made once for each length
             booked = _count(call, backward)
-            saved = _saved(subject, layer, n, device)
+            saved = _saved(layer, *given)
     kinds = {
         (what, *kind): value
         for kind, values in booked.by_kind.items()
@@ -121,6 +122,7 @@ def _counts(subject: Layer, n: int, backward: bool, device: str) -> Counts:
     }
     return {
         "operations": booked.operations, "flops": booked.flops, "linear": linear,
+        "sorts": booked.flops_by_operation.get("sort", 0),
         "written": booked.elements_written, "saved": saved,
         "parameters": sum(p.numel() for p in layer.parameters()),
         "largest": booked.largest_tensor.elements, "peak": booked.peak_bytes, **kinds,
@@ -134,7 +136,8 @@ def _faithful(subject: Layer) -> bool:
     for device in ("cpu", "meta"):
         try:
             with _cpu_kernels():
-                call = _call(subject, subject.layer(TRIAL, device), TRIAL, device)
+                given = subject.sequence(TRIAL, device), subject.told(TRIAL, device)
+                call = _call(subject.layer(TRIAL, device), *given)
                 call()
                 counts.append(_count(call, False))
         except (RuntimeError, ValueError, TypeError, AssertionError):
@@ -143,8 +146,7 @@ def _faithful(subject: Layer) -> bool:
     return (cpu.flops, cpu.largest_tensor) == (meta.flops, meta.largest_tensor)
 
 
-def _call(subject: Layer, layer: nn.Module, n: int, device: str) -> Callable[[], Any]:
-    x, told = subject.sequence(n, device), subject.told(n, device)
+def _call(layer: nn.Module, x: Tensor, told: dict[str, Any]) -> Callable[[], Any]:
     return lambda: layer(x, **told)
 
 
@@ -170,9 +172,8 @@ def _linear_flops(layer: nn.Module, call: Callable[[], Any]) -> int:
     return total
 
 
-def _saved(subject: Layer, layer: nn.Module, n: int, device: str) -> int:
+def _saved(layer: nn.Module, x: Tensor, told: dict[str, Any]) -> int:
     """Bytes that autograd keeps for the backward pass, each storage once."""
-    x, told = subject.sequence(n, device), subject.told(n, device)
     given = {id(tensor.untyped_storage()) for tensor in (x, *layer.parameters(), *layer.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
 

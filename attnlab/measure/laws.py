@@ -15,6 +15,7 @@ count: these three alone may be taken from a straight line, and are about right.
 """
 
 import itertools
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -23,9 +24,15 @@ Counts = dict[Any, int]
 """What was counted, by its name; (largest or peak, operation, axes) are those of a kind."""
 
 STEPS = (4, 5, 6, 7)
-LADDER = {16: (*STEPS, 40), 64: (*STEPS, 24), 512: (*STEPS, 13)}
-"""A multiple of the size of a block, chunk or window → how many of them are counted. The last is
-far away, where larger blocks would show, and a logarithm of the length."""
+LADDER = {
+    1: (8, 9, 10, 11, 80, 120),
+    16: (*STEPS, 40),
+    64: (*STEPS, 24),
+    512: (*STEPS, 13),
+    1024: (*STEPS, 13),
+}
+"""A multiple of the size of a block, chunk or window → how many of them are counted; 1 is for loops
+over tokens. The last is far away, where larger blocks would show, and a logarithm of the length."""
 LONG = 3000  # tokens: several of the largest blocks
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
 EXACT = ("flops", "linear", "parameters")
@@ -39,6 +46,8 @@ def by_law(counts_at: Callable[[int], Counts], n: int) -> Counts | None:
         found = _counted(lengths, counts_at) if lengths[-1] < n else None
         if found and (known := _found(found, n)):
             return known
+        if not found and LONG <= lengths[-1] < n:
+            return None  # as many operations at any length
     return None
 
 
@@ -62,7 +71,14 @@ def _found(found: dict[int, Counts], n: int) -> Counts | None:
         name: [(length, each.get(name, 0)) for length, each in found.items()]
         for name in {name for each in found.values() for name in each}
     }
+    sorts = series.pop("sorts", [(length, 0) for length in found])
+    compared = n_log_n(sorts, n)
+    if compared is None:
+        return None
+    both = zip(series["flops"], sorts, strict=True)
+    series["flops"] = [(length, all_ - sort) for (length, all_), (_, sort) in both]
     known = {name: law(series[name], n) for name in EXACT}
+    known["flops"] = None if known["flops"] is None else known["flops"] + compared
     known |= {name: law(series[name], n) or near_a_line(series[name], n) for name in NEARLY}
     for what in ("largest", "peak"):
         known[what] = _most([of for name, of in series.items() if name[0] == what], n)
@@ -82,6 +98,15 @@ def law(points: list[tuple[int, int]], n: int) -> int | None:
     return int(value) if value.denominator == 1 else None
 
 
+def n_log_n(points: list[tuple[int, int]], n: int) -> int | None:
+    """The comparisons of sorts of n elements, as many at any length; None if they are not."""
+    (x, first), *_ = points
+    rows = round(first / (x * math.log2(x)))
+    if any(abs(rows * x * math.log2(x) - value) > rows for x, value in points):
+        return None
+    return round(rows * n * math.log2(n))
+
+
 def near_a_line(points: list[tuple[int, int]], n: int) -> int | None:
     """The value at n of the line through the ends, if the others lie close to it."""
     ends = [points[0], points[-1]]
@@ -90,18 +115,25 @@ def near_a_line(points: list[tuple[int, int]], n: int) -> int | None:
     return round(_at(ends, n))
 
 
+def proportional(points: list[tuple[int, int]], n: int) -> int | None:
+    """The value at n of what is constant first, then larger, and as many times the length."""
+    (x, a), (y, b) = points[-2:]
+    before = {value for _, value in points[:-2]}
+    grows = a * y == b * x and len(before) == 1 and before < {*before, a} and a >= max(before)
+    return a * n // x if grows else None
+
+
 def _most(kinds: list[list[tuple[int, int]]], n: int) -> int | None:
     """The largest at n of several; None if one without a law could be larger.
 
     A kind without a law is made of a few blocks at once. It grows at most as fast as it did.
     """
-    laws = [law(points, n) for points in kinds]
+    laws = [law(points, n) or proportional(points, n) for points in kinds]
     most = max((value for value in laws if value is not None), default=0)
     for points, value in zip(kinds, laws, strict=True):
-        before = points[0][0]
         slopes = (Fraction(b - a, y - x) for (x, a), (y, b) in itertools.pairwise(points))
         steepest = max(Fraction(0), *slopes)
-        if value is None and max(of for _, of in points) + steepest * (n - before) > most:
+        if value is None and max(of + steepest * (n - x) for x, of in points) > most:
             return None
     return most
 

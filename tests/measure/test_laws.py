@@ -5,24 +5,54 @@ import pytest
 from attnlab.measure import costs, laws
 from attnlab.measure.subject import subject
 
+AT_USUAL_WIDTHS = {("linear", "chunked"), ("axial", "blocked")}  # their segments and blocks differ
+
 
 @pytest.mark.parametrize(
     ("name", "form", "n", "backward"),
     [
         ("longformer", "blocked", 16_385, False),
         ("retention", "chunked", 16_385, True),
-        ("linear", "recurrent", 701, False),
+        ("axial", "blocked", 16_385, False),
+        ("linear", "recurrent", 301, False),
+        ("linear", "chunked", 16_385, False),
+        ("performer", "recurrent", 301, False),
+        ("selective_scan", "naive", 301, False),
+        ("s4d", "recurrent", 301, False),
+        ("retention", "recurrent", 301, False),
+        ("rwkv", "recurrent", 301, False),
+        ("gru", "naive", 301, False),
+        ("lstm", "naive", 301, False),
+        ("brc", "projected", 301, False),
+        ("nbrc", "projected", 301, False),
+        ("reformer", "chunked", 14_849, False),
     ],
 )
 def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
-    options = {"window": 64} if form == "blocked" else {}
+    options = {"window": 64} if name == "longformer" else {}
     layer = subject(name, dim=16, heads=8, form=form, **options)
+    if (name, form) in AT_USUAL_WIDTHS:
+        layer = subject(name, form=form, causal=name == "linear")
     found = costs._by_law(layer, n, backward)
     assert found is not None
     wanted = costs._counts(layer, n, backward, "meta")
     for what in (*laws.EXACT, "largest"):
         assert found[what] == wanted[what], what
     assert found["written"] == pytest.approx(wanted["written"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("performer", "recurrent"), ("linear", "recurrent"), ("axial", "blocked"),
+     ("linear", "chunked"), ("reformer", "chunked")],
+)  # fmt: skip
+def test_a_million_tokens_are_counted_at_short_lengths(name, form, monkeypatch) -> None:
+    lengths = []
+    counts = costs._counts
+    monkeypatch.setattr(costs, "_counts", lambda *at: lengths.append(at[1]) or counts(*at))
+    costs.counted.__wrapped__(subject(name, form=form, causal=name == "linear"), 10**6, False)
+    assert max(lengths) < 15_000
+    assert form != "recurrent" or sum(lengths) < 500  # as each token is a step
 
 
 def counted(n: int, blocks: int = 8) -> laws.Counts:
@@ -48,6 +78,7 @@ def test_a_law_is_exact_and_the_largest_may_be_another_one_later() -> None:
     [
         lambda n: {"operations": 9},  # as quick at any length
         lambda n: {"flops": n**3},
+        lambda n: {"sorts": n * n},
         lambda n: {"flops": n * n.bit_length()},
         lambda n: {"flops": n * (n + 1500).bit_length()},
         lambda n: {("largest", "sort", 1): n**2 + n % 31},  # no law, and it might be the largest
@@ -57,3 +88,10 @@ def test_a_law_is_exact_and_the_largest_may_be_another_one_later() -> None:
 )
 def test_without_a_law_nothing_is_said(wrong) -> None:
     assert laws.by_law(lambda n: counted(n) | wrong(n), 10**6) is None
+
+
+def test_what_is_constant_first_is_in_proportion_later() -> None:
+    small = [(8, 600), (9, 600), (10, 600)]
+    assert laws.proportional([*small, (80, 800), (120, 1200)], 10**6) == 10**7
+    assert laws.proportional([*small, (80, 800), (120, 1201)], 10**6) is None
+    assert laws.proportional([*small, (50, 500), (60, 600)], 10**6) is None

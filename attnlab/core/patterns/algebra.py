@@ -112,6 +112,7 @@ class Pattern(ABC):
     ) -> Bool[Tensor, "... n m"]:
         """The mask of n queries, which are the last of m positions (by default m = n)."""
         n, m = _lengths(n, m)
+        _refuse_too_large(n, m)  # before what is drawn for so many positions
         self.refuse_misfit(m)
         return self.sized(m).block(range(m - n, m), range(m), device)
 
@@ -122,11 +123,7 @@ class Pattern(ABC):
         check_range("rows", rows)
         check_range("columns", columns)
         device = check_device(device)
-        if len(rows) * len(columns) > LARGEST_MASK or max(len(rows), len(columns)) > LONGEST:
-            raise ValueError(
-                f"a mask of {len(rows):,} × {len(columns):,} is too large to be written down; "
-                "`count`, `cover` and the sparse forms need no mask"
-            )
+        _refuse_too_large(len(rows), len(columns))
         i = torch.arange(rows.start, rows.stop, rows.step, device=device)
         j = torch.arange(columns.start, columns.stop, columns.step, device=device)
         allowed = self.allows(i[:, None], j[None, :])
@@ -212,6 +209,14 @@ def _lengths(n: int, m: int | None) -> tuple[int, int]:
     if n < 1 or m < 1:
         raise ValueError(f"a pattern needs at least one query and one key, got n={n}, m={m}")
     return n, m
+
+
+def _refuse_too_large(n: int, m: int) -> None:
+    if n * m > LARGEST_MASK or max(n, m) > LONGEST:
+        raise ValueError(
+            f"a mask of {n:,} × {m:,} is too large to be written down; "
+            "`count`, `cover` and the sparse forms need no mask"
+        )
 
 
 def both(left: Pattern, right: Pattern) -> Pattern:
