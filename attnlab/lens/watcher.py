@@ -1,10 +1,12 @@
 """Follows a running model: its modules, its function calls, and the notes of attnlab's forms."""
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -145,7 +147,7 @@ class Watcher(TorchFunctionMode):
         if self._here():
             self._frames.append(Frame(module, self._names.get(module)))
             if self._away is None and fast_path.has_fast_path(module):
-                self._look_away(module, args)
+                self._look_away(module, (*args, *_keywords(sys._getframe(1)).values()))
         elif module in self._names and not _in_backward():
             self._seen._called_elsewhere = True
 
@@ -300,3 +302,9 @@ def _name(func: Any) -> str:
         name = getattr(func.__self__, "__name__", "")
     name = name.strip("_")
     return ALIASES.get(name, name)
+
+
+def _keywords(caller: FrameType) -> dict[str, Any]:
+    """The keyword arguments of a module's call, which PyTorch keeps from hooks of all modules."""
+    kwargs = caller.f_locals.get("kwargs")
+    return kwargs if isinstance(kwargs, dict) else {}

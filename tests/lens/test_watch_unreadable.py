@@ -44,6 +44,15 @@ class SelfAttention(nn.MultiheadAttention):
         return super().__call__(x, x, x, need_weights=False)[0]
 
 
+class ByKeyword(nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(*args, **kwargs)
+
+    def forward(self, x):
+        return self.attention(query=x, key=x, value=x, need_weights=False)[0]
+
+
 def nested(layout):
     return torch.nested.nested_tensor(PARTS, layout=layout)
 
@@ -54,6 +63,11 @@ CASES = {
     "encoder of nested": (encoder, lambda: nested(torch.strided), "nested"),
     "module of nested": (
         lambda: SelfAttention(WIDTH, HEADS, batch_first=True),
+        lambda: nested(torch.strided),
+        "nested",
+    ),
+    "module of nested by keyword": (
+        lambda: ByKeyword(WIDTH, HEADS, batch_first=True),
         lambda: nested(torch.strided),
         "nested",
     ),

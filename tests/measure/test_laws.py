@@ -95,3 +95,9 @@ def test_what_is_constant_first_is_in_proportion_later() -> None:
     assert laws.proportional([*small, (80, 800), (120, 1200)], 10**6) == 10**7
     assert laws.proportional([*small, (80, 800), (120, 1201)], 10**6) is None
     assert laws.proportional([*small, (50, 500), (60, 600)], 10**6) is None
+
+
+def test_a_kind_without_a_law_grows_from_where_it_was() -> None:
+    whole = [(x, 256 * x) for x in (2112, 2624, 3136, 3648, 6720)]
+    part = [(2112, 540_672), (2624, 671_744), (3136, 802_816), (3648, 933_888), (6720, 860_160)]
+    assert laws._most([whole, part], 10**6) == 256 * 10**6
