@@ -66,7 +66,11 @@ COMMANDS = sorted(
     for path in (base / room).rglob("*.py")
     if '\nif __name__ == "__main__"' in path.read_text(encoding="utf-8")
 )
-HARMLESS = {"attnlab.readme": "Without arguments", "docs": "or into"}
+HARMLESS = {
+    "attnlab.course.page": "Without arguments",
+    "attnlab.readme": "Without arguments",
+    "docs": "or into",
+}
 """They write where nothing but their own is, and say so when they are asked for help."""
 
 
@@ -91,7 +95,7 @@ def test_a_command_without_arguments_says_what_it_can_do(command, monkeypatch, c
 
 def of_course(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int | str:
     monkeypatch.setattr(course.__main__, "lessons", lambda root: [Lesson("1_a.ipynb", "?", 1, 1)])
-    monkeypatch.setattr(course.__main__, "make", lambda made, lessons: fill(made))
+    monkeypatch.setattr(course.__main__, "make", lambda made, lessons, seed: fill(made))
     return course_main([str(folder), *more])
 
 

@@ -6,6 +6,7 @@ notebooks and the bank.
 """
 
 import json
+from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from attnlab.course.core import core_minutes
 from attnlab.course.lesson import designs, exercises, read
 from attnlab.readme import Home, filled, home
 
+_ABOUT = """Without arguments: write the tables and graphs of notebooks/README.md anew, in this
+clone of the repository. All that stands outside of their markers stays."""
 ROOT = Path(__file__).parents[2]
 ASSUMED = ("00", "01", "02")  # what nearly every lesson builds on; not drawn in the graphs
 Row = Sequence[str]
@@ -147,5 +150,10 @@ def current(root: Path) -> str:
     return filled(text, tables(root))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    ArgumentParser(prog="python -m attnlab.course.page", description=_ABOUT).parse_args()
     write_file(ROOT / "notebooks/README.md", current(ROOT))
+
+
+if __name__ == "__main__":
+    main()

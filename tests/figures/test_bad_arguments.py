@@ -41,7 +41,7 @@ GOOD = {
         "axes": ("a", "b"),
     },
     head_grid: {"weights": np.full((2, 5, 3, 3), 0.3), "tokens": TOKENS}
-    | {"mask": np.ones((3, 3), bool), "largest": 1.0},
+    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "quantity": "weight"},
     film: {"weights": np.full((2, 3, 3), 0.3), "steps": [1, 2], "tokens": TOKENS}
     | {"mask": np.ones((3, 3), bool), "largest": 1.0, "along": "step", "quantity": "weight"},
     map_gallery: {"maps": {"a": np.eye(3), "b": np.ones((3, 3))}, "tokens": TOKENS}
