@@ -1,14 +1,11 @@
 """Checks of lesson 35: a count, padding left out, a mixing without loss, a block, by halves."""
 
 import math
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
@@ -16,9 +13,9 @@ from attnlab.exercises.attempt import (
     check_arguments_and_dtype,
     random_tensors,
     require,
-    run,
 )
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.work import work_of
 
 # ---- a count of FLOPs
 
@@ -232,26 +229,6 @@ _FAST_MISTAKEN: tuple[KnownMistake, ...] = (
 )
 
 
-class _Made(TorchDispatchMode):
-    """Counts the elements of all tensors made inside; `fft` names a transform of the library."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements, self.fft = 0, ""
-
-    def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        out = function(*args, **(kwargs or {}))
-        self.fft = str(function) if "_fft" in str(function) else self.fft
-        self.elements += out.numel() if isinstance(out, Tensor) else 0
-        return out
-
-
 @returns_verdict
 def check_fast_transform(function: Function) -> str:
     """Is it F_n x in about n log n steps? `fast(x)`: `x` (n, dim), n a power of 2; (2, n, dim).
@@ -262,9 +239,8 @@ def check_fast_transform(function: Function) -> str:
     for n, dim in ((8, 3), (512, 1)):
         (x,) = random_tensors((n, dim), seed=n)
         require(function, {"x": x}, _fast, shape="2 n dim", known_mistakes=_FAST_MISTAKEN)
-    with _Made() as made:
-        run(function, {"x": x})
-    if made.fft:
+    made = work_of(function, {"x": x})
+    if any("_fft" in name for name in made.names):
         raise Mistake("`torch.fft` is what you build here: do without it.")
     if made.elements > n**2:
         raise Mistake(

@@ -14,14 +14,15 @@ SLACK = 16  # more operations than these for a larger input are a loop
 
 
 class Work(TorchDispatchMode):
-    """Counts the operations inside, and keeps the shape of the largest tensor that one made.
+    """Counts the operations inside and the elements that they make, and keeps the largest shape.
 
     A tensor that is a view counts as the memory that it holds: an expanded one is small.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations = self.largest = 0
+        self.operations = self.elements = self.largest = 0
+        self.names: set[str] = set()
         self.shape: tuple[int, ...] = ()
 
     def __torch_dispatch__(
@@ -33,9 +34,11 @@ class Work(TorchDispatchMode):
     ) -> Any:
         made = function(*args, **(kwargs or {}))
         self.operations += 1
+        self.names.add(str(function))
         for each in tree_leaves(made):
             if isinstance(each, Tensor) and each.layout == strided:
                 held = min(each.numel(), each.untyped_storage().nbytes() // each.element_size())
+                self.elements += held
                 if held > self.largest:
                     self.largest, self.shape = held, tuple(each.shape)
         return made
