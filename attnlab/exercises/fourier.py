@@ -14,6 +14,7 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
+from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 from attnlab.exercises.work import work_of
 
@@ -112,27 +113,24 @@ def _hartley(
     return out / x.numel() ** 0.5 if normed else out
 
 
-_HARTLEY_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The sines are subtracted: it is cos θ + sin θ.", partial(_hartley, sign=-1)),
-    ("Only the width of each token is transformed.", partial(_hartley, tokens=False)),
-    ("Only the tokens are transformed, the width is not.", partial(_hartley, width=False)),
-    ("It is not divided by √(n · dim).", partial(_hartley, normed=True)),
-    ("That is FNet's mixing, which loses a half of its input.", _mixed),
-    (
+check_hartley = Exercise(
+    "Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim).",
+    right=_hartley,
+    cases=drawn(36, x=(7, 5)),
+    axes="n dim",
+    mistakes={
+        "The sines are subtracted: it is cos θ + sin θ.": but(sign=-1),
+        "Only the width of each token is transformed.": but(tokens=False),
+        "Only the tokens are transformed, the width is not.": but(width=False),
+        "It is not divided by √(n · dim).": but(normed=True),
+        "That is FNet's mixing, which loses a half of its input.": _mixed,
         "That is real less imaginary part of the transform of both axes at once, the waves of the "
-        "sum of two angles. Transform one axis after the other.",
-        lambda x: torch.fft.fft2(x).real - torch.fft.fft2(x).imag,
-    ),
+        "sum of two angles. Transform one axis after the other.": lambda x: (
+            torch.fft.fft2(x).real - torch.fft.fft2(x).imag
+        ),
+    },
+    praise="Applied twice it gives n · dim times x: nothing is lost.",
 )
-
-
-@returns_verdict
-def check_hartley(function: Function) -> str:
-    """Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim)."""
-    (x,) = random_tensors((7, 5), seed=36)
-    require(function, {"x": x}, _hartley, shape="n dim", known_mistakes=_HARTLEY_MISTAKEN)
-    check_arguments_and_dtype(function, {"x": x})
-    return "Applied twice it gives n · dim times x: nothing is lost."
 
 
 # ---- a block
