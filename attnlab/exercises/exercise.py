@@ -6,8 +6,8 @@
         cases=drawn(36, x=(7, 5)),
         axes="n dim",
         mistakes={
-            "The features are not transformed: …": but(features=False),
-            "Those are the cosines alone: …": lambda x: …,
+            but(features=False): "Only the tokens are transformed, the width is not.",
+            (lambda x: …): "That is FNet's mixing, which loses a half of its input.",
         },
         praise="Applied twice it gives n · dim times x: nothing is lost.",
     )
@@ -37,7 +37,7 @@ Formula = Callable[..., object]
 Cases = Callable[..., Iterable[Arguments]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class But:
     """The right formula of an exercise, called with other options."""
 
@@ -52,7 +52,7 @@ def but(**options: Any) -> But:
     return But(options)
 
 
-Mistaken = Formula | But | tuple[Formula | But, ...]  # several formulas may have one sentence
+Mistakes = Mapping[Formula | But, str]  # what is wrong, and the sentence about it
 
 
 def drawn(seed: int | list[int] = 0, /, **arguments: Any) -> Cases:
@@ -86,10 +86,11 @@ class Exercise:
     """An exercise whose answer is a function; calling it with one gives the `Verdict`.
 
     `question` is the help: what is asked for, the signature, shapes and sizes. `axes` names the
-    axes of the result. `mistakes` maps sentences to formulas, and the first that gives what the
-    function gave is named. Some formulas run only where sizes agree: `alike` are further cases on
-    which mistakes are looked for. `explain` is asked where no known mistake agrees, with the
-    function and the case. `then` is called last: it raises a `Mistake`, or adds to the `praise`.
+    axes of the result. `mistakes` maps wrong formulas to sentences, as `check_number` maps wrong
+    numbers to them; the first formula that gives what the function gave is named. Some run only
+    where sizes agree: `alike` are further cases on which mistakes are looked for. `explain` is
+    asked where no known mistake agrees, with the function and the case. `then` is called last: it
+    raises a `Mistake`, or adds to the `praise`.
     """
 
     question: str
@@ -97,7 +98,7 @@ class Exercise:
     right: Formula
     cases: Cases
     axes: str
-    mistakes: Mapping[str, Mistaken]
+    mistakes: Mistakes
     praise: str
     alike: Cases = _no_cases
     explain: Callable[[Function, Arguments], str | None] = lambda function, given: None
@@ -122,16 +123,20 @@ class Exercise:
 
     @cached_property
     def known_mistakes(self) -> tuple[KnownMistake, ...]:
-        """Each sentence with its formula; a sentence of several formulas comes several times."""
+        """Each sentence with its formula, made whole."""
         return tuple(
             (sentence, formula.of(self.right) if isinstance(formula, But) else formula)
-            for sentence, formulas in self.mistakes.items()
-            for formula in (formulas if isinstance(formulas, tuple) else (formulas,))
+            for formula, sentence in self.mistakes.items()
         )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What it can say of a known mistake, each sentence once."""
+        return tuple(dict.fromkeys(self.mistakes.values()))
 
     def __call__(self, function: Function, /, **options: Any) -> Verdict:
         """Is the function right? `options` go to ``cases``."""
-        note_mistakes(self.mistakes)
+        note_mistakes(self.sentences)
         try:
             require_function(function, self.__name__)
             answers = [

@@ -115,5 +115,5 @@ def test_what_is_wrong_anywhere_is_named(check):
 def test_sentences_are_told_apart() -> None:
     """No sentence of an exercise is the beginning of another one of it."""
     for name, check in EXERCISES.items():
-        for one, other in itertools.permutations(check.mistakes, 2):
+        for one, other in itertools.permutations(check.sentences, 2):
             assert not other.startswith(one), f"{name}: {one}"
