@@ -119,27 +119,6 @@ TestRank = answers_to(
 )
 
 
-# ---- the parameters of E and F
-
-COUNTS = {
-    786_432: "two matrices",
-    18_874_368: "without sharing",
-    65_536: "layerwise sharing",
-    131_072: "one layer",
-    2_359_296: "act on the length",
-}
-
-
-def test_count_is_24_matrices() -> None:
-    for right in (24 * 128 * 512, 1.57e6, 1.6e6):
-        assert check_projection_parameters(right).right
-
-
-@pytest.mark.parametrize(("given", "words"), COUNTS.items())
-def test_wrong_counts_are_named(given: int, words: str, refuses: Callable) -> None:
-    refuses(check_projection_parameters(given), words)
-
-
 # ---- a layer
 
 

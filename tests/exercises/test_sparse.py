@@ -215,20 +215,3 @@ TABLES = [
 TestAnswers = answers_to(RIGHT, TABLES)
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        (257, "counted twice"),
-        (256, "one key is still counted twice"),
-        (254, "one too few"),
-        (127, "without i itself"),
-        (128, "one of the two factors"),
-        (129, "the window alone"),
-        (16384, "full causal attention"),
-    ],
-)
-def test_keys_of_the_last_position(keys: int, words: str) -> None:
-    assert check_strided_keys(int(Factors(stride=128).pattern().row(16383, 16384).numel())).right
-    verdict = check_strided_keys(keys)
-    assert not verdict.right
-    assert words in verdict.message

@@ -240,19 +240,3 @@ TABLES = [
 TestAnswers = answers_to(RIGHT, TABLES)
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        (1278, "itself as well"),
-        (1151, "EACH side"),
-        (255, "the window alone"),
-        (1024, "the summaries alone"),
-        (1263, "not left out"),
-        (16384, "full attention"),
-    ],
-)
-def test_keys_of_a_position_in_the_middle(keys: int, words: str) -> None:
-    assert check_transient_keys(2 * 127 + 1 + 16384 // 16).right
-    verdict = check_transient_keys(keys)
-    assert not verdict.right
-    assert words in verdict.message
