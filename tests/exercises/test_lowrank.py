@@ -3,14 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
     check_linformer_layer,
     check_projected_keys,
-    check_projection_parameters,
     check_rank,
 )
 from tests.exercises.frame import answers_to

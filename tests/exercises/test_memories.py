@@ -2,8 +2,8 @@
 
 import torch
 
-from attnlab.exercises import check_fetch, check_gated, check_index_ratio, check_read, memories
-from tests.exercises.frame import answers_to, named, numbers_of
+from attnlab.exercises import check_fetch, check_gated, check_read, memories
+from tests.exercises.frame import answers_to, named
 
 
 def fetch(q, keys, values, k):

@@ -8,6 +8,7 @@ import torch
 
 from attnlab import exercises
 from attnlab.exercises.answers import NumberExercise
+from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
 
 EXERCISES = {
@@ -58,9 +59,7 @@ OTHERWISE = {
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
     "check_gap": (4, 1 / 0.25),
     "check_half_life": (34.7,),
-    "check_hash_length": (
-        next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129),
-    ),
+    "check_hash_length": (next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129),),
     "check_index_ratio": (12 * 2 * 16 / 16,),
     "check_mode_half_life": (200 * math.log(2), 139),
     "check_projection_parameters": (24 * 128 * 512, 1.57e6, 1.6e6),

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import (
-    check_arrival_share,
     check_arriving_shares,
     check_entropy,
     check_mean_ablation,

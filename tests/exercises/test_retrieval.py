@@ -10,10 +10,9 @@ from attnlab.exercises import (
     check_energy,
     check_recalled,
     check_retrieve,
-    check_sharp,
     retrieval,
 )
-from tests.exercises.frame import answers_to, named, numbers_of
+from tests.exercises.frame import answers_to, named
 
 
 def energy(xi, X, beta):

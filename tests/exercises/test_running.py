@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import (
-    check_cache_length,
     check_causal_chunk,
     check_delta_layer,
     check_running_step,

@@ -7,13 +7,12 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 
 from attnlab.exercises import (
-    check_equal_pairs,
     check_log_likelihood,
     check_perceive,
     check_pool,
     sets,
 )
-from tests.exercises.frame import answers_to, named, numbers_of
+from tests.exercises.frame import answers_to, named
 
 
 def pool(seed, x, real):

@@ -5,13 +5,11 @@ import torch
 
 from attnlab.exercises import (
     check_band,
-    check_convolved_parameters,
     check_dynamic_layer,
     check_near_share,
     shared_work,
 )
 from attnlab.mechanisms.convolution import dynamic_convolution, lightweight_convolution
-from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
 
 
 def band(w, n):
@@ -55,8 +53,6 @@ def test_each_mistake_is_named(check, sentence, mistake):
     assert found.message == sentence
 
 
-@pytest.mark.parametrize(
-    "check", [check_band, check_near_share, check_dynamic_layer]
-)
+@pytest.mark.parametrize("check", [check_band, check_near_share, check_dynamic_layer])
 def test_an_answer_not_yet_given_is_no_mistake(check):
     assert not check(...).right

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises import check_causal_sorting, check_recent_members, check_sorting_length
-from attnlab.exercises.sorting import _LAYER_MISTAKEN, _LENGTH_MISTAKEN, _RECENT_MISTAKEN
+from attnlab.exercises import check_causal_sorting, check_recent_members
+from attnlab.exercises.sorting import _LAYER_MISTAKEN, _RECENT_MISTAKEN
 from attnlab.mechanisms.learned import sinkhorn as sorting
-from tests.exercises.frame import answers_to, named, numbers_of
+from tests.exercises.frame import answers_to, named
 
 
 def by_rank(x: Tensor, centroids: Tensor, w: int) -> Tensor:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -13,7 +12,6 @@ from attnlab.exercises import (
     Verdict,
     check_aligned,
     check_fixed_blocks,
-    check_strided_keys,
     check_summaries,
 )
 from attnlab.exercises.sparse import _ALIGNED_MISTAKEN, _SUMMARIES_MISTAKEN
@@ -213,5 +211,3 @@ TABLES = [
 
 
 TestAnswers = answers_to(RIGHT, TABLES)
-
-

@@ -1,14 +1,10 @@
 """The checks of lesson 16 name each mistake, and accept every way of writing the right answer."""
 
-from collections.abc import Callable
-
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
     check_entmax_attention,
-    check_gap,
     check_soft_mask,
     check_sparsemax,
 )

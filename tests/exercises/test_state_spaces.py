@@ -1,7 +1,5 @@
 """The checks of lessons 36 and 39: modes, a piece of a text, spans joined, a layer that selects."""
 
-import math
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,14 +7,12 @@ from torch.nn import functional as F
 from attnlab.exercises import (
     check_convolved_piece,
     check_joined_spans,
-    check_mode_half_life,
     check_mode_kernel,
     check_selective_layer,
-    check_share_left,
     state_spaces,
 )
 from attnlab.mechanisms.recurrence import selective_scan
-from tests.exercises.frame import answers_to, named, numbers_of
+from tests.exercises.frame import answers_to, named
 
 
 def kernel(A, C, step, n):

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from attnlab.exercises import (
-    check_half_life,
     check_joined,
-    check_push,
     check_time_mixing,
     states,
 )

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,7 +11,6 @@ from attnlab.exercises import (
     Verdict,
     check_block_means,
     check_transient,
-    check_transient_keys,
     check_visible_slots,
 )
 from attnlab.mechanisms.fixed import long_t5
@@ -238,5 +236,3 @@ TABLES = [
 
 
 TestAnswers = answers_to(RIGHT, TABLES)
-
-

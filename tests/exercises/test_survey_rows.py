@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from attnlab.core.growths import GROWTHS
-from attnlab.exercises import check_growth, check_hash_length, check_survey_row
+from attnlab.exercises import check_growth, check_survey_row
 from attnlab.measure.count import count
 from attnlab.measure.fit import fit
-
 
 # ---- which growth
 

@@ -10,7 +10,6 @@ from attnlab.exercises import (
     check_dense_layer,
     check_factorized,
     check_mixture,
-    check_table_length,
 )
 from attnlab.mechanisms.lowrank.synthesizer import Synthesis, Synthesizer
 
@@ -181,9 +180,6 @@ WRONG_LAYER = {
 def test_wrong_layers_are_named(name, refuses):
     words, wrong = WRONG_LAYER[name]
     refuses(check_dense_layer(wrong), words)
-
-
-
 
 
 @pytest.mark.parametrize("name", WRONG_FACTORIZED)

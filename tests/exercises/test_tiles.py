@@ -10,7 +10,6 @@ from torch import Tensor
 from attnlab.exercises import (
     check_merge,
     check_online_softmax,
-    check_score_bytes,
     check_tiled_attention,
 )
 from tests.exercises.frame import answers_to

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from attnlab.exercises import (
     check_decoder_layer,
-    check_decoder_parameters,
     check_decoder_rows,
     check_layer_norm,
 )
