@@ -1,18 +1,17 @@
 """A check of lesson 50: the mean along each branch of a tree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
+    Arguments,
     random_tensors,
-    require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.verdict import Function, Verdict
 from attnlab.exercises.work import require_no_loop
 
 _COVERS = (
@@ -46,80 +45,78 @@ def _nodes(covers: Tensor) -> Tensor:
     return covers.cumsum(0).clamp(min=1)[..., None]
 
 
-_AVERAGE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The sum has the leaf and the count has not: one more stands on a branch than its nodes. "
-        "The code that the authors released divides like this; the paper counts the leaf.",
-        _inside(lambda s, covers: s.cumsum(0)[1:] / _nodes(covers)),
-    ),
-    (
-        "The leaf is missing from the sum, although it is counted: row 0 of S stands on every "
-        "branch.",
-        _inside(lambda s, covers: s[1:].cumsum(0) / (_nodes(covers) + 1)),
-    ),
-    (
-        "The leaf is missing: this is the mean of the nodes alone, and row 0 of S stands on every "
-        "branch, too.",
-        _inside(lambda s, covers: s[1:].cumsum(0) / _nodes(covers)),
-    ),
-    (
-        "Nothing is divided: these are the sums along the branches.",
-        _inside(lambda s, covers: s.cumsum(0)[1:]),
-    ),
-    (
-        "The mean counts every row down to the node's own. Count those that are above the leaf: "
-        "others hold a zero there that is not a value.",
+def _upward_average_cases(times: int = 1) -> Iterator[Arguments]:
+    covers = torch.tensor(_COVERS, dtype=torch.bool)
+    covers = covers.repeat_interleave(2 * times - 1, 0).repeat(1, times)
+    yield {"s": _interpolated(covers), "covers": covers}
+
+
+def _upward_average_then(function: Function, given: Arguments) -> None:
+    (large,) = _upward_average_cases(2)
+    require_no_loop(function, given, large, over="nodes or leaves")
+
+
+check_upward_average = Exercise(
+    """Is it the mean along each branch? `upward_average(s (m + 1, l, e), covers (m, l)) ->
+    (m, l, e)`.
+
+    Row 0 of s has the leaves, row i + 1 node i, the deepest first, and one node has the value zero.
+    """,
+    right=_averaged,
+    cases=_upward_average_cases,
+    axes="m l e",
+    mistakes={
+        _inside(lambda s, covers: s.cumsum(0)[1:] / _nodes(covers)): (
+            "The sum has the leaf and the count has not: one more stands on a branch than its "
+            "nodes. The code that the authors released divides like this; the paper counts the "
+            "leaf."
+        ),
+        _inside(lambda s, covers: s[1:].cumsum(0) / (_nodes(covers) + 1)): (
+            "The leaf is missing from the sum, although it is counted: row 0 of S stands on every "
+            "branch."
+        ),
+        _inside(lambda s, covers: s[1:].cumsum(0) / _nodes(covers)): (
+            "The leaf is missing: this is the mean of the nodes alone, and row 0 of S stands on "
+            "every branch, too."
+        ),
+        _inside(lambda s, covers: s.cumsum(0)[1:]): (
+            "Nothing is divided: these are the sums along the branches."
+        ),
         _inside(
             lambda s, covers: (
                 s.cumsum(0)[1:] / torch.arange(2, len(s) + 1, dtype=s.dtype)[:, None, None]
             )
+        ): (
+            "The mean counts every row down to the node's own. Count those that are above the "
+            "leaf: others hold a zero there that is not a value."
         ),
-    ),
-    (
-        "The mean is that of the node and the leaf alone; the nodes between them are missing.",
-        _inside(lambda s, covers: (s[:1] + s[1:]) / 2),
-    ),
-    (
-        "It goes down from the root and should go up from the leaf: rows stand the deepest first, "
-        "so add from the first row on.",
+        _inside(lambda s, covers: (s[:1] + s[1:]) / 2): (
+            "The mean is that of the node and the leaf alone; the nodes between them are missing."
+        ),
         _inside(
             lambda s, covers: (
                 (s[:1] + s[1:].flip(0).cumsum(0).flip(0))
                 / (covers.flip(0).cumsum(0).flip(0)[..., None] + 1)
             )
+        ): (
+            "It goes down from the root and should go up from the leaf: rows stand the deepest "
+            "first, so add from the first row on."
         ),
-    ),
-    (
-        "Whether a leaf is below a node is decided by `covers` and not by whether a vector is "
-        "zero: a node's own value can be zero.",
-        lambda s, covers: _averaged(s, (s[1:] != 0).any(-1)),
-    ),
-    (
-        "Outside the subtrees it should be zero: multiply by `covers` at the end.",
-        lambda s, covers: s.cumsum(0)[1:] / (covers.cumsum(0)[..., None] + 1),
-    ),
-    (
-        "It adds along the leaves, from left to right. The branch goes through the rows: axis 0.",
-        _inside(lambda s, covers: s.cumsum(1)[1:] / (covers.cumsum(1)[..., None] + 1)),
-    ),
+        (lambda s, covers: _averaged(s, (s[1:] != 0).any(-1))): (
+            "Whether a leaf is below a node is decided by `covers` and not by whether a vector is "
+            "zero: a node's own value can be zero."
+        ),
+        (lambda s, covers: s.cumsum(0)[1:] / (covers.cumsum(0)[..., None] + 1)): (
+            "Outside the subtrees it should be zero: multiply by `covers` at the end."
+        ),
+        _inside(lambda s, covers: s.cumsum(1)[1:] / (covers.cumsum(1)[..., None] + 1)): (
+            "It adds along the leaves, from left to right. The branch goes through the rows: axis "
+            "0."
+        ),
+    },
+    praise="Every branch is averaged from its leaf up to the node, the leaf counted.",
+    then=_upward_average_then,
 )
-
-
-@returns_verdict
-def check_upward_average(function: Function) -> str:
-    """Is it the mean along each branch? `upward_average(s (m + 1, l, e), covers (m, l)) ->
-    (m, l, e)`.
-
-    Row 0 of s has the leaves, row i + 1 node i, the deepest first, and one node has the value zero.
-    """
-    covers = torch.tensor(_COVERS, dtype=torch.bool)
-    given = {"s": _interpolated(covers), "covers": covers}
-    require(function, given, _averaged, shape="m l e", known_mistakes=_AVERAGE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    larger = covers.repeat_interleave(3, 0).repeat(1, 2)
-    large = {"s": _interpolated(larger), "covers": larger}
-    require_no_loop(function, given, large, over="nodes or leaves")
-    return "Every branch is averaged from its leaf up to the node, the leaf counted."
 
 
 # ---- two numbers

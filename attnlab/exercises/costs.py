@@ -3,7 +3,7 @@
 import math
 import numbers
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,12 +11,11 @@ from torch import Tensor
 
 from attnlab.exercises.answers import check_number
 from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments,
+    Arguments,
     note_mistakes,
-    require,
     run,
 )
+from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
 
 # ---- numbers
@@ -59,48 +58,7 @@ def _exponent(sizes: Tensor, costs: Tensor) -> Tensor:
     return _slope(sizes.log(), costs.log())
 
 
-_EXPONENT_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The logarithms are missing: a power is a straight line only against logarithms.", _slope),
-    (
-        "Only the costs are logarithms; the sizes need one too.",
-        lambda sizes, costs: _slope(sizes, costs.log()),
-    ),
-    (
-        "Only the sizes are logarithms; the costs need one too.",
-        lambda sizes, costs: _slope(sizes.log(), costs),
-    ),
-    (
-        "It is the slope from the first point to the last; the points between count as well.",
-        lambda sizes, costs: (costs[-1] / costs[0]).log() / (sizes[-1] / sizes[0]).log(),
-    ),
-    (
-        "The line goes through the origin: subtract the means first, so that a constant factor in "
-        "front of the power changes nothing.",
-        lambda sizes, costs: (sizes.log() * costs.log()).sum() / sizes.log().square().sum(),
-    ),
-    (
-        "Sizes and costs are exchanged: the covariance is divided by the square of the logarithms "
-        "of the sizes.",
-        lambda sizes, costs: _exponent(costs, sizes),
-    ),
-    (
-        "That is the correlation, at most 1: divide by the squares of the sizes alone.",
-        lambda sizes, costs: (_exponent(sizes, costs) * _exponent(costs, sizes)).sqrt(),
-    ),
-)
-
-
-@returns_verdict
-def check_exponent(function: Function) -> str:
-    """Is it the least-squares slope of log costs against log sizes? `exponent(sizes, costs)`.
-
-    `sizes` and `costs` are float64 (n,), all positive. Called with five and with four points.
-    """
-
-    def exponent(sizes: Tensor, costs: Tensor) -> object:
-        slope = function(sizes, costs)
-        return torch.tensor(float(slope)) if isinstance(slope, numbers.Real) else slope
-
+def _exponent_cases() -> Iterator[Arguments]:
     cases = (
         ([128.0, 256, 512, 2048, 4096], [3.1, 5.2, 14.0, 170.0, 644.0]),
         ([64.0, 96, 512, 1000], [7.0, 7.5, 21.0, 33.0]),
@@ -110,9 +68,42 @@ def check_exponent(function: Function) -> str:
             "sizes": torch.tensor(sizes, dtype=torch.float64),
             "costs": torch.tensor(costs, dtype=torch.float64),
         }
-        require(exponent, given, _exponent, shape="", known_mistakes=_EXPONENT_MISTAKEN)
-    check_arguments(function, given)
-    return "A factor in front of the power moves the line and leaves the slope."
+        yield given
+
+
+check_exponent = Exercise(
+    """Is it the least-squares slope of log costs against log sizes? `exponent(sizes, costs)`.
+
+    `sizes` and `costs` are float64 (n,), all positive. Called with five and with four points.
+    """,
+    right=_exponent,
+    cases=_exponent_cases,
+    axes="",
+    mistakes={
+        _slope: "The logarithms are missing: a power is a straight line only against logarithms.",
+        (lambda sizes, costs: _slope(sizes, costs.log())): (
+            "Only the costs are logarithms; the sizes need one too."
+        ),
+        (lambda sizes, costs: _slope(sizes.log(), costs)): (
+            "Only the sizes are logarithms; the costs need one too."
+        ),
+        (lambda sizes, costs: (costs[-1] / costs[0]).log() / (sizes[-1] / sizes[0]).log()): (
+            "It is the slope from the first point to the last; the points between count as well."
+        ),
+        (lambda sizes, costs: (sizes.log() * costs.log()).sum() / sizes.log().square().sum()): (
+            "The line goes through the origin: subtract the means first, so that a constant factor "
+            "in front of the power changes nothing."
+        ),
+        (lambda sizes, costs: _exponent(costs, sizes)): (
+            "Sizes and costs are exchanged: the covariance is divided by the square of the "
+            "logarithms of the sizes."
+        ),
+        (lambda sizes, costs: (_exponent(sizes, costs) * _exponent(costs, sizes)).sqrt()): (
+            "That is the correlation, at most 1: divide by the squares of the sizes alone."
+        ),
+    },
+    praise="A factor in front of the power moves the line and leaves the slope.",
+)
 
 
 # ---- a stop-watch

@@ -22,6 +22,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from attnlab.exercises.attempt import (
+    Answer,
     Arguments,
     KnownMistake,
     check_side_effects,
@@ -88,8 +89,8 @@ class Exercise(Check):
     axes of the result. `mistakes` maps wrong formulas to sentences, as `check_number` maps wrong
     numbers to them; the first formula that gives what the function gave is named. Some run only
     where sizes agree: `alike` are further cases on which mistakes are looked for. `explain` is
-    asked where no known mistake agrees, with the function and the case. `then` is called last: it
-    raises a `Mistake`, or adds to the `praise`.
+    asked where no known mistake agrees, with the function and the case. `then` is called last,
+    with the last case: it raises a `Mistake`, or adds to the `praise`.
     """
 
     _: KW_ONLY
@@ -100,7 +101,7 @@ class Exercise(Check):
     praise: str
     alike: Cases = _no_cases
     explain: Callable[[Function, Arguments], str | None] = lambda function, given: None
-    then: Callable[[Function], str | None] = lambda function: None
+    then: Callable[[Function, Arguments], str | None] = lambda function, given: None
 
     @cached_property
     def known_mistakes(self) -> tuple[KnownMistake, ...]:
@@ -120,20 +121,23 @@ class Exercise(Check):
         note_mistakes(self.sentences)
         try:
             require_function(function, self.__name__)
-            answers = [
-                require(
-                    function,
-                    given,
-                    self.right,
-                    shape=self.axes,
-                    known_mistakes=self.known_mistakes,
-                    cases=tuple(self.alike()),
-                    explain=partial(self.explain, function, given),
-                )
-                for given in self.cases(**options)
-            ]
+            given: Arguments = {}
+            answers = []
+            for given in self.cases(**options):
+                answers.append(self._require(function, given))
             for answer in answers:
                 check_side_effects(answer)
-            return Verdict(True, self.praise + (self.then(function) or ""))
+            return Verdict(True, self.praise + (self.then(function, given) or ""))
         except Mistake as mistake:
             return Verdict(False, str(mistake))
+
+    def _require(self, function: Function, given: Arguments) -> Answer:
+        return require(
+            function,
+            given,
+            self.right,
+            shape=self.axes,
+            known_mistakes=self.known_mistakes,
+            cases=tuple(self.alike()),
+            explain=partial(self.explain, function, given),
+        )

@@ -1,6 +1,6 @@
 """Checks of lesson 00: a row of a map, the share of a head, its parameters, and a writer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,9 @@ from attnlab.exercises.attempt import (
     expect_tensors,
     part_faults,
     random_tensors,
-    require,
     run,
 )
+from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
 
 # ---- a row, and parameters
@@ -56,44 +56,38 @@ def check_attention_parameters(given: object) -> Verdict:
 
 # ---- the share of a head
 
-_SHARE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "You divide by all rows, but row 0 has no token before it.",
-        lambda w: w.diagonal(-1).sum() / len(w),
-    ),
-    (
-        "That is the share of the token itself: the diagonal is one too high.",
-        lambda w: w.diagonal().mean(),
-    ),
-    (
-        "That is the share of the NEXT token: rows are queries, columns are keys.",
-        lambda w: w.diagonal(1).mean(),
-    ),
-    (
-        "That is a sum. Divide by the number of rows that have a token before.",
-        lambda w: w.diagonal(-1).sum(),
-    ),
-    ("Those are the shares of the rows: average them.", lambda w: w.diagonal(-1)),
-    ("That is the share of the token two places before.", lambda w: w.diagonal(-2).mean()),
-)
+
+def _previous_share_cases() -> Iterator[Arguments]:
+    (scores,) = random_tensors((7, 7), seed=3)
+    yield {"weights": scores.softmax(-1)}
 
 
-@returns_verdict
-def check_previous_share(function: Function) -> str:
+check_previous_share = Exercise(
     """Is it the mean weight on the token just before? `previous_share(weights (n, n)) -> number`.
 
     The mean is over the rows that have a token before. Called with n = 7.
-    """
-    (scores,) = random_tensors((7, 7), seed=3)
-    given = {"weights": scores.softmax(-1)}
-    require(
-        function,
-        given,
-        lambda w: w.diagonal(-1).mean(),
-        shape="",
-        known_mistakes=_SHARE_MISTAKEN,
-    )
-    return "A head with a share of 1 attends to the token just before and to nothing else."
+    """,
+    right=lambda w: w.diagonal(-1).mean(),
+    cases=_previous_share_cases,
+    axes="",
+    mistakes={
+        (lambda w: w.diagonal(-1).sum() / len(w)): (
+            "You divide by all rows, but row 0 has no token before it."
+        ),
+        (lambda w: w.diagonal().mean()): (
+            "That is the share of the token itself: the diagonal is one too high."
+        ),
+        (lambda w: w.diagonal(1).mean()): (
+            "That is the share of the NEXT token: rows are queries, columns are keys."
+        ),
+        (lambda w: w.diagonal(-1).sum()): (
+            "That is a sum. Divide by the number of rows that have a token before."
+        ),
+        (lambda w: w.diagonal(-1)): "Those are the shares of the rows: average them.",
+        (lambda w: w.diagonal(-2).mean()): "That is the share of the token two places before.",
+    },
+    praise="A head with a share of 1 attends to the token just before and to nothing else.",
+)
 
 
 # ---- a writer

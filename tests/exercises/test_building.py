@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises import (
-    building,
     check_block,
     check_embedding,
     check_heads_attend,
@@ -108,11 +107,6 @@ NOT_YET: dict[str, tuple[str, Any]] = {
     "raises": ("raised ZeroDivisionError", lambda *given: 1 / 0),
 }
 LISTED: dict[Any, Any] = {
-    check_embedding: building._EMBED_MISTAKEN,
-    check_heads_attend: building._ATTEND_MISTAKEN,
-    check_network: building._NETWORK_MISTAKEN,
-    check_block: building._BLOCK_MISTAKEN[:11] + building._BLOCK_MISTAKEN[12:],  # one twice
-    check_stack: building._STACK_MISTAKEN,
     check_next_token_loss: whole_model._LOSS_MISTAKEN,
     check_training: [
         (words, lambda *given, c=changes: whole_model._trained(*given, **c))

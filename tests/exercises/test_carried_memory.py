@@ -13,9 +13,9 @@ from attnlab.exercises import (
     check_next_memory,
     check_reach,
 )
-from attnlab.exercises.carried_memory import _GRADIENT
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
 from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
+from tests.exercises.frame import answers_to
 
 
 def next_memory(memory, segment, M):
@@ -43,32 +43,7 @@ def read(x, Wq, Wk, Wv, c, M, k, s):
 
 
 RIGHT = [(check_next_memory, next_memory), (check_most_used, read)]
-TABLES = [
-    (check_next_memory, carried_memory._NEXT_MISTAKEN),
-    (check_most_used, carried_memory._READ_MISTAKEN),
-]
-
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert sentence in found.message
-
-
-def test_a_memory_with_a_gradient_is_named():
-    def kept(memory, segment, M):
-        both = torch.cat([memory, segment])
-        return both[max(0, len(both) - M) :]
-
-    assert _GRADIENT in check_next_memory(kept).message
+TestAnswers = answers_to(RIGHT)
 
 
 def test_what_is_kept_is_what_the_library_keeps():

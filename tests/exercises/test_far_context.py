@@ -11,6 +11,7 @@ from attnlab.exercises import (
     far_context,
 )
 from attnlab.lens.far_context import CLASSES, token_classes
+from tests.exercises.frame import answers_to
 
 
 def copied(tokens, last, distance):
@@ -40,25 +41,7 @@ RIGHT = [
     (check_standard_error, standard_error),
     (check_far_use, far_use),
 ]
-TABLES = [
-    (check_copied, far_context._COPIED_MISTAKEN),
-    (check_standard_error, far_context._ERROR_MISTAKEN),
-    (check_far_use, far_context._FAR_USE_MISTAKEN),
-]
-
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert sentence in found.message
+TestAnswers = answers_to(RIGHT)
 
 
 def test_the_far_part():
