@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -21,25 +21,28 @@ from attnlab.exercises.attempt import (
     same,
 )
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 from attnlab.exercises.work import Work
 
 # ---- how many features
 
-_FEATURES_MISTAKEN: dict[float, str] = {
-    (math.exp(10) - 1) / 0.5: "The variance is the square of the relative spread: 0.5², not 0.5.",
-    math.exp(10) - 1: "That is for a relative spread of 1.",
-    (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
-    math.sqrt((math.exp(10) - 1) / 0.25): "That is the root of the answer: r is in the variance.",
-    (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
-}
-
-
-def check_feature_count(features: object) -> Verdict:
-    """Is it the r for which the relative spread is 0.5 where |x + y|² = 10?"""
-    right = (math.exp(10) - 1) / 0.25
-    mistakes = _FEATURES_MISTAKEN
-    return check_number(features, right, tolerance=1e-3, unit="features", mistakes=mistakes)
+check_feature_count = NumberExercise(
+    "Is it the r for which the relative spread is 0.5 where |x + y|² = 10?",
+    right=(math.exp(10) - 1) / 0.25,
+    tolerance=1e-3,
+    unit="features",
+    mistakes={
+        (math.exp(10) - 1) / 0.5: (
+            "The variance is the square of the relative spread: 0.5², not 0.5."
+        ),
+        math.exp(10) - 1: "That is for a relative spread of 1.",
+        (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
+        math.sqrt((math.exp(10) - 1) / 0.25): (
+            "That is the root of the answer: r is in the variance."
+        ),
+        (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
+    },
+)
 
 
 # ---- the variance
