@@ -16,8 +16,6 @@ The exercise is called with the learner's function and gives a `Verdict`. The fu
 with ``right`` on each of the cases; where it differs, with each known mistake.
 """
 
-import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
@@ -32,6 +30,7 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
+from attnlab.exercises.check import Check
 from attnlab.exercises.verdict import Function, Mistake, Verdict, require_function
 
 Formula = Callable[..., object]
@@ -83,7 +82,7 @@ def _no_cases() -> tuple[Arguments, ...]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Exercise:
+class Exercise(Check):
     """An exercise whose answer is a function; calling it with one gives the `Verdict`.
 
     `question` is the help: what is asked for, the signature, shapes and sizes. `axes` names the
@@ -94,7 +93,6 @@ class Exercise:
     with the last case: it raises a `Mistake`, or adds to the `praise`.
     """
 
-    question: str
     _: KW_ONLY
     right: Formula
     cases: Cases
@@ -104,23 +102,6 @@ class Exercise:
     alike: Cases = _no_cases
     explain: Callable[[Function, Arguments], str | None] = lambda function, given: None
     then: Callable[[Function, Arguments], str | None] = lambda function, given: None
-
-    def __post_init__(self) -> None:
-        own = {
-            "__doc__": inspect.cleandoc(self.question),
-            "__module__": sys._getframe(2).f_globals["__name__"],  # as in collections.namedtuple
-        }
-        for name, value in own.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def __name__(self) -> str:
-        """The name under which its module has it."""
-        page = vars(sys.modules[self.__module__])
-        return next((name for name, value in page.items() if value is self), "check")
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__}: {self.question}>"
 
     @cached_property
     def known_mistakes(self) -> tuple[KnownMistake, ...]:

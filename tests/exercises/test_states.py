@@ -6,13 +6,11 @@ import pytest
 import torch
 
 from attnlab.exercises import (
-    check_half_life,
     check_joined,
-    check_push,
     check_time_mixing,
     states,
 )
-from attnlab.mechanisms.memory.rwkv import RWKV, State
+from attnlab.mechanisms.recurrence.rwkv import RWKV, State
 
 
 def joined(first, second, w, tokens):
@@ -56,21 +54,6 @@ def test_each_mistake_is_named(check, sentence, mistake):
     assert found.message == sentence
 
 
-@pytest.mark.parametrize(
-    ("check", "expected", "table"),
-    [
-        (check_half_life, math.log(2) / 0.02, states._HALF_LIFE_MISTAKEN),
-        (check_push, 2.576, states._PUSH_MISTAKEN),
-    ],
-)
-def test_numbers(check, expected, table):
-    assert check(expected).right
-    for wrong, sentence in table.items():
-        found = check(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
-
-
 def test_the_push_is_just_enough():
     """A little more brings the unit below zero, a little less does not."""
     h = states.upper(1.5)
@@ -85,6 +68,6 @@ def test_an_unknown_mistake_says_where():
     assert "`y`" in found.message
 
 
-@pytest.mark.parametrize("check", [check_half_life, check_push, check_joined, check_time_mixing])
+@pytest.mark.parametrize("check", [check_joined, check_time_mixing])
 def test_an_answer_not_yet_given_is_no_mistake(check):
     assert not check(...).right
