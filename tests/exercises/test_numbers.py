@@ -8,6 +8,7 @@ import torch
 
 from attnlab import exercises
 from attnlab.exercises.answers import NumberExercise
+from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
 
 EXERCISES = {
