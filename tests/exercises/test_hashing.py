@@ -50,18 +50,18 @@ def counted(own, keys):
     return torch.tensor([all(key != mine for key in keys[: i + 1]) for i, mine in enumerate(own)])
 
 
-TestAnswers = answers_to(
-    [
-        *((check_rounds, right) for right in (7, 7.0, np.int64(7), torch.tensor(7.0))),
-        (check_without_key, counted),
-        (check_sorted_round, in_chunks),
-        (check_sorted_round, by_loops),
-    ],
-    [
-        (check_rounds, numbers_of(_ROUNDS_MISTAKEN)),
-        (check_sorted_round, {"square": ("tensor of", under_a_mask)}),
-    ],
-)
+RIGHT = [
+    *((check_rounds, right) for right in (7, 7.0, np.int64(7), torch.tensor(7.0))),
+    (check_without_key, counted),
+    (check_sorted_round, in_chunks),
+    (check_sorted_round, by_loops),
+]
+TABLES = [
+    (check_rounds, numbers_of(_ROUNDS_MISTAKEN)),
+    (check_sorted_round, {"square": ("tensor of", under_a_mask)}),
+]
+
+TestAnswers = answers_to(RIGHT, TABLES)
 
 
 @pytest.mark.parametrize("rounds", [6.64, 6.6, 6.644, 6.643856])
