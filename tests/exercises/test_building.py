@@ -125,7 +125,12 @@ def test_hidden_tests_accept_the_same(check: Any, solution: Any, seed: int) -> N
     assert verdict.right, verdict.message
 
 
-@pytest.mark.parametrize(("check", "mistakes"), LISTED.items())
+STAGES = (check_embedding, check_heads_attend, check_network, check_block, check_stack)
+
+
+@pytest.mark.parametrize(
+    ("check", "mistakes"), [*((c, c.known_mistakes) for c in STAGES), *LISTED.items()]
+)
 def test_hidden_tests_refuse_the_same(check: Any, mistakes: Any) -> None:
     assert not [words for words, wrong in mistakes if check(wrong, seed=4).right]
 

@@ -47,13 +47,9 @@ def counted(own, keys):
     return torch.tensor([all(key != mine for key in keys[: i + 1]) for i, mine in enumerate(own)])
 
 
-TestAnswers = answers_to(
-    [
-        (check_without_key, counted),
-        (check_sorted_round, in_chunks),
-        (check_sorted_round, by_loops),
-    ],
-    [
-        (check_sorted_round, {"square": ("tensor of", under_a_mask)}),
-    ],
-)
+RIGHT = [
+    (check_without_key, counted),
+    (check_sorted_round, in_chunks),
+    (check_sorted_round, by_loops),
+]
+TestAnswers = answers_to(RIGHT, [(check_sorted_round, {"square": ("tensor of", under_a_mask)})])
