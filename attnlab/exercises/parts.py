@@ -1,4 +1,4 @@
-"""An exercise whose answer is a function that gives several tensors, such as an output and a state."""
+"""An exercise whose answer is a function that gives several tensors: an output and a state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
