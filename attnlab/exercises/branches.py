@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop
 
 _COVERS = (
@@ -121,36 +121,55 @@ check_upward_average = Exercise(
 
 # ---- two numbers
 
-_ROOT_MISTAKEN = {
-    4.375: "That is the mean from the bottom up, with the new value of the node in place of its "
-    "own: a branch holds the values that the tokens have at the beginning.",
-    4.5: "The leaf 3 is missing from its branch: a branch is the leaf and the nodes above it.",
-    5.5: "The leaves are missing: these are the means of the nodes on the branches alone.",
-    7.25: "The leaf is missing from the counts: a branch with one node has two vectors.",
-    25 / 3: "That is the sum of the two branch means. Divide by the number of leaves.",
-    4.2: "All branches were thrown together: average each branch first.",
-    3.75: "That is the mean of the four values of the tree. The root stands on both branches.",
-    3.5: "The branch to the leaf 2 has one node, the root: the node 4 is not above this leaf.",
-    13 / 3: "That is one of the branches. The root has two leaves.",
-}
+check_root_value = NumberExercise(
+    "Is it the value of the root 6 above the leaf 2 and the node 4, which has the leaf 3?",
+    right=((2 + 6) / 2 + (3 + 4 + 6) / 3) / 2,
+    tolerance=1e-3,
+    unit="(the value of the root)",
+    mistakes={
+        4.375: (
+            "That is the mean from the bottom up, with the new value of the node in place of its "
+            "own: a branch holds the values that the tokens have at the beginning."
+        ),
+        ((2 + 6) / 2 + (4 + 6) / 2) / 2: (
+            "The leaf 3 is missing from its branch: a branch is the leaf and the nodes above it."
+        ),
+        (6 + (4 + 6) / 2) / 2: (
+            "The leaves are missing: these are the means of the nodes on the branches alone."
+        ),
+        ((2 + 6) / 1 + (3 + 4 + 6) / 2) / 2: (
+            "The leaf is missing from the counts: a branch with one node has two vectors."
+        ),
+        (2 + 6) / 2 + (3 + 4 + 6) / 3: (
+            "That is the sum of the two branch means. Divide by the number of leaves."
+        ),
+        (2 + 6 + 3 + 4 + 6) / 5: "All branches were thrown together: average each branch first.",
+        (6 + 2 + 4 + 3) / 4: (
+            "That is the mean of the four values of the tree. The root stands on both branches."
+        ),
+        3.5: "The branch to the leaf 2 has one node, the root: the node 4 is not above this leaf.",
+        (3 + 4 + 6) / 3: "That is one of the branches. The root has two leaves.",
+    },
+)
 
 
-def check_root_value(value: object) -> Verdict:
-    """Is it the value of the root 6 above the leaf 2 and the node 4, which has the leaf 3?"""
-    unit = "(the value of the root)"
-    return check_number(value, 25 / 6, tolerance=1e-3, unit=unit, mistakes=_ROOT_MISTAKEN)
-
-
-_CHAIN_MISTAKEN: dict[float, str] = {
-    4801: "That is the balanced tree. Here the subtrees are larger.",
-    4095: "Those are the rows of the nodes. Each leaf attends to all leaves, too.",
-    8128: "A node belongs to its own subtree: one more pair for each node.",
-    6175: "The nodes below a node are missing: it attends to its leaves and to its nodes.",
-    4096: "Those are the rows of the leaves. The nodes attend to their subtrees, too.",
-    16129: "Those are all pairs.",
-}
-
-
-def check_chain_pairs(pairs: object) -> Verdict:
-    """Is it how many pairs the mask leaves in a right-branching tree of 64 leaves?"""
-    return check_number(pairs, 8191, tolerance=1e-5, unit="pairs", mistakes=_CHAIN_MISTAKEN)
+check_chain_pairs = NumberExercise(
+    "Is it how many pairs the mask leaves in a right-branching tree of 64 leaves?",
+    right=64 * 64 + sum(2 * i + 1 for i in range(1, 64)),
+    tolerance=1e-5,
+    unit="pairs",
+    mistakes={
+        4801: "That is the balanced tree. Here the subtrees are larger.",
+        sum(2 * i + 1 for i in range(1, 64)): (
+            "Those are the rows of the nodes. Each leaf attends to all leaves, too."
+        ),
+        64 * 64 + sum(2 * i for i in range(1, 64)): (
+            "A node belongs to its own subtree: one more pair for each node."
+        ),
+        64 * 64 + sum(i + 1 for i in range(1, 64)): (
+            "The nodes below a node are missing: it attends to its leaves and to its nodes."
+        ),
+        64 * 64: "Those are the rows of the leaves. The nodes attend to their subtrees, too.",
+        (64 + 63) ** 2: "Those are all pairs.",
+    },
+)

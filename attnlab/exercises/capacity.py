@@ -3,24 +3,24 @@
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.exercise import Exercise, but, drawn
-from attnlab.exercises.verdict import Verdict
 
 # ---- numbers for a hundred pairs
 
 DEVIATIONS = 2.33  # a normal number is below −2.33 in 1 % of cases
-_NUMBERS_MISTAKEN: dict[float, str] = {
-    100: "That is enough for orthogonal keys. Random keys disturb each other.",
-    DEVIATIONS * 99: "The noise has the deviation √((m − 1) / d): square 2.33.",
-    99 / DEVIATIONS**2: "That is the inverse: d must be larger than the number of pairs.",
-}
 
-
-def check_state_numbers(d: object) -> Verdict:
-    """Is it the d at which 100 pairs with random keys have 99 % of their signs right?"""
-    expected = DEVIATIONS**2 * 99
-    return check_number(d, expected, tolerance=0.03, unit="numbers", mistakes=_NUMBERS_MISTAKEN)
+check_state_numbers = NumberExercise(
+    "Is it the d at which 100 pairs with random keys have 99 % of their signs right?",
+    right=DEVIATIONS**2 * 99,
+    tolerance=0.03,
+    unit="numbers",
+    mistakes={
+        100: "That is enough for orthogonal keys. Random keys disturb each other.",
+        DEVIATIONS * 99: "The noise has the deviation √((m − 1) / d): square 2.33.",
+        99 / DEVIATIONS**2: "That is the inverse: d must be larger than the number of pairs.",
+    },
+)
 
 
 # ---- a state that fades

@@ -6,28 +6,30 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
     run,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Mistake, Verdict
+from attnlab.exercises.verdict import Function, Mistake
 
 # ---- how far a memory reaches
 
-_REACH_MISTAKEN: dict[float, str] = {
-    384: "That is the reach of one layer: each layer above looks back from where that one ends.",
-    12 * 128: "Each layer reaches back by its memory, not by a segment.",
-    12 * (384 + 128): "The first token of a segment has nothing of its own segment before it.",
-    11 * 384: "All twelve layers have a memory, the first one included.",
-}
-
-
-def check_reach(tokens: object) -> Verdict:
-    """Is it the reach of 12 layers, segments of 128 and a memory of 384, of a first token?"""
-    return check_number(tokens, 12 * 384, unit="tokens", mistakes=_REACH_MISTAKEN)
+check_reach = NumberExercise(
+    "Is it the reach of 12 layers, segments of 128 and a memory of 384, of a first token?",
+    right=12 * 384,
+    unit="tokens",
+    mistakes={
+        384: (
+            "That is the reach of one layer: each layer above looks back from where that one ends."
+        ),
+        12 * 128: "Each layer reaches back by its memory, not by a segment.",
+        12 * (384 + 128): "The first token of a segment has nothing of its own segment before it.",
+        11 * 384: "All twelve layers have a memory, the first one included.",
+    },
+)
 
 
 # ---- the memory of the next segment
@@ -91,27 +93,29 @@ check_next_memory = Exercise(
 # ---- what a perfect reader of means pays
 
 _FLOOR = 3 * math.log(2) / 7
-_FLOOR_MISTAKEN: dict[float, str] = {
-    math.log(2) / 2: (
-        "That is the mean over whole groups. Which symbol of its group does place 0 ask for, and "
-        "which of that group has been read in this segment?"
-    ),
-    4 * math.log(2) / 7: (
-        "Place 0 pays nothing: the first symbol of its group is the one that it has just read."
-    ),
-    math.log(2): "That is paid at every second place. Take the mean over the places 0 to 6.",
-    4.97 / 7: "That is the mean for rate 4; here each vector is the mean of two inputs.",
-    3 / 7: "Those are bits: in nats each choice between two symbols costs ln 2.",
-    3 * math.log(2): "That is the sum over the seven places. Divide by 7.",
-}
 
-
-def check_mean_floor(nats: object) -> Verdict:
+check_mean_floor = NumberExercise(
     """Is it the mean loss at places 0 to 6 of a perfect reader of means of two inputs each?
 
     For a period of 24, segments and a memory of 16, and two different symbols in each group.
-    """
-    return check_number(nats, _FLOOR, tolerance=0.02, unit="nats", mistakes=_FLOOR_MISTAKEN)
+    """,
+    right=_FLOOR,
+    tolerance=0.02,
+    unit="nats",
+    mistakes={
+        math.log(2) / 2: (
+            "That is the mean over whole groups. Which symbol of its group does place 0 ask for, "
+            "and which of that group has been read in this segment?"
+        ),
+        4 * math.log(2) / 7: (
+            "Place 0 pays nothing: the first symbol of its group is the one that it has just read."
+        ),
+        math.log(2): "That is paid at every second place. Take the mean over the places 0 to 6.",
+        4.97 / 7: "That is the mean for rate 4; here each vector is the mean of two inputs.",
+        3 / 7: "Those are bits: in nats each choice between two symbols costs ln 2.",
+        3 * math.log(2): "That is the sum over the seven places. Divide by 7.",
+    },
+)
 
 
 # ---- a reader that keeps what was used most

@@ -9,41 +9,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     note_mistakes,
     run,
 )
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- numbers
 
-
-def check_time_crossing(length: object) -> Verdict:
-    """Is it where 4n²d FLOPs at 80 a nanosecond and 4nrd at 10 take equally long, for r = 64?"""
-    mistakes: dict[float, str] = {
-        64: "There the counts are equal. The features' FLOPs take 8 times as long each, so at this "
-        "length they lose.",
-        8: "The other way round: the slower FLOPs are those of the features, so the times cross at "
-        "a larger length than the counts.",
+check_time_crossing = NumberExercise(
+    "Is it where 4n²d FLOPs at 80 a nanosecond and 4nrd at 10 take equally long, for r = 64?",
+    right=8 * 64,
+    unit="tokens",
+    mistakes={
+        64: (
+            "There the counts are equal. The features' FLOPs take 8 times as long each, so at this "
+            "length they lose."
+        ),
+        8: (
+            "The other way round: the slower FLOPs are those of the features, so the times cross "
+            "at a larger length than the counts."
+        ),
         4096: "One r too many: divide 4n²d / 80 = 4nrd / 10 by 4nd first.",
-    }
-    return check_number(length, 8 * 64, unit="tokens", mistakes=mistakes)
+    },
+)
 
 
-def check_training_gain(times: object) -> Verdict:
-    """Is it how many times faster a step is if 20 % of its time gets 10 times faster?"""
-    mistakes = {
+check_training_gain = NumberExercise(
+    "Is it how many times faster a step is if 20 % of its time gets 10 times faster?",
+    right=1 / (0.8 + 0.2 / 10),
+    tolerance=2e-3,
+    unit="times",
+    mistakes={
         10: "Only attention gets 10 times faster; the other 80 % of the step take as long as ever.",
         2: "20 % of the factor is not the answer: add up the times, 0.8 and 0.2 / 10.",
-        0.82: "That is the new time as a share of the old one; how many times faster is its "
-        "inverse.",
-        1.25: "That is the limit, when attention takes no time at all.",
+        0.8 + 0.2 / 10: (
+            "That is the new time as a share of the old one; how many times faster is its inverse."
+        ),
+        1 / 0.8: "That is the limit, when attention takes no time at all.",
         1.18: "That is 1 + 0.18, what is saved. The step is 1 / 0.82 times as fast.",
-    }
-    return check_number(times, 1 / 0.82, tolerance=2e-3, unit="times", mistakes=mistakes)
+    },
+)
 
 
 # ---- an exponent

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop
 
 # ---- the shift
@@ -149,19 +149,21 @@ check_clipped_rows = Exercise(
 
 # ---- rows that are never used
 
-_UNUSED_MISTAKEN: dict[float, str] = {
-    15: (
-        "Row 2k is one of them, too: the distances 1 … 16, key minus query, belong to later keys."
-    ),
-    17: "The row of distance 0 is used: a token attends to itself.",
-    33: "That is the whole table, 2k + 1 rows. The past uses its share.",
-    0: "A causal query never meets a later key, and later keys have rows of their own.",
-}
-
-
-def check_unused_rows(count: object) -> Verdict:
-    """Is it how many rows of Shaw's table, k = 16, a causal layer never uses?"""
-    return check_number(count, 16, tolerance=1e-3, unit="rows", mistakes=_UNUSED_MISTAKEN)
+check_unused_rows = NumberExercise(
+    "Is it how many rows of Shaw's table, k = 16, a causal layer never uses?",
+    right=2 * 16 + 1 - 17,
+    tolerance=1e-3,
+    unit="rows",
+    mistakes={
+        15: (
+            "Row 2k is one of them, too: the distances 1 … 16, key minus query, belong to later "
+            "keys."
+        ),
+        17: "The row of distance 0 is used: a token attends to itself.",
+        33: "That is the whole table, 2k + 1 rows. The past uses its share.",
+        0: "A causal query never meets a later key, and later keys have rows of their own.",
+    },
+)
 
 
 # ---- a layer with a memory

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import Arguments, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 
 # ---- the far part
 
-_FAR_PART_MISTAKEN: dict[float, str] = {
-    512 - 128: "The distance is counted from the first measured token, not from the end.",
-    512 - 64: "The 128 tokens before the measured ones are left as they are.",
-    128.0: "That is the near part.",
-}
-
-
-def check_far_part(count: object) -> Verdict:
-    """Of 512 tokens the last 64 are measured: how many are changed beyond a distance of 128?"""
-    return check_number(count, 512 - 64 - 128, unit="tokens", mistakes=_FAR_PART_MISTAKEN)
+check_far_part = NumberExercise(
+    "Of 512 tokens the last 64 are measured: how many are changed beyond a distance of 128?",
+    right=512 - 64 - 128,
+    unit="tokens",
+    mistakes={
+        512 - 128: "The distance is counted from the first measured token, not from the end.",
+        512 - 64: "The 128 tokens before the measured ones are left as they are.",
+        128.0: "That is the near part.",
+    },
+)
 
 
 # ---- tokens that can be copied from the far part alone

@@ -7,31 +7,31 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but, drawn
-from attnlab.exercises.verdict import Function, Mistake, Verdict
+from attnlab.exercises.verdict import Function, Mistake
 from attnlab.exercises.work import work_of
 
 # ---- a count of FLOPs
 
-_FLOPS_MISTAKEN: dict[float, str] = {
-    2.5 * 1024 * 64 * math.log2(1024): (
-        "The transform has n · dim points, so its logarithm is that of n · dim."
-    ),
-    2.5 * 1024 * 64 * math.log(1024 * 64): "It is the logarithm to base 2.",
-    4 * 1024 * 64 * (1024 + 64): "That is the cost of the matrices of cosines and sines.",
-    5 * 1024 * 64 * 16: "The numbers are real: that saves one half.",
-}
-
-
-def check_transform_flops(flops: object) -> Verdict:
-    """Is it 2.5 N log₂ N for N = n · dim with n = 1,024 and dim = 64?"""
-    expected = 2.5 * 1024 * 64 * 16
-    return check_number(flops, expected, tolerance=0.01, unit="FLOPs", mistakes=_FLOPS_MISTAKEN)
+check_transform_flops = NumberExercise(
+    "Is it 2.5 N log₂ N for N = n · dim with n = 1,024 and dim = 64?",
+    right=2.5 * 1024 * 64 * math.log2(1024 * 64),
+    tolerance=0.01,
+    unit="FLOPs",
+    mistakes={
+        2.5 * 1024 * 64 * math.log2(1024): (
+            "The transform has n · dim points, so its logarithm is that of n · dim."
+        ),
+        2.5 * 1024 * 64 * math.log(1024 * 64): "It is the logarithm to base 2.",
+        4 * 1024 * 64 * (1024 + 64): "That is the cost of the matrices of cosines and sines.",
+        5 * 1024 * 64 * 16: "The numbers are real: that saves one half.",
+    },
+)
 
 
 # ---- the mixing of a padded batch

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.convolution import short_convolution, toeplitz
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     Parts,
@@ -14,34 +14,33 @@ from attnlab.exercises.attempt import (
 )
 from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.parts import PartsExercise
-from attnlab.exercises.verdict import Verdict
 
 # ---- the size of a state
 
 DIM, HEADS, STATE, SHIFT = 64, 4, 16, 4
 _D = DIM // HEADS
-_STATE_MISTAKEN: dict[float, str] = {
-    DIM * (STATE + SHIFT - 1): (
-        "That is a state of N numbers for each channel. H3 keeps one for each of the d × d "
-        "products of a head."
-    ),
-    DIM * STATE * _D: "The shift has a state, too: the last p − 1 keys.",
-    DIM * (STATE * _D + SHIFT): (
-        "The shift needs the last p − 1 keys; the newest key comes with the token."
-    ),
-    DIM * (2 * STATE * _D + SHIFT - 1): (
-        "N counts numbers, not complex modes: N / 2 modes of two numbers each are stored."
-    ),
-    STATE * _D**2 + _D * (SHIFT - 1): "That is one head; there are 4.",
-    STATE * DIM**2 + DIM * (SHIFT - 1): (
-        "Products are taken inside a head: d × d for each of the heads, not dim × dim."
-    ),
-}
 
-
-def check_h3_state(numbers: object) -> Verdict:
-    """Is it the numbers that H3 keeps, with dim = 64, 4 heads, N = 16 and a shift of 4 taps?"""
-    return check_number(numbers, DIM * (STATE * _D + SHIFT - 1), mistakes=_STATE_MISTAKEN)
+check_h3_state = NumberExercise(
+    "Is it the numbers that H3 keeps, with dim = 64, 4 heads, N = 16 and a shift of 4 taps?",
+    right=DIM * (STATE * _D + SHIFT - 1),
+    mistakes={
+        DIM * (STATE + SHIFT - 1): (
+            "That is a state of N numbers for each channel. H3 keeps one for each of the d × d "
+            "products of a head."
+        ),
+        DIM * STATE * _D: "The shift has a state, too: the last p − 1 keys.",
+        DIM * (STATE * _D + SHIFT): (
+            "The shift needs the last p − 1 keys; the newest key comes with the token."
+        ),
+        DIM * (2 * STATE * _D + SHIFT - 1): (
+            "N counts numbers, not complex modes: N / 2 modes of two numbers each are stored."
+        ),
+        STATE * _D**2 + _D * (SHIFT - 1): "That is one head; there are 4.",
+        STATE * DIM**2 + DIM * (SHIFT - 1): (
+            "Products are taken inside a head: d × d for each of the heads, not dim × dim."
+        ),
+    },
+)
 
 
 # ---- the map of one channel

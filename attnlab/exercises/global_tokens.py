@@ -5,32 +5,33 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.skipping import attend_in_blocks, require_skipped
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 
 # ---- the pairs of ETC
 
-
-def check_etc_pairs(given: object) -> Verdict:
-    """How many pairs has ETC with 1,000 text tokens, 20 global tokens and a radius of 10?"""
-    mistakes = {
-        61_400.0: "At both ends of the text some neighbours are missing: 10 · 11 pairs in all.",
-        61_690.0: "The pairs of two global tokens are counted twice, in their rows and columns.",
-        60_890.0: "Global tokens attend to each other as well: 20 · 20 pairs are missing.",
-        41_290.0: "Global tokens attend to the text AND the text attends to them: 20 · 1000 twice.",
-        20_890.0: "That is the text alone: all pairs with a global token are missing.",
-        40_400.0: "Those are the pairs with a global token: text to text is missing.",
-        51_370.0: "The radius counts on each side: a text token has 21 keys in the text.",
-        60_290.0: "A text token attends to itself as well: 2 · 10 + 1 keys in the text.",
-        1_040_400.0: "That is full attention.",
-    }
-    return check_number(given, 61_290, unit="pairs", mistakes=mistakes)
+check_etc_pairs = NumberExercise(
+    "How many pairs has ETC with 1,000 text tokens, 20 global tokens and a radius of 10?",
+    right=1000 * 21 - 10 * 11 + 2 * 20 * 1000 + 20 * 20,
+    unit="pairs",
+    mistakes={
+        61_400: "At both ends of the text some neighbours are missing: 10 · 11 pairs in all.",
+        61_690: "The pairs of two global tokens are counted twice, in their rows and columns.",
+        60_890: "Global tokens attend to each other as well: 20 · 20 pairs are missing.",
+        41_290: "Global tokens attend to the text AND the text attends to them: 20 · 1000 twice.",
+        20_890: "That is the text alone: all pairs with a global token are missing.",
+        40_400: "Those are the pairs with a global token: text to text is missing.",
+        51_370: "The radius counts on each side: a text token has 21 keys in the text.",
+        60_290: "A text token attends to itself as well: 2 · 10 + 1 keys in the text.",
+        1_040_400: "That is full attention.",
+    },
+)
 
 
 # ---- BigBird

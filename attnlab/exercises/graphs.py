@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_square
 
 EDGES = torch.tensor([[0, 1], [2, 1], [1, 3], [3, 3], [4, 0], [3, 2], [2, 1]])
@@ -21,20 +21,24 @@ NODES = 300  # of the ring that shows whether all pairs are made
 
 # ---- how far layers reach
 
-_REACH_MISTAKEN = {
-    11.0: "A layer reaches both neighbours, so a vector travels round the ring on both sides at "
-    "once.",
-    12.0: "After one layer three nodes are reached, after two layers five: 12 are too many.",
-    5.5: "Eleven other nodes, two in each layer; but there is no half layer, and after five layers "
-    "one node is left.",
-    5.0: "Five layers reach five nodes on each side and the node itself: eleven of the twelve.",
-    2.0: "A node has two neighbours, but one layer reaches no further than them.",
-}
-
-
-def check_ring_layers(layers: object) -> Verdict:
-    """After how many layers can each node of a ring of 12 depend on all others?"""
-    return check_number(layers, 6, unit="layers", mistakes=_REACH_MISTAKEN)
+check_ring_layers = NumberExercise(
+    "After how many layers can each node of a ring of 12 depend on all others?",
+    right=12 // 2,
+    unit="layers",
+    mistakes={
+        11: (
+            "A layer reaches both neighbours, so a vector travels round the ring on both sides at "
+            "once."
+        ),
+        12: "After one layer three nodes are reached, after two layers five: 12 are too many.",
+        5.5: (
+            "Eleven other nodes, two in each layer; but there is no half layer, and after five "
+            "layers one node is left."
+        ),
+        5: "Five layers reach five nodes on each side and the node itself: eleven of the twelve.",
+        2: "A node has two neighbours, but one layer reaches no further than them.",
+    },
+)
 
 
 # ---- the mask

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -19,7 +19,7 @@ from attnlab.exercises.attempt import (
     run,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- a neighbourhood
 
@@ -218,19 +218,24 @@ def _both(cases: list[Arguments], function: Function) -> Tensor | None:
 
 # ---- pairs of two axial layers
 
-
-def check_axial_pairs(given: object) -> Verdict:
-    """How many pairs have two axial layers, not causal, on 48 lines of 64 pixels, in one head?"""
-    mistakes = {
-        9_437_184.0: "That is full attention, n².",
-        340_992.0: "Each pixel is counted once only: it attends to itself in both layers.",
-        196_608.0: "That is the layer along rows alone, n·W.",
-        147_456.0: "That is the layer along columns alone, n·H.",
-        6_400.0: "That is W² + H², one row and one column. There are 48 rows and 64 columns.",
-        112.0: "That is the number of keys of one pixel in both layers, H + W. There are n pixels.",
-        172_032.0: "That is half of it: nothing is masked here.",
-    }
-    return check_number(given, 344_064, unit="pairs", mistakes=mistakes)
+check_axial_pairs = NumberExercise(
+    "How many pairs have two axial layers, not causal, on 48 lines of 64 pixels, in one head?",
+    right=48 * 64 * (64 + 48),
+    unit="pairs",
+    mistakes={
+        (48 * 64) ** 2: "That is full attention, n².",
+        48 * 64 * (64 + 48 - 1): (
+            "Each pixel is counted once only: it attends to itself in both layers."
+        ),
+        48 * 64 * 64: "That is the layer along rows alone, n·W.",
+        48 * 64 * 48: "That is the layer along columns alone, n·H.",
+        64**2 + 48**2: "That is W² + H², one row and one column. There are 48 rows and 64 columns.",
+        64 + 48: (
+            "That is the number of keys of one pixel in both layers, H + W. There are n pixels."
+        ),
+        48 * 64 * (64 + 48) / 2: "That is half of it: nothing is masked here.",
+    },
+)
 
 
 # ---- the generator

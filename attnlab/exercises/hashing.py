@@ -6,32 +6,33 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_square
 
 # ---- how many rounds
 
-_ROUNDS_MISTAKEN: dict[float, str] = {
-    4: "That is the number of rounds for 94 %: 1 - 0.5⁴.",
-    6: "Six rounds find it with 98.4 %, still below 99 %.",
-    8: "Eight rounds are enough, and so are fewer.",
-    198: "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %.",
-    2: "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %.",
-}
+_ROUNDS = math.log(0.01) / math.log(0.5)  # 6.64
 _NOT_WHOLE = "There are whole rounds only: six are too few, so round up."
+_NO_SUM = "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %."
 
-
-def check_rounds(rounds: object) -> Verdict:
-    """Is it the smallest number of rounds, each with a chance of 50 %, that find it with 99 %?"""
-    parts = dict.fromkeys((6.6, 6.64, 6.644, math.log(0.01) / math.log(0.5)), _NOT_WHOLE)
-    mistakes = {**_ROUNDS_MISTAKEN, **parts}
-    return check_number(rounds, 7, unit="rounds", mistakes=mistakes)
+check_rounds = NumberExercise(
+    "Is it the smallest number of rounds, each with a chance of 50 %, that find it with 99 %?",
+    right=math.ceil(_ROUNDS),
+    unit="rounds",
+    mistakes={
+        4: "That is the number of rounds for 94 %: 1 - 0.5⁴.",
+        6: "Six rounds find it with 98.4 %, still below 99 %.",
+        8: "Eight rounds are enough, and so are fewer.",
+        **dict.fromkeys((2, 198), _NO_SUM),
+        **dict.fromkeys((6.6, 6.64, 6.644, _ROUNDS), _NOT_WHOLE),
+    },
+)
 
 
 # ---- queries that find no key

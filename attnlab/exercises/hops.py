@@ -5,27 +5,31 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but, drawn
-from attnlab.exercises.verdict import Verdict
 
 # ---- how many readings
 
-_READINGS_MISTAKEN: dict[float, str] = {
-    240: "That is one reading for each cell. Rows and columns are read once each, not every cell.",
-    30: "That counts the rows alone: the columns are read as well.",
-    8: "That counts the columns alone: the rows are read as well.",
-    39: "The question is not read alone: in the interaction model it stands in every reading.",
-}
-
-
-def check_readings(readings: object) -> Verdict:
-    """Is it the number of readings for a table of 30 rows and 8 columns?"""
-    return check_number(readings, 38, unit="readings", mistakes=_READINGS_MISTAKEN)
+check_readings = NumberExercise(
+    "Is it the number of readings for a table of 30 rows and 8 columns?",
+    right=30 + 8,
+    unit="readings",
+    mistakes={
+        30 * 8: (
+            "That is one reading for each cell. Rows and columns are read once each, not every "
+            "cell."
+        ),
+        30: "That counts the rows alone: the columns are read as well.",
+        8: "That counts the columns alone: the rows are read as well.",
+        1 + 30 + 8: (
+            "The question is not read alone: in the interaction model it stands in every reading."
+        ),
+    },
+)
 
 
 # ---- scores of cells

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.exercise import Exercise, drawn
-from attnlab.exercises.verdict import Verdict
 
 _TOKENS = (3, 1, 4, 1, 1, 3, 4, 3)
 
@@ -139,18 +138,22 @@ check_induction_head = Exercise(
 
 # ---- uniform attention
 
-_UNIFORM_MISTAKEN = {
-    0.4: "That is the last x alone. The x at place 2 has an induction key, too.",
-    11 / 15: "That is the sum over two queries. Divide by their number.",
-    11 / 75: "Queries without any induction key do not count: divide by the number of those that "
-    "have one.",
-    0.625: "A query attends to itself, too: place 2 attends to 3 places, place 4 to 5.",
-    (1 / 3 + 1 / 5) / 2: "The last x has two induction keys: the tokens after both earlier x.",
-    1 / 3: "That is the x at place 2 alone. The last x counts, too.",
-}
-
-
-def check_uniform_share(share: object) -> Verdict:
-    """Is it the induction share of uniform attention on the tokens x y x z x?"""
-    right, unit = (1 / 3 + 2 / 5) / 2, "(the induction share)"
-    return check_number(share, right, tolerance=1e-2, unit=unit, mistakes=_UNIFORM_MISTAKEN)
+check_uniform_share = NumberExercise(
+    "Is it the induction share of uniform attention on the tokens x y x z x?",
+    right=(1 / 3 + 2 / 5) / 2,
+    tolerance=1e-2,
+    unit="(the induction share)",
+    mistakes={
+        2 / 5: "That is the last x alone. The x at place 2 has an induction key, too.",
+        1 / 3 + 2 / 5: "That is the sum over two queries. Divide by their number.",
+        (1 / 3 + 2 / 5) / 5: (
+            "Queries without any induction key do not count: divide by the number of those that "
+            "have one."
+        ),
+        (1 / 2 + 3 / 4) / 2: (
+            "A query attends to itself, too: place 2 attends to 3 places, place 4 to 5."
+        ),
+        (1 / 3 + 1 / 5) / 2: "The last x has two induction keys: the tokens after both earlier x.",
+        1 / 3: "That is the x at place 2 alone. The last x counts, too.",
+    },
+)

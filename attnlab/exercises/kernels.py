@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     Parts,
@@ -17,25 +17,28 @@ from attnlab.exercises.attempt import (
 )
 from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.parts import PartsExercise
-from attnlab.exercises.verdict import Function, Mistake, Verdict
+from attnlab.exercises.verdict import Function, Mistake
 from attnlab.exercises.work import Work
 
 # ---- how many features
 
-_FEATURES_MISTAKEN: dict[float, str] = {
-    (math.exp(10) - 1) / 0.5: "The variance is the square of the relative spread: 0.5², not 0.5.",
-    math.exp(10) - 1: "That is for a relative spread of 1.",
-    (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
-    math.sqrt((math.exp(10) - 1) / 0.25): "That is the root of the answer: r is in the variance.",
-    (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
-}
-
-
-def check_feature_count(features: object) -> Verdict:
-    """Is it the r for which the relative spread is 0.5 where |x + y|² = 10?"""
-    right = (math.exp(10) - 1) / 0.25
-    mistakes = _FEATURES_MISTAKEN
-    return check_number(features, right, tolerance=1e-3, unit="features", mistakes=mistakes)
+check_feature_count = NumberExercise(
+    "Is it the r for which the relative spread is 0.5 where |x + y|² = 10?",
+    right=(math.exp(10) - 1) / 0.25,
+    tolerance=1e-3,
+    unit="features",
+    mistakes={
+        (math.exp(10) - 1) / 0.5: (
+            "The variance is the square of the relative spread: 0.5², not 0.5."
+        ),
+        math.exp(10) - 1: "That is for a relative spread of 1.",
+        (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
+        math.sqrt((math.exp(10) - 1) / 0.25): (
+            "That is the root of the answer: r is in the variance."
+        ),
+        (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
+    },
+)
 
 
 # ---- the variance

@@ -6,31 +6,34 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     random_tensors,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Verdict
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_square
 
 # ---- how many paths
 
 KINDS, STEPS = 6, 3
 NODES = 300  # of the ring that shows whether a matrix is made
-_PATHS_MISTAKEN: dict[float, str] = {
-    KINDS**STEPS: "No step at all is a choice, too: there are K + 1 at each place.",
-    (KINDS + 1) ** STEPS - 1: "No step at all, three times, is a product, too.",
-    (KINDS + 1) * STEPS: "The choices multiply: each of the first goes with each of the second.",
-    KINDS * STEPS: "The choices multiply, and no step at all is one of them.",
-    STEPS ** (KINDS + 1): "There are s places, and at each of them one of K + 1 kinds.",
-}
 
-
-def check_path_count(count: object) -> Verdict:
-    """Is it (K + 1) to the power of s, for K = 6 kinds and s = 3 choices?"""
-    return check_number(count, (KINDS + 1) ** STEPS, unit="products", mistakes=_PATHS_MISTAKEN)
+check_path_count = NumberExercise(
+    "Is it (K + 1) to the power of s, for K = 6 kinds and s = 3 choices?",
+    right=(KINDS + 1) ** STEPS,
+    unit="products",
+    mistakes={
+        KINDS**STEPS: "No step at all is a choice, too: there are K + 1 at each place.",
+        (KINDS + 1) ** STEPS - 1: "No step at all, three times, is a product, too.",
+        (KINDS + 1) * STEPS: (
+            "The choices multiply: each of the first goes with each of the second."
+        ),
+        KINDS * STEPS: "The choices multiply, and no step at all is one of them.",
+        STEPS ** (KINDS + 1): "There are s places, and at each of them one of K + 1 kinds.",
+    },
+)
 
 
 # ---- where paths lead

@@ -101,8 +101,3 @@ def answers_to(
 def named(mistakes: Iterable[tuple[str, Any]]) -> Table:
     """Mistakes that the library lists, (sentence, solution), as a table."""
     return {f"{place}": mistake for place, mistake in enumerate(mistakes)}
-
-
-def numbers_of(mistakes: Mapping[float, str]) -> Table:
-    """Wrong numbers that the library lists, as a table: messages hold the sentences."""
-    return {sentence: (sentence, number) for number, sentence in mistakes.items()}

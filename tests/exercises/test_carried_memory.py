@@ -1,17 +1,11 @@
 """Lesson 30's checks: how far a memory reaches, its update, what a mean tells, and a reader."""
 
-import math
-
-import numpy as np
-import pytest
 import torch
 
 from attnlab.exercises import (
     carried_memory,
-    check_mean_floor,
     check_most_used,
     check_next_memory,
-    check_reach,
 )
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
 from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
@@ -54,29 +48,3 @@ def test_what_is_kept_is_what_the_library_keeps():
     x = torch.randn(26, 7, generator=torch.Generator().manual_seed(0)).double()
     mine = layer.heads.output(carried_memory._read(x, *matrices, 4, 8, 3, 2))
     torch.testing.assert_close(mine, layer(x[None])[0])
-
-
-@pytest.mark.parametrize(
-    ("check", "right", "table"),
-    [
-        (check_reach, (12 * 384, 4608.0), carried_memory._REACH_MISTAKEN),
-        (check_mean_floor, (0.297, 0.3, np.float32(0.2971)), carried_memory._FLOOR_MISTAKEN),
-    ],
-)
-def test_numbers(check, right, table):
-    for number in right:
-        assert check(number).right
-    for wrong, sentence in table.items():
-        found = check(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
-
-
-def test_the_floor_of_means_is_that_of_the_task():
-    """Drawn passages of different symbols: what is left of a group after those just read."""
-    paid = []
-    for place in range(7):
-        group = range((place - 23) // 2 * 2, (place - 23) // 2 * 2 + 2)  # the target's
-        read = range(-24, place - 24 + 1)  # symbols of the period before, known by this segment
-        paid.append(math.log(len(set(group) - set(read))))
-    assert check_mean_floor(sum(paid) / 7).right

@@ -5,49 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
     check_exponent,
     check_stopwatch,
-    check_time_crossing,
-    check_training_gain,
 )
 from tests.exercises.frame import answers_to
-
-# ---- numbers
-
-WRONG_NUMBERS: dict[Callable, dict[float, str]] = {
-    check_time_crossing: {64: "counts are equal", 8: "other way round", 4096: "One r too many"},
-    check_training_gain: {
-        10: "other 80 %",
-        2: "add up the times",
-        0.82: "inverse",
-        1.25: "no time at all",
-        1.18: "what is saved",
-    },
-}
-
-
-def test_right_numbers() -> None:
-    assert check_time_crossing(512)
-    assert check_training_gain(1 / (0.8 + 0.2 / 10))
-    assert check_training_gain(1.22)
-
-
-@pytest.mark.parametrize(
-    ("check", "wrong", "words"),
-    [
-        (check, wrong, words)
-        for check, many in WRONG_NUMBERS.items()
-        for wrong, words in many.items()
-    ],
-)
-def test_wrong_numbers(check: Callable, wrong: float, words: str, refuses: Callable) -> None:
-    refuses(check(wrong), words)
-
 
 # ---- an exponent
 

@@ -1,14 +1,11 @@
 """Lesson 33's checks: the far part, tokens that stand there alone, a standard error, a study."""
 
-import pytest
 import torch
 
 from attnlab.exercises import (
     check_copied,
-    check_far_part,
     check_far_use,
     check_standard_error,
-    far_context,
 )
 from attnlab.lens.far_context import CLASSES, token_classes
 from tests.exercises.frame import answers_to
@@ -44,24 +41,9 @@ RIGHT = [
 TestAnswers = answers_to(RIGHT)
 
 
-def test_the_far_part():
-    assert check_far_part(320).right
-    for wrong, sentence in far_context._FAR_PART_MISTAKEN.items():
-        found = check_far_part(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
-
-
 def test_a_study_that_changes_the_text_is_told_so():
     def in_place(losses_of, tokens, other, last, distances):
         tokens[:, : tokens.shape[1] - last - distances[-1]] = 0
         return far_use(losses_of, tokens, other, last, distances)
 
     assert "`tokens` is changed in place" in check_far_use(in_place).message
-
-
-@pytest.mark.parametrize(
-    "check", [check_far_part, check_copied, check_standard_error, check_far_use]
-)
-def test_an_answer_not_yet_given_is_no_mistake(check):
-    assert not check(...).right

@@ -3,47 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
-    check_attended_position,
-    check_attention_parameters,
     check_previous_share,
     check_writer,
 )
 from tests.exercises.frame import answers_to
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (4, "That is the same letter"),
-        (19, "layer 0, head 1"),
-        (20, "the second p itself"),
-        (21, "the mask forbids it"),
-        (..., "no number yet"),
-    ],
-)
-def test_positions(given: object, words: str, refuses: Callable) -> None:
-    assert check_attended_position(5).right
-    refuses(check_attended_position(given), words)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (16_384, "The layer norm is missing"),
-        (16_448, "a scale and a shift"),
-        (12_416, "the output projection"),
-        (65_664, "The heads share the width"),
-        (4_224, "All four heads together"),
-    ],
-)
-def test_parameters(given: int, words: str, refuses: Callable) -> None:
-    assert check_attention_parameters(16_512).right
-    refuses(check_attention_parameters(given), words)
 
 
 def probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:

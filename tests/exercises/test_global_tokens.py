@@ -1,11 +1,9 @@
 """Lesson 11's checks: the pairs of ETC, and BigBird's attention block by block."""
 
-import pytest
 import torch
 from torch import Tensor
 
-from attnlab.exercises import check_bigbird, check_etc_pairs
-from attnlab.mechanisms.fixed import etc
+from attnlab.exercises import check_bigbird
 from tests.exercises.frame import answers_to
 
 Drawn = list[list[int]]
@@ -46,25 +44,3 @@ TestAnswers = answers_to(RIGHT, [(check_bigbird, MASK)])
 
 def test_messages_do_not_print_the_draws() -> None:
     assert "drawn 8 lists)" in check_bigbird(lambda *given: None).message
-
-
-@pytest.mark.parametrize(
-    ("pairs", "words"),
-    [
-        (61_400, "some neighbours are missing"),
-        (61_690, "counted twice"),
-        (60_890, "attend to each other"),
-        (41_290, "the text attends to them"),
-        (20_890, "the text alone"),
-        (40_400, "text to text is missing"),
-        (51_370, "on each side"),
-        (60_290, "itself as well"),
-        (1_040_400, "full attention"),
-    ],
-)
-def test_pairs_of_etc(pairs: int, words: str) -> None:
-    counted = etc.GlobalLocal(global_tokens=20, radius=10).pattern().count(1020)
-    assert check_etc_pairs(counted).right
-    verdict = check_etc_pairs(pairs)
-    assert not verdict.right
-    assert words in verdict.message

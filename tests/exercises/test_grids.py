@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.exercises import (
     Verdict,
-    check_axial_pairs,
     check_axis,
     check_generator,
     check_neighbourhood,
@@ -127,23 +125,3 @@ TABLES = [
 
 
 TestAnswers = answers_to(RIGHT, TABLES)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "words"),
-    [
-        (9_437_184, "full attention"),
-        (340_992, "itself in both layers"),
-        (196_608, "along rows alone"),
-        (147_456, "along columns alone"),
-        (6_400, "one row and one column"),
-        (112, "keys of one pixel"),
-        (172_032, "half of it"),
-    ],
-)
-def test_pairs_of_two_axial_layers(pairs: int, words: str) -> None:
-    counted = sum(Axes(width=64, axis=axis).pattern().count(48 * 64) for axis in (0, 1))
-    assert check_axial_pairs(counted).right
-    verdict = check_axial_pairs(pairs)
-    assert not verdict.right
-    assert words in verdict.message

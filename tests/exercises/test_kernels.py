@@ -1,17 +1,14 @@
 """Lesson 23's checks: the variance of random features, the linear order, a causal layer."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
     Verdict,
     check_causal_performer,
-    check_feature_count,
     check_linear_order,
     check_variance,
 )
@@ -95,24 +92,6 @@ PERFORMER_WRONG: dict[str, tuple[str, Any]] = {
     "map": ("as large as an n × n map", performer),
     "overflow": ("a maximum from the exponents", without_maximum),
 }
-
-COUNT_WRONG = {
-    44_051: "0.5², not 0.5",
-    22_025: "relative spread of 1",
-    589.65: "halves the exponent",
-    296.82: "root of the answer",
-    1_940_660_778: "doubles the exponent",
-}
-
-
-def test_count_is_by_the_formula() -> None:
-    assert check_feature_count(math.ceil(4 * math.expm1(10))).right
-
-
-@pytest.mark.parametrize(("given", "words"), COUNT_WRONG.items())
-def test_wrong_counts_are_named(given: float, words: str, refuses: Callable[..., None]) -> None:
-    refuses(check_feature_count(given), words)
-
 
 ORDER_WRONG: dict[str, tuple[str, Any]] = {
     "map": ("a tensor of n × m = (97, 101)", quadratic),

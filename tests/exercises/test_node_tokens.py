@@ -1,6 +1,5 @@
 """Lesson 53's checks: tokens of a graph, ends at nodes, edges from identifiers, messages."""
 
-import pytest
 import torch
 
 from attnlab.exercises import (
@@ -53,8 +52,3 @@ def test_a_large_c_is_message_passing():
     edges, x = given["edges"], given["x"]
     means = [x[edges[edges[:, 1] == node, 0]].mean(0).nan_to_num() for node in range(6)]
     torch.testing.assert_close(step(**given), torch.stack(means), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("check", [check_incident, check_recovered, check_message_step])
-def test_an_answer_not_yet_given_is_no_mistake(check):
-    assert not check(...).right

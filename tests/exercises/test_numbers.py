@@ -1,5 +1,6 @@
 """What holds for every exercise whose answer is a number, and some numbers found in another way."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,10 @@ import torch
 from attnlab import exercises
 from attnlab.exercises.answers import NumberExercise
 from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
+from attnlab.mechanisms.fixed import etc
+from attnlab.mechanisms.fixed.axial import Axes
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
+from attnlab.mechanisms.recurrence import h3
 
 EXERCISES = {
     name: check
@@ -44,10 +48,41 @@ def pairs_of(pattern, n):
     return pattern.row(n - 1, n).numel()
 
 
+def floor_of_means():
+    """Passages of period 24, segments of 16: what is left of a group after those just read."""
+    paid = []
+    for place in range(7):
+        group = range((place - 23) // 2 * 2, (place - 23) // 2 * 2 + 2)  # the target's
+        read = range(-24, place - 24 + 1)  # symbols of the period before, known by this segment
+        paid.append(math.log(len(set(group) - set(read))))
+    return sum(paid) / 7
+
+
+def state_of_h3():
+    made = h3.H3(64, 4, options=h3.Hippos(state=16, shift=4))
+    return sum(part.numel() for part in made.step(torch.randn(1, 9, 64))[1])
+
+
+def chance_of_three():
+    """All orders of six results: in how many the first three are all above or all below."""
+    orders = list(itertools.permutations(range(6)))
+    apart = [o for o in orders if max(o[:3]) < min(o[3:]) or max(o[3:]) < min(o[:3])]
+    return len(apart) / len(orders)
+
+
 # The right numbers, found in another way or rounded as a learner might.
 OTHERWISE = {
     "check_arrival_share": (0.14, 0.138, np.float32(4 / 29)),
+    "check_attended_position": ("uncopyrightables".find("y"),),
+    "check_attention_parameters": (
+        numbers_of(torch.nn.LayerNorm(64)) + 4 * numbers_of(torch.nn.Linear(64, 64, bias=False)),
+    ),
+    "check_axial_pairs": (
+        sum(Axes(width=64, axis=axis).pattern().count(48 * 64) for axis in (0, 1)),
+    ),
+    "check_cache_bytes": (327_680,),
     "check_cache_length": (min(n for n in range(99) if 2 * 64 * n > 64 * 64 + 64),),
+    "check_chain_pairs": (2 * 64**2 - 1,),
     "check_collected_bytes": (4 * 2_500 * 12 * 768,),
     "check_convolved_parameters": (
         numbers_of(LongShortAttention(512, 8, options=LongShort(kernel=7))),
@@ -57,24 +92,44 @@ OTHERWISE = {
     ),
     "check_equal_lengths": (18 / 6,),
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
+    "check_etc_pairs": (etc.GlobalLocal(global_tokens=20, radius=10).pattern().count(1020),),
+    "check_far_part": (320,),
+    "check_feature_count": (math.ceil(4 * math.expm1(10)),),
     "check_gap": (4, 1 / 0.25),
+    "check_h3_state": (state_of_h3(),),
     "check_half_life": (34.7,),
     "check_hash_length": (next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129),),
     "check_index_ratio": (12 * 2 * 16 / 16,),
+    "check_mean_floor": (floor_of_means(), 0.297, 0.3, np.float32(0.2971)),
     "check_mode_half_life": (200 * math.log(2), 139),
+    "check_path_count": (len(list(itertools.product(range(7), repeat=3))),),
     "check_projection_parameters": (24 * 128 * 512, 1.57e6, 1.6e6),
     "check_push": (2.576,),
+    "check_reach": (4608.0,),
+    "check_readings": (len(range(30)) + len(range(8)),),
+    "check_ring_layers": (min(s for s in range(12) if 2 * s + 1 >= 12),),
+    "check_root_value": ((8 / 2 + 13 / 3) / 2,),
+    "check_rounds": (min(r for r in range(99) if 1 - 0.5**r >= 0.99),),
     "check_score_bytes": (2**30,),
+    "check_seed_chance": (chance_of_three(),),
     "check_share_left": (0.22, torch.tensor(-1.5).exp()),
     "check_sharp": (2.2,),
     "check_slowest_turn": (2000 * math.pi, 6283),
     "check_sorting_length": (min(n for n in range(64, 9999, 64) if n * n / 64**2 >= 2 * n),),
+    "check_state_numbers": (537.5, 535, 540, torch.tensor(537.0)),
     "check_strided_keys": (pairs_of(Factors(stride=128).pattern(), 16_384),),
     "check_table_length": (min(n for n in range(999) if 8 * n * n >= 2 * 512**2),),
     "check_table_width": (max(r for r in range(48) if 1600 * r + 48 * r < 1600 * 48),),
+    "check_time_crossing": (next(n for n in range(1, 9999) if n / 80 >= 64 / 10),),
     "check_token_count": (65,),
+    "check_training_gain": (1.22,),
+    "check_transform_flops": (2_621_440,),
     "check_transient_keys": (len(range(-127, 128)) + len(range(0, 16_384, 16)),),
+    "check_unused_rows": (
+        33 - len({max(j - i, -16) + 16 for i in range(99) for j in range(i + 1)}),
+    ),
     "check_uniform_row": (0.0663, 13 / 14**2),
+    "check_uniform_share": ((1 / 3 + 2 / 5) / 2, 0.367),
 }
 
 
