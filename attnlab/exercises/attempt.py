@@ -259,15 +259,16 @@ def recognise(
     for given in cases:
         value = run(function, given).value
         for sentence, mistaken in known_mistakes if value is not None else ():
-            if same(value, _formula(mistaken, given)):
+            if same(value, result_of(mistaken, given)):
                 return sentence
     return None
 
 
-def _formula(mistaken: Function, given: Arguments) -> object:
+def result_of(mistaken: Function, given: Arguments) -> object:
+    """What a known mistake gives on these numbers; None where their sizes do not allow it."""
     try:
         return mistaken(*given.values())
-    except (RuntimeError, IndexError):  # a mistake that these sizes do not allow
+    except (RuntimeError, IndexError):
         return None
 
 
