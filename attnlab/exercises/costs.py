@@ -10,11 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    note_mistakes,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, note_mistakes, run
 from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 

@@ -8,10 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.exercises import (
-    check_exponent,
-    check_stopwatch,
-)
+from attnlab.exercises import check_exponent, check_stopwatch
 from tests.exercises.frame import answers_to
 
 # ---- an exponent

@@ -5,7 +5,6 @@ Those solutions stand beside the tests of each lesson; ``frame`` tries each in s
 """
 
 import importlib
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,7 +122,7 @@ def _of_one(check: FunctionExercise, found: object) -> Wrong:
 def test_what_is_wrong_anywhere_is_named(check: FunctionExercise) -> None:
     for solution, words in generic(check):
         verdict = check(solution)
-        if words == "changed in place" and getattr(check, "in_place", False):
+        if words == "changed in place" and check.in_place:
             assert verdict.right, verdict.message
         else:
             assert not verdict.right, words
