@@ -232,7 +232,7 @@ class Card:
         ]
 
     def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
-        """Letter → meaning, for the letters of these costs; an option's meaning comes from its class."""
+        """Letter → meaning, for the letters of these costs; options are explained by their class."""
         house = house_letters()
         return {
             name: of_option(self.options, self.letters[name])

@@ -40,7 +40,7 @@ def save(
 
 
 def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
-    """A digest of the metadata and of each tensor's name, dtype, shape and bytes, in fixed order."""
+    """A digest of the metadata and of each tensor's name, dtype, shape and bytes."""
     sum_of = sha256(json.dumps(sorted(metadata.items())).encode())
     for name, tensor in sorted(tensors.items()):
         sum_of.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
