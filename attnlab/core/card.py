@@ -232,7 +232,7 @@ class Card:
         ]
 
     def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
-        """Letter → meaning, for the letters of these costs; options are explained by their class."""
+        """Letter → meaning, for the letters of these costs; the class explains options."""
         house = house_letters()
         return {
             name: of_option(self.options, self.letters[name])
