@@ -1,6 +1,6 @@
 """Checks of lesson 22: running sums by tokens and by chunks, a length, and the delta rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,14 +12,13 @@ from attnlab.exercises.attempt import (
     KnownMistake,
     Parts,
     changed_in_place,
-    check_arguments_and_dtype,
     expect_tensors,
     part_faults,
     random_tensors,
-    require,
     run,
     same,
 )
+from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 from attnlab.exercises.work import require_no_loop
 
@@ -161,59 +160,60 @@ def _own(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ v, weights.sum(dim=-1, keepdim=True)
 
 
-_CHUNK_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Rows see later tokens of their own chunk: use `tril` on the weights q kᵀ, and add the "
-        "chunk to the sums only afterwards.",
-        lambda q, k, v, values, keys: _chunk(q, k, v, values, keys, diagonal=len(k)),
-    ),
-    (
-        "A token does not see itself: keep the diagonal, as `tril()` does.",
-        lambda q, k, v, values, keys: _chunk(q, k, v, values, keys, diagonal=-1),
-    ),
-    (
-        "The earlier chunks are missing: q @ `values` and q @ `keys` bring them in.",
-        lambda q, k, v, values, keys: _own(q, k, v)[0] / _own(q, k, v)[1],
-    ),
-    (
-        "Only the earlier chunks are used: the chunk's own tokens are missing.",
-        lambda q, k, v, values, keys: q @ values / (q @ keys[:, None]),
-    ),
-    (
-        "The denominator lacks the earlier chunks: add q · `keys` to the sum of the weights.",
-        lambda q, k, v, values, keys: (_own(q, k, v)[0] + q @ values) / _own(q, k, v)[1],
-    ),
-    (
-        "The denominator lacks the chunk's own weights: add their sum to q · `keys`.",
-        lambda q, k, v, values, keys: (_own(q, k, v)[0] + q @ values) / (q @ keys[:, None]),
-    ),
-    (
-        "Both parts are divided by their own sums and then added: add the two sums first, divide "
-        "once.",
-        lambda q, k, v, values, keys: (
-            _own(q, k, v)[0] / _own(q, k, v)[1] + q @ values / (q @ keys[:, None])
-        ),
-    ),
-    (
-        "It is not divided by the sum of the weights, those of earlier chunks included.",
-        lambda q, k, v, values, keys: _own(q, k, v)[0] + q @ values,
-    ),
-)
+def _causal_chunk_cases() -> Iterator[Arguments]:
+    for full in (True, False):
+        yield _tokens(full=full)
 
 
-@returns_verdict
-def check_causal_chunk(function: Function) -> str:
+def _causal_chunk_then(function: Function, given: Arguments) -> None:
+    require_no_loop(function, _tokens(full=True), _tokens(full=True, c=29), over="tokens")
+
+
+check_causal_chunk = Exercise(
     """Is it the causal output of one chunk? `chunk(q, k, v, values, keys)`.
 
     `q` and `k` (c, r) are features already, `v` (c, e); `values` (r, e) and `keys` (r,) are the
     sums over all chunks before. It returns (c, e). Called with c = 7, r = 5, e = 3, also for a
     first chunk, before which the sums are zero, and with c = 29: a loop takes more operations.
-    """
-    for full in (True, False):
-        require(function, _tokens(full=full), _chunk, shape="c e", known_mistakes=_CHUNK_MISTAKEN)
-    check_arguments_and_dtype(function, _tokens(full=True))
-    require_no_loop(function, _tokens(full=True), _tokens(full=True, c=29), over="tokens")
-    return "The chunk's own tokens by weights, earlier ones by the sums, divided once."
+    """,
+    right=_chunk,
+    cases=_causal_chunk_cases,
+    axes="c e",
+    mistakes={
+        (lambda q, k, v, values, keys: _chunk(q, k, v, values, keys, diagonal=len(k))): (
+            "Rows see later tokens of their own chunk: use `tril` on the weights q kᵀ, and add the "
+            "chunk to the sums only afterwards."
+        ),
+        (lambda q, k, v, values, keys: _chunk(q, k, v, values, keys, diagonal=-1)): (
+            "A token does not see itself: keep the diagonal, as `tril()` does."
+        ),
+        (lambda q, k, v, values, keys: _own(q, k, v)[0] / _own(q, k, v)[1]): (
+            "The earlier chunks are missing: q @ `values` and q @ `keys` bring them in."
+        ),
+        (lambda q, k, v, values, keys: q @ values / (q @ keys[:, None])): (
+            "Only the earlier chunks are used: the chunk's own tokens are missing."
+        ),
+        (lambda q, k, v, values, keys: (_own(q, k, v)[0] + q @ values) / _own(q, k, v)[1]): (
+            "The denominator lacks the earlier chunks: add q · `keys` to the sum of the weights."
+        ),
+        (lambda q, k, v, values, keys: (_own(q, k, v)[0] + q @ values) / (q @ keys[:, None])): (
+            "The denominator lacks the chunk's own weights: add their sum to q · `keys`."
+        ),
+        (
+            lambda q, k, v, values, keys: (
+                _own(q, k, v)[0] / _own(q, k, v)[1] + q @ values / (q @ keys[:, None])
+            )
+        ): (
+            "Both parts are divided by their own sums and then added: add the two sums first, "
+            "divide once."
+        ),
+        (lambda q, k, v, values, keys: _own(q, k, v)[0] + q @ values): (
+            "It is not divided by the sum of the weights, those of earlier chunks included."
+        ),
+    },
+    praise="The chunk's own tokens by weights, earlier ones by the sums, divided once.",
+    then=_causal_chunk_then,
+)
 
 
 def _tokens(*, full: bool, c: int = 7) -> Arguments:
@@ -277,54 +277,38 @@ def _delta_with(**changes: object) -> Callable[..., Tensor]:
     return lambda *given: _delta(*given, **changes)  # type: ignore[arg-type]
 
 
-_DELTA_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The old value is not removed: write β (v - old), where old = φ(k) · S is what the key "
-        "finds.",
-        _delta_with(remove=""),
-    ),
-    (
-        "The old value is removed whole: β belongs to the difference v - old.",
-        _delta_with(remove="all"),
-    ),
-    ("The old value is read with the query; read it with the key.", _delta_with(by="query")),
-    ("The query reads before the write: write first.", _delta_with(first="read")),
-    (
-        "β is missing: each token writes a share of the difference.",
-        _delta_with(share=torch.ones_like),
-    ),
-    ("β is not between 0 and 1: the sigmoid is missing.", _delta_with(share=lambda b: b)),
-    (
-        "The features are not divided by their sum.",
-        _delta_with(queries=_elu_features, keys=_elu_features),
-    ),
-    (
-        "The features of the queries are not divided by their sum.",
-        _delta_with(queries=_elu_features),
-    ),
-    ("The features of the keys are not divided by their sum.", _delta_with(keys=_elu_features)),
-    (
-        "There are no features: φ(x) is elu(x) + 1, divided by its sum.",
-        _delta_with(queries=lambda x: x, keys=lambda x: x),
-    ),
-    (
-        "It is divided by q · z: with the delta rule there is no denominator, the features are "
-        "divided before.",
-        _delta_with(divide=True),
-    ),
-)
-
-
-@returns_verdict
-def check_delta_layer(function: Function) -> str:
+check_delta_layer = Exercise(
     """Is it a layer with the delta rule? `delta_layer(x, Wq, Wk, Wv, wb) -> (n, e)`.
 
     `x` is (n, dim); `Wq` and `Wk` are (dim, r), `Wv` (dim, e) and `wb` (dim,). Features are
     elu + 1, divided by their sum over r; β is the sigmoid of x · wb. Called with n = 7, dim = 11,
     r = 5, e = 3.
-    """
-    shapes = {"x": (7, 11), "Wq": (11, 5), "Wk": (11, 5), "Wv": (11, 3), "wb": (11,)}
-    given = dict(zip(shapes, random_tensors(*shapes.values(), seed=6), strict=True))
-    require(function, given, _delta, shape="n e", known_mistakes=_DELTA_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A key that comes again replaces a share of its old value, where a sum would keep both."
+    """,
+    right=_delta,
+    cases=drawn(6, x=(7, 11), Wq=(11, 5), Wk=(11, 5), Wv=(11, 3), wb=(11,)),
+    axes="n e",
+    mistakes={
+        but(remove=""): (
+            "The old value is not removed: write β (v - old), where old = φ(k) · S is what the key "
+            "finds."
+        ),
+        but(remove="all"): "The old value is removed whole: β belongs to the difference v - old.",
+        but(by="query"): "The old value is read with the query; read it with the key.",
+        but(first="read"): "The query reads before the write: write first.",
+        but(share=torch.ones_like): "β is missing: each token writes a share of the difference.",
+        but(share=lambda b: b): "β is not between 0 and 1: the sigmoid is missing.",
+        but(queries=_elu_features, keys=_elu_features): (
+            "The features are not divided by their sum."
+        ),
+        but(queries=_elu_features): "The features of the queries are not divided by their sum.",
+        but(keys=_elu_features): "The features of the keys are not divided by their sum.",
+        but(queries=lambda x: x, keys=lambda x: x): (
+            "There are no features: φ(x) is elu(x) + 1, divided by its sum."
+        ),
+        but(divide=True): (
+            "It is divided by q · z: with the delta rule there is no denominator, the features are "
+            "divided before."
+        ),
+    },
+    praise="A key that comes again replaces a share of its old value, where a sum would keep both.",
+)

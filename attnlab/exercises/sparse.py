@@ -3,7 +3,7 @@ the fixed pattern computed block by block.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -13,11 +13,11 @@ from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
-    check_arguments,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
+from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.skipping import attend_in_blocks, require_skipped
 from attnlab.exercises.verdict import Function, returns_verdict
 
@@ -35,96 +35,90 @@ def _past(rule: Rule) -> Rule:
     return lambda i, j, s: (j <= i) & rule(i, j, s)
 
 
-_ALIGNED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "That is strided: its column holds the pixels above pixel i − 1. Above pixel i is pixel "
-        "i − s, and position i − s + 1 holds it.",
-        _past(lambda i, j, s: (i - j <= s) | ((i - j) % s == 0)),
-    ),
-    (
-        "The column is moved the other way: it holds the pixels above i − 2. The column through "
-        "position i + 1 is wanted, (i + 1 − j) % s == 0.",
-        _past(lambda i, j, s: (i - j <= s) | ((i - j) % s == 1)),
-    ),
-    (
-        "Later keys are included: (i + 1 − j) % s == 0 is true for j = i + 1 as well. Add j ≤ i.",
-        lambda i, j, s: ((i - j) <= s) & (j <= i) | ((i + 1 - j) % s == 0),
-    ),
-    (
-        "Later keys are included: for them i − j is negative, and a negative number is ≤ s. Add "
-        "j ≤ i.",
-        lambda i, j, s: ((i - j) <= s) | ((i + 1 - j) % s == 0),
-    ),
-    (
-        "Later keys are included: with `.abs()` the next s keys are near as well. Add j ≤ i.",
-        lambda i, j, s: ((i - j).abs() <= s) | ((i + 1 - j) % s == 0),
-    ),
-    (
-        "That is the intersection: a key must be near AND in the column. The union is wanted, `|`.",
-        _past(lambda i, j, s: ((i - j) <= s) & ((i + 1 - j) % s == 0)),
-    ),
-    (
-        "That is only the window: the column, (i + 1 − j) % s == 0, is missing.",
-        _past(lambda i, j, s: (i - j) <= s),
-    ),
-    (
-        "That is only the column: the last s positions are missing.",
-        _past(lambda i, j, s: (i + 1 - j) % s == 0),
-    ),
-    (
-        "The column does not move with the query: j % s alone gives the same keys to all queries. "
-        "Use the distance.",
-        _past(lambda i, j, s: ((i - j) <= s) | (j % s == 0)),
-    ),
-    (
-        "The window is a block, as in `fixed`: here it moves with i, i − j ≤ s.",
-        _past(lambda i, j, s: (i // s == j // s) | ((i + 1 - j) % s == 0)),
-    ),
-    (
-        "No position attends to itself: j < i should be j ≤ i, or the first row is empty.",
-        lambda i, j, s: (j < i) & _aligned(i, j, s),
-    ),
-    (
-        "The window is one too long: i − j ≤ s already gives s + 1 keys, i itself and the last s.",
-        _past(lambda i, j, s: (i - j <= s + 1) | ((i + 1 - j) % s == 0)),
-    ),
-    (
-        "The window is one too short: the last s positions and i itself are s + 1 keys, i − j ≤ s.",
-        _past(lambda i, j, s: (i - j < s) | ((i + 1 - j) % s == 0)),
-    ),
-    (
-        "`^` leaves out the key that is in both, i + 1 − s. The union is `|`.",
-        _past(lambda i, j, s: (i - j <= s) ^ ((i + 1 - j) % s == 0)),
-    ),
-    (
-        "It is inverted: True means that the query may attend to the key.",
-        lambda i, j, s: ~_aligned(i, j, s),
-    ),
-    (
-        "That is a mask to be added to the scores. It should be of type bool: True where the "
-        "query may attend to the key.",
-        lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(~_aligned(i, j, s), -math.inf),
-    ),
-    (
-        "i and j are exchanged: queries attend to keys that came before, so the distance is i − j.",
-        lambda i, j, s: _aligned(j, i, s),
-    ),
-)
+def _aligned_cases() -> Iterator[Arguments]:
+    for n, s in ((23, 5), (17, 3)):
+        yield _positions(n, s)
 
 
-@returns_verdict
-def check_aligned(function: Function) -> str:
+check_aligned = Exercise(
     """Is it the aligned pattern? `aligned_pairs(i, j, s) -> (n, m)`, True = may attend.
 
     `i` (n, 1) and `j` (1, m) are integer positions and `s` the stride; a query attends to itself,
     the last s positions and those that hold the pixels above the one that it predicts, i + 1 − s,
     i + 1 − 2 s, … Called with n = m = 23, s = 5, and with n = m = 17, s = 3.
-    """
-    for n, s in ((23, 5), (17, 3)):
-        given = _positions(n, s)
-        require(function, given, _aligned, shape="n m", known_mistakes=_ALIGNED_MISTAKEN)
-    check_arguments(function, given)
-    return "The window, and the column above the pixel that is predicted."
+    """,
+    right=_aligned,
+    cases=_aligned_cases,
+    axes="n m",
+    mistakes={
+        _past(lambda i, j, s: (i - j <= s) | ((i - j) % s == 0)): (
+            "That is strided: its column holds the pixels above pixel i − 1. Above pixel i is "
+            "pixel i − s, and position i − s + 1 holds it."
+        ),
+        _past(lambda i, j, s: (i - j <= s) | ((i - j) % s == 1)): (
+            "The column is moved the other way: it holds the pixels above i − 2. The column "
+            "through position i + 1 is wanted, (i + 1 − j) % s == 0."
+        ),
+        (lambda i, j, s: ((i - j) <= s) & (j <= i) | ((i + 1 - j) % s == 0)): (
+            "Later keys are included: (i + 1 − j) % s == 0 is true for j = i + 1 as well. Add j ≤ "
+            "i."
+        ),
+        (lambda i, j, s: ((i - j) <= s) | ((i + 1 - j) % s == 0)): (
+            "Later keys are included: for them i − j is negative, and a negative number is ≤ s. "
+            "Add j ≤ i."
+        ),
+        (lambda i, j, s: ((i - j).abs() <= s) | ((i + 1 - j) % s == 0)): (
+            "Later keys are included: with `.abs()` the next s keys are near as well. Add j ≤ i."
+        ),
+        _past(lambda i, j, s: ((i - j) <= s) & ((i + 1 - j) % s == 0)): (
+            "That is the intersection: a key must be near AND in the column. The union is wanted, "
+            "`|`."
+        ),
+        _past(lambda i, j, s: (i - j) <= s): (
+            "That is only the window: the column, (i + 1 − j) % s == 0, is missing."
+        ),
+        _past(lambda i, j, s: (i + 1 - j) % s == 0): (
+            "That is only the column: the last s positions are missing."
+        ),
+        _past(lambda i, j, s: ((i - j) <= s) | (j % s == 0)): (
+            "The column does not move with the query: j % s alone gives the same keys to all "
+            "queries. Use the distance."
+        ),
+        _past(lambda i, j, s: (i // s == j // s) | ((i + 1 - j) % s == 0)): (
+            "The window is a block, as in `fixed`: here it moves with i, i − j ≤ s."
+        ),
+        (lambda i, j, s: (j < i) & _aligned(i, j, s)): (
+            "No position attends to itself: j < i should be j ≤ i, or the first row is empty."
+        ),
+        _past(lambda i, j, s: (i - j <= s + 1) | ((i + 1 - j) % s == 0)): (
+            "The window is one too long: i − j ≤ s already gives s + 1 keys, i itself and the last "
+            "s."
+        ),
+        _past(lambda i, j, s: (i - j < s) | ((i + 1 - j) % s == 0)): (
+            "The window is one too short: the last s positions and i itself are s + 1 keys, i − j "
+            "≤ s."
+        ),
+        _past(lambda i, j, s: (i - j <= s) ^ ((i + 1 - j) % s == 0)): (
+            "`^` leaves out the key that is in both, i + 1 − s. The union is `|`."
+        ),
+        (lambda i, j, s: ~_aligned(i, j, s)): (
+            "It is inverted: True means that the query may attend to the key."
+        ),
+        (
+            lambda i, j, s: torch.zeros(len(i), j.shape[1]).masked_fill(
+                ~_aligned(i, j, s), -math.inf
+            )
+        ): (
+            "That is a mask to be added to the scores. It should be of type bool: True where the "
+            "query may attend to the key."
+        ),
+        (lambda i, j, s: _aligned(j, i, s)): (
+            "i and j are exchanged: queries attend to keys that came before, so the distance is i "
+            "− j."
+        ),
+    },
+    praise="The window, and the column above the pixel that is predicted.",
+)
 
 
 def _positions(n: int, s: int) -> Arguments:
@@ -140,72 +134,64 @@ def _summaries(j: Tensor, s: int, c: int, head: int) -> Tensor:
     return from_the_end // c == head
 
 
-_SUMMARIES_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "`head` is not used: those are the summaries of head 0.",
-        lambda j, s, c, head: _summaries(j, s, c, 0),
-    ),
-    (
-        "Those are the summaries of all heads up to this one: each head has c of its own.",
-        lambda j, s, c, head: j % s >= s - c * (head + 1),
-    ),
-    (
-        "Those are the summaries of the next head: head 0 has the last c of each block.",
-        lambda j, s, c, head: _summaries(j, s, c, head + 1),
-    ),
-    (
-        "Heads are counted from the beginning of a block: head 0 has the last c of each block, "
-        "head 1 the c before those.",
-        lambda j, s, c, head: j % s // c == head,
-    ),
-    (
-        "One column too many for each head: it has c, from s − c (head + 1) to s − c · head − 1.",
-        lambda j, s, c, head: (j % s >= s - c * (head + 1)) & (j % s <= s - c * head),
-    ),
-    (
-        "One column is missing for each head: the first of the c has residue s − c (head + 1).",
-        lambda j, s, c, head: (j % s > s - c * (head + 1)) & (j % s < s - c * head),
-    ),
-    (
-        "Each head's columns are moved by one position and not by c.",
-        lambda j, s, c, head: (j % s >= s - c - head) & (j % s < s - head),
-    ),
-    (
-        "All columns are one too late: positions count from 0, so a block ends at residue s − 1.",
-        lambda j, s, c, head: _summaries((j - 1) % s, s, c, head),
-    ),
-    (
-        "All columns are one too early: use j % s, and not (j + 1) % s.",
-        lambda j, s, c, head: _summaries((j + 1) % s, s, c, head),
-    ),
-    (
-        "The remainder, j % s, is missing: every block of s has its summaries.",
-        lambda j, s, c, head: (j >= s - c * (head + 1)) & (j < s - c * head),
-    ),
-    (
-        "That uses j // s, the number of the block. The place inside of the block is j % s.",
-        lambda j, s, c, head: (j // s >= s - c * (head + 1)) & (j // s < s - c * head),
-    ),
-    (
-        "These are the columns that are not summaries. Reverse the comparison.",
-        lambda j, s, c, head: ~_summaries(j, s, c, head),
-    ),
-)
+def _summaries_cases() -> Iterator[Arguments]:
+    for m, s, c, head in ((31, 9, 3, 1), (31, 9, 3, 0), (37, 11, 2, 2)):
+        yield {"j": torch.arange(m), "s": s, "c": c, "head": head}
 
 
-@returns_verdict
-def check_summaries(function: Function) -> str:
+check_summaries = Exercise(
     """Are these a head's summary columns? `is_summary(j, s, c, head) -> (m,)`, True = a summary.
 
     `j` (m,) are integer positions, counted from 0. Head 0 has the last `c` of every block of `s`,
     head 1 the `c` before those, and so on. Called for three heads, with s = 9, c = 3 and s = 11,
     c = 2.
-    """
-    for m, s, c, head in ((31, 9, 3, 1), (31, 9, 3, 0), (37, 11, 2, 2)):
-        given = {"j": torch.arange(m), "s": s, "c": c, "head": head}
-        require(function, given, _summaries, shape="m", known_mistakes=_SUMMARIES_MISTAKEN)
-    check_arguments(function, given)
-    return "Each head has c columns of its own, so together they keep more of a block."
+    """,
+    right=_summaries,
+    cases=_summaries_cases,
+    axes="m",
+    mistakes={
+        (lambda j, s, c, head: _summaries(j, s, c, 0)): (
+            "`head` is not used: those are the summaries of head 0."
+        ),
+        (lambda j, s, c, head: j % s >= s - c * (head + 1)): (
+            "Those are the summaries of all heads up to this one: each head has c of its own."
+        ),
+        (lambda j, s, c, head: _summaries(j, s, c, head + 1)): (
+            "Those are the summaries of the next head: head 0 has the last c of each block."
+        ),
+        (lambda j, s, c, head: j % s // c == head): (
+            "Heads are counted from the beginning of a block: head 0 has the last c of each block, "
+            "head 1 the c before those."
+        ),
+        (lambda j, s, c, head: (j % s >= s - c * (head + 1)) & (j % s <= s - c * head)): (
+            "One column too many for each head: it has c, from s − c (head + 1) to s − c · head − "
+            "1."
+        ),
+        (lambda j, s, c, head: (j % s > s - c * (head + 1)) & (j % s < s - c * head)): (
+            "One column is missing for each head: the first of the c has residue s − c (head + 1)."
+        ),
+        (lambda j, s, c, head: (j % s >= s - c - head) & (j % s < s - head)): (
+            "Each head's columns are moved by one position and not by c."
+        ),
+        (lambda j, s, c, head: _summaries((j - 1) % s, s, c, head)): (
+            "All columns are one too late: positions count from 0, so a block ends at residue s − "
+            "1."
+        ),
+        (lambda j, s, c, head: _summaries((j + 1) % s, s, c, head)): (
+            "All columns are one too early: use j % s, and not (j + 1) % s."
+        ),
+        (lambda j, s, c, head: (j >= s - c * (head + 1)) & (j < s - c * head)): (
+            "The remainder, j % s, is missing: every block of s has its summaries."
+        ),
+        (lambda j, s, c, head: (j // s >= s - c * (head + 1)) & (j // s < s - c * head)): (
+            "That uses j // s, the number of the block. The place inside of the block is j % s."
+        ),
+        (lambda j, s, c, head: ~_summaries(j, s, c, head)): (
+            "These are the columns that are not summaries. Reverse the comparison."
+        ),
+    },
+    praise="Each head has c columns of its own, so together they keep more of a block.",
+)
 
 
 # ---- the keys of the last position

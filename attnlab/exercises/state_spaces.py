@@ -3,6 +3,7 @@ step leaves, two spans joined, a layer that selects.
 """
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,6 @@ from attnlab.exercises.attempt import (
     KnownMistake,
     Parts,
     changed_in_place,
-    check_arguments_and_dtype,
     expect_tensors,
     note_mistakes,
     part_faults,
@@ -25,6 +25,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
+from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 from attnlab.exercises.work import require_no_loop
 
@@ -215,46 +216,49 @@ def _joined(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack((first[0] * second[0], second[0] * first[1] + second[1]))
 
 
-_JOINED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The spans are exchanged: what the first has left fades while the second is read.",
-        lambda first, second: _joined(second, first),
-    ),
-    (
-        "The state of the first span fades while the second is read: multiply it by the decay of "
-        "the second.",
-        lambda first, second: torch.stack((first[0] * second[0], first[1] + second[1])),
-    ),
-    (
-        "It fades by the decay of its own span once more. It has to be the decay of the second.",
-        lambda first, second: torch.stack((first[0] * second[0], first[0] * first[1] + second[1])),
-    ),
-    (
-        "Decays multiply: half of a half is a quarter.",
-        lambda first, second: torch.stack((first[0] + second[0], second[0] * first[1] + second[1])),
-    ),
-    (
-        "What the second span has added does not fade: nothing was read after it.",
-        lambda first, second: torch.stack(
-            (first[0] * second[0], second[0] * (first[1] + second[1]))
-        ),
-    ),
-)
+def _joined_spans_cases() -> Iterator[Arguments]:
+    raw = random_tensors((2, 5), (2, 5), seed=37)
+    first, second = (torch.stack((x[0].sigmoid(), x[1])) for x in raw)
+    yield {"first": first, "second": second}
 
 
-@returns_verdict
-def check_joined_spans(function: Function) -> str:
+check_joined_spans = Exercise(
     """Are two neighbouring spans joined into one? `joined(first, second)`.
 
     Both are (2, dim): the product of the decays, and the state that the span leaves if the state
     before it was zero. It returns (2, dim).
-    """
-    raw = random_tensors((2, 5), (2, 5), seed=37)
-    first, second = (torch.stack((x[0].sigmoid(), x[1])) for x in raw)
-    given = {"first": first, "second": second}
-    require(function, given, _joined, shape="2 dim", known_mistakes=_JOINED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Joining is associative, so that all spans can be joined in pairs, side by side."
+    """,
+    right=_joined,
+    cases=_joined_spans_cases,
+    axes="2 dim",
+    mistakes={
+        (lambda first, second: _joined(second, first)): (
+            "The spans are exchanged: what the first has left fades while the second is read."
+        ),
+        (lambda first, second: torch.stack((first[0] * second[0], first[1] + second[1]))): (
+            "The state of the first span fades while the second is read: multiply it by the decay "
+            "of the second."
+        ),
+        (
+            lambda first, second: torch.stack(
+                (first[0] * second[0], first[0] * first[1] + second[1])
+            )
+        ): (
+            "It fades by the decay of its own span once more. It has to be the decay of the second."
+        ),
+        (
+            lambda first, second: torch.stack(
+                (first[0] + second[0], second[0] * first[1] + second[1])
+            )
+        ): ("Decays multiply: half of a half is a quarter."),
+        (
+            lambda first, second: torch.stack(
+                (first[0] * second[0], second[0] * (first[1] + second[1]))
+            )
+        ): ("What the second span has added does not fade: nothing was read after it."),
+    },
+    praise="Joining is associative, so that all spans can be joined in pairs, side by side.",
+)
 
 
 # ---- a layer that selects

@@ -1,7 +1,7 @@
 """Checks of lesson 31: a half-life, a push, two pieces of a sum, a layer with a state."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -13,15 +13,14 @@ from attnlab.exercises.attempt import (
     KnownMistake,
     Parts,
     changed_in_place,
-    check_arguments_and_dtype,
     expect_tensors,
     note_mistakes,
     part_faults,
     random_tensors,
-    require,
     run,
     same,
 )
+from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- a half-life
@@ -88,46 +87,44 @@ def _joined(
     return torch.stack((first[0] + second[0], first[1] + second[1], largest))
 
 
-_JOINED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The first piece has not faded: every token of the second piece takes w from its exponent.",
-        partial(_joined, fade=0),
-    ),
-    (
-        "The first piece has faded by one token. It fades by all tokens of the second piece.",
-        partial(_joined, fade=1),
-    ),
-    (
-        "The second piece has faded, too. Its sums are those after its own last token.",
-        lambda first, second, w, tokens: _joined(first, second, w, tokens, fade_second=tokens),
-    ),
-    (
-        "The second piece has faded, and the first has not. The first is the older one.",
-        lambda first, second, w, tokens: _joined(
-            first, second, w, tokens, fade=0, fade_second=tokens
-        ),
-    ),
-    (
-        "The sums are added as they are. Each is divided by e to its own largest exponent: bring "
-        "both to the same one first.",
-        partial(_joined, scaled=False),
-    ),
-)
+def _joined_cases() -> Iterator[Arguments]:
+    first, second, w = random_tensors((3, 5), (3, 5), (5,), seed=31)
+    first[1], second[1], w = first[1].exp(), second[1].exp(), w.exp() / 4
+    yield {"first": first, "second": second, "w": w, "tokens": 4}
 
 
-@returns_verdict
-def check_joined(function: Function) -> str:
+check_joined = Exercise(
     """Are the sums of two pieces joined? `joined(first, second, w, tokens)`.
 
     `first` and `second` (3, dim) hold both sums and the largest exponent, `w` is (dim,), the second
     piece has `tokens` tokens. It returns (3, dim).
-    """
-    first, second, w = random_tensors((3, 5), (3, 5), (5,), seed=31)
-    first[1], second[1], w = first[1].exp(), second[1].exp(), w.exp() / 4
-    given = {"first": first, "second": second, "w": w, "tokens": 4}
-    require(function, given, _joined, shape="3 dim", known_mistakes=_JOINED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Pieces can be summed apart from each other, and joined afterwards."
+    """,
+    right=_joined,
+    cases=_joined_cases,
+    axes="3 dim",
+    mistakes={
+        but(fade=0): (
+            "The first piece has not faded: every token of the second piece takes w from its "
+            "exponent."
+        ),
+        but(fade=1): (
+            "The first piece has faded by one token. It fades by all tokens of the second piece."
+        ),
+        (lambda first, second, w, tokens: _joined(first, second, w, tokens, fade_second=tokens)): (
+            "The second piece has faded, too. Its sums are those after its own last token."
+        ),
+        (
+            lambda first, second, w, tokens: _joined(
+                first, second, w, tokens, fade=0, fade_second=tokens
+            )
+        ): ("The second piece has faded, and the first has not. The first is the older one."),
+        but(scaled=False): (
+            "The sums are added as they are. Each is divided by e to its own largest exponent: "
+            "bring both to the same one first."
+        ),
+    },
+    praise="Pieces can be summed apart from each other, and joined afterwards.",
+)
 
 
 # ---- a layer with a state

@@ -14,10 +14,9 @@ from attnlab.exercises import (
     check_fixed_blocks,
     check_summaries,
 )
-from attnlab.exercises.sparse import _ALIGNED_MISTAKEN, _SUMMARIES_MISTAKEN
 from attnlab.experiments import pixels
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
-from tests.exercises.frame import answers_to, named
+from tests.exercises.frame import answers_to
 
 
 def aligned(i: Tensor, j: Tensor, s: int) -> Tensor:
@@ -100,7 +99,6 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
 ]
 
 ALIGNED_WRONG: dict[str, tuple[str, Any]] = {
-    **named(_ALIGNED_MISTAKEN),
     "precedence": (
         "each comparison in parentheses",
         lambda i, j, s: (j <= i) & (i - j <= s | (i - j) % s == 0),
@@ -116,7 +114,6 @@ ALIGNED_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 SUMMARIES_WRONG: dict[str, tuple[str, Any]] = {
-    **named(_SUMMARIES_MISTAKEN),
     "number": ("gave an int", lambda j, s, c, head: s - c),
     "in place": (
         "`j` changed in place",

@@ -91,7 +91,6 @@ RIGHT = [
 ]
 TABLES = [
     (check_mode_kernel, named(state_spaces._KERNEL_MISTAKEN)),
-    (check_joined_spans, named(state_spaces._JOINED_MISTAKEN)),
     (check_selective_layer, named(state_spaces._LAYER_MISTAKEN)),
     (check_convolved_piece, named((x, complex_state(f)) for x, f in state_spaces._PIECE_MISTAKEN)),
 ]

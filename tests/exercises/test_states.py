@@ -42,7 +42,7 @@ def test_right_answers(check, function):
     assert check(function).right, check(function).message
 
 
-TABLES = [(check_joined, states._JOINED_MISTAKEN), (check_time_mixing, states._MIX_MISTAKEN)]
+TABLES = [(check_time_mixing, states._MIX_MISTAKEN)]
 
 
 @pytest.mark.parametrize(
