@@ -10,10 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, run
 from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.observed import ObservedExercise
 from attnlab.exercises.verdict import Function, Mistake, type_name

@@ -26,6 +26,7 @@ from attnlab.exercises.attempt import (
     Answer,
     Arguments,
     KnownMistake,
+    changed_in_place,
     check_side_effects,
     random_tensors,
     require,
@@ -93,7 +94,8 @@ class FunctionExercise(Check, abc.ABC):
     `question` is the help: what is asked for, the signature, shapes and sizes. The function is
     compared with `right` on each of the `cases`. `then` is called last, with the last case: it
     raises a `Mistake`, or adds to the `praise`. `explain` is asked where no known mistake agrees,
-    with the function and the case.
+    with the function and the case. With `in_place` a function may change its arguments, as a step
+    that updates a state does; the verdict remarks upon it.
     """
 
     _: KW_ONLY
@@ -102,6 +104,7 @@ class FunctionExercise(Check, abc.ABC):
     praise: str
     explain: Callable[[Function, Arguments], str | None] = lambda function, given: None
     then: Callable[[Function, Arguments], str | None] = lambda function, given: None
+    in_place: bool = False
 
     @property
     @abc.abstractmethod
@@ -119,6 +122,8 @@ class FunctionExercise(Check, abc.ABC):
 
     def remark(self, answer: Answer) -> str:
         """What is added to the praise because of a right answer; or a `Mistake`."""
+        if self.in_place and answer.changed:
+            return f" One remark: {changed_in_place(answer)}"
         check_side_effects(answer)
         return ""
 

@@ -7,11 +7,7 @@ from torch import Tensor
 
 from attnlab.core.convolution import short_convolution, toeplitz
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    Parts,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.parts import PartsExercise
 

@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from attnlab.exercises.attempt import (
-    Parts,
-)
+from attnlab.exercises.attempt import Parts
 from attnlab.exercises.exercise import Mistakes, but, drawn
 from attnlab.exercises.parts import PartsExercise
 

@@ -7,14 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    Parts,
-    as_float64,
-    random_tensors,
-    run,
-    same,
-)
+from attnlab.exercises.attempt import Arguments, Parts, as_float64, random_tensors, run, same
 from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.parts import PartsExercise
 from attnlab.exercises.verdict import Function, Mistake

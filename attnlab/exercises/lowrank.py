@@ -9,13 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    LARGEST_COUNT,
-    Arguments,
-    KnownMistake,
-    random_tensors,
-    run,
-)
+from attnlab.exercises.attempt import LARGEST_COUNT, Arguments, KnownMistake, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 

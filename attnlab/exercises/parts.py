@@ -9,7 +9,6 @@ from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     Parts,
-    changed_in_place,
     difference,
     expect_tensors,
     result_of,
@@ -26,15 +25,13 @@ class PartsExercise(FunctionExercise):
 
     `axes` maps the names of the parts to those of their axes. `mistakes` are formulas of all parts,
     looked at first; those in `of_part` are looked at where that part is wrong, and give the part
-    alone or all of them. With `in_place` a function may change its arguments, as a step that
-    updates a state does; the verdict remarks upon it.
+    alone or all of them.
     """
 
     _: KW_ONLY
     axes: Mapping[str, str]
     mistakes: Mistakes = field(default_factory=dict)
     of_part: Mapping[str, Mistakes] = field(default_factory=dict)
-    in_place: bool = False
 
     @cached_property
     def known_mistakes(self) -> tuple[KnownMistake, ...]:
@@ -82,11 +79,6 @@ class PartsExercise(FunctionExercise):
                     raise Mistake(text)
         unknown = (difference(part, right, f"`{name}`") for name, part, right in wrong)
         raise Mistake(self.explain(function, given) or " ".join(unknown))
-
-    def remark(self, answer: Answer) -> str:
-        if self.in_place and answer.changed:
-            return f" One remark: {changed_in_place(answer)}"
-        return super().remark(answer)
 
 
 def _part(place: int, formula: Formula) -> Formula:

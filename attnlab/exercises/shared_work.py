@@ -8,10 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.core import banded
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- parameters of two halves

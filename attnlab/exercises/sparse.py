@@ -10,16 +10,10 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.attempt import Arguments
+from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.skipping import attend_in_blocks, require_skipped
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.verdict import Function
 
 # ---- the aligned predicate
 
@@ -275,76 +269,73 @@ def _summed(q: Tensor, k: Tensor, v: Tensor, s: int, c: int, *, share: float) ->
     return share * (own + torch.cat(far))
 
 
-_BLOCKS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Queries attend to later positions of their own block: set those scores to −∞ before the "
-        "softmax.",
-        partial(_by_blocks, causal=False),
-    ),
-    (
-        "Queries attend to summaries of later blocks. A block may use only the summaries that "
-        "stand before it.",
-        partial(_by_blocks, keys=_later_too, causal=False),
-    ),
-    (
-        "That is the own block alone: the summaries of earlier blocks are missing.",
-        partial(_by_blocks, keys=_own_only),
-    ),
-    (
-        "The last c positions of the own block are counted twice, as part of the block and as its "
-        "summaries: their weight is doubled. Take summaries from earlier blocks only.",
-        partial(_by_blocks, keys=_twice),
-    ),
-    (
-        "The summaries are the last c positions of each block, not the first: j % s ≥ s − c.",
-        partial(_by_blocks, keys=_first),
-    ),
-    (
-        "Only the summaries of the block just before are used. All earlier blocks have summaries.",
-        partial(_by_blocks, keys=_one_block_back),
-    ),
-    (
-        "The scores are not divided by √d.",
-        partial(_by_blocks, scale=1.0),
-    ),
-    (
-        "The scores are divided by d; divide them by √d.",
-        lambda q, k, v, s, c: _by_blocks(q, k, v, s, c, scale=1 / q.shape[-1]),
-    ),
-    (
-        "The weights of later keys are set to zero after the softmax, so the rest no longer sums "
-        "to one. Set their scores to −∞ before the softmax.",
-        partial(_by_blocks, late=True),
-    ),
-    (
-        "Each factor has its own softmax, and the two outputs are added: their weights sum to two. "
-        "One softmax must run over both sets of keys together.",
-        partial(_summed, share=1.0),
-    ),
-    (
-        "Each factor has its own softmax, and the mean of the two outputs is taken, so both "
-        "factors have half the weight whatever their scores are. Use one softmax over all keys.",
-        partial(_summed, share=0.5),
-    ),
-)
+def _require_skipped(function: Function, given: Arguments) -> str:
+    advice = (
+        "A mask over n × n scores saves nothing. For each block, take its own keys and the earlier "
+        "summaries out of k, and compute scores with these only."
+    )
+    return require_skipped(function, given, 3, advice)
 
 
-@returns_verdict
-def check_fixed_blocks(function: Function) -> str:
+check_fixed_blocks = Exercise(
     """Is it the fixed pattern without the pairs that it skips? `attend(q, k, v, s, c) -> (n, d)`.
 
     `q`, `k`, `v` (n, d) are one head's, n a multiple of `s`. A query attends, causally, to its own
     block of `s` positions and to the last `c` positions of every earlier block. Called with n = 20
     and s = 5, then with n = 96 and s = 8, where at most a third of the FLOPs of full attention may
     be spent.
-    """
-    for n, s, c, d in ((20, 5, 2, 3), (96, 8, 1, 7)):
-        q, k, v = random_tensors((n, d), (n, d), (n, d), seed=n)
-        given = {"q": q, "k": k, "v": v, "s": s, "c": c}
-        require(function, given, _by_blocks, shape="n d", known_mistakes=_BLOCKS_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    advice = (
-        "A mask over n × n scores saves nothing. For each block, take its own keys and the earlier "
-        "summaries out of k, and compute scores with these only."
-    )
-    return require_skipped(function, given, 3, advice)
+    """,
+    right=_by_blocks,
+    cases=drawn(
+        [20, 96],
+        q=[(20, 3), (96, 7)],
+        k=[(20, 3), (96, 7)],
+        v=[(20, 3), (96, 7)],
+        s=[5, 8],
+        c=[2, 1],
+    ),
+    axes="n d",
+    mistakes={
+        but(causal=False): (
+            "Queries attend to later positions of their own block: set those scores to −∞ before "
+            "the softmax."
+        ),
+        but(keys=_later_too, causal=False): (
+            "Queries attend to summaries of later blocks. A block may use only the summaries that "
+            "stand before it."
+        ),
+        but(keys=_own_only): (
+            "That is the own block alone: the summaries of earlier blocks are missing."
+        ),
+        but(keys=_twice): (
+            "The last c positions of the own block are counted twice, as part of the block and as "
+            "its summaries: their weight is doubled. Take summaries from earlier blocks only."
+        ),
+        but(keys=_first): (
+            "The summaries are the last c positions of each block, not the first: j % s ≥ s − c."
+        ),
+        but(keys=_one_block_back): (
+            "Only the summaries of the block just before are used. All earlier blocks have "
+            "summaries."
+        ),
+        but(scale=1.0): "The scores are not divided by √d.",
+        (lambda q, k, v, s, c: _by_blocks(q, k, v, s, c, scale=1 / q.shape[-1])): (
+            "The scores are divided by d; divide them by √d."
+        ),
+        but(late=True): (
+            "The weights of later keys are set to zero after the softmax, so the rest no longer "
+            "sums to one. Set their scores to −∞ before the softmax."
+        ),
+        partial(_summed, share=1.0): (
+            "Each factor has its own softmax, and the two outputs are added: their weights sum to "
+            "two. One softmax must run over both sets of keys together."
+        ),
+        partial(_summed, share=0.5): (
+            "Each factor has its own softmax, and the mean of the two outputs is taken, so both "
+            "factors have half the weight whatever their scores are. Use one softmax over all "
+            "keys."
+        ),
+    },
+    praise="",
+    then=_require_skipped,
+)

@@ -7,15 +7,8 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the length at which a table is as large as two matrices
 
@@ -194,91 +187,77 @@ _RESHAPED = (
     "`reshape` does not exchange axes: from (n, dim) to (heads, n, d) it mixes heads and "
     "positions. First (n, heads, d), then a transpose."
 )
-_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "A query attends to later positions: set their logits to −∞ before the softmax.",
-        lambda *given: _made(*given[:-1], weights=lambda s: s.softmax(-1)) @ given[-1],
-    ),
-    (
-        "The future is set to zero after the softmax, so that rows no longer sum to one: mask the "
-        "logits, before the softmax.",
-        lambda *given: _made(*given[:-1], weights=_late) @ given[-1],
-    ),
-    (
-        "The softmax runs over the queries; it belongs over the keys, `dim=-1`.",
-        lambda *given: (
-            _made(
-                *given[:-1],
-                weights=lambda s: s.masked_fill(
-                    torch.ones_like(s).triu(1).bool(), -torch.inf
-                ).softmax(-2),
-            )
-            @ given[-1]
-        ),
-    ),
-    (
-        "The logits are divided by √d. That belongs to a dot product of queries and keys; "
-        "synthesized logits are used as they are.",
-        lambda *given: (
-            _made(
-                *given[:-1], weights=lambda s: _causal(s / (len(given[1]) / len(given[3])) ** 0.5)
-            )
-            @ given[-1]
-        ),
-    ),
-    (
-        "The relu is missing: without it, W₁ and W₂ are one linear layer.",
-        lambda *given: _made(*given[:-1], hidden=lambda y: y) @ given[-1],
-    ),
-    (
-        "b₁ is missing.",
-        lambda x, w1, b1, *rest: _layer(x, w1, 0 * b1, *rest),
-    ),
-    (
-        "b₂ is missing.",
-        lambda x, w1, b1, w2, b2, wv, wo: _layer(x, w1, b1, w2, 0 * b2, wv, wo),
-    ),
-    (
-        "The last columns of the logits are kept: column j belongs to position j, so keep the "
-        "first n.",
-        lambda *given: _made(*given[:-1], first=given[3].shape[-1] - len(given[0])) @ given[-1],
-    ),
-    *(
-        (
-            _RESHAPED,
-            lambda *given, split=split: _made(*given[:-1], split=split) @ given[-1],
-        )
-        for split in ((_scrambled, _scrambled), (_scrambled, _heads), (_heads, _scrambled))
-    ),
-    (
-        "The heads are joined without a transpose: from (heads, n, d) first to (n, heads, d), then "
-        "flatten.",
-        lambda *given: (
-            _made(*given[:-1], merge=lambda out: out.reshape(out.shape[1], -1)) @ given[-1]
-        ),
-    ),
-    (
-        "W_O is missing: the joined heads are multiplied by it.",
-        lambda *given: _made(*given[:-1]),
-    ),
-)
-
-
-@returns_verdict
-def check_dense_layer(function: Function) -> str:
-    """Is it a causal Dense layer? `dense_layer(x, W1, b1, W2, b2, Wv, Wo) -> (n, dim)`.
-
-    `x` is (n, dim); `W1`, `Wv` and `Wo` are (dim, dim), `b1` (dim,), `W2` (heads, d, L) and `b2`
-    (heads, L), with n ≤ L. Called with n = 5, 3 heads of d = 2, L = 7, and with n = L = 5.
-    """
-    for longest in (7, 5):
-        given = _weights_of_a_layer(longest)
-        require(function, given, _layer, shape="n dim", known_mistakes=_LAYER_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Each token computes a row of logits per head; positions, not keys, are the columns."
 
 
 def _weights_of_a_layer(longest: int) -> Arguments:
     names = ("x", "W1", "b1", "W2", "b2", "Wv", "Wo")
     shapes = ((5, 6), (6, 6), (6,), (3, 2, longest), (3, longest), (6, 6), (6, 6))
     return dict(zip(names, random_tensors(*shapes, seed=longest), strict=True))
+
+
+check_dense_layer = Exercise(
+    """Is it a causal Dense layer? `dense_layer(x, W1, b1, W2, b2, Wv, Wo) -> (n, dim)`.
+
+    `x` is (n, dim); `W1`, `Wv` and `Wo` are (dim, dim), `b1` (dim,), `W2` (heads, d, L) and `b2`
+    (heads, L), with n ≤ L. Called with n = 5, 3 heads of d = 2, L = 7, and with n = L = 5.
+    """,
+    right=_layer,
+    cases=lambda: map(_weights_of_a_layer, (7, 5)),
+    axes="n dim",
+    mistakes={
+        (lambda *given: _made(*given[:-1], weights=lambda s: s.softmax(-1)) @ given[-1]): (
+            "A query attends to later positions: set their logits to −∞ before the softmax."
+        ),
+        (lambda *given: _made(*given[:-1], weights=_late) @ given[-1]): (
+            "The future is set to zero after the softmax, so that rows no longer sum to one: mask "
+            "the logits, before the softmax."
+        ),
+        (
+            lambda *given: (
+                _made(
+                    *given[:-1],
+                    weights=lambda s: s.masked_fill(
+                        torch.ones_like(s).triu(1).bool(), -torch.inf
+                    ).softmax(-2),
+                )
+                @ given[-1]
+            )
+        ): ("The softmax runs over the queries; it belongs over the keys, `dim=-1`."),
+        (
+            lambda *given: (
+                _made(
+                    *given[:-1],
+                    weights=lambda s: _causal(s / (len(given[1]) / len(given[3])) ** 0.5),
+                )
+                @ given[-1]
+            )
+        ): (
+            "The logits are divided by √d. That belongs to a dot product of queries and keys; "
+            "synthesized logits are used as they are."
+        ),
+        (lambda *given: _made(*given[:-1], hidden=lambda y: y) @ given[-1]): (
+            "The relu is missing: without it, W₁ and W₂ are one linear layer."
+        ),
+        (lambda x, w1, b1, *rest: _layer(x, w1, 0 * b1, *rest)): "b₁ is missing.",
+        (lambda x, w1, b1, w2, b2, wv, wo: _layer(x, w1, b1, w2, 0 * b2, wv, wo)): "b₂ is missing.",
+        (lambda *given: _made(*given[:-1], first=given[3].shape[-1] - len(given[0])) @ given[-1]): (
+            "The last columns of the logits are kept: column j belongs to position j, so keep the "
+            "first n."
+        ),
+        (lambda *given: _made(*given[:-1], split=(_scrambled, _scrambled)) @ given[-1]): _RESHAPED,
+        (lambda *given: _made(*given[:-1], split=(_scrambled, _heads)) @ given[-1]): _RESHAPED,
+        (lambda *given: _made(*given[:-1], split=(_heads, _scrambled)) @ given[-1]): _RESHAPED,
+        (
+            lambda *given: (
+                _made(*given[:-1], merge=lambda out: out.reshape(out.shape[1], -1)) @ given[-1]
+            )
+        ): (
+            "The heads are joined without a transpose: from (heads, n, d) first to (n, heads, d), "
+            "then flatten."
+        ),
+        (lambda *given: _made(*given[:-1])): (
+            "W_O is missing: the joined heads are multiplied by it."
+        ),
+    },
+    praise="Each token computes a row of logits per head; positions, not keys, are the columns.",
+)

@@ -5,14 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    random_tensors,
-    require,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
-from attnlab.exercises.verdict import Function, returns_verdict
 
 # Tokens 0 … 3 are leaves, 6 the root. The first tree is a chain, the second is not.
 _TREES = ((4, 4, 5, 6, 5, 6, -1), (4, 4, 5, 5, 6, 6, -1))
@@ -40,7 +34,7 @@ def _heights(parents: Sequence[int]) -> Tensor:
     return torch.tensor(found)
 
 
-def _tree_depths_cases() -> Iterator[Arguments]:
+def _trees() -> Iterator[Arguments]:
     for parents in _TREES:
         yield {"parents": parents}
 
@@ -50,8 +44,8 @@ check_tree_depths = Exercise(
 
     `parents` are n whole numbers, −1 at the root. Called with two trees of 7 tokens.
     """,
-    right=lambda parents: _depths(parents).double(),
-    cases=_tree_depths_cases,
+    right=_depths,
+    cases=_trees,
     axes="n",
     mistakes={
         (lambda parents: _depths(parents) + 1): (
@@ -103,56 +97,41 @@ def _node(parents: Sequence[int]) -> Tensor:
     return ~_is_leaf(parents)[:, None].expand(len(parents), len(parents))
 
 
-_MASK_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Rows and columns are exchanged: the row is the query, which attends to what is below it.",
-        lambda parents: _mask(parents).mT,
-    ),
-    (
-        "A node should attend to itself, too: it belongs to its own subtree.",
-        lambda parents: (
-            _mask(parents) & ~(torch.eye(len(parents), dtype=torch.bool) & _node(parents))
-        ),
-    ),
-    (
-        "A leaf attends to all leaves, not to itself alone.",
-        lambda parents: _below(parents) | torch.eye(len(parents), dtype=torch.bool),
-    ),
-    (
-        "Nodes attend to their children alone: the subtree holds all that is below, down to the "
-        "leaves.",
-        _children_only,
-    ),
-    (
-        "Nodes attend to leaves alone: the nodes of the subtree belong to it.",
-        lambda parents: _mask(parents) & _is_leaf(parents),
-    ),
-    (
-        "Leaves attend to nodes: a leaf attends to leaves only.",
-        lambda parents: _mask(parents) | ~_node(parents),
-    ),
-)
-
-
-@returns_verdict
-def check_subtree_mask(function: Function) -> str:
+check_subtree_mask = Exercise(
     """Who attends to whom in tree attention? `mask(parents) -> (n, n)`, True = may attend.
 
     A node attends to its subtree, itself included, a leaf to all leaves. `parents` are n whole
     numbers, −1 at the root. Called with two trees of 7 tokens.
-    """
-    for parents in _TREES:
-        require(
-            function,
-            {"parents": parents},
-            lambda parents: _mask(parents).double(),
-            shape="n n",
-            known_mistakes=tuple(
-                (text, lambda parents, made=made: made(parents).double())
-                for text, made in _MASK_MISTAKEN
-            ),
-        )
-    return "The root attends to everything; that is why its vector can stand for the whole tree."
+    """,
+    right=_mask,
+    cases=_trees,
+    axes="n n",
+    mistakes={
+        (lambda parents: _mask(parents).mT): (
+            "Rows and columns are exchanged: the row is the query, which attends to what is below "
+            "it."
+        ),
+        (
+            lambda parents: (
+                _mask(parents) & ~(torch.eye(len(parents), dtype=torch.bool) & _node(parents))
+            )
+        ): ("A node should attend to itself, too: it belongs to its own subtree."),
+        (lambda parents: _below(parents) | torch.eye(len(parents), dtype=torch.bool)): (
+            "A leaf attends to all leaves, not to itself alone."
+        ),
+        _children_only: (
+            "Nodes attend to their children alone: the subtree holds all that is below, down to "
+            "the leaves."
+        ),
+        (lambda parents: _mask(parents) & _is_leaf(parents)): (
+            "Nodes attend to leaves alone: the nodes of the subtree belong to it."
+        ),
+        (lambda parents: _mask(parents) | ~_node(parents)): (
+            "Leaves attend to nodes: a leaf attends to leaves only."
+        ),
+    },
+    praise="The root attends to everything; that is why its vector can stand for the whole tree.",
+)
 
 
 # ---- the Tree-LSTM

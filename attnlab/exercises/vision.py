@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-)
+from attnlab.exercises.attempt import Arguments
 from attnlab.exercises.exercise import Exercise
 
 

@@ -7,10 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.exercises import (
-    check_exponent,
-    check_stopwatch,
-)
+from attnlab.exercises import check_exponent, check_stopwatch
 from tests.exercises.frame import answers_to
 
 # ---- an exponent

@@ -124,7 +124,7 @@ def _of_one(check: FunctionExercise, found: object) -> Wrong:
 def test_what_is_wrong_anywhere_is_named(check: FunctionExercise) -> None:
     for solution, words in generic(check):
         verdict = check(solution)
-        if words == "changed in place" and getattr(check, "in_place", False):
+        if words == "changed in place" and check.in_place:
             assert verdict.right, verdict.message
         else:
             assert not verdict.right, words

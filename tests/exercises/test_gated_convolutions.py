@@ -2,11 +2,7 @@
 
 import torch
 
-from attnlab.exercises import (
-    check_associate,
-    check_h3_layer,
-    check_hyena_map,
-)
+from attnlab.exercises import check_associate, check_h3_layer, check_hyena_map
 from attnlab.mechanisms.convolution import hyena
 from attnlab.mechanisms.recurrence import h3
 from tests.exercises.frame import answers_to

@@ -7,12 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.exercises import (
-    Verdict,
-    check_axis,
-    check_generator,
-    check_neighbourhood,
-)
+from attnlab.exercises import Verdict, check_axis, check_generator, check_neighbourhood
 from attnlab.mechanisms.fixed.axial import Axes
 from tests.exercises.frame import answers_to
 

@@ -6,12 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises import (
-    Verdict,
-    check_causal_performer,
-    check_linear_order,
-    check_variance,
-)
+from attnlab.exercises import Verdict, check_causal_performer, check_linear_order, check_variance
 from tests.exercises.frame import answers_to
 
 

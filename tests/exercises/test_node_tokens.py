@@ -2,12 +2,7 @@
 
 import torch
 
-from attnlab.exercises import (
-    check_incident,
-    check_message_step,
-    check_recovered,
-    node_tokens,
-)
+from attnlab.exercises import check_incident, check_message_step, check_recovered, node_tokens
 from tests.exercises.frame import answers_to
 
 

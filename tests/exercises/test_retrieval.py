@@ -4,12 +4,7 @@ import math
 
 import torch
 
-from attnlab.exercises import (
-    check_complete,
-    check_energy,
-    check_recalled,
-    check_retrieve,
-)
+from attnlab.exercises import check_complete, check_energy, check_recalled, check_retrieve
 from tests.exercises.frame import answers_to
 
 

@@ -6,11 +6,7 @@ import torch
 from torch.distributions import Normal
 from torch.nn import functional as F
 
-from attnlab.exercises import (
-    check_log_likelihood,
-    check_perceive,
-    check_pool,
-)
+from attnlab.exercises import check_log_likelihood, check_perceive, check_pool
 from tests.exercises.frame import answers_to
 
 

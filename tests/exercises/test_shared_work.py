@@ -2,11 +2,7 @@
 
 import torch
 
-from attnlab.exercises import (
-    check_band,
-    check_dynamic_layer,
-    check_near_share,
-)
+from attnlab.exercises import check_band, check_dynamic_layer, check_near_share
 from attnlab.mechanisms.convolution import dynamic_convolution, lightweight_convolution
 from tests.exercises.frame import answers_to
 

@@ -7,11 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.exercises import (
-    check_merge,
-    check_online_softmax,
-    check_tiled_attention,
-)
+from attnlab.exercises import check_merge, check_online_softmax, check_tiled_attention
 from tests.exercises.frame import answers_to
 
 State = tuple[Tensor, Tensor, Tensor]
