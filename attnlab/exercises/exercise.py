@@ -146,9 +146,9 @@ class Exercise(FunctionExercise):
     """An exercise whose answer is a function that gives one tensor, or a number.
 
     `axes` names the axes of the result. `mistakes` maps wrong formulas to sentences, as
-    `check_number` maps wrong numbers to them; the first formula that gives what the function gave
-    is named. Some run only where sizes agree: `alike` are further cases on which mistakes are
-    looked for.
+    `check_number` maps wrong numbers to them; a formula is named that gives what the function
+    gave, on all cases rather than on one. Some run only where sizes agree: `alike` are further
+    cases on which mistakes are looked for.
     """
 
     _: KW_ONLY
@@ -168,5 +168,6 @@ class Exercise(FunctionExercise):
             shape=self.axes,
             known_mistakes=self.known_mistakes,
             cases=tuple(self.alike()),
+            others=tuple(self.cases()),
             explain=partial(self.explain, function, given),
         )

@@ -16,28 +16,30 @@ from torch import Tensor
 from attnlab import exercises
 from attnlab.exercises.attempt import Arguments
 from attnlab.exercises.exercise import FunctionExercise
+from attnlab.exercises.observed import ObservedExercise
 from tests.exercises import frame
 
-EXERCISES = {
-    name: check
-    for name, check in ((name, getattr(exercises, name)) for name in exercises.__all__)
-    if isinstance(check, FunctionExercise)
-}
-every_exercise = pytest.mark.parametrize("check", EXERCISES.values(), ids=EXERCISES)
+EVERY = [getattr(exercises, name) for name in exercises.__all__]
+EXERCISES = [check for check in EVERY if isinstance(check, FunctionExercise | ObservedExercise)]
+CALLED = [check for check in EXERCISES if isinstance(check, FunctionExercise)]
+
+
+def each(checks: list[Any]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("check", checks, ids=lambda check: check.__name__)
 
 
 def test_every_exercise_has_a_solution_of_another_kind() -> None:
     for page in _pages():
         importlib.import_module(f"tests.exercises.{page.stem}")
-    assert [name for name, check in EXERCISES.items() if check not in frame.SOLVED] == []
+    assert [check for check in EXERCISES if check not in frame.SOLVED] == []
 
 
 def _pages() -> list[Path]:
     return sorted(set(Path(__file__).parent.glob("test_*.py")) - {Path(__file__)})
 
 
-@every_exercise
-def test_each_mistake_gets_its_own_sentence(check: FunctionExercise) -> None:
+@each(EXERCISES)
+def test_each_mistake_gets_its_own_sentence(check: Any) -> None:
     assert check.known_mistakes
     for sentence, mistaken in check.known_mistakes:
         verdict = check(mistaken)
@@ -118,7 +120,7 @@ def _of_one(check: FunctionExercise, found: object) -> Wrong:
         yield changed(check, lambda y: y.movedim(0, -1)), "the axes are"
 
 
-@every_exercise
+@each(CALLED)
 def test_what_is_wrong_anywhere_is_named(check: FunctionExercise) -> None:
     for solution, words in generic(check):
         verdict = check(solution)
@@ -127,3 +129,9 @@ def test_what_is_wrong_anywhere_is_named(check: FunctionExercise) -> None:
         else:
             assert not verdict.right, words
         assert words in verdict.message or verdict.message in check.sentences, verdict.message
+
+
+@each(sorted(set(EXERCISES) - set(CALLED), key=lambda check: check.__name__))
+def test_an_answer_of_another_kind_is_refused(check: ObservedExercise) -> None:
+    assert not check(lambda *given: None).right
+    assert "a word that no message has" in check(raising).message
