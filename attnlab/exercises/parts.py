@@ -24,8 +24,8 @@ class PartsExercise(FunctionExercise):
     """An exercise whose answer gives a tuple of tensors.
 
     `axes` maps the names of the parts to those of their axes. `mistakes` are formulas of all parts,
-    looked at first; those in `of_part` are looked at where that part is wrong, and give the part
-    alone or all of them.
+    looked at first; those in `of_part` are looked at in their order where that part is wrong, and
+    give the part alone or all of them.
     """
 
     _: KW_ONLY
@@ -73,9 +73,10 @@ class PartsExercise(FunctionExercise):
         for formula, text in self.mistakes.items():
             if same(parts, result_of(whole(formula, self.right), given)):
                 raise Mistake(text)
-        for name, part, _ in wrong:
+        found = {name: part for name, part, _ in wrong}
+        for name in filter(found.__contains__, self.of_part):
             for text, mistaken in self._of(name):
-                if same(part, result_of(mistaken, given)):
+                if same(found[name], result_of(mistaken, given)):
                     raise Mistake(text)
         unknown = (difference(part, right, f"`{name}`") for name, part, right in wrong)
         raise Mistake(self.explain(function, given) or " ".join(unknown))

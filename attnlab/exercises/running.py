@@ -9,17 +9,13 @@ from torch.nn import functional as F
 from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
-    KnownMistake,
     Parts,
-    changed_in_place,
-    expect_tensors,
-    part_faults,
     random_tensors,
     run,
-    same,
 )
 from attnlab.exercises.exercise import Exercise, but, drawn
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.parts import PartsExercise
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop
 
 # ---- one step
@@ -31,109 +27,6 @@ def _step(values: Tensor, keys: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Part
     return q @ values / (q @ keys), values, keys
 
 
-_STEP, _STEP_SHAPES = ("out", "values", "keys"), ("e", "r e", "r")
-_STEP_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
-    (
-        (
-            "The query reads before the new key and value are added: a position sees itself, so "
-            "add them first, then read.",
-            lambda values, keys, q, k, v: q @ values / (q @ keys),
-        ),
-        (
-            "The denominator lacks the new key: numerator and denominator need the same keys.",
-            lambda values, keys, q, k, v: (
-                _step(values, keys, q, k, v)[0] * (q @ (keys + k)) / (q @ keys)
-            ),
-        ),
-        (
-            "`out` is not divided: q · values is a weighted sum, and q · keys the sum of the "
-            "weights.",
-            lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)),
-        ),
-        (
-            "It divides by the sum of `keys`; the sum of the weights of this query is q · keys.",
-            lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)) / (keys + k).sum(),
-        ),
-        (
-            "It divides by the newest weight q · k only; divide by the sum of all weights, q · "
-            "keys.",
-            lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)) / (q @ k),
-        ),
-        (
-            "`out` uses only the newest token, so it is v.",
-            lambda values, keys, q, k, v: v,
-        ),
-    ),
-    (
-        (
-            "`values` is unchanged: the newest token is not added to it.",
-            lambda values, keys, q, k, v: values,
-        ),
-        (
-            "`values` contains only the newest token: add it to the old `values`.",
-            lambda values, keys, q, k, v: torch.outer(k, v),
-        ),
-        (
-            "`values` adds v to every row alike: row i gets k[i] times v, an outer product.",
-            lambda values, keys, q, k, v: values + v,
-        ),
-        (
-            "`values` uses the query; use the key: queries only read.",
-            lambda values, keys, q, k, v: values + torch.outer(q, v),
-        ),
-        (
-            "The state is divided: it holds sums; each query divides its own result.",
-            lambda values, keys, q, k, v: (values + torch.outer(k, v)) / (q @ (keys + k)),
-        ),
-    ),
-    (
-        (
-            "`keys` is unchanged: the newest key is not added.",
-            lambda values, keys, q, k, v: keys,
-        ),
-        (
-            "`keys` contains only the newest key: add it to the old `keys`.",
-            lambda values, keys, q, k, v: k,
-        ),
-        (
-            "`keys` counts tokens; it should sum the features of the keys.",
-            lambda values, keys, q, k, v: keys + 1,
-        ),
-        (
-            "The query was added to `keys`: queries only read.",
-            lambda values, keys, q, k, v: keys + q,
-        ),
-    ),
-)
-
-
-@returns_verdict
-def check_running_step(function: Function) -> str:
-    """Is it one step of the recurrence? `step(values, keys, q, k, v)`.
-
-    `values` (r, e) is Σ k vᵀ over all tokens before, `keys` (r,) is Σ k; `q` and `k` (r,) are
-    features already, `v` (e,). It returns (out, values, keys): the output of the query, which
-    attends to its own key as well, and the two sums after it. Called with r = 5, e = 3, from sums
-    of zero and from sums over seven tokens.
-    """
-    for given in (_token(full=True), _token(full=False)):
-        truth = _step(*given.values())
-        parts = expect_tensors(run(function, given), _STEP, _STEP_SHAPES, truth)
-        if not parts[0].isfinite().all():
-            raise Mistake(
-                "For the first token the sums are zero, and `out` is not finite: 0 / 0. Add its "
-                "key and value first, then read."
-            )
-        faults = part_faults(parts, truth, given, _STEP, _STEP_MISTAKEN)
-        if len(faults) > 1 and not same(parts[0], truth[0]):
-            faults = faults[1:]  # a wrong state explains the output that was read from it
-        if faults:
-            raise Mistake(" ".join(faults))
-    answer = run(function, given)
-    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
-    return f"`out` and both sums are right after every token.{remark}"
-
-
 def _token(*, full: bool) -> Arguments:
     """Positive features; the sums before it over seven tokens, or over none."""
     k, q = (x.exp() for x in random_tensors((8, 5), (5,), seed=1))
@@ -141,6 +34,89 @@ def _token(*, full: bool) -> Arguments:
     past = 7 if full else 0
     values, keys = k[:past].mT @ v[:past], k[:past].sum(dim=0)
     return {"values": values, "keys": keys, "q": q, "k": k[7], "v": v[7]}
+
+
+def _empty_sums(function: Function, given: Arguments) -> str | None:
+    out = run(function, given).value[0]  # type: ignore[index]
+    if torch.as_tensor(out).isfinite().all():
+        return None
+    return (
+        "For the first token the sums are zero, and `out` is not finite: 0 / 0. Add its key and "
+        "value first, then read."
+    )
+
+
+check_running_step = PartsExercise(
+    """Is it one step of the recurrence? `step(values, keys, q, k, v)`.
+
+    `values` (r, e) is Σ k vᵀ over all tokens before, `keys` (r,) is Σ k; `q` and `k` (r,) are
+    features already, `v` (e,). It returns (out, values, keys): the output of the query, which
+    attends to its own key as well, and the two sums after it. Called with r = 5, e = 3, from sums
+    of zero and from sums over seven tokens.
+    """,
+    right=_step,
+    cases=lambda: [_token(full=True), _token(full=False)],
+    axes={"out": "e", "values": "r e", "keys": "r"},
+    of_part={  # a wrong state comes first: it explains the output that was read from it
+        "values": {
+            (lambda values, keys, q, k, v: values): (
+                "`values` is unchanged: the newest token is not added to it."
+            ),
+            (lambda values, keys, q, k, v: torch.outer(k, v)): (
+                "`values` contains only the newest token: add it to the old `values`."
+            ),
+            (lambda values, keys, q, k, v: values + v): (
+                "`values` adds v to every row alike: row i gets k[i] times v, an outer product."
+            ),
+            (lambda values, keys, q, k, v: values + torch.outer(q, v)): (
+                "`values` uses the query; use the key: queries only read."
+            ),
+            (lambda values, keys, q, k, v: (values + torch.outer(k, v)) / (q @ (keys + k))): (
+                "The state is divided: it holds sums; each query divides its own result."
+            ),
+        },
+        "keys": {
+            (lambda values, keys, q, k, v: keys): (
+                "`keys` is unchanged: the newest key is not added."
+            ),
+            (lambda values, keys, q, k, v: k): (
+                "`keys` contains only the newest key: add it to the old `keys`."
+            ),
+            (lambda values, keys, q, k, v: keys + 1): (
+                "`keys` counts tokens; it should sum the features of the keys."
+            ),
+            (lambda values, keys, q, k, v: keys + q): (
+                "The query was added to `keys`: queries only read."
+            ),
+        },
+        "out": {
+            (lambda values, keys, q, k, v: (q @ values / (q @ keys)).nan_to_num()): (
+                "The query reads before the new key and value are added: a position sees itself, "
+                "so add them first, then read."
+            ),
+            (
+                lambda values, keys, q, k, v: (
+                    _step(values, keys, q, k, v)[0] * (q @ (keys + k)) / (q @ keys)
+                )
+            ): "The denominator lacks the new key: numerator and denominator need the same keys.",
+            (lambda values, keys, q, k, v: q @ (values + torch.outer(k, v))): (
+                "`out` is not divided: q · values is a weighted sum, and q · keys the sum of the "
+                "weights."
+            ),
+            (lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)) / (keys + k).sum()): (
+                "It divides by the sum of `keys`; the sum of the weights of this query is q · keys."
+            ),
+            (lambda values, keys, q, k, v: q @ (values + torch.outer(k, v)) / (q @ k)): (
+                "It divides by the newest weight q · k only; divide by the sum of all weights, q · "
+                "keys."
+            ),
+            (lambda values, keys, q, k, v: v): "`out` uses only the newest token, so it is v.",
+        },
+    },
+    praise="`out` and both sums are right after every token.",
+    explain=_empty_sums,
+    in_place=True,
+)
 
 
 # ---- one chunk
