@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.core import by_distance, patterns
 from attnlab.core.positions import Bias, BoundedBias, check_distances, of_pairs
-from attnlab.core.precision import wide_dtype
+from attnlab.core.precision import upcast_dtype
 from attnlab.core.probe import listening
 
 
@@ -56,7 +56,7 @@ def _with_bias(
 def _mask_dtype(q: Tensor) -> torch.dtype:
     """On a CPU the kernels add float32 to scores of half precisions, elsewhere the queries' dtype
     alone."""
-    return wide_dtype(q) if q.device.type == "cpu" else q.dtype
+    return upcast_dtype(q) if q.device.type == "cpu" else q.dtype
 
 
 def _kernel_takes(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -26,7 +26,7 @@ from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
@@ -77,7 +77,7 @@ def naive(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Out
     allowed = dense_mask(mask, q, k)
     scores = note("scores", scaled_scores(q, k))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 @checked
@@ -90,7 +90,7 @@ def blocked(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> O
 @checked
 def scaled_scores(q: Queries, k: Keys) -> Float[Tensor, "b h n m"]:
     """$q_i \\cdot k_j / \\sqrt d$."""
-    return wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+    return upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5
 
 
 def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:

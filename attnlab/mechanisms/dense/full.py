@@ -37,7 +37,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -53,9 +53,9 @@ def naive(
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
+    scores = note("scores", biased(upcast(q) @ upcast(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- fused

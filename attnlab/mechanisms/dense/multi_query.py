@@ -43,7 +43,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import GroupKeys, GroupValues, Outputs, Queries, checked
 from attnlab.core.softmax import masked_softmax
@@ -75,9 +75,9 @@ def naive(
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
+    scores = note("scores", biased(upcast(q) @ upcast(k).mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- grouped
@@ -92,10 +92,10 @@ def grouped(
     repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
     allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    stacked = wide(q).unflatten(1, (-1, repeats)).flatten(2, 3)
-    scores = (stacked @ wide(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
+    stacked = upcast(q).unflatten(1, (-1, repeats)).flatten(2, 3)
+    scores = (stacked @ upcast(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
     weights = note("weights", masked_softmax(note("scores", biased(scores, bias)), allowed))
-    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ wide(v)
+    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ upcast(v)
     return out.unflatten(2, (repeats, n)).flatten(1, 2).to(v.dtype)
 
 

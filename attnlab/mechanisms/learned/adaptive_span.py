@@ -51,7 +51,7 @@ from attnlab.core.derivatives import within
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import Notes, note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -158,13 +158,13 @@ def naive(
     mask = options.mask(at[m - n :, None] - at, _of_queries(_noted(span, n, padding)))
     if padding is not None:
         mask = mask * padding[:, None, None]
-    scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
-    return (note("weights", _weights(scores, mask)) @ wide(v)).to(v.dtype)
+    scores = note("scores", upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5)
+    return (note("weights", _weights(scores, mask)) @ upcast(v)).to(v.dtype)
 
 
 def _of_queries(span: Tensor) -> Tensor:
     """(h, 1, 1) or (b, h, n, 1)."""
-    return wide(span)[:, None, None] if span.ndim == 1 else wide(span)[..., None]
+    return upcast(span)[:, None, None] if span.ndim == 1 else upcast(span)[..., None]
 
 
 # ---- banded
@@ -200,8 +200,8 @@ def banded(
     z = _of_queries(span)
     spans = [z] * parts if span.ndim == 1 else of_queries(z)
     given = (
-        of_queries(wide(q) * q.shape[-1] ** -0.5), of_keys(wide(k)),
-        of_keys(F.pad(wide(v), (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
+        of_queries(upcast(q) * q.shape[-1] ** -0.5), of_keys(upcast(k)),
+        of_keys(F.pad(upcast(v), (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
     )  # fmt: skip
     part = partial(_part, c=c, options=options)
     if parts > 1:

@@ -39,7 +39,7 @@ from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import fits
 from attnlab.core.laplacian import eigenvectors, spectrum
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import Tokens, checked
 
 
@@ -69,7 +69,7 @@ def naive(
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     if vectors is None:
         vectors = eigenvectors(structure, len(weight))
-    return (wide(x) + wide(vectors.to(x.dtype)) @ wide(weight) + wide(bias)).to(x.dtype)
+    return (upcast(x) + upcast(vectors.to(x.dtype)) @ upcast(weight) + upcast(bias)).to(x.dtype)
 
 
 FORMS = {"naive": naive}

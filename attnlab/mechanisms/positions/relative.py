@@ -53,7 +53,7 @@ from attnlab.core.attention import SelfAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.relative import (
     DistanceWeight,
     HeadVector,
@@ -102,11 +102,11 @@ def naive(
     """The equation, r looked up for each pair (Dai et al., section 3.3)."""
     (b, h, n, d), m = q.shape, k.shape[-2]
     mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    keys = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    keys = distance_keys(upcast(weight), _distances(n, m, causal, q.device))
     r = keys[:, _numbers(n, m, causal, padding, q.device)].transpose(0, 1)  # (1 | b, h, n, m, d)
     content = content_scores(q, k, u)
-    position = ((wide(q) + wide(t)[:, None])[..., None, :] @ r.mT).squeeze(-2)
-    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
+    position = ((upcast(q) + upcast(t)[:, None])[..., None, :] @ r.mT).squeeze(-2)
+    return (weigh(content, position, mask, d) @ upcast(v)).to(v.dtype)
 
 
 # ---- shifted
@@ -120,15 +120,15 @@ def shifted(
     """Each query with each distance once, and rows shifted to their keys (appendix B)."""
     (b, h, n, d), m = q.shape, k.shape[-2]
     mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    r = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    r = distance_keys(upcast(weight), _distances(n, m, causal, q.device))
     content = content_scores(q, k, u)
-    position = (wide(q) + wide(t)[:, None]) @ r.mT  # (b, h, n, distances)
+    position = (upcast(q) + upcast(t)[:, None]) @ r.mT  # (b, h, n, distances)
     if padding is None:
         position = relative_shift(position)[..., :m]
     else:
         number = _numbers(n, m, causal, padding, q.device)
         position = position.gather(-1, number[:, None].expand(b, h, n, m))
-    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
+    return (weigh(content, position, mask, d) @ upcast(v)).to(v.dtype)
 
 
 FORMS = {"naive": naive, "shifted": shifted}

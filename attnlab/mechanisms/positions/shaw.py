@@ -47,7 +47,7 @@ from attnlab.core.attention import SelfAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -108,14 +108,14 @@ def naive(
     (b, h, n, d), m = q.shape, k.shape[-2]
     mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
     c = note("distances", clipped_distances(n, m, _rows(a_keys, a_values), padding, q.device))
-    scores = wide(q) @ wide(k).mT
+    scores = upcast(q) @ upcast(k).mT
     if a_keys is not None:
-        of_pairs = wide(a_keys)[c]  # (1 | b, n, m, d)
-        scores = scores + (wide(q).transpose(1, 2) @ of_pairs.mT).transpose(1, 2)
+        of_pairs = upcast(a_keys)[c]  # (1 | b, n, m, d)
+        scores = scores + (upcast(q).transpose(1, 2) @ of_pairs.mT).transpose(1, 2)
     weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
-    out = weights @ wide(v)
+    out = weights @ upcast(v)
     if a_values is not None:
-        out = out + (weights.transpose(1, 2) @ wide(a_values)[c]).transpose(1, 2)
+        out = out + (weights.transpose(1, 2) @ upcast(a_values)[c]).transpose(1, 2)
     return out.to(v.dtype)
 
 
@@ -133,14 +133,14 @@ def clipped(
     rows = _rows(a_keys, a_values)
     c = note("distances", clipped_distances(n, m, rows, padding, q.device))
     c = c[:, None].expand(b, h, n, m)
-    scores = wide(q) @ wide(k).mT
+    scores = upcast(q) @ upcast(k).mT
     if a_keys is not None:
-        scores = scores + (wide(q) @ wide(a_keys).mT).gather(-1, c)
+        scores = scores + (upcast(q) @ upcast(a_keys).mT).gather(-1, c)
     weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
-    out = weights @ wide(v)
+    out = weights @ upcast(v)
     if a_values is not None:
         sums = weights.new_zeros(b, h, n, rows).scatter_add(-1, c, weights)
-        out = out + note("sums", sums) @ wide(a_values)
+        out = out + note("sums", sums) @ upcast(a_values)
     return out.to(v.dtype)
 
 

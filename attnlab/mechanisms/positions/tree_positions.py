@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import Tokens, checked
 from attnlab.core.tree_batch import NONE, TreeBatch
 
@@ -76,11 +76,11 @@ def naive(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) ->
 
 def _added(x: Tensor, stacks: Tensor, decays: Tensor) -> Tensor:
     """x plus the stacks (b, n, s, c) under every decay, side by side."""
-    p = wide(decays).tanh()[:, None]
+    p = upcast(decays).tanh()[:, None]
     powers = p ** torch.arange(stacks.shape[2], device=x.device) * (1 - p**2).sqrt()
     encoded = (stacks[:, :, None] * powers[..., None]).flatten(2) * (x.shape[2] / 2) ** 0.5
     rest = x.shape[2] - encoded.shape[2]
-    return (wide(x) + nn.functional.pad(encoded, (0, rest))).to(x.dtype)
+    return (upcast(x) + nn.functional.pad(encoded, (0, rest))).to(x.dtype)
 
 
 # ---- gathered

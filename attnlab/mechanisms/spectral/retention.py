@@ -45,7 +45,7 @@ from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widened
+from attnlab.core.precision import exact_dtype, no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import (
@@ -76,7 +76,7 @@ def fading(heads: int, n: int, like: Tensor) -> Float[Tensor, "h n"]:
     """γ⁰ … γ^(n - 1) of every head."""
     h = torch.arange(heads, dtype=exact_dtype(like.device), device=like.device)
     log = torch.log1p(-(2.0 ** (-5 - h)))
-    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(wide(like).dtype)
+    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(upcast(like).dtype)
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:
@@ -95,8 +95,8 @@ def turned(x: Tensor, positions: Tensor) -> Tensor:
 @checked
 def naive(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
     """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
+    with no_autocast(v.device):
+        wide_q, wide_k, wide_v = upcast_together(q, k, v)
         scores = note("scores", wide_q @ wide_k.mT)
         weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
         return (weights @ wide_v).to(v.dtype)
@@ -110,9 +110,9 @@ def recurrent(
     q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()
 ) -> Outputs:
     """The sum, token by token (eq. 6)."""
-    wide_q, wide_k, wide_v = widened(q, k, v)
-    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], nothing(k, v), []
-    with unrounded(v.device):
+    wide_q, wide_k, wide_v = upcast_together(q, k, v)
+    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], initial_state(k, v), []
+    with no_autocast(v.device):
         for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
             S = gamma * S + ki.mT @ vi
             out.append(qi @ S)
@@ -120,9 +120,9 @@ def recurrent(
     return torch.cat(out, dim=2).to(v.dtype)
 
 
-def nothing(k: SelfKeys, v: SelfValues) -> Sums:
+def initial_state(k: SelfKeys, v: SelfValues) -> Sums:
     """The sum before the first token."""
-    return wide(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
+    return upcast(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
 
 
 # ---- chunked
@@ -131,17 +131,17 @@ def nothing(k: SelfKeys, v: SelfValues) -> Sums:
 @checked
 def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
     """Weights inside chunks, the sum from one chunk to the next (eq. 7)."""
-    out, S = advance(q, k, v, nothing(k, v), options.chunk)
+    out, S = advance(q, k, v, initial_state(k, v), options.chunk)
     note("state", S)
     return out
 
 
 def advance(q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int) -> tuple[Outputs, Sums]:
     """The outputs of the next tokens after the sum ``S``, and the sum after them."""
-    wide_q, wide_k, wide_v = widened(q, k, v)
+    wide_q, wide_k, wide_v = upcast_together(q, k, v)
     c = min(chunk, q.shape[2])
     powers, out = fading(q.shape[1], c + 1, v)[..., None], []
-    with unrounded(v.device):
+    with no_autocast(v.device):
         inside = toeplitz(powers[:, :-1, 0])
         for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
             t = qi.shape[2]
@@ -181,7 +181,7 @@ class GatedOutput(nn.Module):
         return self.project.weight
 
     def forward(self, out: Tensor, x: Tokens) -> Tokens:
-        each = wide(out).unflatten(-1, (self.heads, -1))
+        each = upcast(out).unflatten(-1, (self.heads, -1))
         normed = F.rms_norm(each, each.shape[-1:], eps=1e-6).flatten(-2).to(x.dtype)
         return self.project(F.silu(self.gate(x)) * normed)
 
@@ -220,7 +220,7 @@ class Retention(nn.Module):
     def _projected(self, x: Tokens) -> tuple[Tensor, ...]:
         """Queries, keys and values; queries and keys turned by their places in ``x``. Not in half
         precision: what is not divided by row sums may be beyond the numbers of float16."""
-        q, k, v = widened(*self.heads.project(x))
+        q, k, v = upcast_together(*self.heads.project(x))
         places = torch.arange(x.shape[1], device=x.device)
         return turned(q, places), turned(k * k.shape[-1] ** -0.5, places), v
 
@@ -229,7 +229,7 @@ class Retention(nn.Module):
         """The next t tokens given the state after all before them (None at the beginning)."""
         self.heads.fits(x, "x")
         q, k, v = self._projected(x)
-        begin = State(nothing(k, v))
+        begin = State(initial_state(k, v))
         if state is None:
             state = begin
         check_state(state, begin)

@@ -57,7 +57,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -90,14 +90,14 @@ def naive(
     validate_labels(labels, part_of, options)
     n, dtype = q.shape[-2], v.dtype
     t = min(options.global_tokens, n)
-    q, k, v = wide(q), wide(k), wide(v)
-    global_keys = k if global_keys is None else wide(global_keys)
-    global_values = v if global_values is None else wide(global_values)
+    q, k, v = upcast(q), upcast(k), upcast(v)
+    global_keys = k if global_keys is None else upcast(global_keys)
+    global_values = v if global_values is None else upcast(global_values)
     owners = members(n, options, part_of, q.device)
     scores = torch.cat([q[:, :, :t] @ global_keys.mT, q[:, :, t:] @ k.mT], dim=-2)
     if labels is not None:
         ids = label_of_pairs(n, t, (labels.shape[-2] - CROSS) // 2, owners)
-        scores = scores + (q @ wide(labels).mT).gather(-1, ids[:, None].expand(scores.shape))
+        scores = scores + (q @ upcast(labels).mT).gather(-1, ids[:, None].expand(scores.shape))
     scores = note("scores", scores * q.shape[-1] ** -0.5)
     allowed = _allowed(n, t, options, owners)[:, None]
     if padding is not None:

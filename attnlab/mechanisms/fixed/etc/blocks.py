@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, TokenPadding, checked
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.labels import (
@@ -34,16 +34,16 @@ def blocked(
     validate_labels(labels, part_of, options)
     n, dtype = q.shape[-2], q.dtype
     t = min(options.global_tokens, n)
-    q, k, v = wide(q) * q.shape[-1] ** -0.5, wide(k), wide(v)
+    q, k, v = upcast(q) * q.shape[-1] ** -0.5, upcast(k), upcast(v)
     # The product of each query with each label, computed once: (b, h, n, labels).
-    label_scores = None if labels is None else q @ wide(labels).mT
+    label_scores = None if labels is None else q @ upcast(labels).mT
     valid = q.new_ones(1, n, dtype=torch.bool) if padding is None else padding
     owners = members(n, options, part_of, q.device)[:, t:, None]
     is_part = owners == torch.arange(t, device=q.device)  # (b or 1, long, global)
     parts = []
     if t:
-        keys = k if global_keys is None else wide(global_keys)
-        values = v if global_values is None else wide(global_values)
+        keys = k if global_keys is None else upcast(global_keys)
+        values = v if global_values is None else upcast(global_values)
         parts.append(_of_global(q[:, :, :t], keys, values, label_scores, valid, is_part))
     if t < n:
         block = max(min(options.radius, n - t - 1) // 2, BLOCK) if block is None else block

@@ -53,7 +53,7 @@ from attnlab.core.card import Paper, letters
 from attnlab.core.heads import finite
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
@@ -167,9 +167,9 @@ def naive(
         of_rows = scaled_scores(global_rows.queries, global_rows.keys)
         scores = scores.index_copy(2, rows, of_rows)
     weights = note("weights", masked_softmax(note("scores", scores), dense_mask(mask, q, k)))
-    out = weights @ wide(v)
+    out = weights @ upcast(v)
     if global_rows:
-        out = out.index_copy(2, rows, weights[:, :, rows] @ wide(global_rows.values))
+        out = out.index_copy(2, rows, weights[:, :, rows] @ upcast(global_rows.values))
     return out.to(v.dtype)
 
 
@@ -189,7 +189,7 @@ def blocked(
     valid = None if valid is None else valid[:, None, None].to(q.device)
     weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
     note("log_sum_exp", None)  # global rows have scores of another kind, and are not in it
-    return out.index_copy(2, rows, (weights @ wide(global_rows.values)).to(v.dtype))
+    return out.index_copy(2, rows, (weights @ upcast(global_rows.values)).to(v.dtype))
 
 
 FORMS = {"naive": naive, "blocked": blocked}

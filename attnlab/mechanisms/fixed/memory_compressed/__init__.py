@@ -52,7 +52,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -113,7 +113,7 @@ def naive(
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, term by term."""
-    windows, kernel = unfolded(wide(x), kernel.shape[1], stride), wide(kernel)
+    windows, kernel = unfolded(upcast(x), kernel.shape[1], stride), upcast(kernel)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
@@ -122,9 +122,9 @@ def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
 
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the slots."""
-    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", upcast(q) @ upcast(keys).mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ wide(values)).to(q.dtype)
+    return (weights @ upcast(values)).to(q.dtype)
 
 
 FORMS = {"naive": naive, "fused": fused}

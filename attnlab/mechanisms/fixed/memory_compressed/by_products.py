@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
     KeyKernel,
@@ -41,8 +41,8 @@ def fused(
 
 
 def convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    windows = unfolded(wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
-    return windows.flatten(-2) @ wide(kernel).flatten(1, 2)
+    windows = unfolded(upcast(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
+    return windows.flatten(-2) @ upcast(kernel).flatten(1, 2)
 
 
 def sdpa(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:

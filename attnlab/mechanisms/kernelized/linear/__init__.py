@@ -63,7 +63,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.linear_recurrence import Sums, reciprocal
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -103,7 +103,7 @@ def _featured(
     q: Tensor, k: Tensor, padding: Tensor | None, options: Features
 ) -> tuple[Tensor, Tensor]:
     """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
-    q, k = (options(x) for x in widened(q, k))
+    q, k = (options(x) for x in upcast_together(q, k))
     if padding is not None:
         k = k.masked_fill(~padding[:, None, :, None], 0)
     return note("features_q", q), note("features_k", k)
@@ -118,7 +118,7 @@ def naive(
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
 ) -> Outputs:  # fmt: skip
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
-    with unrounded(v.device):
+    with no_autocast(v.device):
         phi_q, phi_k = _featured(q, k, padding, options)
         scores = phi_q @ phi_k.mT
         if causal:
@@ -141,7 +141,7 @@ def recurrent(
     """
     n, m = q.shape[-2], k.shape[-2]
     last = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
-    with unrounded(v.device):
+    with no_autocast(v.device):
         phi_q, phi_k = _featured(q, k, padding, options)
         wide_v = v.to(phi_k.dtype)
         S = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1], v.shape[-1])

@@ -68,7 +68,7 @@ from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
 from attnlab.core.shapes import (
@@ -129,8 +129,8 @@ def naive(
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """The n × m map of the features, dense: rows of φ(q)·φ(k), each divided by its sum."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+    with no_autocast(q.device):
+        wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, projection)
         scale = q.shape[-1] ** -0.25
         phi_q = features(wide_q * scale, rows, kernel=options.kernel)
         phi_k = features(wide_k * scale, rows, kernel=options.kernel)
@@ -192,8 +192,8 @@ class Performer(nn.Module):
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        with unrounded(x.device):
-            wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
+        with no_autocast(x.device):
+            wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, self.projection)
             phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
             past = State.empty(phi.rows, values)
             if state is not None:

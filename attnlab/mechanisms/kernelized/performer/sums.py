@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.core.tracing import exporting, on_cpu
@@ -73,8 +73,8 @@ def rescaled(
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """The same map, also where the exponents are too large or too small for ``naive``."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+    with no_autocast(q.device):
+        wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, projection)
         phi = FeatureMap.of(options.kernel, rows)
         queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
         sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
@@ -96,8 +96,8 @@ def chunked(
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """Linear: the sums first, then every query reads them; causally chunk by chunk."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+    with no_autocast(q.device):
+        wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, projection)
         phi = FeatureMap.of(options.kernel, rows)
         by_position = _over_past_keys if causal else _over_all_keys
         values = with_ones(wide_v)
@@ -201,8 +201,8 @@ def recurrent(
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """One key at a time is added to a state of constant size, which each query reads."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
+    with no_autocast(q.device):
+        wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, projection)
         phi = FeatureMap.of(options.kernel, rows)
         return _one_by_one(phi, wide_q, wide_k, wide_v, causal, padding).to(v.dtype)
 

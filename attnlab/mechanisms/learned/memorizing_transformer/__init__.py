@@ -63,7 +63,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias, positions_of
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING
 from attnlab.core.shapes import (
@@ -118,11 +118,11 @@ def naive(
     stored = (i < start - options.delay) & (i >= start - options.delay - options.memory)
     if padding is not None:
         near, stored = (x & padding[:, None, None] for x in (near, stored))
-    with unrounded(q.device):
+    with no_autocast(q.device):
         products = torch.where(own, q @ k.mT, q @ k.detach().mT)
     found = _largest(products, stored, options.neighbours)
     fetched = torch.zeros_like(products, dtype=torch.bool).scatter(-1, found, True) & stored
-    scores = note("scores", wide(scale)[:, None, None] * products)
+    scores = note("scores", upcast(scale)[:, None, None] * products)
     at = positions_of(n, q.device, padding=padding).expand(len(q), n)
     local = scores + local_biases(local_bias, at, at)
     if gate is None:
@@ -134,7 +134,7 @@ def naive(
     there = fetched.gather(-1, found)
     note_fetched([found.where(there, NOTHING)], [far.gather(-1, found)], gate, options)
     note("weights", weights)
-    return ((weights * own) @ wide(v) + (weights * ~own) @ wide(v).detach()).to(v.dtype)
+    return ((weights * own) @ upcast(v) + (weights * ~own) @ upcast(v).detach()).to(v.dtype)
 
 
 def _largest(products: Tensor, stored: Tensor, neighbours: int) -> Tensor:

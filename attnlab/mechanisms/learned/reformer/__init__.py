@@ -61,7 +61,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.shapes import Outputs, Queries, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -123,8 +123,8 @@ def naive(
 ) -> Outputs:  # fmt: skip
     """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
     buckets."""
-    with unrounded(q.device):
-        wide_q, wide_v, wide_r = widened(q, v, rotations)
+    with no_autocast(q.device):
+        wide_q, wide_v, wide_r = upcast_together(q, v, rotations)
         places = _places(wide_q, wide_r, padding, options, causal=causal)
         scores = wide_q @ unit(wide_q).mT * options.scale_of(q.shape[-1])
         times, divided = (x.to(scores.dtype) for x in _counted(places, options))
@@ -158,8 +158,8 @@ def chunked(
     causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
 ) -> Outputs:  # fmt: skip
     """Each round sorted and cut into chunks: r · 2m scores for each query."""
-    with unrounded(q.device):
-        wide_q, wide_v, wide_r = widened(q, v, rotations)
+    with no_autocast(q.device):
+        wide_q, wide_v, wide_r = upcast_together(q, v, rotations)
         places = _places(wide_q, wide_r, padding, options, causal=causal)
         exact = options.count == "attended"
         scaled, values = wide_q * options.scale_of(q.shape[-1]), wide_v.flatten(0, 1)

@@ -65,7 +65,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -122,7 +122,7 @@ def naive(
     else:
         asking, asked = _members(queries, keys, centroids, padding, options)
         weights = _mean_over_clusters(scores, asking, asked)
-    return (note("weights", weights) @ wide(v)).to(v.dtype)
+    return (note("weights", weights) @ upcast(v)).to(v.dtype)
 
 
 def _refuse_keys(k: Tensor | None, causal: bool) -> None:
@@ -182,7 +182,7 @@ def leaky(
     members = top_members(queries, centroids, options.window, None)
     past = patterns.causal().dense(n, n, q.device)
     weights = _mean_over_clusters(_scores(queries, queries), members, members, past)
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- gathered
@@ -195,7 +195,7 @@ def gathered(
 ) -> Outputs:  # fmt: skip
     """Only the pairs inside of clusters, all clusters at once."""
     _refuse_keys(k, causal)
-    queries, values = normalised(q), wide(v)
+    queries, values = normalised(q), upcast(v)
     if causal:
         own = note("clusters", nearest(queries, centroids))
         back = reach(_real(q, padding), centroids.shape[1], options.window)
@@ -293,7 +293,7 @@ class RoutingAttention(nn.Module):
         back = reach(_real(keys, None), self.options.clusters, self.options.window)
         seen = recent(nearest(keys, self.centroids), back[..., m - n :], None)
         weights = masked_softmax(_scores(keys[:, :, m - n :], keys), seen)
-        return self.heads.merge((weights @ wide(state.values)).to(v.dtype)), state
+        return self.heads.merge((weights @ upcast(state.values)).to(v.dtype)), state
 
     def extra_repr(self) -> str:
         return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")

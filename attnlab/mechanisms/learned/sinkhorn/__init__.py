@@ -60,7 +60,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -135,7 +135,7 @@ def naive(
 
 def _blocks(x: Tensor, block: int, padding: Tensor | None) -> Tensor:
     """(b, h, n, d) → (b, h, N, B, d), zeros for padding and at the end of the last block."""
-    x = wide(x) if padding is None else wide(x).masked_fill(~padding[:, None, :, None], 0)
+    x = upcast(x) if padding is None else upcast(x).masked_fill(~padding[:, None, :, None], 0)
     return in_blocks(x, block, dim=2)
 
 

@@ -78,7 +78,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, Outputs, TokenPadding, Tokens, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -100,10 +100,10 @@ def naive(
 ) -> Outputs:
     """softmax(rows · columnsᵀ + table) V, dense."""
     allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, *v.shape[:2])
-    logits = wide(rows) @ wide(columns).mT
+    logits = upcast(rows) @ upcast(columns).mT
     logits = note("logits", logits if table is None else logits + table)
     weights = note("weights", masked_softmax(logits, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- fused

@@ -63,7 +63,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -94,9 +94,9 @@ def _alone(
     x: Tensor, scorer: Tensor, kernel: Tensor | None, options: Blocks
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, M), weights (n, M) and the shortened sequence (⌈n / d_s⌉, dim) of one sequence."""
-    x = wide(x) if kernel is None else _convolved(wide(x), wide(kernel))
+    x = upcast(x) if kernel is None else _convolved(upcast(x), upcast(kernel))
     candidates = torch.stack([_candidates(x, size) for size in options.blocks], dim=1)  # n M dim
-    scores = candidates @ wide(scorer)
+    scores = candidates @ upcast(scorer)
     weights = scores.softmax(-1)
     if options.calibrate:
         weights = (weights @ weights.mT).softmax(-1) @ weights
@@ -143,14 +143,14 @@ def pooled(
     padding: TokenPadding = None, options: Blocks = Blocks(),
 ) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """All blocks of a size at once."""
-    chars, real = real_first(wide(x), padding)
+    chars, real = real_first(upcast(x), padding)
     n = chars.shape[1]
     if kernel is not None:
         before = (kernel.shape[-1] - 1) // 2
         around = F.pad(chars.mT, (before, kernel.shape[-1] - 1 - before))
-        chars = F.conv1d(around, wide(kernel)).mT * real[..., None]
+        chars = F.conv1d(around, upcast(kernel)).mT * real[..., None]
     means = {size: block_means(chars, real, size) for size in options.blocks}
-    scores = [_repeated(mean @ wide(scorer), size, n) for size, mean in means.items()]
+    scores = [_repeated(mean @ upcast(scorer), size, n) for size, mean in means.items()]
     weights = note("scores", torch.stack(scores, dim=-1)).softmax(-1)
     if options.calibrate:
         weights = masked_softmax(weights @ weights.mT, real[:, None]) @ weights
