@@ -29,7 +29,7 @@ def attend(
         return _with_bias(q, k, v, mask, bias, more)
     if causal and n == m:  # PyTorch aligns is_causal at the top left
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, **more)
-    allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, **more)
 
 
@@ -46,7 +46,7 @@ def _with_bias(
         k, v = (x if repeats == 1 else x.repeat_interleave(repeats, dim=1) for x in (k, v))
         return by_distance.attend(q, k, v, bias, causal=causal, scale=scale)
     added = of_pairs(bias, n, m).to(_mask_dtype(q))
-    allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     if allowed is not None:
         added = added.masked_fill(~allowed, -torch.inf)
     added = added.expand(*q.shape[:2], n, m)

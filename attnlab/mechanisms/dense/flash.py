@@ -45,10 +45,11 @@ from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import no_autocast, upcast, upcast_dtype
+from attnlab.core.precision import no_autocast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -67,16 +68,16 @@ class Tiling(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
 ) -> Outputs:
     """Full attention, dense; ``tiled`` must equal it. ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scores = note("scores", upcast(q) @ upcast(k).mT * scale)
+    allowed = patterns.dense_of(mask, q, k)
+    scores = note("scores", q @ k.mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ upcast(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- tiled

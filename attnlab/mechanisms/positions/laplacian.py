@@ -35,11 +35,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.forms import form
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import fits
 from attnlab.core.laplacian import eigenvectors, spectrum
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.shapes import Tokens, checked
 
 
@@ -59,7 +59,7 @@ class Waves(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, weight: Float[Tensor, "k dim"], bias: Float[Tensor, "dim"], *,
     structure: GraphBatch, vectors: Float[Tensor, "b n k"] | None = None,
@@ -69,7 +69,7 @@ def naive(
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     if vectors is None:
         vectors = eigenvectors(structure, len(weight))
-    return (upcast(x) + upcast(vectors.to(x.dtype)) @ upcast(weight) + upcast(bias)).to(x.dtype)
+    return x + vectors.to(x.dtype) @ weight + bias
 
 
 FORMS = {"naive": naive}

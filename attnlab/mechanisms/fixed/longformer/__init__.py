@@ -50,6 +50,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.card import Paper, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
@@ -155,7 +156,7 @@ class GlobalRows(NamedTuple):
         return torch.tensor(at, device=self.queries.device)
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
@@ -167,10 +168,10 @@ def naive(
         of_rows = scaled_scores(global_rows.queries, global_rows.keys)
         scores = scores.index_copy(2, rows, of_rows)
     weights = note("weights", masked_softmax(note("scores", scores), dense_mask(mask, q, k)))
-    out = weights @ upcast(v)
+    out = weights @ v
     if global_rows:
-        out = out.index_copy(2, rows, weights[:, :, rows] @ upcast(global_rows.values))
-    return out.to(v.dtype)
+        out = out.index_copy(2, rows, weights[:, :, rows] @ global_rows.values)
+    return out
 
 
 @checked

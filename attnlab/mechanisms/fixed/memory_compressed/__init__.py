@@ -50,9 +50,9 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -92,7 +92,7 @@ __all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused",
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
     causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
@@ -113,18 +113,19 @@ def naive(
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, term by term."""
-    windows, kernel = unfolded(upcast(x), kernel.shape[1], stride), upcast(kernel)
+    windows = unfolded(x, kernel.shape[1], stride)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
     return out
 
 
+@form
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the slots."""
-    scores = note("scores", upcast(q) @ upcast(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ upcast(values)).to(q.dtype)
+    return weights @ values
 
 
 FORMS = {"naive": naive, "fused": fused}

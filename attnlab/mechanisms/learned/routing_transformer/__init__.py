@@ -63,6 +63,7 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
@@ -102,7 +103,7 @@ __all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky",
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
     causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
@@ -122,7 +123,7 @@ def naive(
     else:
         asking, asked = _members(queries, keys, centroids, padding, options)
         weights = _mean_over_clusters(scores, asking, asked)
-    return (note("weights", weights) @ upcast(v)).to(v.dtype)
+    return note("weights", weights) @ v
 
 
 def _refuse_keys(k: Tensor | None, causal: bool) -> None:

@@ -54,6 +54,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
@@ -97,7 +98,7 @@ class Retrieval(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
     value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
@@ -106,9 +107,8 @@ def naive(
     """The equation (Bertsch et al., section 2.3), dense; key_map and value_map are W_k and W_v of
     each head."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    with no_autocast(q.device):
-        keys = upcast(states)[:, None] @ upcast(key_map).mT
-        products = upcast(q) @ keys.mT
+    keys = states[:, None] @ key_map.mT
+    products = q @ keys.mT
     real = torch.ones_like(products, dtype=torch.bool)
     if padding is not None:
         real = real & padding[:, None, None]
@@ -118,10 +118,10 @@ def naive(
     scores = note("scores", products * scale)
     weights = note("weights", masked_softmax(scores, chosen))
     note_fetched(found.where(chosen.gather(-1, found), NOTHING), weights.gather(-1, found))
-    values = upcast(states)[:, None] @ upcast(value_map).mT
+    values = states[:, None] @ value_map.mT
     if value_bias is not None:
-        values = values + upcast(value_bias)[:, None]
-    return (weights @ values).to(q.dtype)
+        values = values + value_bias[:, None]
+    return weights @ values
 
 
 def note_fetched(found: Tensor, weights: Tensor) -> None:
