@@ -62,7 +62,7 @@ def test_each_mistake_is_named(check, sentence, mistake):
 
 
 def test_the_size_of_a_state_is_that_of_the_library():
-    made = h3.H3(64, 4, options=h3.Hippos(state=16, shift=4))
+    made = h3.H3(64, 4, options=h3.H3Options(state=16, shift=4))
     kept = made.step(torch.randn(1, 9, 64))[1]
     assert check_h3_state(sum(part.numel() for part in kept)).right
 

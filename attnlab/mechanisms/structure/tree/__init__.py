@@ -59,9 +59,9 @@ from torch.nn import functional as F
 
 from attnlab.core import sdpa
 from attnlab.core.card import Card, Paper, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.tree_batch import TreeBatch
@@ -72,7 +72,7 @@ from attnlab.mechanisms.structure.tree.tables import Horizontal, Tables, Vertica
 # ---- naive
 
 
-@checked
+@form
 def naive(
     v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
     structure: TreeBatch,
@@ -80,10 +80,10 @@ def naive(
     """The values with those of nodes accumulated, one node after the other (eq. 6, 7, 9)."""
     structure.check_fits(len(v), v.shape[2], v.device)
     rows = [
-        _one_tree(upcast(v[i]), upcast(weights[i]), vertical, horizontal, structure.children(i))
+        _one_tree(v[i], weights[i], vertical, horizontal, structure.children(i))
         for i in range(len(v))
     ]
-    return torch.stack(rows).to(v.dtype) if rows else v
+    return torch.stack(rows) if rows else v
 
 
 def _one_tree(
