@@ -14,6 +14,7 @@ from attnlab.mechanisms.kernelized.linear.recurrence import (
     Sums,
     advance,
     chunked,
+    initial_state,
     read,
     reciprocal,
     summed,
