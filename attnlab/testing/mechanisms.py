@@ -28,6 +28,7 @@ from attnlab.core.probe import record
 from attnlab.core.shapes import letters_of
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.core.sparse.layout import ROWS
+from attnlab.core.story import Story
 from attnlab.measure.count import count, exponent
 
 CARDS = [card for card in catalog.shelf() if card.mixes]
@@ -793,6 +794,15 @@ def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None
     given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
     with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
         catalog.build(card.name, dim=DIM, heads=5, causal=card.causal == "always", **given)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_story_is_read(card: Card) -> None:
+    """Title, citation, departures and what is given up are where the card looks for them."""
+    if not card.story:
+        pytest.skip("the card was given its texts; Card(__doc__, …) reads them from the story")
+    assert Story(card.story).faults() == []
+    assert card.gives_up, "a paragraph of the story should begin with 'Gives up.'"
 
 
 @pytest.mark.parametrize("card", EACH)

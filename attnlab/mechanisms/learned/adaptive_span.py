@@ -24,10 +24,17 @@ what the ``banded`` form computes: $2 h n S (d + e)$ FLOPs and h n S elements at
 The paper's letters: $S$ (longest span, ``max_span``), $R$ (``ramp``), $z$, $M$ heads (our h), $t$
 and $r$ (query and key; our i and j), $v$ of the dynamic span (our u).
 
-Departures. The released code counts the distance of the nearest key as 0, not as 1. It clamps a
-span to [0, S] after each update; here the clamp is in the layer, and lets a gradient pass unless it
-points further out. The paper adds learned embeddings of distances to the keys; here a rotation can
-be given.
+Departures.
+- distances are counted as the paper writes; the released code counts from 0. That is the distance
+  of the nearest key.
+- spans are clamped inside the layer; the released code clamps them after each update. The clamp to
+  [0, S] lets a gradient pass unless it points further out.
+- no embeddings of distances; a rotation can be given. The paper adds learned embeddings of
+  distances to the keys.
+- a query without keys, such as the first, gives zeros
+- no dropout on the weights
+
+Gives up. A head does not attend to tokens further back than its learned span.
 
 Sukhbaatar, Grave, Bojanowski, Joulin. Adaptive Attention Span in Transformers. ACL 2019,
 arXiv:1905.07799.
@@ -46,7 +53,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
@@ -306,17 +313,10 @@ class AdaptiveSpanAttention(nn.Module):
 h, n, m, d, e, s = letters("h n m d e s")
 
 CARD = Card(
+    __doc__,
     name="adaptive_span",
-    title="Adaptive attention span",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Sukhbaatar, Grave, Bojanowski, Joulin",
-        "Adaptive Attention Span in Transformers",
-        "ACL",
-        2019,
-        "1905.07799",
-    ),
     forms=FORMS,
     causal="always",
     because="a span is a distance back into the past",
@@ -325,19 +325,11 @@ CARD = Card(
     time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
     memory={"naive": h * n * m, "banded": h * n * (3 * s / 2 + 32)},
     notes={"naive": ("span", "real", "scores", "weights"), "banded": ("span", "real")},
-    departures=(
-        "distances are counted as the paper writes; the released code counts from 0",
-        "spans are clamped inside the layer; the released code clamps them after each update",
-        "no embeddings of distances; a rotation can be given",
-        "a query without keys, such as the first, gives zeros",
-        "no dropout on the weights",
-    ),
     variants=(
         {"max_span": 5, "ramp": 2, "start": 3.0},
         {"max_span": 40, "ramp": 3, "dynamic": True, "include_self": True},
     ),
     build=AdaptiveSpanAttention,
     aliases=("adaptive_attention_span",),
-    gives_up="A head does not attend to tokens further back than its learned span.",
     small={"max_span": 12, "ramp": 6, "start": 4.0},
 )

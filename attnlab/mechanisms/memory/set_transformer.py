@@ -1,4 +1,4 @@
-r"""Set Transformer: a set attends to itself through l inducing points.
+r"""Set Transformer (ISAB): a set attends to itself through l inducing points.
 
 A set has no order: what a network says of it must not change when its members are permuted.
 Attention without positions has this property. The Set Transformer builds four blocks of it. The
@@ -35,6 +35,12 @@ relu(H W + b), as there. Padded members are no keys; their own outputs mean noth
 The layer has residuals of its own. In a model that adds a residual and a feed-forward layer around
 it, both are there twice.
 
+Departures.
+- the scale is that of a head's width, as in attention; the released code takes the full width
+- the residual is the block's input, and there is an output projection
+
+Gives up. Members meet only through a few inducing points, and have no order.
+
 Lee, Lee, Kim, Kosiorek, Choi, Teh. Set Transformer: A Framework for Attention-based
 Permutation-Invariant Neural Networks. ICML 2019, arXiv:1810.00825, section 3.
 """
@@ -45,7 +51,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.latents import ATTEND, FORMS, Form
 from attnlab.core.options import Options, Size
@@ -160,17 +166,10 @@ class PMA(nn.Module):
 h, n, d, e, l = letters("h n d e l")  # noqa: E741
 
 CARD = Card(
+    __doc__,
     name="set_transformer",
-    title="Set Transformer (ISAB)",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Lee, Lee, Kim, Kosiorek, Choi, Teh",
-        "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks",
-        "ICML",
-        2019,
-        "1810.00825",
-    ),
     forms=FORMS,
     causal="never",
     because="each of its inducing points attends to the whole set, which has no order",
@@ -179,14 +178,8 @@ CARD = Card(
     time=4 * h * l * n * (d + e),
     memory={"naive": h * l * n, "fused": h * (l + n) * (d + e)},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "the scale is that of a head's width, as in attention; the released code takes the full "
-        "width",
-        "the residual is the block's input, and there is an output projection",
-    ),
     variants=({}, {"inducing": 5, "norm": False}),
     build=ISAB,
     aliases=("isab", "induced_set_attention"),
-    gives_up="Members meet only through a few inducing points, and have no order.",
     small={"inducing": 6},
 )

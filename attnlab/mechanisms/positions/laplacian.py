@@ -19,10 +19,13 @@ Cost: $2 n k$ dim FLOPs; the eigenvectors are found once for each batch of graph
 
 The paper's letters: our C and c are its $C^0$ and $c^0$, our k the same.
 
-Departures of the released code, not followed here: it drops the first eigenvector alone, so that a
-graph of several components keeps eigenvectors of eigenvalue 0; it asks a solver for matrices that
-are not symmetric; a node without edges divides by zero (here it is a component of its own). What a
-graph of few nodes lacks of k eigenvectors is zero.
+The released code, not followed here, drops the first eigenvector alone, so that a graph of several
+components keeps eigenvectors of eigenvalue 0; it asks a solver for matrices that are not symmetric;
+a node without edges divides by zero. What a graph of few nodes lacks of k eigenvectors is zero.
+
+Departures.
+- all eigenvectors of eigenvalue 0 are dropped, of which each component has one
+- a node without edges is a component of its own
 
 Dwivedi, Bresson. A Generalization of Transformer Networks to Graphs. AAAI Workshop on Deep Learning
 on Graphs 2021, arXiv:2012.09699, section 2.2 and equation 2.
@@ -34,7 +37,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import fits
 from attnlab.core.laplacian import eigenvectors, spectrum
@@ -112,17 +115,10 @@ class LaplacianPositions(nn.Module):
 n, k, dim = letters("n k dim")
 
 CARD = Card(
+    __doc__,
     name="laplacian",
-    title="Laplacian positions",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Dwivedi, Bresson",
-        "A Generalization of Transformer Networks to Graphs",
-        "AAAI Workshop on Deep Learning on Graphs",
-        2021,
-        "2012.09699",
-    ),
     forms=FORMS,
     options=Waves,
     structure=GraphBatch,
@@ -131,9 +127,5 @@ CARD = Card(
     time=2 * n * k * dim,
     memory=n * dim,
     variants=({"count": 3, "basis": True},),
-    departures=(
-        "all eigenvectors of eigenvalue 0 are dropped, of which each component has one",
-        "a node without edges is a component of its own",
-    ),
     build=LaplacianPositions,
 )

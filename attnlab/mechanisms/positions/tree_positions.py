@@ -25,6 +25,9 @@ Readings. Children beyond the c-th share the last one's place; the paper writes 
 ones instead. The paper's positions are those of a decoder that writes the tree, too; here a tree is
 read.
 
+Departures.
+- children beyond the last branch share its place
+
 Shiv, Quirk. Novel Positional Encodings to Enable Tree-Based Transformers. NeurIPS 2019, section 3.
 """
 
@@ -34,7 +37,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
@@ -140,16 +143,10 @@ class TreePositions(nn.Module):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="tree_positions",
-    title="Tree positions",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Shiv, Quirk",
-        "Novel Positional Encodings to Enable Tree-Based Transformers",
-        "NeurIPS",
-        2019,
-    ),
     forms=FORMS,
     options=Stack,
     structure=TreeBatch,
@@ -157,6 +154,5 @@ CARD = Card(
     time=2 * n * dim,
     memory=n * dim,
     variants=({"branches": 2, "steps": 3},),
-    departures=("children beyond the last branch share its place",),
     build=TreePositions,
 )

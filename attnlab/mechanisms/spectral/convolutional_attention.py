@@ -20,7 +20,10 @@ The paper's letters: k is its k. Its sparse patterns are not part of this page.
 Common mistakes: padding a convolution on both sides; a convolution over the channels in place of
 the positions.
 
-Departures. Padded tokens count as zero in the convolutions, as do the positions before the first.
+Departures.
+- padded tokens count as zero in the convolutions. So do the positions before the first.
+
+Gives up. Nothing but time: queries and keys cost k times as much.
 
 Li, Jin, Xuan, Zhou, Chen, Wang, Yan. Enhancing the Locality and Breaking the Memory Bottleneck of
 Transformer on Time Series Forecasting. NeurIPS 2019, arXiv:1907.00235, section 4.1.
@@ -36,7 +39,7 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
@@ -174,18 +177,10 @@ h, n, d, e, k, dim = letters("h n d e k dim")
 COST = 2 * h * n**2 * (d + e) + 4 * n * k * dim**2
 
 CARD = Card(
+    __doc__,
     name="convolutional_attention",
-    title="Attention with temporal convolutions",
     family="spectral",
     role="attend",
-    paper=Paper(
-        "Li, Jin, Xuan, Zhou, Chen, Wang, Yan",
-        "Enhancing the Locality and Breaking the Memory Bottleneck of Transformer on Time Series "
-        "Forecasting",
-        "NeurIPS",
-        2019,
-        "1907.00235",
-    ),
     forms=FORMS,
     causal="optional",
     options=Temporal,
@@ -193,9 +188,7 @@ CARD = Card(
     time=COST,
     memory={"naive": h * n**2, "fused": h * n * (d + e) + k * n * dim},
     notes={"naive": ("queries", "keys", "weights"), "fused": ("queries", "keys")},
-    departures=("padded tokens count as zero in the convolutions",),
     variants=({"kernel": 1}, {"kernel": 4}),
     build=ConvolutionalAttention,
     aliases=("temporal_convolution",),
-    gives_up="Nothing but time: queries and keys cost k times as much.",
 )

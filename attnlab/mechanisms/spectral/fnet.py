@@ -1,4 +1,4 @@
-r"""FNet: a Fourier transform in the place of attention, with nothing to learn.
+r"""FNet: Fourier mixing. A Fourier transform stands in the place of attention, nothing is learned.
 
 Attention computes from the tokens themselves how much each takes from each other one. FNet mixes
 them by a fixed matrix, the discrete Fourier transform, first along the width of each token, then
@@ -28,9 +28,12 @@ The paper's letters: $n$ is our n, $d_h$ is dim.
 Common mistakes: taking the real part after each of the two transforms; a transform over the batch;
 transforming the padding with the tokens.
 
-Departures. Padding is left out: the real tokens of a sequence are transformed as if they stood
-alone, one after the other, and padded positions get zeros. The released code transforms the padding
-with them, so that the result depends on how long the batch is.
+Departures.
+- padding is left out of the transform; the released code transforms it, too. The real tokens of a
+  sequence are transformed as if they stood alone, one after the other, and padded positions get
+  zeros. In the released code the result depends on how long the batch is.
+
+Gives up. The mixing is fixed: its weights do not depend on the tokens.
 
 Lee-Thorp, Ainslie, Eckstein, Ontanon. FNet: Mixing Tokens with Fourier Transforms. NAACL 2022,
 arXiv:2105.03824, section 3.
@@ -44,7 +47,7 @@ import sympy
 import torch
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import finite
 from attnlab.core.options import Size
 from attnlab.core.precision import exact_dtype, wide
@@ -149,17 +152,10 @@ class FNet(nn.Module):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="fnet",
-    title="FNet: Fourier mixing",
     family="spectral",
     role="mix",
-    paper=Paper(
-        "Lee-Thorp, Ainslie, Eckstein, Ontanon",
-        "FNet: Mixing Tokens with Fourier Transforms",
-        "NAACL",
-        2022,
-        "2105.03824",
-    ),
     forms=FORMS,
     causal="never",
     because="every output of a Fourier transform depends on every input",
@@ -169,8 +165,6 @@ CARD = Card(
     },
     memory={"naive": n**2 + dim**2, "fft": n * dim},
     notes={"naive": ("cosines", "sines")},
-    departures=("padding is left out of the transform; the released code transforms it, too",),
     build=FNet,
     aliases=("fourier",),
-    gives_up="The mixing is fixed: its weights do not depend on the tokens.",
 )

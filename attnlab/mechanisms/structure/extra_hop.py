@@ -1,4 +1,4 @@
-r"""eXtra hop attention: linked texts tell each other what they hold, through their first tokens.
+r"""eXtra hop attention (Transformer-XH): linked texts tell each other what they hold.
 
 Pages link to pages. Each text is read by a Transformer of its own, whose attention stays inside the
 text; its first token, the hub ([CLS]), gathers what the text says. Extra hop attention then lets
@@ -31,8 +31,14 @@ The paper's letters: our $s_{\tau\eta}$, $q$, $k$ and $v$ have hats there; W is 
 Readings. A text without links gets zeros for $\hat h$. Both scores have projections of their own,
 with an output projection of the heads before W.
 
-Departures of the released code beyond the score, not followed here: it makes queries, keys and
-values by one map for each head, joins as [found; own], and adds a ReLU and a residual.
+The released code, beyond the score, makes queries, keys and values by one map for each head, joins
+as [found; own], and adds a ReLU and a residual. It is not followed here.
+
+Departures.
+- queries, keys and values have projections of their own with both scores
+- no ReLU and no residual follow, as the released code has them
+
+Gives up. Texts meet only in their first tokens, and only along links.
 
 Zhao, Xiong, Rosset, Song, Bennett, Tiwary. Transformer-XH: Multi-Evidence Reasoning with eXtra Hop
 Attention. ICLR 2020, equations 7 to 9.
@@ -46,7 +52,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.edge_sums import products
 from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
 from attnlab.core.graph_batch import GraphBatch
@@ -159,16 +165,10 @@ def at_hubs(
 h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
+    __doc__,
     name="extra_hop",
-    title="eXtra hop attention (Transformer-XH)",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Zhao, Xiong, Rosset, Song, Bennett, Tiwary",
-        "Transformer-XH: Multi-Evidence Reasoning with eXtra Hop Attention",
-        "ICLR",
-        2020,
-    ),
     forms=FORMS,
     options=Hop,
     structure=GraphBatch,
@@ -178,11 +178,6 @@ CARD = Card(
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"score": "additive"},),
-    departures=(
-        "queries, keys and values have projections of their own with both scores",
-        "no ReLU and no residual follow, as the released code has them",
-    ),
     build=ExtraHop,
     aliases=("transformer_xh",),
-    gives_up="Texts meet only in their first tokens, and only along links.",
 )

@@ -38,6 +38,14 @@ A width and a stride of 1 with identity matrices give full attention, causal or 
 ``step`` decodes. Its state is the slots so far and the last positions, which do not fill a window
 yet: a third of a cache of keys and values.
 
+Departures.
+- an incomplete window at the end is padded with zeros
+- queries attend to a slot from its last position on; before the first, their outputs are zero, or
+  they attend to a learned null slot
+- one kernel per head, without a bias
+
+Gives up. A query attends only to mixtures of neighbouring tokens, never to a single token.
+
 Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Summarizing Long
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 """
@@ -49,7 +57,7 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper
+from attnlab.core.card import Card
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
@@ -245,17 +253,10 @@ class MemoryCompressedAttention(nn.Module):
 # ---- card
 
 CARD = Card(
+    __doc__,
     name="memory_compressed",
-    title="Memory-compressed attention",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer",
-        "Generating Wikipedia by Summarizing Long Sequences",
-        "ICLR",
-        2018,
-        "1801.10198",
-    ),
     forms=FORMS,
     causal="optional",
     options=Compression,
@@ -263,12 +264,6 @@ CARD = Card(
     time={"naive": naive_flops, "fused": flops},
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "an incomplete window at the end is padded with zeros",
-        "queries attend to a slot from its last position on; before the first, their outputs are "
-        "zero, or they attend to a learned null slot",
-        "one kernel per head, without a bias",
-    ),
     variants=(
         {"kernel": 2, "stride": 2, "null": True},
         {"kernel": 5, "stride": 2},
@@ -276,5 +271,4 @@ CARD = Card(
         {"kind": "local", "block": 4},
     ),
     build=MemoryCompressedAttention,
-    gives_up="A query attends only to mixtures of neighbouring tokens, never to a single token.",
 )

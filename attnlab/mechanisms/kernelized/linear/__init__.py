@@ -43,9 +43,15 @@ Common mistakes: padding must zero the features of a key (there are no scores to
 number added to denominators biases every row, so nothing is added here; sums over a long past need
 float32, in bfloat16 they stop growing; the paper's map has no $1/\sqrt d$.
 
-Departures. Rows whose weights sum to exactly zero (relu and dpfp have such) give zeros. Causal
-masks are aligned at the bottom right when there are fewer queries than keys. DPFP is the feature
-map alone here, without the delta rule by which Schlag et al. update the state.
+Readings. DPFP is the feature map alone here, without the delta rule by which Schlag et al. update
+the state.
+
+Departures.
+- rows whose weights sum to exactly zero give zeros. The features relu and dpfp have such.
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- nothing is added to the denominators
+
+Gives up. Without the softmax the weights are less sharp: it is hard to pick out one token.
 
 Katharopoulos, Vyas, Pappas, Fleuret. Transformers are RNNs: Fast Autoregressive Transformers with
 Linear Attention. ICML 2020, arXiv:2006.16236, sections 3.2 to 3.4. DPFP: Schlag, Irie, Schmidhuber.
@@ -59,7 +65,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core import linear_recurrence, patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.linear_recurrence import Sums, reciprocal
 from attnlab.core.options import Size
@@ -235,17 +241,10 @@ def elements(chosen: Features, causal: bool) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="linear",
-    title="Linear Transformer",
     family="kernelized",
     role="attend",
-    paper=Paper(
-        "Katharopoulos, Vyas, Pappas, Fleuret",
-        "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
-        "ICML",
-        2020,
-        "2006.16236",
-    ),
     forms=FORMS,
     causal="optional",
     options=Features,
@@ -265,11 +264,6 @@ CARD = Card(
         "chunked": ("features_q", "features_k", "state"),
         "recurrent": ("features_q", "features_k", "state"),
     },
-    departures=(
-        "rows whose weights sum to exactly zero give zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "nothing is added to the denominators",
-    ),
     variants=(
         {"chunk": 3},
         {"feature": "relu", "chunk": 5},
@@ -278,5 +272,4 @@ CARD = Card(
     ),
     build=LinearAttention,
     aliases=("linear_transformer",),
-    gives_up="Without the softmax the weights are less sharp: it is hard to pick out one token.",
 )

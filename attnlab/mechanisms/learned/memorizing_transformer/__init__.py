@@ -50,6 +50,13 @@ one key/value head, and τ = 20.
 Common mistakes: storing a segment before its queries have searched, which shows them the future;
 storing keys that are not normalised; one memory for several documents of a batch.
 
+Departures.
+- while the memory is empty its output is zero, and the gate is not changed
+- the scale starts at √d, not at 1, and a query attends to itself, unlike in the authors' code
+- slots of the memory that are not filled yet are not attended to
+
+Gives up. In the far past, each query attends only to the few keys with the largest scores.
+
 Wu, Rabe, Hutchins, Szegedy. Memorizing Transformers. ICLR 2022, arXiv:2203.08913, sections 3 and 4.
 """
 
@@ -59,7 +66,7 @@ import sympy
 import torch
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias, positions_of
@@ -250,13 +257,10 @@ def found(chosen: Memory) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="memorizing_transformer",
-    title="Memorizing Transformer",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Wu, Rabe, Hutchins, Szegedy", "Memorizing Transformers", "ICLR", 2022, "2203.08913"
-    ),
     forms=FORMS,
     causal="always",
     because="its memory holds what was read before",
@@ -274,12 +278,6 @@ CARD = Card(
         "naive": ("scores", "weights", "neighbours", "neighbour_weights", "gate"),
         "chunked": ("neighbours", "neighbour_weights", "gate"),
     },
-    departures=(
-        "while the memory is empty its output is zero, and the gate is not changed",
-        "the scale starts at √d, not at 1, and a query attends to itself, unlike in the authors' "
-        "code",
-        "slots of the memory that are not filled yet are not attended to",
-    ),
     variants=(
         {"segment": 3, "cache": 2, "memory": 4, "neighbours": 2},
         {
@@ -295,6 +293,5 @@ CARD = Card(
     ),
     build=MemorizingAttention,
     aliases=("memorizing", "knn_memory"),
-    gives_up="In the far past, each query attends only to the few keys with the largest scores.",
     small={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
 )

@@ -48,6 +48,16 @@ Another implementation: the package routing-transformer lets learned keys join e
 token of a shared layer hardly any weight on itself, adds a loss that draws queries to centroids,
 and has the leak in its causal form.
 
+Departures.
+- a causal layer puts a token into the cluster of its nearest centroid, where it attends to the most
+  recent members: the published top-w of the whole sequence lets later tokens decide who is in a
+  cluster
+- centroids have unit length, and move by the direction of the sum of their members
+- scores are divided by √d
+- a token that no cluster takes gives zeros, and so does padding
+
+Gives up. Tokens in different clusters do not attend to each other.
+
 Roy, Saffar, Vaswani, Grangier. Efficient Content-Based Sparse Attention with Routing Transformers.
 TACL 2021, arXiv:2003.05997, section 4.1 and algorithm 1.
 """
@@ -62,7 +72,7 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
@@ -316,17 +326,10 @@ def pairs(chosen: Clusters, causal: bool) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="routing_transformer",
-    title="Routing Transformer",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Roy, Saffar, Vaswani, Grangier",
-        "Efficient Content-Based Sparse Attention with Routing Transformers",
-        "TACL",
-        2021,
-        "2003.05997",
-    ),
     forms=FORMS,
     causal="optional",
     options=Clusters,
@@ -347,17 +350,8 @@ CARD = Card(
         "naive": ("scores", "clusters", "members", "weights"),
         "gathered": ("clusters", "members"),
     },
-    departures=(
-        "a causal layer puts a token into the cluster of its nearest centroid, where it attends to "
-        "the most recent members: the published top-w of the whole sequence lets later tokens "
-        "decide who is in a cluster",
-        "centroids have unit length, and move by the direction of the sum of their members",
-        "scores are divided by √d",
-        "a token that no cluster takes gives zeros, and so does padding",
-    ),
     variants=({"clusters": 3}, {"clusters": 4, "window": 3}, {"clusters": 2, "decay": 0.5}),
     build=RoutingAttention,
     aliases=("routing",),
-    gives_up="Tokens in different clusters do not attend to each other.",
     small={"clusters": 4},
 )

@@ -38,14 +38,21 @@ $O(n B)$ where weights are kept or, in a causal layer, masked, and $(n / B)^2$ f
 The paper's letters: $\psi_S$ sorts, $\psi_P$ sums blocks, $P$ is the network, $N_B$ our N, $b$ or
 $\ell$ our B.
 
-Readings and departures. The hidden layer of the network is shared by the heads. Any length: the
-last block is filled up with zeros, which also count as zeros in a mixture; a sorted key is masked
-where no block has a token at its place. Blocks of padding alone are not sorted. The noise is drawn
-on the processor, from PyTorch's generator.
+Readings. Blocks of padding alone are not sorted. The noise is drawn on the processor, from
+PyTorch's generator.
 
 Other implementations. The package takes its choice of a block from a softmax unless told otherwise,
 and has in its non-causal layer the sorted *keys* as sorted values. Long Range Arena's code cuts
 strided blocks in place of contiguous ones.
+
+Departures.
+- a causal layer normalises rows only: columns of Sinkhorn's normalisation leak the future
+- the hidden layer of the sort network is shared by the heads
+- any length: the last block is filled up with zeros, which a mixture of blocks holds too. A sorted
+  key is masked where no block has a token at its place.
+- SortCut may keep the own block beside the first sorted ones
+
+Gives up. A query does not attend to most blocks, or only to mixtures of them.
 
 Tay, Bahri, Yang, Metzler, Juan. Sparse Sinkhorn Attention. ICML 2020, arXiv:2002.11296, section 3.
 """
@@ -57,7 +64,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
@@ -286,17 +293,10 @@ def sorting_pairs(chosen: Blocks) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="sinkhorn",
-    title="Sparse Sinkhorn attention",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Tay, Bahri, Yang, Metzler, Juan",
-        "Sparse Sinkhorn Attention",
-        "ICML",
-        2020,
-        "2002.11296",
-    ),
     forms=FORMS,
     causal="optional",
     options=Blocks,
@@ -315,12 +315,6 @@ CARD = Card(
         ),
     },
     notes={"naive": ("permutation", "weights"), "blocked": ("permutation",)},
-    departures=(
-        "a causal layer normalises rows only: columns of Sinkhorn's normalisation leak the future",
-        "the hidden layer of the sort network is shared by the heads",
-        "any length: the last block is filled up with zeros, which a mixture of blocks holds too",
-        "SortCut may keep the own block beside the first sorted ones",
-    ),
     variants=(
         {"block": 4, "max_len": 400},
         {"block": 4, "max_len": 400, "join": "sorted", "temperature": 0.3},
@@ -328,6 +322,5 @@ CARD = Card(
     ),
     build=SinkhornAttention,
     aliases=("sparse_sinkhorn",),
-    gives_up="A query does not attend to most blocks, or only to mixtures of them.",
     small={"block": 4},
 )

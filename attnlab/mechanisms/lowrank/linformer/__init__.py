@@ -51,6 +51,16 @@ times as large. k is per layer, not per head; max-pooling (no matrix) is left ou
 Other implementations. The package linformer shares E and F headwise and takes no padding; Long
 Range Arena's version shares one kernel for keys and values and ignores all masks.
 
+Departures.
+- padded keys and values are zero before the projection, and a place whose positions are all padding
+  is masked
+- windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length
+- a convolution has one kernel for all channels
+- E starts with variance 1 / max_len, not 1 / k
+- k is per layer, not per head; no max-pooling
+
+Gives up. Keys and values are k sums over all tokens: never causal, and of limited length.
+
 Wang, Li, Khabsa, Fang, Ma. Linformer: Self-Attention with Linear Complexity. 2020,
 arXiv:2006.04768, eq. 7 and section 4.
 """
@@ -61,7 +71,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
@@ -201,17 +211,10 @@ class Linformer(nn.Module):
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="linformer",
-    title="Linformer",
     family="lowrank",
     role="attend",
-    paper=Paper(
-        "Wang, Li, Khabsa, Fang, Ma",
-        "Linformer: Self-Attention with Linear Complexity",
-        "arXiv",
-        2020,
-        "2006.04768",
-    ),
     forms=FORMS,
     causal="never",
     because="each of its k keys and values is a sum over all positions, later ones included",
@@ -223,14 +226,6 @@ CARD = Card(
         "fused": lambda chosen: h * n * (chosen.places(n) + d + e),
     },
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "padded keys and values are zero before the projection, and a place whose positions are "
-        "all padding is masked",
-        "windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length",
-        "a convolution has one kernel for all channels",
-        "E starts with variance 1 / max_len, not 1 / k",
-        "k is per layer, not per head; no max-pooling",
-    ),
     variants=(
         {},
         {"sharing": "none"},
@@ -240,6 +235,5 @@ CARD = Card(
         {"projection": "convolution", "sharing": "none", "max_len": 257},
     ),
     build=Linformer,
-    gives_up="Keys and values are k sums over all tokens: never causal, and of limited length.",
     small={"k": 8, "max_len": 64},
 )
