@@ -10,6 +10,7 @@ import contextlib
 import copy
 import inspect
 import itertools
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -803,6 +804,18 @@ def test_the_story_is_read(card: Card) -> None:
         pytest.skip("the card was given its texts; Card(__doc__, …) reads them from the story")
     assert Story(card.story).faults() == []
     assert card.gives_up, "a paragraph of the story should begin with 'Gives up.'"
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_layer_is_built_with_each_form_of_the_card_and_shows_it(card: Card) -> None:
+    """``form`` of the layer is annotated with the names of the card's forms, if with any."""
+    annotation = parameters_of(card.build).get("form")
+    names = typing.get_args(annotation)
+    assert not names or names == tuple(card.forms)
+    for form in names:
+        causal = card.causal == "always"
+        layer = catalog.build(card.name, dim=DIM, heads=HEADS, causal=causal, form=form)
+        assert f"form={form!r}" in repr(layer)
 
 
 @pytest.mark.parametrize("card", EACH)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation
@@ -107,7 +108,7 @@ FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked
 # ---- module
 
 
-class PatternAttention(nn.Module):
+class PatternAttention(Layer):
     """Multi-head attention under a fixed pattern: (b, n, dim) → (b, n, dim).
 
     The output of a query without allowed keys is zero. A causal layer decodes with ``step``, whose
@@ -146,9 +147,6 @@ class PatternAttention(nn.Module):
         start = 0 if state is None else state.length
         out, state = decoding.step(*self.heads.project(x, start=start), self.pattern, state)
         return self.heads.merge(out), state
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -222,9 +222,6 @@ class FlashAttention(DenseAttention):
         super().__init__(dim, heads, attend, causal=causal, bias=bias, positions=positions)
         self.form, self.options = form, options
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, tile={self.options.tile}"
-
 
 # ---- card
 

@@ -90,9 +90,6 @@ class FullAttention(DenseAttention):
         super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
         self.form = form
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 

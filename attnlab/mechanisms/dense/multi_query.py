@@ -141,9 +141,6 @@ class MultiQueryAttention(DenseAttention):
         )  # fmt: skip
         self.form = form
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 

@@ -74,6 +74,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried, read_on, still_seen
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import unrounded, wide, widely
 from attnlab.core.probe import note
@@ -298,7 +299,7 @@ class BlockState(NamedTuple):
     """Which keys are of the present document."""
 
 
-class BlockRecurrent(nn.Module):
+class BlockRecurrent(Layer):
     """Sliding-window attention beside a recurrent state, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. With the update "skip"
@@ -386,9 +387,6 @@ class BlockRecurrent(nn.Module):
                 f"{self.options.block}: it is another layer's state; start with state=None"
             )
         return state
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -40,6 +40,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.heads import fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
@@ -119,7 +120,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class LSTM(nn.Module):
+class LSTM(Layer):
     """A layer of dim units: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` reads on from a state. All parameters are drawn uniformly within ± dim^(-1/2).
@@ -153,9 +154,6 @@ class LSTM(nn.Module):
     def _run(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         run = _fused if self.form == "fused" else _naive
         return run(x, self.inputs, self.recurrent, self.biases, state)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}"
 
 
 # ---- card

@@ -52,6 +52,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.latents import ATTEND, FORMS, Form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
@@ -101,7 +102,7 @@ class Block(nn.Module):
         return out
 
 
-class PerceiverIO(nn.Module):
+class PerceiverIO(Layer):
     """Encode, process, decode: (b, m, dim) → (b, n, dim) for n queries, or as many as inputs."""
 
     @checked
@@ -136,9 +137,6 @@ class PerceiverIO(nn.Module):
             fits(queries, "queries", self.dim, self.latents)
         out: Tensor = self.decode(x if queries is None else queries, z)
         return out
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 # ---- card

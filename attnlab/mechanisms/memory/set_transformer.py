@@ -54,6 +54,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.latents import ATTEND, FORMS, Form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
@@ -113,7 +114,7 @@ class SAB(nn.Module):
         return out
 
 
-class ISAB(nn.Module):
+class ISAB(Layer):
     """An induced set attention block: (b, n, dim) → (b, n, dim) through l inducing points."""
 
     @checked
@@ -132,9 +133,6 @@ class ISAB(nn.Module):
         x = finite(x, padding)
         points = self.inducing.to(x.dtype).expand(len(x), -1, -1)
         return self.answering(x, self.reading(points, x, padding))
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 class PMA(nn.Module):

@@ -63,6 +63,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_inputs, read_on, still_seen
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -201,7 +202,7 @@ class SegmentState(NamedTuple):
         return SegmentState(inputs[:, low:], self.segment[:, :0], self.seen[:, low:])
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(Layer):
     """Multi-head attention to a segment and its memory, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -268,9 +269,6 @@ class TransformerXL(nn.Module):
         r = past_keys(self.weight, k.shape[2])
         out = (past_weights(q, k, self.u, self.t, r, mask) @ wide(v)).to(v.dtype)
         return out, state.closed(self.options)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -98,9 +98,6 @@ class LinearBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.slopes)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}"
-
 
 # ---- card
 

@@ -47,6 +47,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.integers import check_integer
+from attnlab.core.layer import Layer
 from attnlab.core.lookup import one_hot, rows_of
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.probe import note
@@ -160,7 +161,7 @@ FORMS = {"naive": naive, "lookup": lookup}
 # ---- module
 
 
-class ByteEmbedding(nn.Module):
+class ByteEmbedding(Layer):
     """Bytes as vectors: ids (b, n) → (b, n, dim). Positions are the model's business."""
 
     @checked
@@ -174,9 +175,6 @@ class ByteEmbedding(nn.Module):
     @checked
     def forward(self, tokens: Int[Tensor, "b n"]) -> Float[Tensor, "b n dim"]:
         return FORMS[self.form](tokens, self.table)
-
-    def extra_repr(self) -> str:
-        return f"rows={self.options.rows}, form={self.form!r}"
 
 
 # ---- card

@@ -46,6 +46,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
+from attnlab.core.layer import Layer
 from attnlab.core.lookup import one_hot, rows_of
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions
@@ -129,7 +130,7 @@ FORMS = {"naive": naive, "lookup": lookup}
 # ---- module
 
 
-class FactorizedEmbedding(nn.Module):
+class FactorizedEmbedding(Layer):
     """Words as vectors: (b, n) → (b, n, dim), from V r + r dim + dim numbers."""
 
     @checked
@@ -185,9 +186,6 @@ class FactorizedEmbedding(nn.Module):
             return self.positions[None, :n]
         rows = positions if positions.ndim == 2 else positions[None]
         return rows_of(self.positions, rows, "positions", "build it with a larger max_len")
-
-    def extra_repr(self) -> str:
-        return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"
 
 
 # ---- card

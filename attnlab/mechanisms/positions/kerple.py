@@ -96,9 +96,6 @@ class KernelBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.weight, options=self.options)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, kernel={self.options.kernel!r}"
-
 
 # ---- card
 

@@ -41,6 +41,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import fits
 from attnlab.core.laplacian import eigenvectors, spectrum
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
@@ -80,7 +81,7 @@ FORMS = {"naive": naive}
 # ---- module
 
 
-class LaplacianPositions(nn.Module):
+class LaplacianPositions(Layer):
     """Adds to each node (b, n, dim) its rows of the first eigenvectors."""
 
     @checked
@@ -105,9 +106,6 @@ class LaplacianPositions(nn.Module):
             return spectrum(structure, count).turned()
         signs = torch.randint(2, (len(structure), 1, count), device=structure.padding.device)
         return eigenvectors(structure, count) * (signs * 2 - 1)
-
-    def extra_repr(self) -> str:
-        return ", ".join(part for part in (f"dim={self.dim}", str(self.options)) if part)
 
 
 # ---- card

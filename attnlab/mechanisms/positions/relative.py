@@ -167,9 +167,6 @@ class RelativeAttention(SelfAttention):
         """W_R of each head."""
         return self.distance.weight.unflatten(0, (self.heads.heads, -1))
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 

@@ -247,9 +247,6 @@ class RotaryPositions(Rotation):
                 f"{x.shape[-1]}; build it with the dim and heads of its layer"
             )
 
-    def extra_repr(self) -> str:
-        return str(self.options)
-
 
 # ---- card
 

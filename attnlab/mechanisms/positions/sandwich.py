@@ -101,9 +101,6 @@ class SandwichBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.strengths, options=self.options)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, width={self.options.width}"
-
 
 # ---- card
 

@@ -185,9 +185,6 @@ class ShawAttention(SelfAttention):
         tables = (self.a_keys, self.a_values)
         return FORMS[self.form](q, k, v, *tables, causal=self.causal, padding=padding)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 

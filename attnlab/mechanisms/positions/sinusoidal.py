@@ -24,9 +24,10 @@ NeurIPS 2017, arXiv:1706.03762, section 3.5.
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core.card import Card, letters
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import Positions
 from attnlab.core.precision import exact_dtype
@@ -55,7 +56,7 @@ FORMS = {"naive": naive}
 # ---- module
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(Layer):
     """Adds sinusoids to tokens (b, n, dim). No parameters."""
 
     @checked
@@ -70,9 +71,6 @@ class SinusoidalPositions(nn.Module):
         if x.shape[-1] != self.dim:
             raise ValueError(f"x should be vectors of width dim={self.dim}, got {x.shape[-1]}")
         return naive(x, positions)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 # ---- card

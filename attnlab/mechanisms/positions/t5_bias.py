@@ -136,9 +136,6 @@ class BucketBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.weight, causal=self.causal, options=self.options)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, causal={self.causal}, {self.options}".rstrip(", ")
-
 
 # ---- card
 

@@ -38,6 +38,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
@@ -110,7 +111,7 @@ FORMS = {"naive": naive, "gathered": gathered}
 # ---- module
 
 
-class TreePositions(nn.Module):
+class TreePositions(Layer):
     """Adds to each vector (b, n, dim) the path to its token."""
 
     @checked
@@ -133,9 +134,6 @@ class TreePositions(nn.Module):
             raise ValueError(f"x should be vectors of width dim={self.dim}, got {x.shape[-1]}")
         structure = TreeBatch.fitting(structure, x, None)
         return gathered(x, self.decays, structure=structure, options=self.options)
-
-    def extra_repr(self) -> str:
-        return ", ".join(part for part in (f"dim={self.dim}", str(self.options)) if part)
 
 
 # ---- card

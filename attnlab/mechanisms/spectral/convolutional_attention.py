@@ -42,6 +42,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -123,7 +124,7 @@ class State(NamedTuple):
     inputs: Float[Tensor, "b r dim"]
 
 
-class ConvolutionalAttention(nn.Module):
+class ConvolutionalAttention(Layer):
     """(b, n, dim) → (b, n, dim), with queries and keys of ``kernel`` tokens each."""
 
     @checked
@@ -166,9 +167,6 @@ class ConvolutionalAttention(nn.Module):
         out = sdpa.attend(q, keys, values, mask=mask, bias=None, scale=None)
         kept = seen[:, max(0, seen.shape[1] - self.options.kernel + 1) :].clone()
         return self.heads.merge(out), note("state", State(*cache, kept))
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -131,9 +131,6 @@ class DynamicConvolution(GatedConvolution):
             logits, v, causal=self.causal, renormalize=self.options.renormalize, padding=padding
         )
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 

@@ -45,10 +45,11 @@ from typing import Any, Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import exact_dtype, wide
 from attnlab.core.probe import note
@@ -127,7 +128,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fft": fft}
 # ---- module
 
 
-class FNet(nn.Module):
+class FNet(Layer):
     """Fourier mixing, without parameters: (b, n, dim) → (b, n, dim); zeros at padding."""
 
     @checked
@@ -142,9 +143,6 @@ class FNet(nn.Module):
                 f"`x` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
             )
         return note("mixed", FORMS[self.form](finite(x, padding), padding=padding))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}"
 
 
 # ---- card

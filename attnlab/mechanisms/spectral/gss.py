@@ -59,6 +59,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, unrounded, wide
 from attnlab.core.probe import note
@@ -173,7 +174,7 @@ class GatedOutput(nn.Module):
         return self.project(self.widen(y) * gate)
 
 
-class GSS(nn.Module):
+class GSS(Layer):
     """A gated state space: (b, n, dim) → (b, n, dim), causal; zeros at padding. ``step`` decodes.
 
     Every narrow channel is a head of width one for ``lens.mixing_matrix``.
@@ -226,9 +227,6 @@ class GSS(nn.Module):
         mixed, modes = state_space.advance(wide(u), state.modes, *parts, chunk=self.options.chunk)
         out = (mixed + wide(self.skip) * wide(u)).to(x.dtype)
         return self.heads.output(out, F.gelu(self.gate(x))), note("state", State(modes))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card

@@ -60,6 +60,7 @@ from attnlab.core.convolution import (
     toeplitz,
 )
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, unrounded, wide, widened
 from attnlab.core.probe import note
@@ -233,7 +234,7 @@ class State(NamedTuple):
         return emptied(self, ended)
 
 
-class H3(nn.Module):
+class H3(Layer):
     """Projections, shift, diagonal state space and gates: (b, n, dim) → (b, n, dim), causal; zeros
     at padding. ``step`` decodes.
 
@@ -285,9 +286,6 @@ class H3(nn.Module):
         out, products = advance(q, keys, v, state.products, *system, self.skip, self.options.chunk)
         after = State(products, last_inputs(self.heads.join(k), state.keys))
         return self.heads.merge(out), note("state", after)
-
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card

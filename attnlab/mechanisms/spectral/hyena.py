@@ -68,6 +68,7 @@ from attnlab.core.convolution import (
     toeplitz,
 )
 from attnlab.core.heads import Heads, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, unrounded, wide, widely, widened
 from attnlab.core.probe import note
@@ -165,7 +166,7 @@ class State(NamedTuple):
     levels: Float[Tensor, "b g t dim"]  # all inputs z^1 … z^N of the long ones
 
 
-class Hyena(nn.Module):
+class Hyena(Layer):
     """(b, n, dim) → (b, n, dim), causal, for n up to ``max_len``; zeros at padding.
 
     Every channel is a head of width one for ``lens.mixing_matrix``.
@@ -245,9 +246,6 @@ class Hyena(nn.Module):
                 f"max_len={self.options.max_len}; build it with max_len={n} or more, or shorten "
                 "the sequence"
             )
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, {self.options}, form={self.form!r}"
 
 
 def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:

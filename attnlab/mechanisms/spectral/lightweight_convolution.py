@@ -140,9 +140,6 @@ class LightweightConvolution(GatedConvolution):
         run, normalize = FORMS[self.form], self.options.normalize
         return run(self.weight, v, causal=self.causal, normalize=normalize)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 

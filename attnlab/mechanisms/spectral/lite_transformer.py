@@ -45,6 +45,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -149,7 +150,7 @@ class Halves(nn.Module):
         return torch.cat((self.first(first), self.second(second)), dim=-1)
 
 
-class LongShortAttention(nn.Module):
+class LongShortAttention(Layer):
     """(b, n, dim) → (b, n, dim). Half of the ``heads`` attend, the others convolve."""
 
     @checked
@@ -203,9 +204,6 @@ class LongShortAttention(nn.Module):
         kept = seen[:, :, max(0, seen.shape[2] - self.options.kernel + 1) :].clone()
         out = self.heads.merge(torch.cat((attended, convolved), dim=1))
         return out, note("state", State(*cache, kept))
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -48,6 +48,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, unrounded, wide, widened
 from attnlab.core.probe import note
@@ -190,7 +191,7 @@ class GatedOutput(nn.Module):
         return self.project(F.silu(self.gate(x)) * normed)
 
 
-class Retention(nn.Module):
+class Retention(Layer):
     """Multi-scale retention: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     Values are ``value_scale`` times as wide as queries and keys. ``step`` decodes; its state is the
@@ -241,9 +242,6 @@ class Retention(nn.Module):
         # Places are counted from the first token of a call, and begin anew with the next call.
         back = turned(sums.mT, -torch.full((1,), x.shape[1], device=x.device)).mT
         return self.heads.output(self.heads.join(out), x), note("state", State(back.contiguous()))
-
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card

@@ -79,6 +79,7 @@ from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import unrounded, wide, widened
 from attnlab.core.probe import note
@@ -297,7 +298,7 @@ class GatedOutput(nn.Linear):
         return super().forward(y * F.silu(gate))
 
 
-class SelectiveScan(nn.Module):
+class SelectiveScan(Layer):
     """Mamba's block: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` decodes. Every channel of the scan is a head of width one for ``lens.mixing_matrix``;
@@ -363,9 +364,6 @@ class SelectiveScan(nn.Module):
         out, scan = advance(*given, self.skip, state.scan, self.options)
         after = State(last_inputs(inputs, state.inputs), scan)
         return self.heads.output(out, gate), note("state", after)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card

@@ -57,6 +57,7 @@ from attnlab.core.edge_sums import products
 from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import (
@@ -121,7 +122,7 @@ FORMS = {"naive": naive, "edges": edges}
 # ---- module
 
 
-class ExtraHop(nn.Module):
+class ExtraHop(Layer):
     """The hubs of linked texts, one layer on: (b, n, dim) → (b, n, dim)."""
 
     adds_constant = True  # what a hub was itself is joined to what it finds
@@ -146,9 +147,6 @@ class ExtraHop(nn.Module):
         own = finite(x, structure.padding)
         out: Tensor = self.joined(torch.cat([own, self.heads.merge(found)], -1))
         return out
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 @checked

@@ -56,6 +56,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.edge_sums import collected
 from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
@@ -184,7 +185,7 @@ def meta_paths(choices: Float[Tensor, "s t"]) -> list[tuple[tuple[int, ...], flo
 # ---- module
 
 
-class GTN(nn.Module):
+class GTN(Layer):
     """Averages along learned paths: (b, n, dim) → (b, n, dim); a head is a channel."""
 
     @checked
@@ -208,9 +209,6 @@ class GTN(nn.Module):
         v = v.expand(-1, self.heads.heads, -1, -1)
         out = FORMS[self.form](v, self.choices.to(v.dtype), structure=structure)
         return self.heads.merge(out.relu())
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 # ---- card

@@ -54,11 +54,12 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core import sdpa
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -123,7 +124,7 @@ FORMS = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class PairAttention(nn.Module):
+class PairAttention(Layer):
     """One layer that reads pairs of a question and a text: (b, n, dim) → (b, n, dim).
 
     In the representation model the text has projections of its own, ``text_heads``.
@@ -159,9 +160,6 @@ class PairAttention(nn.Module):
             return self.heads.merge(out)
         merged = self.heads.merge(out), self.text_heads.merge(out)
         return torch.where(structure.in_text[..., None], merged[1], merged[0])
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 # ---- scores

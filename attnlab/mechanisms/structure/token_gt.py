@@ -64,6 +64,7 @@ from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.laplacian import eigenvectors
 from attnlab.core.latents import ATTEND, Form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import normal
 from attnlab.core.shapes import (
@@ -136,7 +137,7 @@ def _shape(count: int, width: int, seed: Tensor) -> Tensor:
 # ---- module
 
 
-class GraphTokens(nn.Module):
+class GraphTokens(Layer):
     """The tokens of graphs: (b, n, dim) → (b, m, dim), first the graph, then n nodes, then edges,
     with a padding (b, m) that is True at tokens that exist."""
 
@@ -189,11 +190,8 @@ class GraphTokens(nn.Module):
         own: Tensor = self.edges(structure.read_features(self.options.edge_features).to(p.dtype))
         return made + own
 
-    def extra_repr(self) -> str:
-        return str(self.options)
 
-
-class TokenGT(nn.Module):
+class TokenGT(Layer):
     """The nodes of graphs attend to all nodes and edges: (b, n, dim) → (b, n, dim)."""
 
     @checked
@@ -215,9 +213,6 @@ class TokenGT(nn.Module):
         nodes = tokens[:, 1 : 1 + x.shape[1]]
         q, k, v = self.heads.project(nodes, tokens, padding=exist)
         return self.heads.merge(FORMS[self.form](q, k, v, padding=exist))
-
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
 
 
 # ---- card

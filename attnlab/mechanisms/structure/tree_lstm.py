@@ -40,6 +40,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import finite, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -110,7 +111,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "levels": levels}
 # ---- module
 
 
-class TreeLSTM(nn.Module):
+class TreeLSTM(Layer):
     """The hidden state of every leaf and node: (b, n, dim) → (b, n, dim); zeros at padding."""
 
     @checked
@@ -130,9 +131,6 @@ class TreeLSTM(nn.Module):
         gates = self.inputs(finite(x, structure.padding)).unflatten(-1, (4, -1))
         states = FORMS[self.form](gates, self.recurrent, structure=structure)
         return note("state", states)
-
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
 
 
 # ---- card

@@ -62,6 +62,7 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import wide
@@ -130,7 +131,7 @@ PIECES = ("g2g", "g2l", "l2g")  # beside l2l
 # ---- module
 
 
-class ETCAttention(nn.Module):
+class ETCAttention(Layer):
     """Multi-head ETC attention: (b, n, dim) → (b, n, dim), the global tokens first in x.
 
     ``clip`` is the paper's k. ``separate`` gives each piece projections of its own. ``part_of`` (b,
@@ -183,9 +184,6 @@ class ETCAttention(nn.Module):
 
     def _mask(self, padding: Tensor | None, part_of: Tensor | None) -> Pattern:
         return patterns.both(self.options.structure(part_of), patterns.padding(padding))
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -61,6 +61,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -192,7 +193,7 @@ FORMS = {"naive": naive, "blocked": blocked}
 # ---- module
 
 
-class LongT5Attention(nn.Module):
+class LongT5Attention(Layer):
     """Multi-head transient global attention: (b, n, dim) → (b, n, dim). Never causal."""
 
     @checked
@@ -218,9 +219,6 @@ class LongT5Attention(nn.Module):
         tables = (self.local_table, self.global_table)
         out = FORMS[self.form](*tensors, *tables, padding=padding, options=self.options)
         return self.heads.merge(out)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

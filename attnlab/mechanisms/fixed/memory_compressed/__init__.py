@@ -59,6 +59,7 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -149,7 +150,7 @@ class Compressed(NamedTuple):
     length: int
 
 
-class MemoryCompressedAttention(nn.Module):
+class MemoryCompressedAttention(Layer):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
     The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the local layer that
@@ -245,9 +246,6 @@ class MemoryCompressedAttention(nn.Module):
         if not keys.shape[2]:
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
         return (_weighted if self.form == "naive" else sdpa)(q, keys, values, seen)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -62,11 +62,12 @@ from typing import Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core import linear_recurrence, patterns
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.linear_recurrence import Sums, reciprocal
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
@@ -185,7 +186,7 @@ FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
 # ---- module
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(Layer):
     """Multi-head linear attention: (b, n, dim) → (b, n, dim), by any of the forms.
 
     ``step`` decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
@@ -218,9 +219,6 @@ class LinearAttention(nn.Module):
         features = _featured(q, k, None, self.options)
         out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
         return self.heads.merge(out), note("state", state)
-
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, feature={self.options.feature!r}"
 
 
 # ---- card

@@ -68,6 +68,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias, positions_of
 from attnlab.core.precision import unrounded, wide
@@ -171,7 +172,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class MemorizingAttention(nn.Module):
+class MemorizingAttention(Layer):
     """Multi-head attention with a searched memory, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning; ``step`` reads on, with the state of all
@@ -241,9 +242,6 @@ class MemorizingAttention(nn.Module):
             q, k, v = (y[:, :, t:] for y in (q, k, v))
             state = state.stored(self.options)
         return self.heads.merge(joined(pieces, self.gate, self.options)), state
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -72,6 +72,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
@@ -187,7 +188,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class Reformer(nn.Module):
+class Reformer(Layer):
     """Multi-head LSH attention with shared queries and keys: (b, n, dim) → (b, n, dim).
 
     ``rotations`` (h, rounds, d, buckets / 2) are drawn by a generator seeded with the option
@@ -233,9 +234,6 @@ class Reformer(nn.Module):
             *(q, v, self.rotations), causal=self.causal, padding=padding, options=self.options
         )
         return self.heads.merge(out)
-
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, {self.options}"
 
 
 # ---- card

@@ -67,13 +67,14 @@ from typing import Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -240,7 +241,7 @@ FORMS = {"naive": naive, "gathered": gathered}
 # ---- module
 
 
-class RoutingAttention(nn.Module):
+class RoutingAttention(Layer):
     """Multi-head attention inside of learned clusters: (b, n, dim) → (b, n, dim).
 
     A causal layer has no key projection, since its queries are its keys. The buffer ``centroids``
@@ -304,9 +305,6 @@ class RoutingAttention(nn.Module):
         seen = recent(nearest(keys, self.centroids), back[..., m - n :], None)
         weights = masked_softmax(_scores(keys[:, :, m - n :], keys), seen)
         return self.heads.merge((weights @ wide(state.values)).to(v.dtype)), state
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -61,11 +61,12 @@ from typing import Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -218,7 +219,7 @@ FORMS = {"naive": naive, "blocked": blocked}
 # ---- module
 
 
-class SinkhornAttention(nn.Module):
+class SinkhornAttention(Layer):
     """Multi-head attention to a sorted block and to the own: (b, n, dim) → (b, n, dim).
 
     The sort network has dim·(dim + 1) + (dim + 1)·h·⌈max_len / block⌉ parameters. In training mode
@@ -267,9 +268,6 @@ class SinkhornAttention(nn.Module):
             scores / self.options.temperature, self.options.iterations or ITERATIONS,
             allowed=allowed, columns=not self.causal,
         )  # fmt: skip
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

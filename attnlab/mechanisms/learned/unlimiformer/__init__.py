@@ -60,6 +60,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
@@ -209,7 +210,7 @@ class Projected(NamedTuple):
         return cls(q, keys, values, bias)
 
 
-class Unlimiformer(nn.Module):
+class Unlimiformer(Layer):
     """Cross-attention by search: (b, n, dim) and a context (b, m, dim) of any m → (b, n, dim).
 
     Without a context the sequence searches itself, past and future. ``projections`` are those of a
@@ -242,9 +243,6 @@ class Unlimiformer(nn.Module):
         q, keys, values, bias = Projected.of(x, own.query, own.key, own.value, own.heads)
         attend = partial(FORMS[self.form], value_bias=bias, padding=real, options=self.options)
         return own.merge(attend(q, states, keys, values))
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

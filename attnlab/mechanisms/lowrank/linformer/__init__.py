@@ -68,11 +68,12 @@ arXiv:2006.04768, eq. 7 and section 4.
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -166,7 +167,7 @@ OVER_PLACES = {"naive": _weighted, "fused": _sdpa}
 # ---- module
 
 
-class Linformer(nn.Module):
+class Linformer(Layer):
     """Multi-head attention over k places: (b, n, dim) → (b, n, dim), n up to ``max_len``."""
 
     @checked
@@ -201,9 +202,6 @@ class Linformer(nn.Module):
         q, k, v = self.heads.project(x, both @ zeroed)
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)
         return self.heads.merge(out)
-
-    def extra_repr(self) -> str:
-        return f"sharing={self.options.sharing!r}, early={self.early}, form={self.form!r}"
 
 
 # ---- card

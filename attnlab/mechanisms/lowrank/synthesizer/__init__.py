@@ -80,6 +80,7 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.precision import wide
@@ -143,7 +144,7 @@ FORMS = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class Synthesizer(nn.Module):
+class Synthesizer(Layer):
     """A layer whose logits are synthesized: (b, n, dim) → (b, n, dim), for n up to ``max_len``."""
 
     @checked
@@ -213,9 +214,6 @@ class Synthesizer(nn.Module):
                 f"max_len={self.options.max_len}; build it with max_len={n} or more, or shorten "
                 "the sequence"
             )
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

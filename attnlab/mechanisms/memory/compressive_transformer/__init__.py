@@ -70,6 +70,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import read_on
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -246,7 +247,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class CompressiveTransformer(nn.Module):
+class CompressiveTransformer(Layer):
     """Multi-head attention to a segment and two memories, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -392,9 +393,6 @@ class CompressiveTransformer(nn.Module):
     def _of_each(self, x: Tensor, b: int, which: slice) -> Tensor:
         """Some of the segments of every sequence, of (b · segments, …)."""
         return x.unflatten(0, (b, len(x) // max(1, b)))[:, which].flatten(0, 1)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card

@@ -67,6 +67,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from attnlab.core.card import Card, letters
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -176,7 +177,7 @@ FORMS = {"naive": naive, "pooled": pooled}
 # ---- module
 
 
-class GBST(nn.Module):
+class GBST(Layer):
     """Characters to latent subwords: (b, n, dim) → (b, ⌈n / d_s⌉, dim), and which are real."""
 
     @checked
@@ -206,9 +207,6 @@ class GBST(nn.Module):
             return out, None
         lengths = padding.sum(1).add(self.options.downsample - 1) // self.options.downsample
         return out, torch.arange(out.shape[1], device=out.device) < lengths[:, None]
-
-    def extra_repr(self) -> str:
-        return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"
 
 
 # ---- card

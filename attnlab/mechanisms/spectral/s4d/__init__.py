@@ -73,6 +73,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
@@ -140,7 +141,7 @@ class GatedOutput(nn.Linear):
         return F.glu(super().forward(F.gelu(y)))
 
 
-class S4D(nn.Module):
+class S4D(Layer):
     """A state space for every channel, then GELU and GLU: (b, n, dim) → (b, n, dim), causal; zeros
     at padding.
 
@@ -198,9 +199,6 @@ class S4D(nn.Module):
         mixed, modes = state_space.advance(wide(u), state.modes, *parts, chunk=self.options.chunk)
         out = (mixed + wide(self.skip) * wide(u)).to(x.dtype)
         return self.heads.output(out), note("state", State(modes))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card

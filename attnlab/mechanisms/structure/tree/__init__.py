@@ -64,6 +64,7 @@ from torch.nn import functional as F
 from attnlab.core import sdpa
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
@@ -129,7 +130,7 @@ FORMS = {"naive": naive, "dense": dense, "parallel": parallel}
 # ---- module
 
 
-class TreeAttention(nn.Module):
+class TreeAttention(Layer):
     """Attention over the leaves and nodes of trees: (b, n, dim) → (b, n, dim).
 
     ``structure`` says which tokens are leaves and which nodes, and what is below what. Called with
@@ -179,9 +180,6 @@ class TreeAttention(nn.Module):
         return self.heads.merge(
             sdpa.attend(q, k, v, mask=note("mask", mask), bias=None, scale=None)
         )
-
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
 
 
 # ---- card
