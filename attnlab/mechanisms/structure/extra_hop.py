@@ -53,9 +53,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
-from attnlab.core.edge_sums import products
-from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -69,6 +66,9 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
+from attnlab.structures.edge_sums import products
+from attnlab.structures.graph_attention import of_tokens, over_edges, over_pairs
+from attnlab.structures.graph_batch import GraphBatch
 
 SLOPE = 0.2
 

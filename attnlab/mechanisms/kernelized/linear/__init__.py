@@ -64,11 +64,10 @@ import sympy
 import torch
 from torch import Tensor
 
-from attnlab.core import linear_recurrence, patterns
+from attnlab.core import patterns
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
-from attnlab.core.linear_recurrence import Sums, reciprocal
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
@@ -83,6 +82,7 @@ from attnlab.core.shapes import (
     Values,
     checked,
 )
+from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
     Features,
     dpfp_features,
@@ -90,6 +90,7 @@ from attnlab.mechanisms.kernelized.linear.feature_maps import (
     exponential_features,
     relu_features,
 )
+from attnlab.mechanisms.kernelized.linear.recurrence import Sums, reciprocal
 
 __all__ = [
     "CARD",
