@@ -22,12 +22,13 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
@@ -73,13 +74,13 @@ class PatternOptions(Options):
 # ---- forms
 
 
-@checked
+@form
 def naive(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
     """The equation under the dense mask; the queries are the last n of m positions."""
     allowed = dense_mask(mask, q, k)
     scores = note("scores", scaled_scores(q, k))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 @checked
@@ -92,7 +93,7 @@ def blocked(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> O
 @checked
 def scaled_scores(q: Queries, k: Keys) -> Float[Tensor, "b h n m"]:
     """$q_i \\cdot k_j / \\sqrt d$."""
-    return wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+    return upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5
 
 
 def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
@@ -100,7 +101,7 @@ def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
     h = q.shape[1]
     if mask is not None and (made_for := mask.heads() or h) != h:
         raise ValueError(f"the pattern is for {made_for} heads, but there are {h}")
-    return patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    return patterns.dense_of(mask, q, k)
 
 
 FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked}

@@ -44,7 +44,7 @@ from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, Outputs, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -71,12 +71,12 @@ def naive(
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """The sums of k terms, then all scores (Li et al., section 4.1)."""
-    x = wide(finite(x, padding))
-    q, k = (note(name, _summed(x, wide(W))) for name, W in (("queries", queries), ("keys", keys)))
+    x = upcast(finite(x, padding))
+    q, k = (note(name, _summed(x, upcast(W))) for name, W in (("queries", queries), ("keys", keys)))
     b, h, n, d = q.shape
     allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, x.device, b, h)
     weights = note("weights", masked_softmax(q @ k.mT * d**-0.5, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 def _summed(x: Tensor, W: Tensor) -> Tensor:
@@ -100,14 +100,14 @@ def fused(
     x = finite(x, padding)
     q, k = (note(name, _convolved(x, W)) for name, W in (("queries", queries), ("keys", keys)))
     mask = patterns.visible(causal, padding)
-    return sdpa.attend(q, k, wide(v), mask=mask, bias=None, scale=None).to(v.dtype)
+    return sdpa.attend(q, k, upcast(v), mask=mask, bias=None, scale=None).to(v.dtype)
 
 
 def _convolved(x: Tensor, W: Tensor) -> Tensor:
     """The same sums by ``conv1d``, whose first weight is that of the earliest token."""
     k, _, h, d = W.shape
-    channels = F.pad(wide(x).mT, (k - 1, 0))
-    out = F.conv1d(channels, wide(W).flip(0).flatten(2).permute(2, 1, 0))
+    channels = F.pad(upcast(x).mT, (k - 1, 0))
+    out = F.conv1d(channels, upcast(W).flip(0).flatten(2).permute(2, 1, 0))
     return out.unflatten(1, (h, d)).mT.contiguous()  # as PyTorch's kernel wants them
 
 

@@ -45,7 +45,7 @@ from attnlab.core import banded
 from attnlab.core.banded import GatedConvolution
 from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -67,13 +67,13 @@ class Dynamic(Options):
 
 def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> Logits:
     if not renormalize:
-        return wide(logits).softmax(dim=-1)
+        return upcast(logits).softmax(dim=-1)
     n, k = logits.shape[-2:]
-    return masked_softmax(wide(logits), banded.inside(n, k, p, padding, logits))
+    return masked_softmax(upcast(logits), banded.inside(n, k, p, padding, logits))
 
 
 def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
-    return wide(v) if padding is None else wide(v) * padding[:, None, :, None]
+    return upcast(v) if padding is None else upcast(v) * padding[:, None, :, None]
 
 
 # ---- naive

@@ -51,7 +51,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.heads import finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 
@@ -69,14 +69,14 @@ def naive(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     C_n, S_n = (note(name, w * both) for name, w in (("cosines", C_n), ("sines", S_n)))
     k = torch.arange(dim, device=x.device)
     C_d, S_d = _waves(k[:, None] * k, torch.tensor(dim, device=x.device), x)
-    return (C_n @ wide(x) @ C_d - S_n @ wide(x) @ S_d).to(x.dtype)
+    return (C_n @ upcast(x) @ C_d - S_n @ upcast(x) @ S_d).to(x.dtype)
 
 
 def _waves(steps: Tensor, N: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of 2π · steps / N; steps modulo N first, for a large angle loses its digits."""
     N = N.clamp(min=1)
     angle = (steps % N).to(exact_dtype(like.device)) * (2 * math.pi) / N
-    return angle.cos().to(wide(like).dtype), angle.sin().to(wide(like).dtype)
+    return angle.cos().to(upcast(like).dtype), angle.sin().to(upcast(like).dtype)
 
 
 # ---- fft
@@ -86,11 +86,11 @@ def _waves(steps: Tensor, N: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 def fft(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     """The same by the fast Fourier transform; sequences with padding one after the other."""
     if padding is None:
-        return _Transform.apply(wide(x)).to(x.dtype)
+        return _Transform.apply(upcast(x)).to(x.dtype)
     out = torch.zeros_like(x)
     for row, real in enumerate(padding):
         if real.any():
-            out[row, real] = _Transform.apply(wide(x[row : row + 1, real]))[0].to(x.dtype)
+            out[row, real] = _Transform.apply(upcast(x[row : row + 1, real]))[0].to(x.dtype)
     return out
 
 

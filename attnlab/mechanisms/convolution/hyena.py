@@ -70,7 +70,7 @@ from attnlab.core.convolution import (
 from attnlab.core.heads import Heads, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widely, widened
+from attnlab.core.precision import call_upcast, exact_dtype, no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -104,9 +104,9 @@ class Implicit(Options):
 @checked
 def naive(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
     """D S for each filter, one after the other (Poli et al., definition 3.1)."""
-    S = note("toeplitz", toeplitz(wide(filters)))  # (g, dim, n, n)
-    z = wide(v)
-    for x, matrix in zip(wide(gates).unbind(1), S, strict=True):
+    S = note("toeplitz", toeplitz(upcast(filters)))  # (g, dim, n, n)
+    z = upcast(v)
+    for x, matrix in zip(upcast(gates).unbind(1), S, strict=True):
         z = x * torch.einsum("dij,bjd->bid", matrix, z)
     return z.to(v.dtype)
 
@@ -117,8 +117,8 @@ def naive(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
 @checked
 def fft(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
     """The same convolutions by Fourier transforms."""
-    z = wide(v).mT
-    for x, h in zip(wide(gates).mT.unbind(1), wide(note("filters", filters)), strict=True):
+    z = upcast(v).mT
+    for x, h in zip(upcast(gates).mT.unbind(1), upcast(note("filters", filters)), strict=True):
         z = x * fourier_convolution(z, h)
     return z.mT.to(v.dtype)
 
@@ -143,7 +143,7 @@ class Filter(nn.Module):
         self.own = nn.Parameter(torch.randn(options.order, dim))
 
     def forward(self, n: int) -> Filters:
-        """To be called by ``widely``: in half precision neighbouring positions would be one."""
+        """Called by ``call_upcast``: in half precision neighbouring positions would be one."""
         exact = exact_dtype(self.own.device)
         t = torch.arange(n, device=self.own.device, dtype=exact)[:, None] / self.options.max_len
         f = torch.arange(1, self.options.bands + 1, device=t.device, dtype=exact)
@@ -193,12 +193,12 @@ class Hyena(Layer):
 
     def _mixed(self, x: Tokens) -> Tokens:
         gates, v = self._split(short_convolution(self._projected(x), self.taps))
-        out = FORMS[self.form](*widened(v, gates, self._filters(x.shape[1])))
+        out = FORMS[self.form](*upcast_together(v, gates, self._filters(x.shape[1])))
         return self.heads.output(out.to(v.dtype))
 
     def _filters(self, n: int) -> Filters:
-        with unrounded(self.taps.device):
-            filters: Filters = widely(self.filter, n)
+        with no_autocast(self.taps.device):
+            filters: Filters = call_upcast(self.filter, n)
         return filters
 
     def _projected(self, x: Tokens) -> Tensor:
@@ -252,9 +252,9 @@ def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:
     """The last t outputs of the convolution of all inputs z (b, n, dim) by h (dim, n)."""
     n = z.shape[1]
     distance = torch.arange(n - t, n, device=z.device)[:, None] - torch.arange(n, device=z.device)
-    rows = wide(h)[:, distance.clamp(min=0)].masked_fill(distance < 0, 0)
-    with unrounded(z.device):
-        return torch.einsum("dtn,bnd->btd", rows, wide(z)).to(z.dtype)
+    rows = upcast(h)[:, distance.clamp(min=0)].masked_fill(distance < 0, 0)
+    with no_autocast(z.device):
+        return torch.einsum("dtn,bnd->btd", rows, upcast(z)).to(z.dtype)
 
 
 # ---- card

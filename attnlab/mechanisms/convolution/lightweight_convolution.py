@@ -49,7 +49,7 @@ from attnlab.core import banded
 from attnlab.core.banded import GatedConvolution
 from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, TokenPadding, Tokens, checked
 
@@ -69,7 +69,7 @@ class Lightweight(Options):
 
 
 def _taps(weight: Weights, normalize: bool) -> Float[Tensor, "1 h 1 k"]:
-    weight = wide(weight)
+    weight = upcast(weight)
     return (weight.softmax(dim=-1) if normalize else weight)[None, :, None]
 
 
@@ -83,7 +83,7 @@ def naive(
     """The band as an n × n matrix, times the values (Wu et al., eq. 5)."""
     taps = _taps(weight, normalize).expand(len(v), -1, v.shape[2], -1)
     weights = note("weights", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- shifted
@@ -96,7 +96,7 @@ def shifted(
     """One product for each tap."""
     p = banded.before(weight.shape[-1], causal=causal)
     taps = note("taps", _taps(weight, normalize))
-    return banded.shifted(taps, wide(v), p).to(v.dtype)
+    return banded.shifted(taps, upcast(v), p).to(v.dtype)
 
 
 # ---- grouped
@@ -110,7 +110,7 @@ def grouped(
     k, (h, _, e) = weight.shape[-1], v.shape[1:]
     p = banded.before(k, causal=causal)
     taps = note("taps", _taps(weight, normalize))[0, :, 0]
-    channels = F.pad(wide(v).mT.flatten(1, 2), (p, k - 1 - p))
+    channels = F.pad(upcast(v).mT.flatten(1, 2), (p, k - 1 - p))
     out = F.conv1d(channels, taps.repeat_interleave(e, dim=0)[:, None], groups=h * e)
     return out.unflatten(1, (h, e)).mT.to(v.dtype)
 

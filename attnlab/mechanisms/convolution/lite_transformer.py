@@ -47,7 +47,7 @@ from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -78,7 +78,7 @@ class LongShort(Options):
 
 
 def _visible_values(u: SelfValues, padding: TokenPadding) -> SelfValues:
-    return wide(u) if padding is None else wide(u) * padding[:, None, :, None]
+    return upcast(u) if padding is None else upcast(u) * padding[:, None, :, None]
 
 
 # ---- naive
@@ -92,10 +92,10 @@ def naive(
     """Attention of the first heads, the band of the others (Wu et al., section 4)."""
     b, h, n, d = q.shape
     allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, q.device, b, h)
-    weights = note("weights", masked_softmax(wide(q) @ wide(k).mT * d**-0.5, allowed))
-    taps = wide(weight).softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
+    weights = note("weights", masked_softmax(upcast(q) @ upcast(k).mT * d**-0.5, allowed))
+    taps = upcast(weight).softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
     band = note("band", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
-    out = torch.cat((weights @ wide(v), band @ _visible_values(u, padding)), dim=1)
+    out = torch.cat((weights @ upcast(v), band @ _visible_values(u, padding)), dim=1)
     return out.to(v.dtype)
 
 
@@ -115,7 +115,7 @@ def fused(
 
 
 def _convolved(weight: Weights, u: SelfValues, causal: bool) -> SelfValues:
-    taps = note("taps", wide(weight).softmax(dim=-1)[None, :, None])
+    taps = note("taps", upcast(weight).softmax(dim=-1)[None, :, None])
     return banded.shifted(taps, u, banded.before(weight.shape[-1], causal=causal))
 
 
@@ -200,7 +200,7 @@ class LongShortAttention(Layer):
         seen = torch.cat((past, u), dim=2)
         causal = patterns.causal()
         attended = sdpa.attend(q, cache.keys, cache.values, mask=causal, bias=None, scale=None)
-        convolved = _convolved(self.weight, wide(seen), True)[:, :, past.shape[2] :].to(u.dtype)
+        convolved = _convolved(self.weight, upcast(seen), True)[:, :, past.shape[2] :].to(u.dtype)
         kept = seen[:, :, max(0, seen.shape[2] - self.options.kernel + 1) :].clone()
         out = self.heads.merge(torch.cat((attended, convolved), dim=1))
         return out, note("state", State(*cache, kept))

@@ -50,10 +50,11 @@ from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import unrounded, wide, wide_dtype
+from attnlab.core.precision import no_autocast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -72,16 +73,16 @@ class Tiling(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
 ) -> Outputs:
     """Full attention, dense; ``tiled`` must equal it. ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    allowed = patterns.dense_of(mask, q, k)
+    scores = note("scores", q @ k.mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- tiled
@@ -145,8 +146,8 @@ class _Tiled(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, scale: float
     ) -> tuple[Tensor, Tensor]:
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
-        lse = q.new_empty(q.shape[:-1], dtype=wide_dtype(q))
-        with unrounded(q.device):
+        lse = q.new_empty(q.shape[:-1], dtype=upcast_dtype(q))
+        with no_autocast(q.device):
             for rows in tiles.rows():
                 out[..., rows, :], lse[..., rows] = _attend_rows(q, k, v, tiles, rows, scale)
         ctx.save_for_backward(q, k, v, out, lse)
@@ -158,9 +159,9 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second("tiled")
         q, k, v, out, lse = ctx.saved_tensors  # read once: a checkpoint gives them only once
-        wide = wide_dtype(q)
+        wide = upcast_dtype(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
-        with unrounded(q.device):
+        with no_autocast(q.device):
             for rows in ctx.tiles.rows():
                 qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
                 # Softmax backward needs sum_j w_ij dw_ij: that is do_i · o_i (section 3.1).
@@ -180,7 +181,7 @@ def _attend_rows(
     q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, rows: slice, scale: float
 ) -> tuple[Tensor, Tensor]:
     """The online softmax: output and log-sum-exp of ``rows`` (+inf without allowed keys)."""
-    wide = wide_dtype(q)
+    wide = upcast_dtype(q)
     qi = q[..., rows, :].to(wide)
     out = qi.new_zeros(*qi.shape[:-1], v.shape[-1])
     largest = qi.new_full((*qi.shape[:-1], 1), -torch.inf)

@@ -37,10 +37,10 @@ from typing import Literal
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -48,17 +48,17 @@ from attnlab.core.softmax import masked_softmax
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
+    allowed = patterns.dense_of(mask, q, k)
+    scores = note("scores", biased(q @ k.mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused

@@ -55,10 +55,10 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import wide
 from attnlab.core.probe import Notes, note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -154,7 +154,7 @@ def _weights(scores: Tensor, mask: Tensor) -> Tensor:
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, span: Spans, *,
     padding: KeyPadding = None, options: Span = Span(),
@@ -165,19 +165,19 @@ def naive(
     mask = options.mask(at[m - n :, None] - at, _of_queries(_noted(span, n, padding)))
     if padding is not None:
         mask = mask * padding[:, None, None]
-    scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
-    return (note("weights", _weights(scores, mask)) @ wide(v)).to(v.dtype)
+    scores = note("scores", q @ k.mT * q.shape[-1] ** -0.5)
+    return note("weights", _weights(scores, mask)) @ v
 
 
 def _of_queries(span: Tensor) -> Tensor:
     """(h, 1, 1) or (b, h, n, 1)."""
-    return wide(span)[:, None, None] if span.ndim == 1 else wide(span)[..., None]
+    return span[:, None, None] if span.ndim == 1 else span[..., None]
 
 
 # ---- banded
 
 
-@checked
+@form(autocast=True)
 def banded(
     q: Queries, k: Keys, v: Values, span: Spans, *,
     padding: KeyPadding = None, options: Span = Span(),
@@ -207,14 +207,14 @@ def banded(
     z = _of_queries(span)
     spans = [z] * parts if span.ndim == 1 else of_queries(z)
     given = (
-        of_queries(wide(q) * q.shape[-1] ** -0.5), of_keys(wide(k)),
-        of_keys(F.pad(wide(v), (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
+        of_queries(q * q.shape[-1] ** -0.5), of_keys(k),
+        of_keys(F.pad(v, (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
     )  # fmt: skip
     part = partial(_part, c=c, options=options)
     if parts > 1:
         part = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
     out = torch.cat([part(*each) for each in zip(*given, strict=True)], dim=-2)
-    return out[:, :, :n].to(v.dtype)
+    return out[:, :, :n]
 
 
 def _part(

@@ -61,7 +61,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import GroupValues, Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -144,13 +144,13 @@ def naive(
     """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
     beta = options.inverse_temperature(q.shape[-1])
     allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    state, stored = wide(q), wide(k)
+    state, stored = upcast(q), upcast(k)
     for _ in range(options.steps - 1):
         state = updated(state, stored, beta, allowed)
     note("states", state)
     scores = note("scores", beta * state @ stored.mT)
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- fused
@@ -165,10 +165,10 @@ def fused(
     update = partial(sdpa.attend, mask=mask, bias=None, scale=beta)
     if options.steps == 1:
         return update(q, k, v)
-    state, stored = wide(q), wide(k)  # an update in half precision would round the next one
+    state, stored = upcast(q), upcast(k)  # an update in half precision would round the next one
     for _ in range(options.steps - 1):
         state = update(state, stored, stored)
-    return update(state, stored, wide(v)).to(v.dtype)
+    return update(state, stored, upcast(v)).to(v.dtype)
 
 
 FORMS = {"naive": naive, "fused": fused}

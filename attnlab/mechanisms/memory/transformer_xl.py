@@ -65,7 +65,7 @@ from attnlab.core.carried import check_inputs, read_on, still_seen
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import (
     DistanceWeight,
@@ -134,13 +134,13 @@ def naive(
     n, d = q.shape[-2:]
     i = torch.arange(n, device=q.device)
     own, past = options.sees(i[:, None], i)
-    r = distance_keys(wide(weight), i)
+    r = distance_keys(upcast(weight), i)
     content = torch.where(own, content_scores(q, k, u), content_scores(q, memory_k, u))
     distance = (i[:, None] - i).clamp(min=0).expand(*q.shape[:2], n, n)
     position = content_scores(q, r[None], t).gather(-1, distance)
     mask = own | past if padding is None else (own | past) & padding[:, None, None]
     weights = weigh(content, position, mask, d)
-    return ((weights * own) @ wide(v) + (weights * past) @ wide(memory_v)).to(v.dtype)
+    return ((weights * own) @ upcast(v) + (weights * past) @ upcast(memory_v)).to(v.dtype)
 
 
 # ---- chunked
@@ -164,7 +164,7 @@ def chunked(
         own, past = options.sees(at[start:end, None], at[low:end])
         mask = own | past if padding is None else (own | past) & padding[:, None, None, low:end]
         weights = past_weights(q[:, :, start:end], keys, u, t, r, mask)
-        out.append((weights @ wide(values)).to(v.dtype))
+        out.append((weights @ upcast(values)).to(v.dtype))
     return torch.cat(out, dim=2)
 
 
@@ -267,7 +267,7 @@ class TransformerXL(Layer):
         own, past = self.options.sees(at[-t:, None], at)
         mask = (own | past) & note("seen", state.seen)[:, None, None]
         r = past_keys(self.weight, k.shape[2])
-        out = (past_weights(q, k, self.u, self.t, r, mask) @ wide(v)).to(v.dtype)
+        out = (past_weights(q, k, self.u, self.t, r, mask) @ upcast(v)).to(v.dtype)
         return out, state.closed(self.options)
 
 

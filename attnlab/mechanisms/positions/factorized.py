@@ -50,7 +50,7 @@ from attnlab.core.layer import Layer
 from attnlab.core.lookup import one_hot, rows_of
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Tokens, checked
 
@@ -93,7 +93,7 @@ def _widened(
         narrow = narrow + added
     if norm is not None:
         scale, shift = norm
-        normed = F.layer_norm(wide(narrow), scale.shape, wide(scale), wide(shift), EPSILON)
+        normed = F.layer_norm(upcast(narrow), scale.shape, upcast(scale), upcast(shift), EPSILON)
         narrow = normed.to(narrow.dtype)
     return note("narrow", narrow) @ projection + bias
 

@@ -39,7 +39,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import checked
 
 SMALLEST = 0.001
@@ -62,7 +62,7 @@ def naive(
     *, options: Kernel = Kernel(),
 ) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The bias of each pair of positions (Chi et al., eq. 5 and 6)."""
-    weight = wide(weight)  # half precisions round large distances
+    weight = upcast(weight)  # half precisions round large distances
     distance = (i[..., None, :, None] - j[..., None, None, :]).abs().to(weight.dtype)
     largest = 2 if options.kernel == "power" else float("inf")
     r1 = within(weight[0], SMALLEST, float("inf"))[..., None, None]

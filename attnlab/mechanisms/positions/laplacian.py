@@ -38,10 +38,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
 from attnlab.structures.graph_batch import GraphBatch
 from attnlab.structures.laplacian import eigenvectors, spectrum
@@ -63,7 +63,7 @@ class Waves(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, weight: Float[Tensor, "k dim"], bias: Float[Tensor, "dim"], *,
     structure: GraphBatch, vectors: Float[Tensor, "b n k"] | None = None,
@@ -73,7 +73,7 @@ def naive(
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     if vectors is None:
         vectors = eigenvectors(structure, len(weight))
-    return (wide(x) + wide(vectors.to(x.dtype)) @ wide(weight) + wide(bias)).to(x.dtype)
+    return x + vectors.to(x.dtype) @ weight + bias
 
 
 FORMS = {"naive": naive}

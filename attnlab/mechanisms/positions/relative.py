@@ -57,9 +57,9 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.attention import SelfAttention
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import wide
 from attnlab.core.relative import (
     DistanceWeight,
     HeadVector,
@@ -100,41 +100,41 @@ def _numbers(n: int, m: int, causal: bool, padding: Tensor | None, device: torch
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
     causal: bool = False, padding: KeyPadding = None,
 ) -> Outputs:  # fmt: skip
     """The equation, r looked up for each pair (Dai et al., section 3.3)."""
-    (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    keys = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    n, d, m = *q.shape[2:], k.shape[2]
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    keys = distance_keys(weight, _distances(n, m, causal, q.device))
     r = keys[:, _numbers(n, m, causal, padding, q.device)].transpose(0, 1)  # (1 | b, h, n, m, d)
     content = content_scores(q, k, u)
-    position = ((wide(q) + wide(t)[:, None])[..., None, :] @ r.mT).squeeze(-2)
-    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
+    position = ((q + t[:, None])[..., None, :] @ r.mT).squeeze(-2)
+    return weigh(content, position, mask, d) @ v
 
 
 # ---- shifted
 
 
-@checked
+@form(autocast=True)
 def shifted(
     q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
     causal: bool = False, padding: KeyPadding = None,
 ) -> Outputs:  # fmt: skip
     """Each query with each distance once, and rows shifted to their keys (appendix B)."""
     (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    r = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    r = distance_keys(weight, _distances(n, m, causal, q.device))
     content = content_scores(q, k, u)
-    position = (wide(q) + wide(t)[:, None]) @ r.mT  # (b, h, n, distances)
+    position = (q + t[:, None]) @ r.mT  # (b, h, n, distances)
     if padding is None:
         position = relative_shift(position)[..., :m]
     else:
         number = _numbers(n, m, causal, padding, q.device)
         position = position.gather(-1, number[:, None].expand(b, h, n, m))
-    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
+    return weigh(content, position, mask, d) @ v
 
 
 FORMS = {"naive": naive, "shifted": shifted}

@@ -56,9 +56,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions, Rotation
-from attnlab.core.precision import exact_dtype, wide, wide_dtype
+from attnlab.core.precision import exact_dtype, upcast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Queries, SelfKeys, checked
 
@@ -144,13 +145,13 @@ def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> Non
 # ---- naive
 
 
-@checked
+@form
 def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
     """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
     d = q.shape[-1]
     theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
     at = positions[..., None].to(theta.dtype)  # (…, n, 1)
-    _refuse_overflow(at * growth, options, wide_dtype(q))
+    _refuse_overflow(at * growth, options, q.dtype)
     cos, sin = (at * theta).cos(), (at * theta).sin()
     first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
     one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
@@ -160,8 +161,8 @@ def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Ang
     for x, sign in ((q, 1), (k, -1)):
         size = (sign * at * growth).exp()
         R = torch.einsum(mix, cos * size, plane) + torch.einsum(mix, sin * size, turn)
-        R = (R if R.ndim == 3 else R[:, None]).to(wide(x).dtype)
-        outs.append((R @ wide(x)[..., None]).squeeze(-1).to(x.dtype))
+        R = (R if R.ndim == 3 else R[:, None]).to(x.dtype)
+        outs.append((R @ x[..., None]).squeeze(-1))
     return outs[0], outs[1]
 
 
@@ -188,11 +189,11 @@ def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Ten
     cos, sin = angle.cos(), angle.sin()
     if options.scaling == "xpos":
         growth = at * options.growth(d, x.device)
-        _refuse_overflow(growth, options, wide_dtype(x))
+        _refuse_overflow(growth, options, upcast_dtype(x))
         size = (sign * growth).exp()
         cos, sin = size * cos, size * sin
     found = options.joined(cos, cos), options.joined(-sin, sin)
-    cos, sin = (part.to(wide_dtype(x)) for part in found)
+    cos, sin = (part.to(upcast_dtype(x)) for part in found)
     if positions.ndim == 2:  # (b, n, d): the same for all heads
         return cos[:, None], sin[:, None]
     return cos, sin
@@ -201,7 +202,7 @@ def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Ten
 def turned_by(x: Tensor, waves: tuple[Tensor, Tensor], options: Angles) -> Tensor:
     """Each coordinate times its cosine, and the other of its pair times ± the sine."""
     cos, sin = waves
-    return torch.addcmul(wide(x) * cos, options.partners(wide(x)), sin).to(x.dtype)
+    return torch.addcmul(upcast(x) * cos, options.partners(upcast(x)), sin).to(x.dtype)
 
 
 FORMS = {"naive": naive, "pairs": pairs}

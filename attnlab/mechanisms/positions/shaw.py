@@ -50,9 +50,9 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.attention import SelfAttention
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -104,49 +104,49 @@ def _rows(a_keys: Tensor | None, a_values: Tensor | None) -> int:
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, a_keys: KeyTable, a_values: ValueTable, *,
     causal: bool = False, padding: KeyPadding = None,
 ) -> Outputs:  # fmt: skip
     """The equation, a vector looked up for each pair (Shaw et al., eq. 3 and 4)."""
-    (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
+    n, d, m = *q.shape[2:], k.shape[2]
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
     c = note("distances", clipped_distances(n, m, _rows(a_keys, a_values), padding, q.device))
-    scores = wide(q) @ wide(k).mT
+    scores = q @ k.mT
     if a_keys is not None:
-        of_pairs = wide(a_keys)[c]  # (1 | b, n, m, d)
-        scores = scores + (wide(q).transpose(1, 2) @ of_pairs.mT).transpose(1, 2)
+        of_pairs = a_keys[c]  # (1 | b, n, m, d)
+        scores = scores + (q.transpose(1, 2) @ of_pairs.mT).transpose(1, 2)
     weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
-    out = weights @ wide(v)
+    out = weights @ v
     if a_values is not None:
-        out = out + (weights.transpose(1, 2) @ wide(a_values)[c]).transpose(1, 2)
-    return out.to(v.dtype)
+        out = out + (weights.transpose(1, 2) @ a_values[c]).transpose(1, 2)
+    return out
 
 
 # ---- clipped
 
 
-@checked
+@form
 def clipped(
     q: Queries, k: Keys, v: Values, a_keys: KeyTable, a_values: ValueTable, *,
     causal: bool = False, padding: KeyPadding = None,
 ) -> Outputs:  # fmt: skip
     """Queries meet the table once, and weights are added up by clipped distance."""
     (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
     rows = _rows(a_keys, a_values)
     c = note("distances", clipped_distances(n, m, rows, padding, q.device))
     c = c[:, None].expand(b, h, n, m)
-    scores = wide(q) @ wide(k).mT
+    scores = q @ k.mT
     if a_keys is not None:
-        scores = scores + (wide(q) @ wide(a_keys).mT).gather(-1, c)
+        scores = scores + (q @ a_keys.mT).gather(-1, c)
     weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
-    out = weights @ wide(v)
+    out = weights @ v
     if a_values is not None:
         sums = weights.new_zeros(b, h, n, rows).scatter_add(-1, c, weights)
-        out = out + note("sums", sums) @ wide(a_values)
-    return out.to(v.dtype)
+        out = out + note("sums", sums) @ a_values
+    return out
 
 
 FORMS = {"naive": naive, "clipped": clipped}

@@ -38,9 +38,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
 from attnlab.structures.tree_batch import NONE, TreeBatch
 
@@ -63,7 +63,7 @@ Decays = Float[Tensor, "p"]  # any numbers, of which p is the tanh
 # ---- naive
 
 
-@checked
+@form
 def naive(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) -> Tokens:
     """Each token with its own path added (section 3)."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
@@ -80,17 +80,17 @@ def naive(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) ->
 
 def _added(x: Tensor, stacks: Tensor, decays: Tensor) -> Tensor:
     """x plus the stacks (b, n, s, c) under every decay, side by side."""
-    p = wide(decays).tanh()[:, None]
+    p = decays.tanh()[:, None]
     powers = p ** torch.arange(stacks.shape[2], device=x.device) * (1 - p**2).sqrt()
     encoded = (stacks[:, :, None] * powers[..., None]).flatten(2) * (x.shape[2] / 2) ** 0.5
     rest = x.shape[2] - encoded.shape[2]
-    return (wide(x) + nn.functional.pad(encoded, (0, rest))).to(x.dtype)
+    return x + nn.functional.pad(encoded, (0, rest))
 
 
 # ---- gathered
 
 
-@checked
+@form
 def gathered(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) -> Tokens:
     """The same, one step of all paths at once."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)

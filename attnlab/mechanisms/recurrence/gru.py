@@ -41,7 +41,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import Cell, begin, by_gru
 from attnlab.core.shapes import Tokens, checked
@@ -58,12 +58,12 @@ def naive(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """The cell, token by token (Cho et al., section 2.3, with r after W)."""
-    (U_r, U_z, U), (W_r, W_z, W) = wide(inputs), wide(recurrent)
-    b_r, b_z, b, b_W = wide(biases)
+    (U_r, U_z, U), (W_r, W_z, W) = upcast(inputs), upcast(recurrent)
+    b_r, b_z, b, b_W = upcast(biases)
     h = begin(x, before)
     states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
+    with no_autocast(x.device):
+        for x_t in upcast(x).unbind(1):
             r = torch.sigmoid(x_t @ U_r.mT + h @ W_r.mT + b_r)
             z = torch.sigmoid(x_t @ U_z.mT + h @ W_z.mT + b_z)
             candidate = torch.tanh(x_t @ U.mT + b + r * (h @ W.mT + b_W))
@@ -80,9 +80,9 @@ def fused(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """PyTorch's kernel; of its two biases of each gate the second is zero."""
-    b = wide(biases)
+    b = upcast(biases)
     inside = torch.cat((torch.zeros_like(b[:2]), b[3:])).flatten()
-    of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
+    of_input, of_state = (upcast(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
     return by_gru(x, of_input, of_state, b[:3].flatten(), inside, before)
 
 

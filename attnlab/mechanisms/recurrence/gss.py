@@ -61,7 +61,7 @@ from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide
+from attnlab.core.precision import exact_dtype, no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -94,7 +94,7 @@ def _system(a: PerMode, b: PerMode, C: Weights) -> tuple[Tensor, Tensor, Tensor]
     exact = exact_dtype(C.device)
     decay, drive = state_space.zero_order_hold(torch.complex(-a.to(exact).exp(), b.to(exact).exp()))
     decay, drive = (part.expand(len(C), -1) for part in (decay, drive))
-    return decay, drive, state_space.as_complex(wide(C)) / 2
+    return decay, drive, state_space.as_complex(upcast(C)) / 2
 
 
 # ---- naive
@@ -109,10 +109,10 @@ def naive(
     decay, drive, half = _system(a, b, C)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
     K = 2 * ((half * drive)[..., None] * powers).sum(dim=1).real
-    with unrounded(x.device):
-        weights = note("weights", toeplitz(note("kernel", K.to(wide(x).dtype))))
-        mixed = torch.einsum("dij,bjd->bid", weights, wide(x))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    with no_autocast(x.device):
+        weights = note("weights", toeplitz(note("kernel", K.to(upcast(x).dtype))))
+        mixed = torch.einsum("dij,bjd->bid", weights, upcast(x))
+    return (mixed + upcast(skip) * upcast(x)).to(x.dtype)
 
 
 # ---- fft
@@ -124,8 +124,8 @@ def fft(
     *, options: GatedStateSpace = GatedStateSpace(),
 ) -> Tokens:  # fmt: skip
     """The kernel by a Vandermonde product, then a convolution by Fourier transforms."""
-    mixed = state_space.convolved(wide(x), *_system(a, b, C))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    mixed = state_space.convolved(upcast(x), *_system(a, b, C))
+    return (mixed + upcast(skip) * upcast(x)).to(x.dtype)
 
 
 # ---- chunked
@@ -137,10 +137,10 @@ def chunked(
     *, options: GatedStateSpace = GatedStateSpace(),
 ) -> Tokens:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
-    begin = state_space.nothing(x, len(a))
-    out, state = state_space.advance(wide(x), begin, *_system(a, b, C), chunk=options.chunk)
+    begin = state_space.initial_state(x, len(a))
+    out, state = state_space.advance(upcast(x), begin, *_system(a, b, C), chunk=options.chunk)
     note("state", state)
-    return (out + wide(skip) * wide(x)).to(x.dtype)
+    return (out + upcast(skip) * upcast(x)).to(x.dtype)
 
 
 FORMS = {"naive": naive, "fft": fft, "chunked": chunked}
@@ -219,13 +219,13 @@ class GSS(Layer):
         """The next t tokens given the state after all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.skip)
         u = self.heads.value(x)
-        begin = State(state_space.nothing(u, len(self.a)))
+        begin = State(state_space.initial_state(u, len(self.a)))
         if state is None:
             state = begin
         check_state(state, begin)
         parts = _system(self.a, self.b, self.C)
-        mixed, modes = state_space.advance(wide(u), state.modes, *parts, chunk=self.options.chunk)
-        out = (mixed + wide(self.skip) * wide(u)).to(x.dtype)
+        mixed, modes = state_space.advance(upcast(u), state.modes, *parts, chunk=self.options.chunk)
+        out = (mixed + upcast(self.skip) * upcast(u)).to(x.dtype)
         return self.heads.output(out, F.gelu(self.gate(x))), note("state", State(modes))
 
 

@@ -62,7 +62,7 @@ from attnlab.core.convolution import (
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widened
+from attnlab.core.precision import exact_dtype, no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import (
@@ -132,10 +132,10 @@ def naive(
     """The matrix of every head (Fu et al., section 3.1, written out)."""
     decay, CB = _system(frequency, log_decay, log_step, weight)
     K = 2 * (CB[..., None] * state_space.powers(decay, q.shape[2])).sum(dim=1).real
-    K = K.to(wide(v).dtype)
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v, K = widened(q, k, v, K)
-        scores = note("scores", wide_q @ shifted(wide_k, wide(taps)).mT)
+    K = K.to(upcast(v).dtype)
+    with no_autocast(v.device):
+        wide_q, wide_k, wide_v, K = upcast_together(q, k, v, K)
+        scores = note("scores", wide_q @ shifted(wide_k, upcast(taps)).mT)
         weights = note("weights", scores * _with_skip(toeplitz(note("kernel", K)), skip))
         return (weights @ wide_v).to(v.dtype)
 
@@ -143,7 +143,7 @@ def naive(
 def _with_skip(map_: Tensor, skip: Tensor) -> Tensor:
     """The matrix of every head (h, n, n), with D on the diagonal."""
     eye = torch.eye(map_.shape[-1], dtype=map_.dtype, device=map_.device)
-    return map_ + wide(skip)[:, None, None] * eye
+    return map_ + upcast(skip)[:, None, None] * eye
 
 
 # ---- fft
@@ -156,16 +156,16 @@ def fft(
 ) -> Outputs:  # fmt: skip
     """All products of a key's and a value's entries, convolved by Fourier transforms."""
     decay, CB = _system(frequency, log_decay, log_step, weight)
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
+    with no_autocast(v.device):
+        wide_q, wide_k, wide_v = upcast_together(q, k, v)
         K = note(
             "kernel",
             state_space.kernel(decay, CB.to(state_space.COMPLEX[wide_v.dtype]), q.shape[2]),
         )
-        keys = shifted(wide_k, wide(taps))
+        keys = shifted(wide_k, upcast(taps))
         products = keys.mT[:, :, :, None] * wide_v.mT[:, :, None]  # (b, h, d, e, n)
         carried = fourier_convolution(products, K[:, None, None])
-        carried = carried + wide(skip)[:, None, None, None] * products
+        carried = carried + upcast(skip)[:, None, None, None] * products
         return torch.einsum("bhnd,bhden->bhne", wide_q, carried).to(v.dtype)
 
 
@@ -178,17 +178,17 @@ def chunked(
     log_step: PerHead, weight: Weights, skip: PerHead, *, options: Hippos = Hippos(),
 ) -> Outputs:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
-    keys = shifted(wide(k), wide(taps))
+    keys = shifted(upcast(k), upcast(taps))
     system = _system(frequency, log_decay, log_step, weight)
-    out, state = advance(q, keys, v, nothing(k, v, weight), *system, skip, options.chunk)
+    out, state = advance(q, keys, v, initial_state(k, v, weight), *system, skip, options.chunk)
     note("state", state)
     return out
 
 
-def nothing(k: SelfKeys, v: SelfValues, weight: Weights) -> Float[Tensor, "b h r d e 2"]:
+def initial_state(k: SelfKeys, v: SelfValues, weight: Weights) -> Float[Tensor, "b h r d e 2"]:
     """The state before the first token."""
     (b, h, _, d), r = k.shape, weight.shape[1]
-    return wide(v).new_zeros(b, h, r, d, v.shape[3], 2)
+    return upcast(v).new_zeros(b, h, r, d, v.shape[3], 2)
 
 
 def advance(
@@ -197,7 +197,7 @@ def advance(
 ) -> tuple[Outputs, Tensor]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them; ``keys`` are
     shifted."""
-    wide_q, wide_k, wide_v = widened(q, keys, v)
+    wide_q, wide_k, wide_v = upcast_together(q, keys, v)
     kind = state_space.COMPLEX[wide_v.dtype]
     c = min(chunk, q.shape[2])
     past = state_space.powers(decay, c + 1)  # (h, r, c + 1)
@@ -205,7 +205,7 @@ def advance(
     # Of a complex product the real part alone is wanted: real parts and imaginary ones apart.
     read = torch.view_as_real(2 * (CB[..., None] * past[..., 1:]).conj_physical().to(kind))
     fading, past, S, out = torch.view_as_real(past.to(kind)), past.to(kind), state, []
-    with unrounded(v.device):
+    with no_autocast(v.device):
         inside = _with_skip(toeplitz(K), skip)
         for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
             t = qi.shape[2]
@@ -277,11 +277,11 @@ class H3(Layer):
         self.heads.fits(x, "x")
         q, k, v = self.heads.project(x)
         reach = self.options.shift - 1
-        begin = State(nothing(k, v, self.weight), k.new_zeros(len(x), reach, x.shape[2]))
+        begin = State(initial_state(k, v, self.weight), k.new_zeros(len(x), reach, x.shape[2]))
         if state is None:
             state = begin
         check_state(state, begin)
-        keys = shifted(wide(k), wide(self.taps), wide(state.keys))
+        keys = shifted(upcast(k), upcast(self.taps), upcast(state.keys))
         system = _system(*self._poles())
         out, products = advance(q, keys, v, state.products, *system, self.skip, self.options.chunk)
         after = State(products, last_inputs(self.heads.join(k), state.keys))

@@ -42,7 +42,7 @@ from attnlab.core.carried import emptied
 from attnlab.core.heads import fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -72,18 +72,18 @@ def naive(x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases) -> T
 
 
 def _begin(x: Tensor) -> State:
-    return State(*(torch.zeros_like(wide(x[:, 0])) for _ in State._fields))
+    return State(*(torch.zeros_like(upcast(x[:, 0])) for _ in State._fields))
 
 
 def _naive(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = wide(inputs), wide(recurrent)
-    b_i, b_f, b_g, b_o = wide(biases)
+    (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = upcast(inputs), upcast(recurrent)
+    b_i, b_f, b_g, b_o = upcast(biases)
     h, c = state
     states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
+    with no_autocast(x.device):
+        for x_t in upcast(x).unbind(1):
             i = torch.sigmoid(x_t @ U_i.mT + h @ W_i.mT + b_i)
             f = torch.sigmoid(x_t @ U_f.mT + h @ W_f.mT + b_f)
             g = torch.tanh(x_t @ U_g.mT + h @ W_g.mT + b_g)
@@ -107,11 +107,11 @@ def fused(x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases) -> T
 def _fused(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    with unrounded(x.device):
-        b = wide(biases).flatten()
-        of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
+    with no_autocast(x.device):
+        b = upcast(biases).flatten()
+        of_input, of_state = (upcast(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
         weights, before = [of_input, of_state, b, torch.zeros_like(b)], [s[None] for s in state]
-        out, h, c = torch.lstm(wide(x), before, weights, True, 1, 0.0, False, False, True)
+        out, h, c = torch.lstm(upcast(x), before, weights, True, 1, 0.0, False, False, True)
     return note("state", out).to(x.dtype), State(h[0], c[0])
 
 

@@ -44,7 +44,7 @@ from torch import Tensor, nn
 from attnlab.core.bistable import after_one_product, as_gru
 from attnlab.core.card import Card, letters
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import Cell, begin, glorot
 from attnlab.core.shapes import Tokens, checked
@@ -62,11 +62,11 @@ def naive(
     x: Tokens, inputs: Inputs, recurrent: Recurrent, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """The cell, token by token (Vecoven et al., the equations of BRC with matrices W)."""
-    (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (wide(each) for each in (inputs, recurrent, biases))
+    (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (upcast(each) for each in (inputs, recurrent, biases))
     h = begin(x, before)
     states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
+    with no_autocast(x.device):
+        for x_t in upcast(x).unbind(1):
             a = 1 + torch.tanh(x_t @ U_a.mT + h @ W_a.mT + b_a)
             c = torch.sigmoid(x_t @ U_c.mT + h @ W_c.mT + b_c)
             h = c * h + (1 - c) * torch.tanh(x_t @ U.mT + a * h)
@@ -82,7 +82,7 @@ def projected(
     x: Tokens, inputs: Inputs, recurrent: Recurrent, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """What depends on x alone for all tokens in one product, then the loop."""
-    both = wide(recurrent).flatten(0, 1).mT
+    both = upcast(recurrent).flatten(0, 1).mT
     return after_one_product(x, inputs, biases, before, lambda h: (h @ both).chunk(2, dim=-1))
 
 

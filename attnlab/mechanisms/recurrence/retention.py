@@ -47,10 +47,11 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
+from attnlab.core.forms import form, with_options
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widened
+from attnlab.core.precision import exact_dtype, no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import (
@@ -81,7 +82,7 @@ def fading(heads: int, n: int, like: Tensor) -> Float[Tensor, "h n"]:
     """γ⁰ … γ^(n - 1) of every head."""
     h = torch.arange(heads, dtype=exact_dtype(like.device), device=like.device)
     log = torch.log1p(-(2.0 ** (-5 - h)))
-    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(wide(like).dtype)
+    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(upcast(like).dtype)
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:
@@ -97,63 +98,55 @@ def turned(x: Tensor, positions: Tensor) -> Tensor:
 # ---- naive
 
 
-@checked
-def naive(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
+@form
+def naive(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
     """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
-        scores = note("scores", wide_q @ wide_k.mT)
-        weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
-        return (weights @ wide_v).to(v.dtype)
+    scores = note("scores", q @ k.mT)
+    weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
+    return weights @ v
 
 
 # ---- recurrent
 
 
-@checked
-def recurrent(
-    q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()
-) -> Outputs:
+@form
+def recurrent(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
     """The sum, token by token (eq. 6)."""
-    wide_q, wide_k, wide_v = widened(q, k, v)
-    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], nothing(k, v), []
-    with unrounded(v.device):
-        for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
-            S = gamma * S + ki.mT @ vi
-            out.append(qi @ S)
+    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], initial_state(k, v), []
+    for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True):
+        S = gamma * S + ki.mT @ vi
+        out.append(qi @ S)
     note("state", S)
-    return torch.cat(out, dim=2).to(v.dtype)
+    return torch.cat(out, dim=2)
 
 
-def nothing(k: SelfKeys, v: SelfValues) -> Sums:
+def initial_state(k: SelfKeys, v: SelfValues) -> Sums:
     """The sum before the first token."""
-    return wide(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
+    return upcast(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
     """Weights inside chunks, the sum from one chunk to the next (eq. 7)."""
-    out, S = advance(q, k, v, nothing(k, v), options.chunk)
+    out, S = advance(q, k, v, initial_state(k, v), options.chunk)
     note("state", S)
     return out
 
 
 def advance(q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int) -> tuple[Outputs, Sums]:
     """The outputs of the next tokens after the sum ``S``, and the sum after them."""
-    wide_q, wide_k, wide_v = widened(q, k, v)
     c = min(chunk, q.shape[2])
     powers, out = fading(q.shape[1], c + 1, v)[..., None], []
-    with unrounded(v.device):
-        inside = toeplitz(powers[:, :-1, 0])
-        for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
-            t = qi.shape[2]
-            near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
-            out.append(near + powers[:, 1 : t + 1] * (qi @ S))
-            S = powers[:, t, None] * S + ki.mT @ (powers[:, :t].flip(1) * vi)
-    return torch.cat(out, dim=2).to(v.dtype), S
+    inside = toeplitz(powers[:, :-1, 0])
+    for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (q, k, v)), strict=True):
+        t = qi.shape[2]
+        near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
+        out.append(near + powers[:, 1 : t + 1] * (qi @ S))
+        S = powers[:, t, None] * S + ki.mT @ (powers[:, :t].flip(1) * vi)
+    return torch.cat(out, dim=2), S
 
 
 FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
@@ -186,7 +179,7 @@ class GatedOutput(nn.Module):
         return self.project.weight
 
     def forward(self, out: Tensor, x: Tokens) -> Tokens:
-        each = wide(out).unflatten(-1, (self.heads, -1))
+        each = upcast(out).unflatten(-1, (self.heads, -1))
         normed = F.rms_norm(each, each.shape[-1:], eps=1e-6).flatten(-2).to(x.dtype)
         return self.project(F.silu(self.gate(x)) * normed)
 
@@ -212,6 +205,7 @@ class Retention(Layer):
         self.heads = Heads(dim, heads, value_dim=value_scale * max(1, dim // heads))
         self.heads.output = GatedOutput(heads, self.heads.value_dim, dim)
         self.dim, self.form, self.options = dim, form, options
+        self.retain = with_options(FORMS[form], options)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
@@ -219,13 +213,12 @@ class Retention(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        out = FORMS[self.form](*self._projected(x), options=self.options)
-        return self.heads.output(self.heads.join(out), x)
+        return self.heads.output(self.heads.join(self.retain(*self._projected(x))), x)
 
     def _projected(self, x: Tokens) -> tuple[Tensor, ...]:
         """Queries, keys and values; queries and keys turned by their places in ``x``. Not in half
         precision: what is not divided by row sums may be beyond the numbers of float16."""
-        q, k, v = widened(*self.heads.project(x))
+        q, k, v = upcast_together(*self.heads.project(x))
         places = torch.arange(x.shape[1], device=x.device)
         return turned(q, places), turned(k * k.shape[-1] ** -0.5, places), v
 
@@ -234,11 +227,12 @@ class Retention(Layer):
         """The next t tokens given the state after all before them (None at the beginning)."""
         self.heads.fits(x, "x")
         q, k, v = self._projected(x)
-        begin = State(nothing(k, v))
+        begin = State(initial_state(k, v))
         if state is None:
             state = begin
         check_state(state, begin)
-        out, sums = advance(q, k, v, state.sums, self.options.chunk)
+        with no_autocast(x.device):
+            out, sums = advance(q, k, v, state.sums, self.options.chunk)
         # Places are counted from the first token of a call, and begin anew with the next call.
         back = turned(sums.mT, -torch.full((1,), x.shape[1], device=x.device)).mT
         return self.heads.output(self.heads.join(out), x), note("state", State(back.contiguous()))

@@ -57,7 +57,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -77,7 +77,7 @@ class Sums(NamedTuple):
 def _rate(decay: PerChannel) -> PerChannel:
     """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
     float32 and 0 · ∞ is NaN."""
-    return wide(decay).clamp(max=80).exp()
+    return upcast(decay).clamp(max=80).exp()
 
 
 # ---- naive
@@ -89,14 +89,14 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
 
     ``decay`` is log w, as the released code has it: w is positive whatever is learned.
     """
-    with unrounded(v.device):
-        keys, w, u = wide(k).mT, _rate(decay)[:, None, None], wide(bonus)[:, None]
+    with no_autocast(v.device):
+        keys, w, u = upcast(k).mT, _rate(decay)[:, None, None], upcast(bonus)[:, None]
         i = torch.arange(k.shape[1], device=k.device)
         past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
         exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
         exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
         weights = note("weights", exponents.softmax(dim=-1))
-        return torch.einsum("bdij,bjd->bid", weights, wide(v)).to(v.dtype)
+        return torch.einsum("bdij,bjd->bid", weights, upcast(v)).to(v.dtype)
 
 
 # ---- recurrent
@@ -105,14 +105,14 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
 @checked
 def recurrent(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The two sums, token by token (appendix D)."""
-    out, sums = _steps(nothing(k), wide(k), wide(v), _rate(decay), wide(bonus))
+    out, sums = _steps(initial_state(k), upcast(k), upcast(v), _rate(decay), upcast(bonus))
     note("state", sums)
     return out.to(v.dtype)
 
 
-def nothing(k: Float[Tensor, "... n dim"]) -> Sums:
+def initial_state(k: Float[Tensor, "... n dim"]) -> Sums:
     """The sums before the first token."""
-    zeros = wide(k).new_zeros(*k.shape[:-2], k.shape[-1])
+    zeros = upcast(k).new_zeros(*k.shape[:-2], k.shape[-1])
     return Sums(zeros, zeros, torch.full_like(zeros, -torch.inf))
 
 
@@ -150,7 +150,7 @@ def chunked(
     k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel, *, chunk: Size = CHUNK
 ) -> Tokens:
     """All chunks at once, from the sums before each of them."""
-    out, sums = advance(nothing(k), k, v, decay, bonus, chunk)
+    out, sums = advance(initial_state(k), k, v, decay, bonus, chunk)
     note("state", sums)
     return out
 
@@ -161,9 +161,9 @@ def advance(
     """The outputs of the next tokens after those of ``past``, and the sums after them."""
     c = min(chunk, math.isqrt(k.shape[1]))
     whole = k.shape[1] - k.shape[1] % c
-    w, u = _rate(decay), wide(bonus)
-    keys, values = (wide(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
-    alone = nothing(keys)
+    w, u = _rate(decay), upcast(bonus)
+    keys, values = (upcast(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
+    alone = initial_state(keys)
     for key, value in zip(keys.unbind(2), values.unbind(2), strict=True):
         alone = _read_in(alone, key, value, w)
     before = []
@@ -174,7 +174,7 @@ def advance(
     out, _ = _steps(starts, keys, values, w, u)
     if whole == k.shape[1]:
         return out.flatten(1, 2).to(v.dtype), past
-    last, past = _steps(past, wide(k)[:, whole:], wide(v)[:, whole:], w, u)
+    last, past = _steps(past, upcast(k)[:, whole:], upcast(v)[:, whole:], w, u)
     return torch.cat((out.flatten(1, 2), last), dim=1).to(v.dtype), past
 
 
@@ -240,7 +240,7 @@ class RWKV(nn.Module):
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.key.weight)
-        begin = State(torch.zeros_like(x[:, 0]), *nothing(x))
+        begin = State(torch.zeros_like(x[:, 0]), *initial_state(x))
         if state is None:
             state = begin
         check_state(state, begin)

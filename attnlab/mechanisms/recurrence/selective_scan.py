@@ -81,7 +81,7 @@ from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide, widened
+from attnlab.core.precision import no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -133,20 +133,20 @@ def naive(
 ) -> Tokens:  # fmt: skip
     """The recurrence, token by token (Gu & Dao, section 3.2), with A = -e^log_A and Δ the softplus
     of ``steps``."""
-    wide_x, B, C = widened(x, B, C)
-    A, delta, h = -wide(log_A).exp(), F.softplus(wide(steps)), nothing(x, log_A)
+    wide_x, B, C = upcast_together(x, B, C)
+    A, delta, h = -upcast(log_A).exp(), F.softplus(upcast(steps)), initial_state(x, log_A)
     out = []
     for t in range(x.shape[1]):
         decay, drive = _coefficients(wide_x[:, t], delta[:, t], A, B[:, t], options)
         h = decay * h + drive
         out.append((h * C[:, t, None]).sum(dim=-1))
     note("state", h)
-    return (torch.stack(out, dim=1) + wide(skip) * wide_x).to(x.dtype)
+    return (torch.stack(out, dim=1) + upcast(skip) * wide_x).to(x.dtype)
 
 
-def nothing(x: Tokens, log_A: PerState) -> Held:
+def initial_state(x: Tokens, log_A: PerState) -> Held:
     """The state before the first token."""
-    return wide(x).new_zeros(len(x), *log_A.shape)
+    return upcast(x).new_zeros(len(x), *log_A.shape)
 
 
 def _coefficients(
@@ -172,7 +172,7 @@ def chunked(
     *, options: Selective = Selective(),
 ) -> Tokens:  # fmt: skip
     """The same, by spans of tokens."""
-    out, state = advance(x, log_A, steps, B, C, skip, nothing(x, log_A), options)
+    out, state = advance(x, log_A, steps, B, C, skip, initial_state(x, log_A), options)
     note("state", state)
     return out
 
@@ -182,16 +182,16 @@ def advance(
     state: Held, options: Selective,
 ) -> tuple[Tokens, Held]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them."""
-    with unrounded(x.device):
-        wide_x, B, C = widened(x, B, C)
-        A, delta = -wide(log_A).exp(), F.softplus(wide(steps))
+    with no_autocast(x.device):
+        wide_x, B, C = upcast_together(x, B, C)
+        A, delta = -upcast(log_A).exp(), F.softplus(upcast(steps))
         size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
         parts = []
         pieces = (part.split(max(1, size), dim=1) for part in (wide_x, delta, B, C))
         for each in zip(*pieces, strict=True):
             out, state = _again(_span, *each, A, state, options)
             parts.append(out)
-        return (torch.cat(parts, dim=1) + wide(skip) * wide_x).to(x.dtype), state
+        return (torch.cat(parts, dim=1) + upcast(skip) * wide_x).to(x.dtype), state
 
 
 def _again(function: Callable[..., Any], *given: Any) -> Any:
@@ -355,7 +355,7 @@ class SelectiveScan(Layer):
         inputs, gate = self.into(x).chunk(2, dim=-1)
         begin = State(
             inputs.new_zeros(len(x), self.options.width - 1, inputs.shape[-1]),
-            nothing(inputs, self.log_A.expand(-1, self.options.state)),
+            initial_state(inputs, self.log_A.expand(-1, self.options.state)),
         )
         if state is None:
             state = begin

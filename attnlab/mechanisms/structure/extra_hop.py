@@ -56,7 +56,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import (
     Outputs,
     Queries,
@@ -92,7 +92,7 @@ def naive(
 ) -> Outputs:
     """What each hub takes from the hubs from which a link leads to it (eq. 8)."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = wide(q), wide(k)
+    own, keys = upcast(q), upcast(k)
     if options.score == "dot":
         return over_pairs(own @ keys.mT * q.shape[-1] ** -0.5, v, structure)
     sums = own.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]
@@ -108,7 +108,7 @@ def edges(
 ) -> Outputs:
     """The same over the list of links."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = of_tokens(wide(q)), of_tokens(wide(k))
+    own, keys = of_tokens(upcast(q)), of_tokens(upcast(k))
     if options.score == "dot":
         scores = products(own, keys, structure.by_ends) * q.shape[-1] ** -0.5
     else:

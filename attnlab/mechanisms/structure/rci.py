@@ -61,7 +61,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -96,9 +96,9 @@ def naive(
 ) -> Outputs:
     """What each token takes from the tokens that it reads."""
     mask = _allowed(q, structure, options)
-    scores = wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+    scores = upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5
     weights = note("weights", masked_softmax(scores, mask))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- fused

@@ -42,7 +42,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.heads import finite, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.structures.tree_batch import TreeBatch
@@ -58,7 +58,9 @@ States = Float[Tensor, "b n d"]
 def naive(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The hidden states, one node after its children (eq. 2 to 8)."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
-    trees = [_one_tree(wide(x[i]), wide(recurrent), structure.children(i)) for i in range(len(x))]
+    trees = [
+        _one_tree(upcast(x[i]), upcast(recurrent), structure.children(i)) for i in range(len(x))
+    ]
     return torch.stack(trees).to(x.dtype) if trees else x[:, :, 0]
 
 
@@ -91,7 +93,7 @@ def levels(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The same for all nodes of one height together."""
     b, n, _, d = x.shape
     structure.check_fits(b, n, x.device)
-    inputs, own = wide(x).flatten(0, 1), wide(recurrent)
+    inputs, own = upcast(x).flatten(0, 1), upcast(recurrent)
     of_node = own[:3].transpose(0, 1).flatten(1)
     hidden, memory = _cell(inputs[:, :3], inputs.new_zeros(b * n, d))
     for level in structure.levels:

@@ -111,7 +111,7 @@ def naive(
     mask: Mask = None, score: Score = "modulus",
 ) -> ComplexOutputs:  # fmt: skip
     """The equation in complex numbers (Wang et al., eq. 14)."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     products = q @ (k.mT if score == "unconjugated" else k.mH)
     sizes = products.real if score == "real" else products.abs()
     scores = note("scores", sizes * q.shape[-1] ** -0.5)
@@ -128,7 +128,7 @@ def real_pairs(
     mask: Mask = None, score: Score = "modulus",
 ) -> ComplexOutputs:  # fmt: skip
     """The same by products of real matrices, each complex vector as [Re, Im]."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     keys = as_pairs(k.conj() if score == "unconjugated" else k)
     q = q * q.shape[-1] ** -0.5
     real = as_pairs(q) @ keys.mT

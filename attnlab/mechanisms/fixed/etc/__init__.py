@@ -61,11 +61,11 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -84,7 +84,7 @@ from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf,
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
@@ -96,23 +96,22 @@ def naive(
     ``global_keys`` and ``global_values`` are used by global queries in place of k and v.
     """
     validate_labels(labels, part_of, options)
-    n, dtype = q.shape[-2], v.dtype
+    n = q.shape[-2]
     t = min(options.global_tokens, n)
-    q, k, v = wide(q), wide(k), wide(v)
-    global_keys = k if global_keys is None else wide(global_keys)
-    global_values = v if global_values is None else wide(global_values)
+    global_keys = k if global_keys is None else global_keys
+    global_values = v if global_values is None else global_values
     owners = members(n, options, part_of, q.device)
     scores = torch.cat([q[:, :, :t] @ global_keys.mT, q[:, :, t:] @ k.mT], dim=-2)
     if labels is not None:
         ids = label_of_pairs(n, t, (labels.shape[-2] - CROSS) // 2, owners)
-        scores = scores + (q @ wide(labels).mT).gather(-1, ids[:, None].expand(scores.shape))
+        scores = scores + (q @ labels.mT).gather(-1, ids[:, None].expand(scores.shape))
     scores = note("scores", scores * q.shape[-1] ** -0.5)
     allowed = _allowed(n, t, options, owners)[:, None]
     if padding is not None:
         allowed = allowed & padding[:, None, None]
     weights = note("weights", masked_softmax(scores, allowed))
     out = torch.cat([weights[:, :, :t] @ global_values, weights[:, :, t:] @ v], dim=-2)
-    return out.to(dtype)
+    return out
 
 
 def _allowed(n: int, t: int, options: GlobalLocal, owners: Tensor) -> Bool[Tensor, "#b n n"]:

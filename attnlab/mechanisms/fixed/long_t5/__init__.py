@@ -60,10 +60,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -104,7 +104,7 @@ class TransientGlobal(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
     local_table: Biases, global_table: Biases, *,
@@ -117,7 +117,7 @@ def naive(
     b, _, n, _ = q.shape
     i = torch.arange(n, device=q.device)
     distance = i - i[:, None]
-    near = wide(q) @ wide(k).mT + _bias(local_table, distance, options.farthest)
+    near = q @ k.mT + _bias(local_table, distance, options.farthest)
     is_near = (distance.abs() <= options.radius).expand(b, 1, n, n)
     if padding is not None:
         is_near = is_near & padding[:, None, None, :]
@@ -125,12 +125,12 @@ def naive(
     allowed = torch.cat([is_near, exists.expand(b, 1, n, -1)], dim=-1)
     scores = note("scores", torch.cat([near, far], dim=-1))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(torch.cat([v, global_v], dim=2))).to(v.dtype)
+    return weights @ torch.cat([v, global_v], dim=2)
 
 
 def _bias(table: Tensor, distance: Tensor, farthest: int) -> Tensor:
     """The bias of each head for each of the distances: (h, …)."""
-    return wide(table)[:, buckets_of(distance, table.shape[1], farthest)]
+    return table[:, buckets_of(distance, table.shape[1], farthest)]
 
 
 def _global_scores(
@@ -142,13 +142,13 @@ def _global_scores(
     block_of, exists = blocks_of(n, options.block, count, lengths(padding, n, q.device))
     distance = torch.arange(count, device=q.device) - block_of[..., None]
     bias = _bias(table, distance, options.farthest)  # (h, b or 1, n, globals)
-    return wide(q) @ wide(global_k).mT + bias.transpose(0, 1), exists[:, None, None]
+    return q @ global_k.mT + bias.transpose(0, 1), exists[:, None, None]
 
 
 # ---- blocked
 
 
-@checked
+@form(autocast=True)
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
     local_table: Biases, global_table: Biases, *,
@@ -162,7 +162,7 @@ def blocked(
     piece = min(options.radius + 1, n)
     places = torch.arange(3 * piece, device=q.device)
     distance = places - places[piece : 2 * piece, None]
-    near = _pieces(wide(q), piece) @ _around(wide(k), piece)
+    near = _pieces(q, piece) @ _around(k, piece)
     near = near + _bias(local_table, distance, options.farthest)[:, None]
     valid = torch.ones(1, n, dtype=torch.bool, device=q.device) if padding is None else padding
     valid = _around(valid[:, None, :, None], piece)  # nothing is valid beyond the ends
@@ -173,9 +173,9 @@ def blocked(
     allowed = torch.cat([is_near.expand(shape), exists[..., None, :].expand(shape)], dim=-1)
     weights = masked_softmax(torch.cat([near, far], dim=-1), allowed)
     of_near, of_far = weights.split([3 * piece, global_k.shape[2]], dim=-1)
-    out = (of_near @ _around(wide(v), piece).mT).flatten(2, 3)
-    out = out + of_far.flatten(2, 3) @ wide(global_v)  # all pieces at once: no copy for each
-    return out[:, :, :n].to(q.dtype)
+    out = (of_near @ _around(v, piece).mT).flatten(2, 3)
+    out = out + of_far.flatten(2, 3) @ global_v  # all pieces at once: no copy for each
+    return out[:, :, :n]
 
 
 def _pieces(x: Tensor, piece: int) -> Tensor:

@@ -55,10 +55,11 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.card import letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
@@ -160,7 +161,7 @@ class GlobalRows(NamedTuple):
         return torch.tensor(at, device=self.queries.device)
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
@@ -172,10 +173,10 @@ def naive(
         of_rows = scaled_scores(global_rows.queries, global_rows.keys)
         scores = scores.index_copy(2, rows, of_rows)
     weights = note("weights", masked_softmax(note("scores", scores), dense_mask(mask, q, k)))
-    out = weights @ wide(v)
+    out = weights @ v
     if global_rows:
-        out = out.index_copy(2, rows, weights[:, :, rows] @ wide(global_rows.values))
-    return out.to(v.dtype)
+        out = out.index_copy(2, rows, weights[:, :, rows] @ global_rows.values)
+    return out
 
 
 @checked
@@ -194,7 +195,7 @@ def blocked(
     valid = None if valid is None else valid[:, None, None].to(q.device)
     weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
     note("log_sum_exp", None)  # global rows have scores of another kind, and are not in it
-    return out.index_copy(2, rows, (weights @ wide(global_rows.values)).to(v.dtype))
+    return out.index_copy(2, rows, (weights @ upcast(global_rows.values)).to(v.dtype))
 
 
 FORMS = {"naive": naive, "blocked": blocked}

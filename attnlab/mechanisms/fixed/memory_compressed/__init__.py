@@ -58,10 +58,10 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -101,7 +101,7 @@ __all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused",
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
     causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
@@ -122,18 +122,19 @@ def naive(
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, term by term."""
-    windows, kernel = unfolded(wide(x), kernel.shape[1], stride), wide(kernel)
+    windows = unfolded(x, kernel.shape[1], stride)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
     return out
 
 
+@form
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the slots."""
-    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ wide(values)).to(q.dtype)
+    return weights @ values
 
 
 FORMS = {"naive": naive, "fused": fused}

@@ -66,10 +66,11 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import upcast_together
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -111,7 +112,7 @@ def _featured(
     q: Tensor, k: Tensor, padding: Tensor | None, options: Features
 ) -> tuple[Tensor, Tensor]:
     """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
-    q, k = (options(x) for x in widened(q, k))
+    q, k = options(q), options(k)
     if padding is not None:
         k = k.masked_fill(~padding[:, None, :, None], 0)
     return note("features_q", q), note("features_k", k)
@@ -120,25 +121,24 @@ def _featured(
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
 ) -> Outputs:  # fmt: skip
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
-    with unrounded(v.device):
-        phi_q, phi_k = _featured(q, k, padding, options)
-        scores = phi_q @ phi_k.mT
-        if causal:
-            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-        weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
-        return (weights @ v.to(weights.dtype)).to(v.dtype)
+    phi_q, phi_k = _featured(q, k, padding, options)
+    scores = phi_q @ phi_k.mT
+    if causal:
+        scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+    weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
+    return weights @ v
 
 
 # ---- recurrent
 
 
-@checked
+@form
 def recurrent(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
@@ -149,27 +149,24 @@ def recurrent(
     """
     n, m = q.shape[-2], k.shape[-2]
     last = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
-    with unrounded(v.device):
-        phi_q, phi_k = _featured(q, k, padding, options)
-        wide_v = v.to(phi_k.dtype)
-        S = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1], v.shape[-1])
-        z = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1])
-        out, seen = [], 0
-        for i in range(n):
-            while seen <= last[i]:
-                key, value = phi_k[:, :, seen], wide_v[:, :, seen]
-                S, z = S + key[..., None] * value[..., None, :], z + key
-                seen += 1
-            query = phi_q[:, :, i, None]
-            out.append(query @ S * reciprocal(query @ z[..., None]))
-        note("state", Sums(S, z))
-        return torch.cat(out, dim=-2).to(v.dtype)
+    phi_q, phi_k = _featured(q, k, padding, options)
+    S, z = linear_recurrence.initial_state(phi_k, v)
+    out, seen = [], 0
+    for i in range(n):
+        while seen <= last[i]:
+            key, value = phi_k[:, :, seen], v[:, :, seen]
+            S, z = S + key[..., None] * value[..., None, :], z + key
+            seen += 1
+        query = phi_q[:, :, i, None]
+        out.append(query @ S * reciprocal(query @ z[..., None]))
+    note("state", Sums(S, z))
+    return torch.cat(out, dim=-2)
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
@@ -217,7 +214,7 @@ class LinearAttention(Layer):
         """The next t tokens given the sums over all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        features = _featured(q, k, None, self.options)
+        features = _featured(*upcast_together(q, k), None, self.options)
         out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
         return self.heads.merge(out), note("state", state)
 

@@ -75,9 +75,10 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
 from attnlab.core.shapes import (
@@ -132,24 +133,22 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """The n × m map of the features, dense: rows of φ(q)·φ(k), each divided by its sum."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        scale = q.shape[-1] ** -0.25
-        phi_q = features(wide_q * scale, rows, kernel=options.kernel)
-        phi_k = features(wide_k * scale, rows, kernel=options.kernel)
-        if padding is not None:
-            phi_k = phi_k.masked_fill(~padding[:, None, :, None], 0)
-        scores = phi_q @ phi_k.mT
-        if causal:
-            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-        weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
-        return (weights @ wide_v).to(v.dtype)
+    scale = q.shape[-1] ** -0.25
+    phi_q = features(q * scale, projection, kernel=options.kernel)
+    phi_k = features(k * scale, projection, kernel=options.kernel)
+    if padding is not None:
+        phi_k = phi_k.masked_fill(~padding[:, None, :, None], 0)
+    scores = phi_q @ phi_k.mT
+    if causal:
+        scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+    weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
+    return weights @ v
 
 
 FORMS = {"naive": naive, "rescaled": rescaled, "recurrent": recurrent, "chunked": chunked}
@@ -201,8 +200,8 @@ class Performer(nn.Module):
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        with unrounded(x.device):
-            wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
+        with no_autocast(x.device):
+            wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, self.projection)
             phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
             past = State.empty(phi.rows, values)
             if state is not None:

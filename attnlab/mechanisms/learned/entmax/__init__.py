@@ -52,10 +52,11 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import AtLeast, Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.tracing import hidden
@@ -69,7 +70,7 @@ Alpha: TypeAlias = AtLeastOne | Tensor
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     alpha: Alpha = 1.5, mask: Mask = None, bias: Bias = None, scale: float | None = None,
@@ -85,7 +86,7 @@ def naive(
 # ---- implicit
 
 
-@checked
+@form(autocast=True)
 def implicit(
     q: Queries, k: Keys, v: Values, *,
     alpha: Alpha = 1.5, mask: Mask = None, bias: Bias = None, scale: float | None = None,
@@ -99,8 +100,8 @@ def _scores(
     q: Tensor, k: Tensor, mask: Mask, bias: Bias, scale: float | None
 ) -> tuple[Tensor, Tensor | None]:
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    return note("scores", biased(wide(q) @ wide(k).mT * scale, bias)), allowed
+    allowed = patterns.dense_of(mask, q, k)
+    return note("scores", biased(q @ k.mT * scale, bias)), allowed
 
 
 def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
@@ -118,12 +119,12 @@ def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
         raise ValueError(f"alpha is on {alpha.device}, but the queries are on {q.device}")
     if not hidden(alpha) and not bool((alpha >= 1).all()):
         raise ValueError(f"the alpha of a head should be at least 1, got {float(alpha.min())}")
-    return wide(note("alpha", alpha))[:, None, None]
+    return note("alpha", alpha)[:, None, None]
 
 
 def _mean(weights: Tensor, v: Tensor) -> Tensor:
     note("support", lambda: (weights > 0).sum(-1))
-    return (note("weights", weights) @ wide(v)).to(v.dtype)
+    return note("weights", weights) @ v
 
 
 FORMS = {"naive": naive, "implicit": implicit}
@@ -153,7 +154,7 @@ class EntmaxAttention(DenseAttention):
     @property
     def alpha(self) -> Tensor | float:
         """The α of each head (h,), or the one of all."""
-        return self.start if self.a is None else 1 + torch.sigmoid(wide(self.a))
+        return self.start if self.a is None else 1 + torch.sigmoid(upcast(self.a))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias) -> Tensor:
         return self.attend(q, k, v, alpha=self.alpha, mask=mask, bias=bias)

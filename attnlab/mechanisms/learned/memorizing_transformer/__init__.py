@@ -67,11 +67,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias, positions_of
-from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING
 from attnlab.core.shapes import (
@@ -108,7 +108,7 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, gate: PerHead | None, scale: PerHead, *,
     local_bias: LocalBias = None, padding: TokenPadding = None, options: Memory = Memory(),
@@ -126,11 +126,10 @@ def naive(
     stored = (i < start - options.delay) & (i >= start - options.delay - options.memory)
     if padding is not None:
         near, stored = (x & padding[:, None, None] for x in (near, stored))
-    with unrounded(q.device):
-        products = torch.where(own, q @ k.mT, q @ k.detach().mT)
+    products = torch.where(own, q @ k.mT, q @ k.detach().mT)
     found = _largest(products, stored, options.neighbours)
     fetched = torch.zeros_like(products, dtype=torch.bool).scatter(-1, found, True) & stored
-    scores = note("scores", wide(scale)[:, None, None] * products)
+    scores = note("scores", scale[:, None, None] * products)
     at = positions_of(n, q.device, padding=padding).expand(len(q), n)
     local = scores + local_biases(local_bias, at, at)
     if gate is None:
@@ -142,7 +141,7 @@ def naive(
     there = fetched.gather(-1, found)
     note_fetched([found.where(there, NOTHING)], [far.gather(-1, found)], gate, options)
     note("weights", weights)
-    return ((weights * own) @ wide(v) + (weights * ~own) @ wide(v).detach()).to(v.dtype)
+    return (weights * own) @ v + (weights * ~own) @ v.detach()
 
 
 def _largest(products: Tensor, stored: Tensor, neighbours: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.carried import check_ended
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING, Lookup, Search
 from attnlab.core.softmax import masked_softmax
@@ -65,7 +65,7 @@ class Memory(Options):
 
 def unit(x: Tensor, options: Memory) -> Tensor:
     """Queries or keys as they are compared, and stored; half precisions become float32."""
-    return F.normalize(wide(x), dim=-1) if options.normalise else wide(x)
+    return F.normalize(upcast(x), dim=-1) if options.normalise else upcast(x)
 
 
 def local_biases(local_bias: LocalBias, of_queries: Tensor, of_keys: Tensor) -> Tensor | float:
@@ -74,12 +74,12 @@ def local_biases(local_bias: LocalBias, of_queries: Tensor, of_keys: Tensor) -> 
     if local_bias is None:
         return 0.0
     back = (of_queries[:, :, None] - of_keys[:, None]).clamp(0, local_bias.shape[1] - 1)
-    return wide(local_bias)[:, back].transpose(0, 1)
+    return upcast(local_bias)[:, back].transpose(0, 1)
 
 
 def combined(near: Tensor, far: Tensor, gate: Tensor) -> Tensor:
     """(1 − g) near + g far, with one g for each head."""
-    g = torch.sigmoid(wide(gate))[:, None, None]
+    g = torch.sigmoid(upcast(gate))[:, None, None]
     return (1 - g) * near + g * far
 
 
@@ -105,7 +105,7 @@ def note_fetched(
     note("neighbours", lambda: joined(found, NOTHING))
     note("neighbour_weights", lambda: joined(weights, 0))
     if gate is not None:
-        note("gate", lambda: torch.sigmoid(wide(gate)))
+        note("gate", lambda: torch.sigmoid(upcast(gate)))
 
 
 # ---- one piece of a segment
@@ -193,7 +193,7 @@ def piece(
     """
     t, near = q.shape[2], max(0, past.length - options.cache)
     k, v = (torch.cat([x[:, :, near:], y], dim=2) for x, y in ((past.keys, k), (past.values, v)))
-    factor = wide(scale)[:, None, None]
+    factor = upcast(scale)[:, None, None]
     local = factor * (q @ k.mT) + local_biases(local_bias, at[:, at.shape[1] - t :], at[:, near:])
     mask = _visible(t, k.shape[2], q.device, None if seen is None else seen[:, near:])
     fetched, found = _fetched(q, past, options)
@@ -203,11 +203,11 @@ def piece(
         allowed = torch.cat([mask.expand(*there.shape[:3], -1), there], dim=-1)
         of_both = masked_softmax(both, allowed)
         of_near, of_far = of_both.split([k.shape[2], scores.shape[-1]], dim=-1)
-        out = of_near @ wide(v) + _sum(of_far, fetched.values)
+        out = of_near @ upcast(v) + _sum(of_far, fetched.values)
     else:
         of_near = masked_softmax(local, mask)
         of_far = masked_softmax(scores, there) if scores.shape[-1] else scores
-        out = combined(of_near @ wide(v), _sum(of_far, fetched.values), gate)
+        out = combined(of_near @ upcast(v), _sum(of_far, fetched.values), gate)
     positions = torch.where(there, found + (first + past.stored.start), NOTHING)
     return Piece(out.to(v.dtype), positions, of_far)
 
@@ -228,7 +228,7 @@ class Fetched(NamedTuple):
 def _fetched(q: Tensor, past: Past, options: Memory) -> tuple[Fetched, Tensor]:
     """What each query fetches from the memory, and where from."""
     found = past.memory.nearest(q, options.neighbours)
-    keys, values = (wide(_gathered(x[:, :, past.stored], found)) for x in past[:2])
+    keys, values = (upcast(_gathered(x[:, :, past.stored], found)) for x in past[:2])
     return Fetched((keys @ q[..., None]).squeeze(-1), values), found
 
 

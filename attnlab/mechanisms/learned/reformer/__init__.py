@@ -71,10 +71,10 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import Outputs, Queries, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -129,22 +129,20 @@ def attended(
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, v: SelfValues, rotations: Rotations, *,
     causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
 ) -> Outputs:  # fmt: skip
     """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
     buckets."""
-    with unrounded(q.device):
-        wide_q, wide_v, wide_r = widened(q, v, rotations)
-        places = _places(wide_q, wide_r, padding, options, causal=causal)
-        scores = wide_q @ unit(wide_q).mT * options.scale_of(q.shape[-1])
-        times, divided = (x.to(scores.dtype) for x in _counted(places, options))
-        scores = scores + (times / divided).log()
-        weights = masked_softmax(scores, times > 0)
-        weights = weights + _alone(weights.sum(dim=-1), padding).diag_embed()
-        return (note("weights", weights) @ wide_v).to(v.dtype)
+    places = _places(q, rotations, padding, options, causal=causal)
+    scores = q @ unit(q).mT * options.scale_of(q.shape[-1])
+    times, divided = (x.to(scores.dtype) for x in _counted(places, options))
+    scores = scores + (times / divided).log()
+    weights = masked_softmax(scores, times > 0)
+    weights = weights + _alone(weights.sum(dim=-1), padding).diag_embed()
+    return note("weights", weights) @ v
 
 
 def _counted(places: Places, options: Hashing) -> tuple[Tensor, Tensor]:
@@ -165,22 +163,20 @@ def _alone(total: Tensor, padding: Tensor | None) -> Tensor:
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     q: Queries, v: SelfValues, rotations: Rotations, *,
     causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
 ) -> Outputs:  # fmt: skip
     """Each round sorted and cut into chunks: r · 2m scores for each query."""
-    with unrounded(q.device):
-        wide_q, wide_v, wide_r = widened(q, v, rotations)
-        places = _places(wide_q, wide_r, padding, options, causal=causal)
-        exact = options.count == "attended"
-        scaled, values = wide_q * options.scale_of(q.shape[-1]), wide_v.flatten(0, 1)
-        given = (scaled.flatten(0, 1), unit(wide_q).flatten(0, 1), values)
-        out, log_sum = over_rounds(*given, places, options.chunk, exact=exact)
-        found = log_sum.unflatten(0, q.shape[:2]) > -torch.inf
-        out = out.unflatten(0, q.shape[:2]) + _alone(found, padding)[..., None] * wide_v
-        return out.to(v.dtype)
+    places = _places(q, rotations, padding, options, causal=causal)
+    exact = options.count == "attended"
+    scaled, values = q * options.scale_of(q.shape[-1]), v.flatten(0, 1)
+    given = (scaled.flatten(0, 1), unit(q).flatten(0, 1), values)
+    out, log_sum = over_rounds(*given, places, options.chunk, exact=exact)
+    found = log_sum.unflatten(0, q.shape[:2]) > -torch.inf
+    out = out.unflatten(0, q.shape[:2]) + _alone(found, padding)[..., None] * v
+    return out
 
 
 FORMS = {"naive": naive, "chunked": chunked}

@@ -73,10 +73,11 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -113,7 +114,7 @@ __all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky",
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
     causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
@@ -133,7 +134,7 @@ def naive(
     else:
         asking, asked = _members(queries, keys, centroids, padding, options)
         weights = _mean_over_clusters(scores, asking, asked)
-    return (note("weights", weights) @ wide(v)).to(v.dtype)
+    return note("weights", weights) @ v
 
 
 def _refuse_keys(k: Tensor | None, causal: bool) -> None:
@@ -193,7 +194,7 @@ def leaky(
     members = top_members(queries, centroids, options.window, None)
     past = patterns.causal().dense(n, n, q.device)
     weights = _mean_over_clusters(_scores(queries, queries), members, members, past)
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 # ---- gathered
@@ -206,7 +207,7 @@ def gathered(
 ) -> Outputs:  # fmt: skip
     """Only the pairs inside of clusters, all clusters at once."""
     _refuse_keys(k, causal)
-    queries, values = normalised(q), wide(v)
+    queries, values = normalised(q), upcast(v)
     if causal:
         own = note("clusters", nearest(queries, centroids))
         back = reach(_real(q, padding), centroids.shape[1], options.window)
@@ -304,7 +305,7 @@ class RoutingAttention(Layer):
         back = reach(_real(keys, None), self.options.clusters, self.options.window)
         seen = recent(nearest(keys, self.centroids), back[..., m - n :], None)
         weights = masked_softmax(_scores(keys[:, :, m - n :], keys), seen)
-        return self.heads.merge((weights @ wide(state.values)).to(v.dtype)), state
+        return self.heads.merge((weights @ upcast(state.values)).to(v.dtype)), state
 
 
 # ---- card

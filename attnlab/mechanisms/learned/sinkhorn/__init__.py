@@ -65,10 +65,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -112,7 +112,7 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
     causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
@@ -121,7 +121,7 @@ def naive(
     says what is brought to the queries of block i. Causal: what is not before them is left out."""
     real, sort = prepared(permutation, q.shape[2], causal, padding, options)
     note("permutation", sort)
-    block, n, dtype = real.shape[2], q.shape[2], v.dtype
+    block, n = real.shape[2], q.shape[2]
     q, k, v = (_blocks(x, block, padding).flatten(2, 3) for x in (q, k, v))
     into_place = torch.kron(sort.contiguous(), torch.eye(block, device=q.device, dtype=sort.dtype))
     at = torch.arange(q.shape[2], device=q.device)
@@ -138,12 +138,12 @@ def naive(
         of_sorted, of_own = map(masked_softmax, scores, pairs)
         of_own = of_own * (options.join == "sum")
     note("weights", lambda: (of_sorted @ into_place + of_own)[..., :n, :n])
-    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n].to(dtype)
+    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n]
 
 
 def _blocks(x: Tensor, block: int, padding: Tensor | None) -> Tensor:
     """(b, h, n, d) → (b, h, N, B, d), zeros for padding and at the end of the last block."""
-    x = wide(x) if padding is None else wide(x).masked_fill(~padding[:, None, :, None], 0)
+    x = x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
     return in_blocks(x, block, dim=2)
 
 
@@ -154,13 +154,13 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 # ---- blocked
 
 
-@checked
+@form(autocast=True)
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
     causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
 ) -> Outputs:  # fmt: skip
     """Block by block: sorted blocks are one product with S, and only pairs in them are compared."""
-    n, dtype = q.shape[2], v.dtype
+    n = q.shape[2]
     real, sort = prepared(permutation, n, causal, padding, options)
     note("permutation", sort)
     whole = padding is None and not causal and n % real.shape[2] == 0
@@ -177,7 +177,7 @@ def blocked(
         out = _sdpa(q, keys, values, theirs)
         out = out + _sdpa(q, k, v, own) if options.join == "sum" else out
     out = out.flatten(2, 3)
-    return (out if out.shape[2] == n else out[:, :, :n]).to(dtype)
+    return out if out.shape[2] == n else out[:, :, :n]
 
 
 def _sorted(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.mechanisms.learned.sinkhorn.sorting import in_blocks
 
 Permutation = Float[Tensor, "b h N N"]  # row: the block of queries; column: the block of keys
@@ -71,7 +70,7 @@ def prepared(
             f"`permutation` is for {permutation.shape[-1]} blocks, but {n} positions make {many} "
             f"blocks of {options.block}"
         )
-    sort = wide(permutation)[..., :many, :many]
+    sort = permutation[..., :many, :many]
     return real, sort.tril(-1) if causal else sort
 
 

@@ -72,10 +72,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -116,26 +116,27 @@ def _masked(x: Tensor, padding: Tensor | None) -> Tensor:
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
 ) -> Outputs:
     """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
-    keys, values = wide(e) @ wide(_masked(k, padding)), wide(f) @ wide(_masked(v, padding))
+    keys, values = e @ _masked(k, padding), f @ _masked(v, padding)
     return _weighted(q, keys, values, valid_places(e, f, padding))
 
 
+@form
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the k places."""
-    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ wide(values)).to(q.dtype)
+    return weights @ values
 
 
 # ---- fused
 
 
-@checked
+@form(autocast=True)
 def fused(
     q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
 ) -> Outputs:
@@ -144,9 +145,8 @@ def fused(
     Half precisions are summed in float32: a sum over the whole length, rounded before the softmax,
     would be rounded twice.
     """
-    wide_q, k, v, e, f = (wide(x) for x in (q, k, v, e, f))
     keys, values = _project(e, _masked(k, padding)), _project(f, _masked(v, padding))
-    return _sdpa(wide_q, keys, values, valid_places(e, f, padding)).to(q.dtype)
+    return _sdpa(q, keys, values, valid_places(e, f, padding))
 
 
 def _project(e: Tensor, x: Tensor) -> Tensor:

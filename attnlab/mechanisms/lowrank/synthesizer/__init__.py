@@ -79,11 +79,11 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, Outputs, TokenPadding, Tokens, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -99,16 +99,16 @@ Table = Float[Tensor, "#b #h n m"] | None
 # ---- naive
 
 
-@checked
+@form
 def naive(
     rows: Rows, columns: Columns, v: Values, *, table: Table = None, mask: Mask = None
 ) -> Outputs:
     """softmax(rows · columnsᵀ + table) V, dense."""
-    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, *v.shape[:2])
-    logits = wide(rows) @ wide(columns).mT
+    allowed = patterns.dense_of(mask, rows, v)
+    logits = rows @ columns.mT
     logits = note("logits", logits if table is None else logits + table)
     weights = note("weights", masked_softmax(logits, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused

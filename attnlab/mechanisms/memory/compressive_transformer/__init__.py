@@ -72,7 +72,7 @@ from attnlab.core.carried import read_on
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import (
     DistanceWeight,
@@ -158,8 +158,8 @@ def naive(
     if options.compression != "most_used":
         kept[:, _regular(n, options, q.device)] = True
     there = kept.new_ones(b, n) if padding is None else padding
-    r = distance_keys(wide(weight), torch.arange(min(2 * n, options.columns), device=q.device))
-    usage, out, maps = wide(q).new_zeros(b, n), [], []
+    r = distance_keys(upcast(weight), torch.arange(min(2 * n, options.columns), device=q.device))
+    usage, out, maps = upcast(q).new_zeros(b, n), [], []
     chooses = options.compression == "most_used"  # by what earlier segments have attended to
     for first in range(0, n, c if chooses else n):
         rows = i[first : first + c] if chooses else i
@@ -184,7 +184,7 @@ def naive(
         seen = torch.cat((_seen_after(there, options), there), dim=1)
         weights = masked_softmax((content + position) * d**-0.5, (window & seen[:, None])[:, None])
         far, near = weights.split(n, dim=3)
-        mixed = far @ wide(short_v) + (near * own) @ wide(v) + (near * past) @ wide(memory_v)
+        mixed = far @ upcast(short_v) + (near * own) @ upcast(v) + (near * past) @ upcast(memory_v)
         out.append(mixed.to(v.dtype))
         maps.append(far + near)
         if chooses:
@@ -212,7 +212,7 @@ def chunked(
     there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
     places = torch.zeros(b, 0, dtype=torch.int64, device=q.device)  # of the compressed vectors
     regular = _regular(n, options, q.device).view(-1, options.each)
-    usage, out, short_seen = wide(q).new_zeros(b, n), [], _seen_after(there, options)
+    usage, out, short_seen = upcast(q).new_zeros(b, n), [], _seen_after(there, options)
     r = past_keys(weight, min(2 * n, options.columns))
     for start in range(0, n, c):
         end, oldest = min(n, start + c), start - options.memory

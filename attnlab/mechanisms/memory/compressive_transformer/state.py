@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.carried import check_carried, check_inputs, still_seen
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.relative import past_weights
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
@@ -26,7 +26,7 @@ def attended(
     n, m = q.shape[2], k.shape[2]
     causal = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
     weights = past_weights(q, k, u, t, r, causal & seen[:, None, None])
-    return (weights @ wide(v)).to(v.dtype), weights
+    return (weights @ upcast(v)).to(v.dtype), weights
 
 
 def used(weights: Tensor, first: int, count: int, by: Tensor) -> Float[Tensor, "b m"]:
@@ -96,7 +96,7 @@ def checked_state(
     """The state, or an empty one for None; raises for that of another layer."""
     if state is None:
         nothing = x.new_zeros(len(x), 0, x.shape[2])
-        usage = wide(nothing)[..., 0]
+        usage = upcast(nothing)[..., 0]
         return CompressiveState(nothing, nothing, nothing, nothing[..., 0].bool(), usage)
     most = {
         "compressed": (state.compressed, options.compressed),
@@ -104,5 +104,5 @@ def checked_state(
         "segment": (state.segment, options.segment - 1),
     }
     check_inputs(most, state.seen, x)
-    check_carried({"usage": (state.usage, (state.memory.shape[1],))}, len(x), wide(x))
+    check_carried({"usage": (state.usage, (state.memory.shape[1],))}, len(x), upcast(x))
     return state

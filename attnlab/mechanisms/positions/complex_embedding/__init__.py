@@ -58,7 +58,7 @@ from attnlab.core.complex_linear import as_pairs
 from attnlab.core.lookup import checked_ids
 from attnlab.core.options import Size
 from attnlab.core.positions import Positions
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.mechanisms.positions.complex_embedding.tables import (
@@ -78,7 +78,7 @@ Waves = Complex[Tensor, "b n dim"]
 
 def look_up(table: Tensor, tokens: Tensor) -> Tensor:
     """The rows of ``tokens``; the one row of a table that all words share."""
-    return wide(table[0] if len(table) == 1 else table[tokens])
+    return upcast(table[0] if len(table) == 1 else table[tokens])
 
 
 def angles(tokens: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor | None) -> Tensor:

@@ -67,9 +67,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -80,7 +80,7 @@ __all__ = ["CARD", "FORMS", "GBST", "Blocks", "Subwords", "naive", "pooled"]
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
     padding: TokenPadding = None, options: Blocks = Blocks(),
@@ -93,16 +93,16 @@ def naive(
     note("weights", lambda: _filled([weights for _, weights, _ in parts], n))
     if not parts:
         return x.new_zeros(0, options.length(n), dim)
-    return _filled([out for _, _, out in parts], options.length(n)).to(x.dtype)
+    return _filled([out for _, _, out in parts], options.length(n))
 
 
 def _alone(
     x: Tensor, scorer: Tensor, kernel: Tensor | None, options: Blocks
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, M), weights (n, M) and the shortened sequence (⌈n / d_s⌉, dim) of one sequence."""
-    x = wide(x) if kernel is None else _convolved(wide(x), wide(kernel))
+    x = x if kernel is None else _convolved(x, kernel)
     candidates = torch.stack([_candidates(x, size) for size in options.blocks], dim=1)  # n M dim
-    scores = candidates @ wide(scorer)
+    scores = candidates @ scorer
     weights = scores.softmax(-1)
     if options.calibrate:
         weights = (weights @ weights.mT).softmax(-1) @ weights
@@ -143,20 +143,20 @@ def _filled(rows: list[Tensor], length: int) -> Tensor:
 # ---- pooled
 
 
-@checked
+@form(autocast=True)
 def pooled(
     x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
     padding: TokenPadding = None, options: Blocks = Blocks(),
 ) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """All blocks of a size at once."""
-    chars, real = real_first(wide(x), padding)
+    chars, real = real_first(x, padding)
     n = chars.shape[1]
     if kernel is not None:
         before = (kernel.shape[-1] - 1) // 2
         around = F.pad(chars.mT, (before, kernel.shape[-1] - 1 - before))
-        chars = F.conv1d(around, wide(kernel)).mT * real[..., None]
+        chars = F.conv1d(around, kernel).mT * real[..., None]
     means = {size: block_means(chars, real, size) for size in options.blocks}
-    scores = [_repeated(mean @ wide(scorer), size, n) for size, mean in means.items()]
+    scores = [_repeated(mean @ scorer, size, n) for size, mean in means.items()]
     weights = note("scores", torch.stack(scores, dim=-1)).softmax(-1)
     if options.calibrate:
         weights = masked_softmax(weights @ weights.mT, real[:, None]) @ weights
@@ -164,7 +164,7 @@ def pooled(
     mixed = torch.zeros_like(chars)
     for place, (size, mean) in enumerate(means.items()):
         mixed = mixed + weights[..., place, None] * _repeated(mean, size, n)
-    return block_means(mixed, real, options.downsample).to(x.dtype)
+    return block_means(mixed, real, options.downsample)
 
 
 def _repeated(blocks: Tensor, size: int, n: int) -> Tensor:

@@ -75,7 +75,7 @@ from attnlab.core.convolution import toeplitz
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -105,10 +105,10 @@ def naive(
     decay, drive, out = system(frequency, log_decay, log_step, B, C, options)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
     K = 2 * ((out * drive)[..., None] * powers).sum(dim=1).real
-    with unrounded(x.device):
-        weights = note("weights", toeplitz(note("kernel", K.to(wide(x).dtype))))
-        mixed = torch.einsum("dij,bjd->bid", weights, wide(x))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    with no_autocast(x.device):
+        weights = note("weights", toeplitz(note("kernel", K.to(upcast(x).dtype))))
+        mixed = torch.einsum("dij,bjd->bid", weights, upcast(x))
+    return (mixed + upcast(skip) * upcast(x)).to(x.dtype)
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {
@@ -190,14 +190,14 @@ class S4D(Layer):
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.skip)
-        begin = State(state_space.nothing(x, self.B.shape[1]))
+        begin = State(state_space.initial_state(x, self.B.shape[1]))
         if state is None:
             state = begin
         check_state(state, begin)
         u = self.heads.value(x)
         parts = system(*self._learned(), self.options)
-        mixed, modes = state_space.advance(wide(u), state.modes, *parts, chunk=self.options.chunk)
-        out = (mixed + wide(self.skip) * wide(u)).to(x.dtype)
+        mixed, modes = state_space.advance(upcast(u), state.modes, *parts, chunk=self.options.chunk)
+        out = (mixed + upcast(self.skip) * upcast(u)).to(x.dtype)
         return self.heads.output(out), note("state", State(modes))
 
 

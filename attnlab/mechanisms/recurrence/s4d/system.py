@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attnlab.core import state_space
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.state_space import Modes, as_complex
 
 PerChannel = Float[Tensor, "dim"]
@@ -105,4 +105,4 @@ def system(
     A = torch.complex(-log_decay.to(exact).exp(), frequency.to(exact))
     step = log_step.to(exact).exp()[:, None]
     decay, drive = options.rule(step * A)
-    return System(decay, step * drive * as_complex(B.to(exact)), as_complex(wide(C)))
+    return System(decay, step * drive * as_complex(B.to(exact)), as_complex(upcast(C)))

@@ -53,7 +53,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import (
     Outputs,
     Queries,
@@ -81,11 +81,13 @@ def naive(
     ``gates`` (m, h, d) are the vectors E e of the edges of the structure; without them all ones.
     """
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = wide(q) * q.shape[-1] ** -0.5, wide(k)
+    own, keys = upcast(q) * q.shape[-1] ** -0.5, upcast(k)
     if gates is None:
         return over_pairs(own @ keys.mT, v, structure)
     check_gates(gates, structure)
-    dense = F.pad(wide(gates), (0, 0, 0, 0, 0, 1))[structure.slots]  # the last where there is none
+    dense = F.pad(upcast(gates), (0, 0, 0, 0, 0, 1))[
+        structure.slots
+    ]  # the last where there is none
     scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, keys, dense)  # r parallel edges
     return over_pairs(scores, v, structure)
 
@@ -100,7 +102,7 @@ def edges(
     """The same over the list of edges."""
     structure.check_fits(len(q), q.shape[2], q.device)
     if gates is None:
-        own, keys = of_tokens(wide(q) * q.shape[-1] ** -0.5), of_tokens(wide(k))
+        own, keys = of_tokens(upcast(q) * q.shape[-1] ** -0.5), of_tokens(upcast(k))
         return over_edges(edge_sums.products(own, keys, structure.by_ends), v, structure)
     return over_edges(products(q, k, structure, gates).sum(-1), v, structure)
 
@@ -109,12 +111,12 @@ def products(
     q: Tensor, k: Tensor, structure: GraphBatch, gates: Tensor | None
 ) -> Float[Tensor, "m h d"]:
     """Of each edge the product of query, key and gate, entry by entry, over √d."""
-    own = of_tokens(wide(q) * q.shape[-1] ** -0.5).index_select(0, structure.targets)
-    found = own * of_tokens(wide(k)).index_select(0, structure.sources)
+    own = of_tokens(upcast(q) * q.shape[-1] ** -0.5).index_select(0, structure.targets)
+    found = own * of_tokens(upcast(k)).index_select(0, structure.sources)
     if gates is None:
         return found
     check_gates(gates, structure)
-    return found * wide(gates)
+    return found * upcast(gates)
 
 
 def check_gates(gates: Tensor, structure: GraphBatch) -> None:

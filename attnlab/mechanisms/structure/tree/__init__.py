@@ -66,7 +66,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
 from attnlab.mechanisms.structure.tree.dense import dense
@@ -85,7 +85,7 @@ def naive(
     """The values with those of nodes accumulated, one node after the other (eq. 6, 7, 9)."""
     structure.check_fits(len(v), v.shape[2], v.device)
     rows = [
-        _one_tree(wide(v[i]), wide(weights[i]), vertical, horizontal, structure.children(i))
+        _one_tree(upcast(v[i]), upcast(weights[i]), vertical, horizontal, structure.children(i))
         for i in range(len(v))
     ]
     return torch.stack(rows).to(v.dtype) if rows else v
