@@ -62,9 +62,8 @@ Wu, Rabe, Hutchins, Szegedy. Memorizing Transformers. ICLR 2022, arXiv:2203.0891
 
 from typing import Literal
 
-import sympy
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
@@ -85,21 +84,25 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.learned.memorizing_transformer.costs import found
 from attnlab.mechanisms.learned.memorizing_transformer.segments import (
     LocalBias,
     Memory,
-    MemoryState,
     PerHead,
     Piece,
     attend,
+    bias_by_distance,
     combined,
+    first_scale,
     joined,
+    largest,
     local_biases,
     note_fetched,
     piece,
     refuse_twice,
     unit,
 )
+from attnlab.mechanisms.learned.memorizing_transformer.state import MemoryState
 
 __all__ = [
     "CARD", "FORMS", "MemorizingAttention", "Memory", "MemoryState", "chunked", "naive", "unit",
@@ -127,7 +130,7 @@ def naive(
     if padding is not None:
         near, stored = (x & padding[:, None, None] for x in (near, stored))
     products = torch.where(own, q @ k.mT, q @ k.detach().mT)
-    found = _largest(products, stored, options.neighbours)
+    found = largest(products, stored, options.neighbours)
     fetched = torch.zeros_like(products, dtype=torch.bool).scatter(-1, found, True) & stored
     scores = note("scores", scale[:, None, None] * products)
     at = positions_of(n, q.device, padding=padding).expand(len(q), n)
@@ -142,12 +145,6 @@ def naive(
     note_fetched([found.where(there, NOTHING)], [far.gather(-1, found)], gate, options)
     note("weights", weights)
     return (weights * own) @ v + (weights * ~own) @ v.detach()
-
-
-def _largest(products: Tensor, stored: Tensor, neighbours: int) -> Tensor:
-    """The positions of the ``neighbours`` largest among the ``stored`` of each row, best first."""
-    best = products.detach().masked_fill(~stored, -torch.inf)
-    return best.topk(min(neighbours, best.shape[-1]), dim=-1).indices
 
 
 # ---- chunked
@@ -193,15 +190,11 @@ class MemorizingAttention(Layer):
         self.heads = Heads(dim, heads, positions=positions)
         self.heads.check_positions(causal=True)
         self.form, self.options = form, options
-        start = self._start() if scale is None else scale
+        start = first_scale(self.heads.head_dim, options) if scale is None else scale
         self.scale = nn.Parameter(torch.full((heads,), start))
         with_gate = gated and options.memory > 0
         self.register_parameter("gate", nn.Parameter(torch.zeros(heads)) if with_gate else None)
         refuse_twice(self.gate, options)
-
-    def _start(self) -> float:
-        """At which random queries and keys have scores of variance one."""
-        return self.heads.head_dim ** (0.5 if self.options.normalise else -0.5)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
@@ -213,11 +206,7 @@ class MemorizingAttention(Layer):
         return self.heads.merge(out)
 
     def _local_bias(self) -> LocalBias:
-        """(h, r): a number for each of the distances 0 … r − 1 to a local key."""
-        scheme, width = self.heads.positions, self.options.local
-        if not isinstance(scheme, DistanceBias):
-            return None
-        return scheme.by_distance(1, width, self.scale.device).flip(-1)
+        return bias_by_distance(self.heads.positions, self.options, self.scale.device)
 
     @checked
     def step(self, x: NewTokens, state: MemoryState | None = None) -> tuple[NewTokens, MemoryState]:
@@ -246,11 +235,6 @@ class MemorizingAttention(Layer):
 # ---- card
 
 h, n, m, d, e, c, w, k, M = letters("h n m d e c w k M")
-
-
-def found(chosen: Memory) -> sympy.Expr:
-    """How many neighbours a query attends to: no more than the memory holds."""
-    return k if chosen.neighbours <= chosen.memory else M
 
 
 CARD = Card(
