@@ -12,6 +12,7 @@ import copy
 import inspect
 import itertools
 import textwrap
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ from attnlab.core.probe import record
 from attnlab.core.shapes import Contract, letters_of, regrouped
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.core.sparse.layout import ROWS
+from attnlab.core.story import Story
 from attnlab.measure.count import count, exponent
 
 CARDS = [card for card in catalog.shelf() if card.mixes]
@@ -818,6 +820,27 @@ def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None
     given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
     with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
         catalog.build(card.name, dim=DIM, heads=5, causal=card.causal == "always", **given)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_story_is_read(card: Card) -> None:
+    """Title, citation, departures and what is given up are where the card looks for them."""
+    if not card.story:
+        pytest.skip("the card was given its texts; Card(__doc__, …) reads them from the story")
+    assert Story(card.story).faults() == []
+    assert card.gives_up, "a paragraph of the story should begin with 'Gives up.'"
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_layer_is_built_with_each_form_of_the_card_and_shows_it(card: Card) -> None:
+    """``form`` of the layer is annotated with the names of the card's forms, if with any."""
+    annotation = parameters_of(card.build).get("form")
+    names = typing.get_args(annotation)
+    assert not names or names == tuple(card.forms)
+    for form in names:
+        causal = card.causal == "always"
+        layer = catalog.build(card.name, dim=DIM, heads=HEADS, causal=causal, form=form)
+        assert f"form={form!r}" in repr(layer)
 
 
 @pytest.mark.parametrize("card", EACH)

@@ -21,9 +21,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation
@@ -42,6 +43,7 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse import decoding
+from attnlab.core.story import story
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,7 @@ FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked
 # ---- module
 
 
-class PatternAttention(nn.Module):
+class PatternAttention(Layer):
     """Multi-head attention under a fixed pattern: (b, n, dim) → (b, n, dim).
 
     The output of a query without allowed keys is zero. A causal layer decodes with ``step``, whose
@@ -147,9 +149,6 @@ class PatternAttention(nn.Module):
         out, state = decoding.step(*self.heads.project(x, start=start), self.pattern, state)
         return self.heads.merge(out), state
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -157,33 +156,30 @@ h, n, m, d, e = letters("h n m d e")
 
 
 def pattern_card(
+    docstring: str | None,
     *,
     name: str,
-    title: str,
-    paper: Paper,
     options: type[PatternOptions],
     pairs: Callable[[Any], sympy.Expr],
     letters: Mapping[str, str],
-    departures: tuple[str, ...],
     variants: tuple[Mapping[str, Any], ...],
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
-    gives_up: str,
     small: Mapping[str, Any],
 ) -> Card:
-    """The card of a mechanism that is a pattern.
+    """The card of a mechanism that is a pattern, whose page has the given docstring.
 
     ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
     terms that grow more slowly in n. ``blocked`` also computes masked pairs, as the queries of a
     block share one list of keys: ``layout(pattern, n, n).pairs`` counts both.
     """
+    told = story(docstring)
     return Card(
+        told.text,
         name=name,
-        title=title,
         family="fixed",
         role="attend",
-        paper=paper,
         forms=forms,
         causal=options.CAUSAL,
         because=options.BECAUSE,
@@ -196,13 +192,12 @@ def pattern_card(
         memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(
-            *departures,
+            *told.departures,
             "a row without allowed keys gives zeros",
             "no dropout on the weights",
         ),
         variants=variants,
         build=build,
         aliases=aliases,
-        gives_up=gives_up,
         small=small,
     )

@@ -36,9 +36,14 @@ Common mistakes: a Fourier transform without the zeros is circular, and the end 
 reaches its beginning; the released code takes the gates in reversed order, has N − 1 filters for
 order N and applies its first gate before the first filter.
 
-Departures. Frequencies, the width of the network and the decays are set by ``options``, where the
-released code has many more. A learned weight of the token itself is added to each filter at 0, as
-the released code does. Padded tokens are skipped.
+Departures.
+- the network of the filters has few options. Frequencies, the width of the network and the decays
+  are set by ``options``; the released code has many more.
+- a learned weight of the token itself is added to each filter. It starts at 0; the released code
+  has it, too.
+- padded tokens are skipped
+
+Gives up. Tokens are not compared: filters weigh distances, and gates scale the result.
 
 Poli, Massaroli, Nguyen, Fu, Dao, Baccus, Bengio, Ermon, Ré. Hyena Hierarchy: Towards Larger
 Convolutional Language Models. ICML 2023, arXiv:2302.10866, section 3, definition 3.1.
@@ -55,7 +60,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.convolution import (
     fourier_convolution,
     last_inputs,
@@ -63,6 +68,7 @@ from attnlab.core.convolution import (
     toeplitz,
 )
 from attnlab.core.heads import Heads, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import call_upcast, exact_dtype, no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
@@ -160,7 +166,7 @@ class State(NamedTuple):
     levels: Float[Tensor, "b g t dim"]  # all inputs z^1 … z^N of the long ones
 
 
-class Hyena(nn.Module):
+class Hyena(Layer):
     """(b, n, dim) → (b, n, dim), causal, for n up to ``max_len``; zeros at padding.
 
     Every channel is a head of width one for ``lens.mixing_matrix``.
@@ -241,9 +247,6 @@ class Hyena(nn.Module):
                 "the sequence"
             )
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, {self.options}, form={self.form!r}"
-
 
 def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:
     """The last t outputs of the convolution of all inputs z (b, n, dim) by h (dim, n)."""
@@ -259,17 +262,10 @@ def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:
 n, dim, o, f, w = letters("n dim o f w")
 
 CARD = Card(
+    __doc__,
     name="hyena",
-    title="Hyena",
     family="convolution",
     role="mix",
-    paper=Paper(
-        "Poli, Massaroli, Nguyen, Fu, Dao, Baccus, Bengio, Ermon, Ré",
-        "Hyena Hierarchy: Towards Larger Convolutional Language Models",
-        "ICML",
-        2023,
-        "2302.10866",
-    ),
     forms=FORMS,
     causal="always",
     because="its filters read what was before",
@@ -278,13 +274,7 @@ CARD = Card(
     time={"naive": 2 * o * n**2 * dim, "fft": 15 * o * n * dim * (1 + sympy.log(n, 2))},
     memory={"naive": o * n**2 * dim, "fft": n * (3 * (o + 1) * dim + 2 * f + w)},
     notes={"naive": ("toeplitz",), "fft": ("filters",)},
-    departures=(
-        "the network of the filters has few options",
-        "a learned weight of the token itself is added to each filter",
-        "padded tokens are skipped",
-    ),
     variants=({"order": 1, "max_len": 131}, {"order": 3}),
     build=Hyena,
-    gives_up="Tokens are not compared: filters weigh distances, and gates scale the result.",
     small={"max_len": 64, "form": "naive"},
 )

@@ -25,7 +25,12 @@ algorithm.
 The papers' letters: the blocks $B_r \times B_c$ are ``tile`` × ``tile``, $m_i$, $\ell_i$ are
 ``largest``, ``total``; ``lse`` is the $L$ of FlashAttention-2.
 
-Departures. A query without allowed keys gives zeros. Tiles in which nothing is allowed are skipped.
+Departures.
+- a query without allowed keys gives zeros. Tiles in which nothing is allowed are skipped.
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- in PyTorch, not in one kernel: it saves memory, not time
+
+Gives up. Nothing; the weights are not stored, and the gradients compute them again.
 
 Dao, Fu, Ermon, Rudra, Ré. FlashAttention: Fast and Memory-Efficient Exact Attention with
 IO-Awareness. NeurIPS 2022, arXiv:2205.14135, algorithms 1, 2 and 4. Dao. FlashAttention-2: Faster
@@ -43,7 +48,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
@@ -218,26 +223,16 @@ class FlashAttention(DenseAttention):
         super().__init__(dim, heads, attend, causal=causal, bias=bias, positions=positions)
         self.form, self.options = form, options
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, tile={self.options.tile}"
-
 
 # ---- card
 
 h, n, m, d, e, t = letters("h n m d e t")
 
 CARD = Card(
+    __doc__,
     name="flash",
-    title="FlashAttention",
     family="dense",
     role="attend",
-    paper=Paper(
-        "Dao, Fu, Ermon, Rudra, Ré",
-        "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
-        "NeurIPS",
-        2022,
-        "2205.14135",
-    ),
     forms=FORMS,
     causal="optional",
     options=Tiling,
@@ -245,13 +240,7 @@ CARD = Card(
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
     notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
-    departures=(
-        "a query without allowed keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "in PyTorch, not in one kernel: it saves memory, not time",
-    ),
     variants=({"tile": 32}, {"tile": 3}),
     build=FlashAttention,
     aliases=("flash_attention",),
-    gives_up="Nothing; the weights are not stored, and the gradients compute them again.",
 )

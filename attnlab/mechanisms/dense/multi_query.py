@@ -24,9 +24,15 @@ The papers' letters: $h$ is ours, $G$ (groups) is our g; $k$, $v$ (widths) are d
 
 A common mistake: each head is repeated consecutively (0, 0, 1, 1), not in turn (0, 1, 0, 1).
 
-Departures. As for full attention: a query without allowed keys gives zeros, causal masks are
-aligned at the bottom right, no dropout on the weights. The conversion of multi-head checkpoints by
-averaging heads (Ainslie et al., section 2.1) is not part of the mechanism and is left out.
+Left out is the conversion of multi-head checkpoints by averaging heads (Ainslie et al., section
+2.1), which is not part of the mechanism.
+
+Departures.
+- a query without allowed keys gives zeros
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- no dropout on the weights
+
+Gives up. All heads share the same keys and values; only their queries differ.
 
 Shazeer. Fast Transformer Decoding: One Write-Head is All You Need. 2019, arXiv:1911.02150, section
 3. Ainslie, Lee-Thorp, de Jong, Zemlyanskiy, Lebrón, Sanghai. GQA: Training Generalized Multi-Query
@@ -39,7 +45,7 @@ from torch import Tensor
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
@@ -135,38 +141,22 @@ class MultiQueryAttention(DenseAttention):
         )  # fmt: skip
         self.form = form
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="multi_query",
-    title="Multi-query and grouped-query attention",
     family="dense",
     role="attend",
-    paper=Paper(
-        "Shazeer",
-        "Fast Transformer Decoding: One Write-Head is All You Need",
-        "arXiv",
-        2019,
-        "1911.02150",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "grouped": h * n * m, "fused": h * n * e},
     notes={"naive": ("scores", "weights"), "grouped": ("scores", "weights")},
-    departures=(
-        "a query without allowed keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "no dropout on the weights",
-    ),
     variants=({"kv_heads": 2}, {"kv_heads": 6}),
     build=MultiQueryAttention,
     aliases=("mqa", "gqa", "grouped_query"),
-    gives_up="All heads share the same keys and values; only their queries differ.",
 )

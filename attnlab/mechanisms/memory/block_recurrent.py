@@ -44,12 +44,19 @@ The paper's letters: W is our c, S is r, $E$ and $C$ are tokens and states.
 Common mistakes: tokens that read the state of their own block, which sees their future; a norm
 between the gates, by which a frozen state changes; residual connections beside the gate.
 
-Departures. The layer is the mixing part; the feed-forward network of tokens is the model's, that
-of states (single and dual) is here. Nothing is attended to before the first token; the authors'
-code has zero keys there that take part in the softmax. A query attends to itself, to c keys in all;
-``itself=False`` gives their c tokens before it. Positions are added at the embedding, in place of
-a T5 bias. Scales start at √d, and biases of fixed gates at 1, where both gates are the same. z has
-no tanh with the LSTM gate except in "single", as in their code.
+Readings. z has no tanh with the LSTM gate except in "single", as in the authors' code.
+
+Departures.
+- the mixing part alone: the feed-forward network of tokens is the model's. That of states (single
+  and dual) is here.
+- nothing is attended to before the first token, where the authors' code has zero keys. These take
+  part in its softmax.
+- a query attends to itself unless itself=False. It attends to c keys in all; ``itself=False`` gives
+  the c tokens before it, as in the authors' code.
+- positions are added at the embedding, in place of a T5 bias
+- scales start at √d and biases of fixed gates at 1. With such biases both gates are the same.
+
+Gives up. What is more than a block back must fit into a few state vectors.
 
 Hutchins, Schlag, Wu, Dyer, Neyshabur. Block-Recurrent Transformers. NeurIPS 2022,
 arXiv:2203.07852, section 3.
@@ -64,9 +71,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried, read_on, still_seen
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import call_upcast, no_autocast, upcast
 from attnlab.core.probe import note
@@ -291,7 +299,7 @@ class BlockState(NamedTuple):
     """Which keys are of the present document."""
 
 
-class BlockRecurrent(nn.Module):
+class BlockRecurrent(Layer):
     """Sliding-window attention beside a recurrent state, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. With the update "skip"
@@ -380,9 +388,6 @@ class BlockRecurrent(nn.Module):
             )
         return state
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -390,17 +395,10 @@ h, n, m, d, dim, c, r = letters("h n m d dim c r")
 OF_STATES = 4 * h * r * d * (2 * dim + r) / c * n  # their projections, and among each other
 
 CARD = Card(
+    __doc__,
     name="block_recurrent",
-    title="Block-Recurrent Transformer",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Hutchins, Schlag, Wu, Dyer, Neyshabur",
-        "Block-Recurrent Transformers",
-        "NeurIPS",
-        2022,
-        "2203.07852",
-    ),
     forms=FORMS,
     causal="always",
     because="its states hold what was read before",
@@ -418,19 +416,11 @@ CARD = Card(
         "naive": ("cross_weights", "weights", "states"),
         "chunked": ("cross_weights", "states"),
     },
-    departures=(
-        "the mixing part alone: the feed-forward network of tokens is the model's",
-        "nothing is attended to before the first token, where the authors' code has zero keys",
-        "a query attends to itself unless itself=False",
-        "positions are added at the embedding, in place of a T5 bias",
-        "scales start at √d and biases of fixed gates at 1",
-    ),
     variants=(
         {"block": 3, "states": 2, "update": "dual"},
         {"block": 4, "states": 3, "update": "single", "gate": "lstm", "itself": False},
     ),
     build=BlockRecurrent,
     aliases=("block_recurrent_transformer",),
-    gives_up="What is more than a block back must fit into a few state vectors.",
     small={"block": 8, "states": 4},
 )

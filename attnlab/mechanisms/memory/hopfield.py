@@ -31,9 +31,14 @@ The functions of the theory stand beside them: ``energy`` and ``retrieved``.
 
 The paper's letters: $N$ (the number of patterns) is our m, $M$ is $\max_j \lVert x_j \rVert$.
 
-Departures. The number of updates is fixed (the released code can stop when the state rests). There
-is no normalisation of queries and keys before their projections. With ``values="tokens"`` the
-values are made of the tokens as in full attention; one update is then full attention.
+Readings. With ``values="tokens"`` the values are made of the tokens as in full attention; one
+update is then full attention.
+
+Departures.
+- a fixed number of updates. The released code can stop when the state rests.
+- no normalisation of queries and keys before their projections
+
+Gives up. A value is a function of its key, and each further update costs as much again.
 
 Ramsauer, Schäfl, Lehner, Seidl, Widrich, Adler, Gruber, Holzleitner, Pavlović, Sandve, Greiff,
 Kreil, Kopp, Klambauer, Brandstetter, Hochreiter. Hopfield Networks is All You Need. ICLR 2021,
@@ -52,7 +57,7 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
@@ -223,30 +228,17 @@ class Hopfield(DenseAttention):
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="hopfield",
-    title="Modern Hopfield network",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Ramsauer, Schäfl, Lehner, Seidl, Widrich, Adler, Gruber, Holzleitner, Pavlović, Sandve, "
-        "Greiff, Kreil, Kopp, Klambauer, Brandstetter, Hochreiter",
-        "Hopfield Networks is All You Need",
-        "ICLR",
-        2021,
-        "2008.02217",
-    ),
     forms=FORMS,
     causal="optional",
     options=Retrieval,
     time=lambda chosen: 2 * h * n * m * (d + e + 2 * (chosen.steps - 1) * d),
     memory={"naive": h * n * m, "fused": h * n * (d + e)},
     notes={"naive": ("states", "scores", "weights")},
-    departures=(
-        "a fixed number of updates",
-        "no normalisation of queries and keys before their projections",
-    ),
     variants=({}, {"steps": 3}, {"beta": 2.0, "steps": 2}, {"values": "tokens"}),
     build=Hopfield,
-    gives_up="A value is a function of its key, and each further update costs as much again.",
     small={"steps": 3},
 )

@@ -39,10 +39,15 @@ Common mistakes: keeping keys and values, which gives the same output while the 
 but other gradients; stopping the gradient of the keys and not of the inputs, by which $W_K$ loses
 what it learns from the memory; mending the memory before the segment has read it.
 
-Departures. The kept inputs are those of the attention layer; the paper keeps those of the whole
-layer, which are the same numbers before the layer normalisation of a pre-norm model. u, t and $W_R$
-belong to each layer, and u and t start at zero. There is no dropout, and no extended context
-(``ext_len`` of the official code).
+Departures.
+- the memory holds the inputs of the attention layer, which in a pre-norm model are normalised. The
+  paper keeps the inputs of the whole layer, which are the same numbers before the layer
+  normalisation of a pre-norm model.
+- u, t and W_R belong to each layer, and u and t start at zero
+- no dropout on the weights, and no extended context. The extended context is ``ext_len`` of the
+  official code.
+
+Gives up. Tokens further back than the memory are reached only through several layers.
 
 Dai, Yang, Yang, Carbonell, Le, Salakhutdinov. Transformer-XL: Attentive Language Models beyond a
 Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.
@@ -55,9 +60,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_inputs, read_on, still_seen
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
@@ -196,7 +202,7 @@ class SegmentState(NamedTuple):
         return SegmentState(inputs[:, low:], self.segment[:, :0], self.seen[:, low:])
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(Layer):
     """Multi-head attention to a segment and its memory, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -264,26 +270,16 @@ class TransformerXL(nn.Module):
         out = (past_weights(q, k, self.u, self.t, r, mask) @ upcast(v)).to(v.dtype)
         return out, state.closed(self.options)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, m, d, e, dim, c, M = letters("h n m d e dim c M")
 
 CARD = Card(
+    __doc__,
     name="transformer_xl",
-    title="Transformer-XL",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Dai, Yang, Yang, Carbonell, Le, Salakhutdinov",
-        "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
-        "ACL",
-        2019,
-        "1901.02860",
-    ),
     forms=FORMS,
     causal="always",
     because="its memory holds what was read before",
@@ -298,12 +294,6 @@ CARD = Card(
         "chunked": h * (n * e + c * (c + M + 1) + (c + M) * d),
     },
     notes=dict.fromkeys(FORMS, ("content", "position", "scores", "weights")),
-    departures=(
-        "the memory holds the inputs of the attention layer, which in a pre-norm model are "
-        "normalised",
-        "u, t and W_R belong to each layer, and u and t start at zero",
-        "no dropout on the weights, and no extended context",
-    ),
     variants=(
         {"segment": 3, "memory": 4},
         {"segment": 4, "memory": 5, "same_length": True},
@@ -311,6 +301,5 @@ CARD = Card(
     ),
     build=TransformerXL,
     aliases=("txl", "segment_recurrence"),
-    gives_up="Tokens further back than the memory are reached only through several layers.",
     small={"segment": 8, "memory": 8},
 )

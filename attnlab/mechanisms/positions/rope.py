@@ -1,4 +1,4 @@
-r"""RoPE: queries and keys are turned by angles that grow with their positions.
+r"""Rotary position embedding (RoPE): queries and keys turn by angles that grow with positions.
 
 The dot product of a query and a key does not depend on their positions. Rotary position
 embedding splits a head of width d into d/2 pairs of coordinates and turns pair t of a token at
@@ -31,10 +31,13 @@ For sequences longer than those of training, ``scaling`` changes the angles by a
 
 Common mistakes: loading weights into the other layout; computing angles in half precision, where
 positions beyond 256 collapse (here they are in float64); rotating the keys of a cache a second time
-(here a cache holds turned keys). Departures: the authors' xPos counts positions from the middle of
-a sequence, ours from its start, so that cached keys stay right; the scores are the same.
+(here a cache holds turned keys).
 
 The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
+
+Departures.
+- xPos is not centred at the middle of the sequence. The authors' code centres it there; counted
+  from the start, cached keys stay right, and the scores are the same.
 
 Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Position Embedding.
 2021, arXiv:2104.09864, section 3.2. Chen, Wong, Chen, Tian. Extending Context Window of Large
@@ -52,7 +55,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions, Rotation
 from attnlab.core.precision import exact_dtype, upcast, upcast_dtype
@@ -244,33 +247,22 @@ class RotaryPositions(Rotation):
                 f"{x.shape[-1]}; build it with the dim and heads of its layer"
             )
 
-    def extra_repr(self) -> str:
-        return str(self.options)
-
 
 # ---- card
 
 h, n, d = letters("h n d")
 
 CARD = Card(
+    __doc__,
     name="rope",
-    title="Rotary position embedding (RoPE)",
     family="positions",
     role="encode",
-    paper=Paper(
-        "Su, Lu, Pan, Murtadha, Wen, Liu",
-        "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-        "arXiv",
-        2021,
-        "2104.09864",
-    ),
     forms=FORMS,
     causal="optional",
     options=Angles,
     time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 6 * h * n * d},
     memory={"naive": n * d**2 + h * n * d, "pairs": h * n * d},
     notes={"pairs": ("angles",)},
-    departures=("xPos is not centred at the middle of the sequence",),
     variants=(
         {"layout": "interleaved"},
         {"scaling": "interpolation", "factor": 4.0},

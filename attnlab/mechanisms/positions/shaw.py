@@ -1,4 +1,4 @@
-r"""Shaw's relative attention: a learned vector for each near distance, added to keys and values.
+r"""Relative position representations (Shaw): keys and values get a vector for their distance.
 
 The pair of positions i and j has two vectors of its own, one added to the key and one to the value
 that query i finds at j. Both depend on the distance alone, and distances beyond k share the vector
@@ -27,9 +27,14 @@ The paper's letters: $z_i$ is our o, $e_{ij}$ our s, $α_{ij}$ our w, $w^K$ and 
 The traps: the distance is key minus query; 1/√d scales both terms of the score; in a causal layer
 the vectors of the k distances to later keys are never used.
 
-Departures. One of the two tables may be left out (the paper finds that keys matter most). Under a
-``padding`` only valid tokens are counted as positions. A row without keys gives zeros; there
-is no dropout.
+Readings. Under a ``padding`` only valid tokens are counted as positions.
+
+Departures.
+- one of the two tables may be left out. The paper finds that keys matter most.
+- a row without keys gives zeros
+- no dropout on the weights
+
+Gives up. All distances beyond the clip share one vector.
 
 Shaw, Uszkoreit, Vaswani. Self-Attention with Relative Position Representations. NAACL 2018,
 arXiv:1803.02155, section 3.
@@ -44,7 +49,7 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.attention import SelfAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.positions import positions_of
@@ -180,9 +185,6 @@ class ShawAttention(SelfAttention):
         tables = (self.a_keys, self.a_values)
         return FORMS[self.form](q, k, v, *tables, causal=self.causal, padding=padding)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -190,17 +192,10 @@ h, n, m, d, e, k = letters("h n m d e k")
 CONTENT = 2 * h * n * m * (d + e)
 
 CARD = Card(
+    __doc__,
     name="shaw",
-    title="Relative position representations (Shaw)",
     family="positions",
     role="attend",
-    paper=Paper(
-        "Shaw, Uszkoreit, Vaswani",
-        "Self-Attention with Relative Position Representations",
-        "NAACL",
-        2018,
-        "1803.02155",
-    ),
     forms=FORMS,
     causal="optional",
     options=Tables,
@@ -211,13 +206,7 @@ CARD = Card(
         "naive": ("distances", "scores", "weights"),
         "clipped": ("distances", "scores", "weights", "sums"),
     },
-    departures=(
-        "one of the two tables may be left out",
-        "a row without keys gives zeros",
-        "no dropout on the weights",
-    ),
     variants=({"clip": 2}, {"clip": 3, "values": False}, {"clip": 3, "keys": False}),
     build=ShawAttention,
-    gives_up="All distances beyond the clip share one vector.",
     small={"clip": 4},
 )

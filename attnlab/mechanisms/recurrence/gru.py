@@ -22,7 +22,12 @@ The paper's letters: $W$ there is our U, its $U$ our W; its first version has z 
 Common mistakes: r multiplies the state before W in the paper and after W here and in PyTorch, which
 is another function; weights of a network that was trained with one do not fit the other.
 
-Departures. The reset gate stands after W, as in cuDNN and PyTorch. Width in and out is dim.
+Readings. Width in and out is dim.
+
+Departures.
+- the reset gate stands after the recurrent matrix, as in PyTorch. That of cuDNN stands there, too.
+
+Gives up. No token is reached directly: all of the past goes through dim numbers.
 
 Cho, van Merriënboer, Gulcehre, Bahdanau, Bougares, Schwenk, Bengio. Learning Phrase Representations
 using RNN Encoder-Decoder for Statistical Machine Translation. EMNLP 2014, arXiv:1406.1078.
@@ -34,7 +39,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
@@ -105,26 +110,16 @@ class GRU(Cell):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="gru",
-    title="GRU",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Cho, van Merriënboer, Gulcehre, Bahdanau, Bougares, Schwenk, Bengio",
-        "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine "
-        "Translation",
-        "EMNLP",
-        2014,
-        "1406.1078",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
     time=12 * n * dim**2,
     memory={"naive": n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
-    departures=("the reset gate stands after the recurrent matrix, as in PyTorch",),
     build=GRU,
     aliases=("gated_recurrent_unit",),
-    gives_up="No token is reached directly: all of the past goes through dim numbers.",
 )

@@ -1,4 +1,4 @@
-r"""GSS: a gated unit whose one branch goes through a state space, on few channels.
+r"""GSS: gated state space. One branch of a gated unit goes through a state space of few channels.
 
 A gated linear unit multiplies two projections of a token. GSS sends one of the two through a
 diagonal state space, which is then the only place where tokens meet. The convolution is the dear
@@ -30,10 +30,16 @@ space.
 Common mistakes: the exponential of the imaginary part left out (S4D has none); a sigmoid on the
 gate, which has GELU; the real part taken twice: modes come without their conjugates.
 
-Departures. The first normalisation and the residual connection are the model's. N is 64 unless
-given; the paper has 512. Poles begin as in S4D-Lin, the first at a small angle instead of 0; with a
-step of 1 these angles are multiples of π, so that before training all modes decay by one of two
-numbers, $e^{-1/2}$ and $-e^{-1/2}$. Padded tokens are skipped.
+Readings. Poles begin as in S4D-Lin, the first at a small angle instead of 0; with a step of 1 these
+angles are multiples of π, so that before training all modes decay by one of two numbers, $e^{-1/2}$
+and $-e^{-1/2}$.
+
+Departures.
+- the first normalisation and the residual connection are the model's
+- the state has 64 modes unless given; the paper's has 512
+- padded tokens are skipped
+
+Gives up. Where a token looks is fixed by distance; content enters by a gate alone.
 
 Mehta, Gupta, Cutkosky, Neyshabur. Long Range Language Modeling via Gated State Spaces. ICLR 2023,
 arXiv:2206.13947, section 3.
@@ -49,11 +55,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import state_space
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, with_options
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
@@ -159,7 +166,7 @@ class GatedOutput(nn.Module):
         return self.project(self.widen(y) * gate)
 
 
-class GSS(nn.Module):
+class GSS(Layer):
     """A gated state space: (b, n, dim) → (b, n, dim), causal; zeros at padding. ``step`` decodes.
 
     Every narrow channel is a head of width one for ``lens.mixing_matrix``.
@@ -212,26 +219,16 @@ class GSS(nn.Module):
         out = (mixed + upcast(self.skip) * upcast(u)).to(x.dtype)
         return self.heads.output(out, F.gelu(self.gate(x))), note("state", State(modes))
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
-
 
 # ---- card
 
 n, dim, N, c, k, w = letters("n dim N c k w")
 
 CARD = Card(
+    __doc__,
     name="gss",
-    title="GSS: gated state space",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Mehta, Gupta, Cutkosky, Neyshabur",
-        "Long Range Language Modeling via Gated State Spaces",
-        "ICLR",
-        2023,
-        "2206.13947",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -248,13 +245,7 @@ CARD = Card(
         "chunked": w * n * dim + (2 * n * N / c + c * (c + 2 * N)) * dim / k,
     },
     notes={"naive": ("kernel", "weights"), "fft": ("kernel",), "chunked": ("state",)},
-    departures=(
-        "the first normalisation and the residual connection are the model's",
-        "the state has 64 modes unless given; the paper's has 512",
-        "padded tokens are skipped",
-    ),
     variants=({"state": 3, "chunk": 3}, {"narrow": 2, "state": 2, "wide": 1}),
     build=GSS,
     aliases=("gated_state_space",),
-    gives_up="Where a token looks is fixed by distance; content enters by a gate alone.",
 )

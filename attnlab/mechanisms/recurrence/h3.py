@@ -1,4 +1,4 @@
-r"""H3: two state spaces and two products, in place of comparing tokens.
+r"""H3: shift, state space and gates. Two state spaces and two products replace comparing tokens.
 
 A state space alone cannot compare tokens: its map depends on distance. H3 ("hungry hungry hippos")
 puts products between two of them, so that it can do what a recall task asks for: notice that a
@@ -29,8 +29,12 @@ The paper's letters are ours, but for its N, our n, and m, our N (``state``).
 Common mistakes: a key that meets its own value (without a shift nothing is recalled but the token
 itself); products in the place of the convolution's input and output exchanged.
 
-Departures. The shift's skip D is part of its first tap. Poles begin as those of S4D-Lin. Padded
-tokens are skipped.
+Departures.
+- the shift's skip is part of its first tap
+- poles begin as those of S4D-Lin
+- padded tokens are skipped
+
+Gives up. No softmax: weights are products of a query, a key and a kernel, of either sign.
 
 Fu, Dao, Saab, Thomas, Rudra, Ré. Hungry Hungry Hippos: Towards Language Modeling with State Space
 Models. ICLR 2023, arXiv:2212.14052, section 3.
@@ -47,7 +51,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import state_space
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import (
     fourier_convolution,
@@ -57,6 +61,7 @@ from attnlab.core.convolution import (
 )
 from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
@@ -218,7 +223,7 @@ class State(NamedTuple):
         return emptied(self, ended)
 
 
-class H3(nn.Module):
+class H3(Layer):
     """Projections, shift, diagonal state space and gates: (b, n, dim) → (b, n, dim), causal; zeros
     at padding. ``step`` decodes.
 
@@ -272,26 +277,16 @@ class H3(nn.Module):
         after = State(products, last_inputs(self.heads.join(k), state.keys))
         return self.heads.merge(out), note("state", after)
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}, {self.options}".removesuffix(", ")
-
 
 # ---- card
 
 n, h, d, N, c, p = letters("n h d N c p")
 
 CARD = Card(
+    __doc__,
     name="h3",
-    title="H3: shift, state space and gates",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Fu, Dao, Saab, Thomas, Rudra, Ré",
-        "Hungry Hungry Hippos: Towards Language Modeling with State Space Models",
-        "ICLR",
-        2023,
-        "2212.14052",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -312,13 +307,7 @@ CARD = Card(
         "fft": ("kernel",),
         "chunked": ("state",),
     },
-    departures=(
-        "the shift's skip is part of its first tap",
-        "poles begin as those of S4D-Lin",
-        "padded tokens are skipped",
-    ),
     variants=({"state": 6, "shift": 2, "chunk": 3}, {"state": 2, "shift": 1}),
     build=H3,
     aliases=("hungry_hungry_hippos",),
-    gives_up="No softmax: weights are products of a query, a key and a kernel, of either sign.",
 )

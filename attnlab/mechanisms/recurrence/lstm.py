@@ -20,8 +20,12 @@ The letters are those of PyTorch's documentation, but for its $W_{i*}$, our U, a
 Common mistakes: the order of the gates, which differs between programs: here and in PyTorch i, f,
 g, o; a forget gate without which the memory only grows, as in the first paper.
 
-Departures. The forget gate is that of Gers, Schmidhuber, Cummins (2000); there are no peepholes.
-Width in and out is dim.
+Readings. Width in and out is dim.
+
+Departures.
+- it has the forget gate of Gers, Schmidhuber, Cummins (2000) and no peepholes
+
+Gives up. No token is reached directly: all of the past goes through 2 · dim numbers.
 
 Hochreiter, Schmidhuber. Long Short-Term Memory. Neural Computation 9(8), 1997.
 """
@@ -33,9 +37,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.heads import fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
@@ -115,7 +120,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class LSTM(nn.Module):
+class LSTM(Layer):
     """A layer of dim units: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` reads on from a state. All parameters are drawn uniformly within ± dim^(-1/2).
@@ -150,28 +155,22 @@ class LSTM(nn.Module):
         run = _fused if self.form == "fused" else _naive
         return run(x, self.inputs, self.recurrent, self.biases, state)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}"
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="lstm",
-    title="LSTM",
     family="recurrence",
     role="mix",
-    paper=Paper("Hochreiter, Schmidhuber", "Long Short-Term Memory", "Neural Computation", 1997),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
     time=16 * n * dim**2,
     memory={"naive": n * dim, "fused": 60 * n * dim},  # fused: what is kept for the backward pass
     notes=dict.fromkeys(FORMS, ("state",)),
-    departures=("it has the forget gate of Gers, Schmidhuber, Cummins (2000) and no peepholes",),
     build=LSTM,
     aliases=("long_short_term_memory",),
-    gives_up="No token is reached directly: all of the past goes through 2 · dim numbers.",
 )

@@ -1,4 +1,4 @@
-r"""Retention: linear attention whose weights fade with distance.
+r"""RetNet: retention. Linear attention whose weights fade with distance.
 
 Linear attention sums all keys and values that came before, and what was summed once is never
 forgotten. Retention multiplies the sum by a decay $\gamma < 1$ at each token, one for each head,
@@ -24,9 +24,13 @@ The paper's letters: its B is our c, and its R the sum before a chunk, our S; $\
 Common mistakes: a last chunk that is shorter, decayed as if it were whole; angles of RoPE: here
 they are $\theta = 10000^{-t / (d / 2 - 1)}$ for t = 0 … d / 2 - 1.
 
-Departures. The paper divides D by the root of its row sums and the scores by their sums, against
-overflow; both vanish in the norm, but for its small constant, and are left out: the layer keeps
-what it sums in float32 up to the norm. Padded tokens are skipped.
+Departures.
+- weights are not divided by their row sums, which vanish in the norm that follows. The paper
+  divides D by the root of its row sums and the scores by their sums, against overflow; both vanish
+  but for the norm's small constant. The layer keeps what it sums in float32 up to the norm.
+- padded tokens are skipped
+
+Gives up. The past fades at a rate that is fixed per head, whatever the tokens say.
 
 Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei. Retentive Network: A Successor to Transformer for Large
 Language Models. 2023, arXiv:2307.08621, section 2.
@@ -40,11 +44,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, upcast, upcast_together
 from attnlab.core.probe import note
@@ -180,7 +185,7 @@ class GatedOutput(nn.Module):
         return self.project(F.silu(self.gate(x)) * normed)
 
 
-class Retention(nn.Module):
+class Retention(Layer):
     """Multi-scale retention: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     Values are ``value_scale`` times as wide as queries and keys. ``step`` decodes; its state is the
@@ -232,26 +237,16 @@ class Retention(nn.Module):
         back = turned(sums.mT, -torch.full((1,), x.shape[1], device=x.device)).mT
         return self.heads.output(self.heads.join(out), x), note("state", State(back.contiguous()))
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}, {self.options}".removesuffix(", ")
-
 
 # ---- card
 
 n, h, d, e, c = letters("n h d e c")
 
 CARD = Card(
+    __doc__,
     name="retention",
-    title="RetNet: retention",
     family="recurrence",
     role="attend",
-    paper=Paper(
-        "Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei",
-        "Retentive Network: A Successor to Transformer for Large Language Models",
-        "arXiv",
-        2023,
-        "2307.08621",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -272,12 +267,7 @@ CARD = Card(
         "recurrent": ("state",),
         "chunked": ("state",),
     },
-    departures=(
-        "weights are not divided by their row sums, which vanish in the norm that follows",
-        "padded tokens are skipped",
-    ),
     variants=({"chunk": 3}, {"value_scale": 1}),
     build=Retention,
     aliases=("retnet",),
-    gives_up="The past fades at a rate that is fixed per head, whatever the tokens say.",
 )

@@ -34,9 +34,13 @@ Common mistakes: a decay at the token before the newest (the exponent there is k
 a decay at the newest token; a running maximum that is forgotten between two chunks; a gradient
 through the maximum (it cancels, so it is left out).
 
-Departures. Initial values are those that the released code gives to the first of many layers: decay
-and shift from slow and old in the first channel to fast and new in the last. Padded tokens are
-skipped: neither the decay nor the shift counts them.
+Departures.
+- initial values are those of the first layer, in every layer. The released code gives them to the
+  first of many layers: decay and shift from slow and old in the first channel to fast and new in
+  the last.
+- padded tokens are skipped. Neither the decay nor the shift counts them.
+
+Gives up. No query: how much a token counts does not depend on who reads it.
 
 Peng et al. RWKV: Reinventing RNNs for the Transformer Era. Findings of EMNLP 2023,
 arXiv:2305.13048, section 3; running maximum: appendix D.
@@ -49,7 +53,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Size
@@ -297,29 +301,17 @@ def _shifted(x: Tokens, before: Tokens, mu: PerChannel) -> Tokens:
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="rwkv",
-    title="RWKV-4",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Peng et al.",
-        "RWKV: Reinventing RNNs for the Transformer Era",
-        "Findings of EMNLP",
-        2023,
-        "2305.13048",
-    ),
     forms=FORMS,
     causal="always",
     because="its sums hold what was read before",
     time={"naive": 2 * n**2 * dim, "recurrent": 28 * n * dim, "chunked": 42 * n * dim},
     memory={"naive": n**2 * dim, "recurrent": n * dim, "chunked": n * dim},
     notes={"naive": ("weights",), "recurrent": ("state",), "chunked": ("state",)},
-    departures=(
-        "initial values are those of the first layer, in every layer",
-        "padded tokens are skipped",
-    ),
     variants=({"chunk": 3},),
     build=RWKV,
     aliases=("rwkv4", "wkv"),
-    gives_up="No query: how much a token counts does not depend on who reads it.",
 )

@@ -1,4 +1,4 @@
-r"""Mamba's selective scan: a state space that chooses, token by token, what it keeps.
+r"""Mamba: selective state space. It chooses, token by token, what it keeps.
 
 The map of S4D depends on distance alone: it cannot keep one token and skip the next for what they
 say. A selective state space computes the step of time $\Delta$, and with B and C what is written
@@ -46,10 +46,15 @@ its code).
 Common mistakes: a bias outside the softplus of $\Delta$; a decay by the token's own step on what it
 writes; a convolution that is cached after, not before, it is computed.
 
-Departures. The paper prints zero-order hold for B, $(e^{\Delta A} - 1) A^{-1} B$, and its code
-multiplies B by the step; ``rule`` chooses ("euler" is the code's). Padded tokens are skipped. With
-a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head share them, B
-and C go through the convolution too, and a norm follows the gate.
+Readings. With a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head
+share them, B and C go through the convolution too, and a norm follows the gate.
+
+Departures.
+- B is multiplied by the step, as in the released code; the printed rule is an option. Printed is
+  zero-order hold, $(e^{\Delta A} - 1) A^{-1} B$; ``rule`` chooses ("euler" is the code's).
+- padded tokens are skipped
+
+Gives up. All of the past goes through N numbers per channel; what was not kept is gone.
 
 Gu, Dao. Mamba: Linear-Time Sequence Modeling with Selective State Spaces. COLM 2024,
 arXiv:2312.00752, sections 3.2 to 3.6. Mamba-2: Dao, Gu. Transformers are SSMs. ICML 2024,
@@ -69,11 +74,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
@@ -292,7 +298,7 @@ class GatedOutput(nn.Linear):
         return super().forward(y * F.silu(gate))
 
 
-class SelectiveScan(nn.Module):
+class SelectiveScan(Layer):
     """Mamba's block: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` decodes. Every channel of the scan is a head of width one for ``lens.mixing_matrix``;
@@ -359,9 +365,6 @@ class SelectiveScan(nn.Module):
         after = State(last_inputs(inputs, state.inputs), scan)
         return self.heads.output(out, gate), note("state", after)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
-
 
 # ---- card
 
@@ -375,17 +378,10 @@ def _time(more: int, chosen: Selective) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="selective_scan",
-    title="Mamba: selective state space",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Gu, Dao",
-        "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
-        "COLM",
-        2024,
-        "2312.00752",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -394,12 +390,7 @@ CARD = Card(
     time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},
     memory={"naive": 2 * n * (E * dim + N), "chunked": n * (E * dim * (N + 2) + 2 * N)},
     notes={"naive": ("state",), "chunked": ("state",)},
-    departures=(
-        "B is multiplied by the step, as in the released code; the printed rule is an option",
-        "padded tokens are skipped",
-    ),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
     aliases=("mamba", "s6"),
-    gives_up="All of the past goes through N numbers per channel; what was not kept is gone.",
 )

@@ -1,4 +1,4 @@
-r"""eXtra hop attention: linked texts tell each other what they hold, through their first tokens.
+r"""eXtra hop attention (Transformer-XH): linked texts tell each other what they hold.
 
 Pages link to pages. Each text is read by a Transformer of its own, whose attention stays inside the
 text; its first token, the hub ([CLS]), gathers what the text says. Extra hop attention then lets
@@ -31,8 +31,14 @@ The paper's letters: our $s_{\tau\eta}$, $q$, $k$ and $v$ have hats there; W is 
 Readings. A text without links gets zeros for $\hat h$. Both scores have projections of their own,
 with an output projection of the heads before W.
 
-Departures of the released code beyond the score, not followed here: it makes queries, keys and
-values by one map for each head, joins as [found; own], and adds a ReLU and a residual.
+The released code, beyond the score, makes queries, keys and values by one map for each head, joins
+as [found; own], and adds a ReLU and a residual. It is not followed here.
+
+Departures.
+- queries, keys and values have projections of their own with both scores
+- no ReLU and no residual follow, as the released code has them
+
+Gives up. Texts meet only in their first tokens, and only along links.
 
 Zhao, Xiong, Rosset, Song, Bennett, Tiwary. Transformer-XH: Multi-Evidence Reasoning with eXtra Hop
 Attention. ICLR 2020, equations 7 to 9.
@@ -46,9 +52,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import (
     Outputs,
@@ -114,7 +121,7 @@ FORMS = {"naive": naive, "edges": edges}
 # ---- module
 
 
-class ExtraHop(nn.Module):
+class ExtraHop(Layer):
     """The hubs of linked texts, one layer on: (b, n, dim) → (b, n, dim)."""
 
     adds_constant = True  # what a hub was itself is joined to what it finds
@@ -140,9 +147,6 @@ class ExtraHop(nn.Module):
         out: Tensor = self.joined(torch.cat([own, self.heads.merge(found)], -1))
         return out
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
-
 
 @checked
 def at_hubs(
@@ -158,16 +162,10 @@ def at_hubs(
 h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
+    __doc__,
     name="extra_hop",
-    title="eXtra hop attention (Transformer-XH)",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Zhao, Xiong, Rosset, Song, Bennett, Tiwary",
-        "Transformer-XH: Multi-Evidence Reasoning with eXtra Hop Attention",
-        "ICLR",
-        2020,
-    ),
     forms=FORMS,
     options=Hop,
     structure=GraphBatch,
@@ -177,11 +175,6 @@ CARD = Card(
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"score": "additive"},),
-    departures=(
-        "queries, keys and values have projections of their own with both scores",
-        "no ReLU and no residual follow, as the released code has them",
-    ),
     build=ExtraHop,
     aliases=("transformer_xh",),
-    gives_up="Texts meet only in their first tokens, and only along links.",
 )

@@ -1,4 +1,4 @@
-r"""Graph Transformer Networks: which paths to follow is learned.
+r"""Graph Transformer Network: which paths to follow is learned.
 
 The edges of a graph are of K kinds: who wrote a paper, where it appeared, what it cites. Two nodes
 may belong together because a path of certain kinds leads from one to the other, such as author,
@@ -34,9 +34,12 @@ The trap: a softmax gives no zeros. A node that has no edge of the chosen kind h
 of $10^{-26}$, edges of the others, and $D^{-1}$ makes a full row of them. So both forms compute in
 float64 where the device has it: in float32 a product of two such weights is zero.
 
-Departures of the first released code, not followed here: it removes the diagonal and normalises
-columns between the products, which does not cancel. The output projection after the channels is
-ours, as after heads.
+Departures.
+- the diagonal is kept and rows are normalised between products, as printed. The first released code
+  removes the diagonal and normalises columns between the products, which does not cancel.
+- an output projection follows the channels. It is as after heads.
+
+Gives up. The weights do not depend on what the nodes hold, only on the kinds of the edges.
 
 Yun, Jeong, Kim, Kang, Kim. Graph Transformer Networks. NeurIPS 2019, arXiv:1911.06455, section 3.
 """
@@ -49,9 +52,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
@@ -182,7 +186,7 @@ def meta_paths(choices: Float[Tensor, "s t"]) -> list[tuple[tuple[int, ...], flo
 # ---- module
 
 
-class GTN(nn.Module):
+class GTN(Layer):
     """Averages along learned paths: (b, n, dim) → (b, n, dim); a head is a channel."""
 
     @checked
@@ -207,26 +211,16 @@ class GTN(nn.Module):
         out = FORMS[self.form](v, self.choices.to(v.dtype), structure=structure)
         return self.heads.merge(out.relu())
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
-
 
 # ---- card
 
 h, n, n_E, e, s = letters("h n n_E e s")
 
 CARD = Card(
+    __doc__,
     name="gtn",
-    title="Graph Transformer Network",
     family="structure",
     role="mix",
-    paper=Paper(
-        "Yun, Jeong, Kim, Kang, Kim",
-        "Graph Transformer Networks",
-        "NeurIPS",
-        2019,
-        "1911.06455",
-    ),
     forms=FORMS,
     options=Paths,
     structure=GraphBatch,
@@ -237,11 +231,6 @@ CARD = Card(
     memory={"naive": h * s * n**2, "edges": 2 * h * n_E * e},
     notes={"naive": ("choices", "weights"), "edges": ("choices",)},
     variants=({"kinds": 3, "steps": 3},),
-    departures=(
-        "the diagonal is kept and rows are normalised between products, as printed",
-        "an output projection follows the channels",
-    ),
     build=GTN,
     aliases=("graph_transformer_network",),
-    gives_up="The weights do not depend on what the nodes hold, only on the kinds of the edges.",
 )

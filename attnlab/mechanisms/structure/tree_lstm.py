@@ -1,4 +1,4 @@
-r"""Tree-LSTM: an LSTM whose past is the children of a node, computed from the leaves up.
+r"""Child-sum Tree-LSTM: an LSTM whose past is the children of a node, from the leaves up.
 
 An LSTM reads a sequence and passes its state from one token to the next. The child-sum Tree-LSTM
 passes states from children to their parent. Node j with the children C(j) and the input $x_j$ takes
@@ -22,8 +22,10 @@ maps of the input. The states are n × d numbers.
 
 The paper's letters are ours.
 
-Departures. None from the child-sum equations. The order of the children does not matter; the
-paper's N-ary variant, which uses it, is not built.
+Readings. Nothing departs from the child-sum equations. The order of the children does not matter;
+the paper's N-ary variant, which uses it, is not built.
+
+Gives up. A node depends only on the nodes below it, and is computed after its children.
 
 Tai, Socher, Manning. Improved Semantic Representations From Tree-Structured Long Short-Term Memory
 Networks. ACL 2015, arXiv:1503.00075, section 3.1, equations 2 to 8.
@@ -36,9 +38,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import finite, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
@@ -108,7 +111,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "levels": levels}
 # ---- module
 
 
-class TreeLSTM(nn.Module):
+class TreeLSTM(Layer):
     """The hidden state of every leaf and node: (b, n, dim) → (b, n, dim); zeros at padding."""
 
     @checked
@@ -129,26 +132,16 @@ class TreeLSTM(nn.Module):
         states = FORMS[self.form](gates, self.recurrent, structure=structure)
         return note("state", states)
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="tree_lstm",
-    title="Child-sum Tree-LSTM",
     family="structure",
     role="mix",
-    paper=Paper(
-        "Tai, Socher, Manning",
-        "Improved Semantic Representations From Tree-Structured Long Short-Term Memory Networks",
-        "ACL",
-        2015,
-        "1503.00075",
-    ),
     forms=FORMS,
     structure=TreeBatch,
     causal="never",
@@ -157,5 +150,4 @@ CARD = Card(
     memory=4 * n * dim,
     build=TreeLSTM,
     aliases=("child_sum_tree_lstm",),
-    gives_up="A node depends only on the nodes below it, and is computed after its children.",
 )

@@ -1,4 +1,4 @@
-r"""LongT5's transient global attention: a window, and a summary of every block of the sequence.
+r"""LongT5: transient global attention. A window, and a summary of every block of the sequence.
 
 A window of radius r is cheap, but has no distant keys. ETC (Ainslie et al. 2020) adds global tokens
 with inputs of their own; LongT5 computes global tokens from the sequence in every layer and does
@@ -36,8 +36,15 @@ tokens are not summed.
 Never causal: the sum of a block holds tokens that come after some of its queries.
 
 Without a mask, the first and the last piece of Hugging Face's layer attend to zeros beyond the
-ends; with a mask of ones it equals this one. Departures: the two tables belong to this layer (T5
-shares those of the first layer with all others; tie them for that). No dropout on the weights.
+ends; with a mask of ones it equals this one.
+
+Departures.
+- blocks and global tokens use a sequence's length without its padding
+- each layer has its own two tables of biases. T5 shares those of the first layer with all others;
+  tie them for that.
+- no dropout on the weights
+
+Gives up. A query attends to far tokens only as sums of whole blocks.
 
 Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang. LongT5: Efficient Text-To-Text Transformer for Long
 Sequences. Findings of NAACL 2022, arXiv:2112.07916, section 3.1. Buckets: Raffel et al. Exploring
@@ -52,9 +59,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
@@ -185,7 +193,7 @@ FORMS = {"naive": naive, "blocked": blocked}
 # ---- module
 
 
-class LongT5Attention(nn.Module):
+class LongT5Attention(Layer):
     """Multi-head transient global attention: (b, n, dim) → (b, n, dim). Never causal."""
 
     @checked
@@ -212,26 +220,16 @@ class LongT5Attention(nn.Module):
         out = FORMS[self.form](*tensors, *tables, padding=padding, options=self.options)
         return self.heads.merge(out)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, d, e, c, r = letters("h n d e c r")
 
 CARD = Card(
+    __doc__,
     name="long_t5",
-    title="LongT5: transient global attention",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang",
-        "LongT5: Efficient Text-To-Text Transformer for Long Sequences",
-        "Findings of NAACL",
-        2022,
-        "2112.07916",
-    ),
     forms=FORMS,
     causal="never",
     because="a global token is the sum of a whole block, and holds tokens that come after some of "
@@ -244,11 +242,6 @@ CARD = Card(
     },
     memory={"naive": h * n * (n + n / c), "blocked": h * n * (3 * (r + 1) + n / c)},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "blocks and global tokens use a sequence's length without its padding",
-        "each layer has its own two tables of biases",
-        "no dropout on the weights",
-    ),
     variants=(
         {"radius": 5, "block": 3},
         {"radius": 2, "block": 7},
@@ -256,6 +249,5 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
-    gives_up="A query attends to far tokens only as sums of whole blocks.",
     small={"radius": 3, "block": 6},
 )

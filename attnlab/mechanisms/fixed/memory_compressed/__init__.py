@@ -38,6 +38,14 @@ A width and a stride of 1 with identity matrices give full attention, causal or 
 ``step`` decodes. Its state is the slots so far and the last positions, which do not fill a window
 yet: a third of a cache of keys and values.
 
+Departures.
+- an incomplete window at the end is padded with zeros
+- queries attend to a slot from its last position on; before the first, their outputs are zero, or
+  they attend to a learned null slot
+- one kernel per head, without a bias
+
+Gives up. A query attends only to mixtures of neighbouring tokens, never to a single token.
+
 Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Summarizing Long
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 """
@@ -49,9 +57,10 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper
+from attnlab.core.card import Card
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
@@ -142,7 +151,7 @@ class Compressed(NamedTuple):
     length: int
 
 
-class MemoryCompressedAttention(nn.Module):
+class MemoryCompressedAttention(Layer):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
     The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the local layer that
@@ -239,24 +248,14 @@ class MemoryCompressedAttention(nn.Module):
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
         return (_weighted if self.form == "naive" else sdpa)(q, keys, values, seen)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 CARD = Card(
+    __doc__,
     name="memory_compressed",
-    title="Memory-compressed attention",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer",
-        "Generating Wikipedia by Summarizing Long Sequences",
-        "ICLR",
-        2018,
-        "1801.10198",
-    ),
     forms=FORMS,
     causal="optional",
     options=Compression,
@@ -264,12 +263,6 @@ CARD = Card(
     time={"naive": naive_flops, "fused": flops},
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "an incomplete window at the end is padded with zeros",
-        "queries attend to a slot from its last position on; before the first, their outputs are "
-        "zero, or they attend to a learned null slot",
-        "one kernel per head, without a bias",
-    ),
     variants=(
         {"kernel": 2, "stride": 2, "null": True},
         {"kernel": 5, "stride": 2},
@@ -277,5 +270,4 @@ CARD = Card(
         {"kind": "local", "block": 4},
     ),
     build=MemoryCompressedAttention,
-    gives_up="A query attends only to mixtures of neighbouring tokens, never to a single token.",
 )

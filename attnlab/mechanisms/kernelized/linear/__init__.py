@@ -43,9 +43,15 @@ Common mistakes: padding must zero the features of a key (there are no scores to
 number added to denominators biases every row, so nothing is added here; sums over a long past need
 float32, in bfloat16 they stop growing; the paper's map has no $1/\sqrt d$.
 
-Departures. Rows whose weights sum to exactly zero (relu and dpfp have such) give zeros. Causal
-masks are aligned at the bottom right when there are fewer queries than keys. DPFP is the feature
-map alone here, without the delta rule by which Schlag et al. update the state.
+Readings. DPFP is the feature map alone here, without the delta rule by which Schlag et al. update
+the state.
+
+Departures.
+- rows whose weights sum to exactly zero give zeros. The features relu and dpfp have such.
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- nothing is added to the denominators
+
+Gives up. Without the softmax the weights are less sharp: it is hard to pick out one token.
 
 Katharopoulos, Vyas, Pappas, Fleuret. Transformers are RNNs: Fast Autoregressive Transformers with
 Linear Attention. ICML 2020, arXiv:2006.16236, sections 3.2 to 3.4. DPFP: Schlag, Irie, Schmidhuber.
@@ -56,12 +62,13 @@ from typing import Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast_together
 from attnlab.core.probe import note
@@ -177,7 +184,7 @@ FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
 # ---- module
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(Layer):
     """Multi-head linear attention: (b, n, dim) → (b, n, dim), by any of the forms.
 
     ``step`` decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
@@ -212,9 +219,6 @@ class LinearAttention(nn.Module):
         out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
         return self.heads.merge(out), note("state", state)
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, feature={self.options.feature!r}"
-
 
 # ---- card
 
@@ -234,17 +238,10 @@ def elements(chosen: Features, causal: bool) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="linear",
-    title="Linear Transformer",
     family="kernelized",
     role="attend",
-    paper=Paper(
-        "Katharopoulos, Vyas, Pappas, Fleuret",
-        "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
-        "ICML",
-        2020,
-        "2006.16236",
-    ),
     forms=FORMS,
     causal="optional",
     options=Features,
@@ -264,11 +261,6 @@ CARD = Card(
         "chunked": ("features_q", "features_k", "state"),
         "recurrent": ("features_q", "features_k", "state"),
     },
-    departures=(
-        "rows whose weights sum to exactly zero give zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "nothing is added to the denominators",
-    ),
     variants=(
         {"chunk": 3},
         {"feature": "relu", "chunk": 5},
@@ -277,5 +269,4 @@ CARD = Card(
     ),
     build=LinearAttention,
     aliases=("linear_transformer",),
-    gives_up="Without the softmax the weights are less sharp: it is hard to pick out one token.",
 )

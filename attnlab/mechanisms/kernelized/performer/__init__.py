@@ -1,4 +1,4 @@
-r"""Performer: softmax attention by random features that are always positive (FAVOR+).
+r"""Performer (FAVOR+): softmax attention by random features that are always positive.
 
 The exponential of a dot product is a mean over Gaussian vectors $\omega \sim N(0, I_d)$ of products
 of a factor that depends on the query and one that depends on the key,
@@ -46,12 +46,21 @@ several hundred) gives zeros, never NaN. Half precisions are computed in float32
 The paper's letters: $L$ is our n, $m$ (features) our r, $\omega$ the rows of ``projection``,
 SM-hat+ "positive", SM-hat hyp+ "hyperbolic".
 
-Departures. Nothing is added to features or denominators (the authors' code and the package
-performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every row).
-Orthogonal rows come from a QR decomposition, multiplied by the signs of R's diagonal: without them
-the first coordinate of the first row of every block always has the same sign, and the mean is not
-the kernel. Features are redrawn only by calling ``redraw``. A query without allowed keys gives
-zeros; causal rows are aligned at the bottom right.
+Readings. Features are redrawn only by calling ``redraw``.
+
+Departures.
+- nothing is added to features or denominators, which would bias every row. The authors' code and
+  the package performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every
+  row.
+- orthogonal rows are uniform in direction (QR decomposition with corrected signs). Without the
+  signs of R's diagonal the first coordinate of the first row of every block always has the same
+  sign, and the mean is not the kernel.
+- a running scale in place of one maximum over all keys, on which causal rows would depend
+- at least 2 d features, which is more than d log d where d < 8
+- a query without allowed keys gives zeros
+- causal rows are aligned at the bottom right when there are fewer queries than keys
+
+Gives up. The weights are estimated from random features, with noise where they are large.
 
 Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, Belanger,
 Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.14794, lemmas 1 and 2,
@@ -65,7 +74,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
@@ -225,18 +234,10 @@ def elements(chosen: RandomFeatures, causal: bool) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="performer",
-    title="Performer (FAVOR+)",
     family="kernelized",
     role="attend",
-    paper=Paper(
-        "Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, "
-        "Belanger, Colwell, Weller",
-        "Rethinking Attention with Performers",
-        "ICLR",
-        2021,
-        "2009.14794",
-    ),
     forms=FORMS,
     causal="optional",
     options=RandomFeatures,
@@ -263,14 +264,6 @@ CARD = Card(
         "recurrent": ("state",),
         "chunked": ("state",),
     },
-    departures=(
-        "nothing is added to features or denominators, which would bias every row",
-        "orthogonal rows are uniform in direction (QR decomposition with corrected signs)",
-        "a running scale in place of one maximum over all keys, on which causal rows would depend",
-        "at least 2 d features, which is more than d log d where d < 8",
-        "a query without allowed keys gives zeros",
-        "causal rows are aligned at the bottom right when there are fewer queries than keys",
-    ),
     variants=(
         {"kernel": "positive", "chunk": 5, "norms": "fixed"},
         {"kernel": "hyperbolic", "chunk": 3, "features": 7},
@@ -278,5 +271,4 @@ CARD = Card(
     ),
     build=Performer,
     aliases=("favor",),
-    gives_up="The weights are estimated from random features, with noise where they are large.",
 )

@@ -1,4 +1,4 @@
-r"""α-entmax attention: weights that are exactly zero for most keys, by a sparser softmax.
+r"""α-entmax and adaptively sparse attention: weights that are exactly zero for most keys.
 
 A softmax gives every key a weight above zero. It is one of a family of functions that solve
 
@@ -29,13 +29,18 @@ Common mistakes: leaving out the factor α − 1 of z (z/2 for 1.5-entmax); the 
 number near 1, which loses its digits for α near 1 (here it is taken by a logarithm); rows without
 allowed keys, whose sum is 0.
 
-Departures. The released code finds every threshold but those of 1.5 and 2 by 50 steps of bisection.
-It starts a learned α at random; here all heads start at the ``alpha`` that is given. A row without
-allowed keys gives zeros.
+Departures.
+- thresholds by Newton's method; the released code takes 50 steps of bisection. It does so for every
+  α but 1.5 and 2.
+- a learned α starts at the one that is given, in all heads; in the released code at random
+- a row without allowed keys gives zeros
+- no dropout on the weights
 
-Peters, Niculae, Martins. Sparse Sequence-to-Sequence Models. ACL 2019, arXiv:1905.05702.
-Correia, Niculae, Martins. Adaptively Sparse Transformers. EMNLP 2019, arXiv:1909.00015.
-Sparsemax: Martins, Astudillo. ICML 2016, arXiv:1602.02068.
+Gives up. All pairs are compared, so no time is saved; most weights become zero.
+
+Correia, Niculae, Martins. Adaptively Sparse Transformers. EMNLP 2019, arXiv:1909.00015. Peters,
+Niculae, Martins. Sparse Sequence-to-Sequence Models. ACL 2019, arXiv:1905.05702. Sparsemax:
+Martins, Astudillo. ICML 2016, arXiv:1602.02068.
 """
 
 import math
@@ -46,7 +51,7 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.options import AtLeast, Size
 from attnlab.core.patterns import Mask
@@ -170,30 +175,16 @@ h, n, m, d, e = letters("h n m d e")
 SEEN = ("scores", "alpha", "weights", "support")
 
 CARD = Card(
+    __doc__,
     name="entmax",
-    title="α-entmax and adaptively sparse attention",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Correia, Niculae, Martins",
-        "Adaptively Sparse Transformers",
-        "EMNLP",
-        2019,
-        "1909.00015",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * h * n * m * (d + e),
     memory=h * n * m,
     notes={"naive": SEEN, "implicit": SEEN},
-    departures=(
-        "thresholds by Newton's method; the released code takes 50 steps of bisection",
-        "a learned α starts at the one that is given, in all heads; in the released code at random",
-        "a row without allowed keys gives zeros",
-        "no dropout on the weights",
-    ),
     variants=({"alpha": 1.2, "learn_alpha": True},),
     build=EntmaxAttention,
     aliases=("sparsemax", "adaptively_sparse"),
-    gives_up="All pairs are compared, so no time is saved; most weights become zero.",
 )

@@ -38,8 +38,13 @@ Other implementations. In the authors' code the first token is generated without
 search that finds nothing fetches state 0. Its variant for LLaMA ignores half of each head and all
 rotations in the search.
 
-Departures. The search is exact unless an approximate index is given. Scores are those of the search
-itself, which are equal to the products with keys.
+Departures.
+- the search is exact unless an approximate index is given. Scores are those of the search itself,
+  which are equal to the products with keys.
+- fetched states are summed before their values are computed
+- without a context the sequence searches itself
+
+Gives up. Each query attends only to the k states of the input with the largest scores.
 
 Bertsch, Alon, Neubig, Gormley. Unlimiformer: Long-Range Transformers with Unlimited Length Input.
 NeurIPS 2023, arXiv:2305.01625, section 2.
@@ -53,9 +58,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
@@ -204,7 +210,7 @@ class Projected(NamedTuple):
         return cls(q, keys, values, bias)
 
 
-class Unlimiformer(nn.Module):
+class Unlimiformer(Layer):
     """Cross-attention by search: (b, n, dim) and a context (b, m, dim) of any m → (b, n, dim).
 
     Without a context the sequence searches itself, past and future. ``projections`` are those of a
@@ -238,26 +244,16 @@ class Unlimiformer(nn.Module):
         attend = partial(FORMS[self.form], value_bias=bias, padding=real, options=self.options)
         return own.merge(attend(q, states, keys, values))
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, m, d, e, k, dim = letters("h n m d e k dim")
 
 CARD = Card(
+    __doc__,
     name="unlimiformer",
-    title="Unlimiformer",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Bertsch, Alon, Neubig, Gormley",
-        "Unlimiformer: Long-Range Transformers with Unlimited Length Input",
-        "NeurIPS",
-        2023,
-        "2305.01625",
-    ),
     forms=FORMS,
     causal="never",
     because="it is cross-attention: the input that it searches is read as a whole",
@@ -272,13 +268,7 @@ CARD = Card(
         "naive": ("scores", "weights", "neighbours", "neighbour_weights"),
         "retrieved": ("neighbours", "neighbour_weights"),
     },
-    departures=(
-        "the search is exact unless an approximate index is given",
-        "fetched states are summed before their values are computed",
-        "without a context the sequence searches itself",
-    ),
     variants=({"neighbours": 2},),
     build=Unlimiformer,
-    gives_up="Each query attends only to the k states of the input with the largest scores.",
     small={"neighbours": 4},
 )

@@ -51,6 +51,16 @@ times as large. k is per layer, not per head; max-pooling (no matrix) is left ou
 Other implementations. The package linformer shares E and F headwise and takes no padding; Long
 Range Arena's version shares one kernel for keys and values and ignores all masks.
 
+Departures.
+- padded keys and values are zero before the projection, and a place whose positions are all padding
+  is masked
+- windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length
+- a convolution has one kernel for all channels
+- E starts with variance 1 / max_len, not 1 / k
+- k is per layer, not per head; no max-pooling
+
+Gives up. Keys and values are k sums over all tokens: never causal, and of limited length.
+
 Wang, Li, Khabsa, Fang, Ma. Linformer: Self-Attention with Linear Complexity. 2020,
 arXiv:2006.04768, eq. 7 and section 4.
 """
@@ -58,12 +68,13 @@ arXiv:2006.04768, eq. 7 and section 4.
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
@@ -156,7 +167,7 @@ OVER_PLACES = {"naive": _weighted, "fused": _sdpa}
 # ---- module
 
 
-class Linformer(nn.Module):
+class Linformer(Layer):
     """Multi-head attention over k places: (b, n, dim) → (b, n, dim), n up to ``max_len``."""
 
     @checked
@@ -192,26 +203,16 @@ class Linformer(nn.Module):
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)
         return self.heads.merge(out)
 
-    def extra_repr(self) -> str:
-        return f"sharing={self.options.sharing!r}, early={self.early}, form={self.form!r}"
-
 
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="linformer",
-    title="Linformer",
     family="lowrank",
     role="attend",
-    paper=Paper(
-        "Wang, Li, Khabsa, Fang, Ma",
-        "Linformer: Self-Attention with Linear Complexity",
-        "arXiv",
-        2020,
-        "2006.04768",
-    ),
     forms=FORMS,
     causal="never",
     because="each of its k keys and values is a sum over all positions, later ones included",
@@ -223,14 +224,6 @@ CARD = Card(
         "fused": lambda chosen: h * n * (chosen.places(n) + d + e),
     },
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "padded keys and values are zero before the projection, and a place whose positions are "
-        "all padding is masked",
-        "windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length",
-        "a convolution has one kernel for all channels",
-        "E starts with variance 1 / max_len, not 1 / k",
-        "k is per layer, not per head; no max-pooling",
-    ),
     variants=(
         {},
         {"sharing": "none"},
@@ -240,6 +233,5 @@ CARD = Card(
         {"projection": "convolution", "sharing": "none", "max_len": 257},
     ),
     build=Linformer,
-    gives_up="Keys and values are k sums over all tokens: never causal, and of limited length.",
     small={"k": 8, "max_len": 64},
 )

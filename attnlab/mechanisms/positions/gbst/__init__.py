@@ -1,4 +1,4 @@
-r"""GBST: subwords that are learned, as a weighted choice between blocks of one, two, three, four.
+r"""Charformer's GBST: subwords that are learned, as a weighted choice between blocks of 1 to 4.
 
 Bytes need no vocabulary, but they are many, and one byte means little. Charformer's gradient-based
 subword tokenization (GBST) reads the vectors of n characters and hands on ⌈n / d_s⌉ vectors, each
@@ -48,6 +48,11 @@ calibration works on the scores before the softmax and mixes no positions; its s
 and then 1. lucidrains' package divides so, too, has a depthwise convolution, and lets padded
 characters take part in the calibration unless it is given a mask.
 
+Departures.
+- the last block and the last mean are over the characters that are there
+- padding takes no place; what comes out stands at the front
+- the convolution has no bias, and one of even width reaches further right
+
 Tay, Tran, Ruder, Gupta, Chung, Bahri, Qin, Baumgartner, Yu, Metzler. Charformer: Fast Character
 Transformers via Gradient-based Subword Tokenization. ICLR 2022, arXiv:2106.12672, section 2.
 """
@@ -61,8 +66,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
@@ -171,7 +177,7 @@ FORMS = {"naive": naive, "pooled": pooled}
 # ---- module
 
 
-class GBST(nn.Module):
+class GBST(Layer):
     """Characters to latent subwords: (b, n, dim) → (b, ⌈n / d_s⌉, dim), and which are real."""
 
     @checked
@@ -202,9 +208,6 @@ class GBST(nn.Module):
         lengths = padding.sum(1).add(self.options.downsample - 1) // self.options.downsample
         return out, torch.arange(out.shape[1], device=out.device) < lengths[:, None]
 
-    def extra_repr(self) -> str:
-        return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"
-
 
 # ---- card
 
@@ -219,17 +222,10 @@ def _time(options: Subwords, scored: sympy.Expr) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="gbst",
-    title="Charformer's GBST",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Tay, Tran, Ruder, Gupta, Chung, Bahri, Qin, Baumgartner, Yu, Metzler",
-        "Charformer: Fast Character Transformers via Gradient-based Subword Tokenization",
-        "ICLR",
-        2022,
-        "2106.12672",
-    ),
     forms=FORMS,
     causal="never",
     because="a block, and the convolution, hold characters to the right of the one that reads them",
@@ -243,11 +239,6 @@ CARD = Card(
         "pooled": lambda chosen: n * (dim + len(chosen.blocks)) + n**2 * int(chosen.calibrate),
     },
     notes=dict.fromkeys(FORMS, ("scores", "weights")),
-    departures=(
-        "the last block and the last mean are over the characters that are there",
-        "padding takes no place; what comes out stands at the front",
-        "the convolution has no bias, and one of even width reaches further right",
-    ),
     variants=(
         {"calibrate": True},
         {"blocks": (1,), "convolution": 0, "downsample": 1},

@@ -32,8 +32,12 @@ The paper's letters: $\hat w$ is our s, $\mathcal{N}_i$ our $N_i$, $d_k$ our d.
 Readings. Several edges from j to i are several terms of the softmax; a node to which no edge leads
 gets zeros. A loop is an edge like any other, and none is added (``Graph.with_loops`` adds them).
 
-Departures of the released code, not followed here: scores are clamped to [-5, 5] and their largest
-is not subtracted; a node without edges divides zero by zero.
+Departures.
+- scores are not clamped to [-5, 5], as the released code does. It does not subtract the largest
+  score either.
+- a node without edges gets zeros, where the released code divides zero by zero
+
+Gives up. A node attends to its neighbours only: L layers reach L edges far.
 
 Dwivedi, Bresson. A Generalization of Transformer Networks to Graphs. AAAI Workshop on Deep Learning
 on Graphs 2021, arXiv:2012.09699, sections 2.2 and 2.3.
@@ -46,7 +50,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
@@ -171,17 +175,10 @@ class GraphTransformer(nn.Module):
 h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
+    __doc__,
     name="graph_transformer",
-    title="Graph Transformer",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Dwivedi, Bresson",
-        "A Generalization of Transformer Networks to Graphs",
-        "AAAI Workshop on Deep Learning on Graphs",
-        2021,
-        "2012.09699",
-    ),
     forms=FORMS,
     structure=GraphBatch,
     causal="never",
@@ -190,10 +187,5 @@ CARD = Card(
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"edge_features": 2},),
-    departures=(
-        "scores are not clamped to [-5, 5], as the released code does",
-        "a node without edges gets zeros, where the released code divides zero by zero",
-    ),
     build=GraphTransformer,
-    gives_up="A node attends to its neighbours only: L layers reach L edges far.",
 )
