@@ -78,10 +78,11 @@ from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.forms import form, upcasting
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import no_autocast, upcast, upcast_together
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -126,22 +127,21 @@ RULES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor | None]]] = {
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: Selective = Selective(),
 ) -> Tokens:  # fmt: skip
     """The recurrence, token by token (Gu & Dao, section 3.2), with A = -e^log_A and Δ the softplus
     of ``steps``."""
-    wide_x, B, C = upcast_together(x, B, C)
-    A, delta, h = -upcast(log_A).exp(), F.softplus(upcast(steps)), initial_state(x, log_A)
+    A, delta, h = -log_A.exp(), F.softplus(steps), initial_state(x, log_A)
     out = []
     for t in range(x.shape[1]):
-        decay, drive = _coefficients(wide_x[:, t], delta[:, t], A, B[:, t], options)
+        decay, drive = _coefficients(x[:, t], delta[:, t], A, B[:, t], options)
         h = decay * h + drive
         out.append((h * C[:, t, None]).sum(dim=-1))
     note("state", h)
-    return (torch.stack(out, dim=1) + upcast(skip) * wide_x).to(x.dtype)
+    return torch.stack(out, dim=1) + skip * x
 
 
 def initial_state(x: Tokens, log_A: PerState) -> Held:
@@ -166,7 +166,7 @@ TOGETHER = 2**12
 """Numbers that are worth a call of their own: of smaller states several chunks step together."""
 
 
-@checked
+@form
 def chunked(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: Selective = Selective(),
@@ -177,21 +177,20 @@ def chunked(
     return out
 
 
+@upcasting
 def advance(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     state: Held, options: Selective,
 ) -> tuple[Tokens, Held]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them."""
-    with no_autocast(x.device):
-        wide_x, B, C = upcast_together(x, B, C)
-        A, delta = -upcast(log_A).exp(), F.softplus(upcast(steps))
-        size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
-        parts = []
-        pieces = (part.split(max(1, size), dim=1) for part in (wide_x, delta, B, C))
-        for each in zip(*pieces, strict=True):
-            out, state = _again(_span, *each, A, state, options)
-            parts.append(out)
-        return (torch.cat(parts, dim=1) + upcast(skip) * wide_x).to(x.dtype), state
+    A, delta = -log_A.exp(), F.softplus(steps)
+    size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
+    parts = []
+    pieces = (part.split(max(1, size), dim=1) for part in (x, delta, B, C))
+    for each in zip(*pieces, strict=True):
+        out, state = _again(_span, *each, A, state, options)
+        parts.append(out)
+    return torch.cat(parts, dim=1) + skip * x, state
 
 
 def _again(function: Callable[..., Any], *given: Any) -> Any:
