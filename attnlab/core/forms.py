@@ -31,12 +31,10 @@ def form(*, autocast: bool) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def form(function: Callable[..., Any] | None = None, /, *, autocast: bool = False) -> Any:
-    """Check the arguments of a form, and compute it in float32 or wider.
+    """Check the arguments of a form, and compute it in float32 or wider, as ``upcasting`` does.
 
-    Its floating-point tensors, also those in tuples, are converted to one precision, float32 or
-    the widest among them. Outputs have the dtype of the first of them. Autocast is off, unless
-    ``autocast`` allows it: to round the products is why it is used, and a fast form that stays
-    accurate under it may be as fast as it can.
+    Autocast is off, unless ``autocast`` allows it: users of a fast form turn autocast on so that
+    products are rounded, and are faster.
     """
     if function is None:
         return functools.partial(_form, autocast=autocast)
@@ -44,18 +42,31 @@ def form(function: Callable[..., Any] | None = None, /, *, autocast: bool = Fals
 
 
 def _form(function: Callable[P, R], *, autocast: bool) -> Callable[P, R]:
-    @checked
+    return checked(upcasting(function, autocast=autocast))
+
+
+def upcasting(function: Callable[P, R], *, autocast: bool = False) -> Callable[P, R]:
+    """Compute a function in float32 or wider, and without autocast unless it is allowed.
+
+    Its floating-point tensors, also those in tuples, are converted to one precision, float32 or
+    the widest among them. The output has the dtype of the first of them. Of a pair of an output
+    and a state the state is not converted: it would be rounded at every step.
+    """
+
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         first, *others = _floats((*args, *kwargs.values()))
         common = torch.promote_types(torch.float32, first.dtype)
         for x in others:
             common = torch.promote_types(common, x.dtype)
+        given: Any = args, kwargs
+        if any(x.dtype != common for x in (first, *others)):
+            given = _cast(args, common), {name: _cast(x, common) for name, x in kwargs.items()}
         with nullcontext() if autocast else no_autocast(first.device):
-            if all(x.dtype == common for x in (first, *others)):
-                return function(*args, **kwargs)
-            given = {name: _cast(x, common) for name, x in kwargs.items()}
-            return _cast(function(*_cast(args, common), **given), first.dtype)
+            out: Any = function(*given[0], **given[1])
+        if isinstance(out, tuple):
+            return (_cast(out[0], first.dtype), *out[1:])  # type: ignore[return-value]
+        return _cast(out, first.dtype)
 
     return call
 

@@ -58,6 +58,7 @@ from torch.nn import functional as F
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask
@@ -137,20 +138,20 @@ def updated(state: Tensor, stored: Tensor, beta: float, allowed: Tensor | None =
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
 ) -> Outputs:
     """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
     beta = options.inverse_temperature(q.shape[-1])
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    state, stored = upcast(q), upcast(k)
+    allowed = patterns.dense_of(mask, q, k)
+    state = q
     for _ in range(options.steps - 1):
-        state = updated(state, stored, beta, allowed)
+        state = updated(state, k, beta, allowed)
     note("states", state)
-    scores = note("scores", beta * state @ stored.mT)
+    scores = note("scores", beta * state @ k.mT)
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ upcast(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused

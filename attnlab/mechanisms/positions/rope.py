@@ -56,7 +56,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
-from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions, Rotation
 from attnlab.core.precision import exact_dtype, upcast, upcast_dtype
@@ -145,13 +144,13 @@ def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> Non
 # ---- naive
 
 
-@form
+@checked
 def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
     """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
     d = q.shape[-1]
     theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
     at = positions[..., None].to(theta.dtype)  # (…, n, 1)
-    _refuse_overflow(at * growth, options, q.dtype)
+    _refuse_overflow(at * growth, options, upcast_dtype(q))
     cos, sin = (at * theta).cos(), (at * theta).sin()
     first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
     one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
@@ -161,8 +160,8 @@ def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Ang
     for x, sign in ((q, 1), (k, -1)):
         size = (sign * at * growth).exp()
         R = torch.einsum(mix, cos * size, plane) + torch.einsum(mix, sin * size, turn)
-        R = (R if R.ndim == 3 else R[:, None]).to(x.dtype)
-        outs.append((R @ x[..., None]).squeeze(-1))
+        R = (R if R.ndim == 3 else R[:, None]).to(upcast(x).dtype)
+        outs.append((R @ upcast(x)[..., None]).squeeze(-1).to(x.dtype))
     return outs[0], outs[1]
 
 

@@ -58,10 +58,11 @@ from attnlab.core import state_space
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
+from attnlab.core.forms import form, with_options
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, no_autocast, upcast
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -100,47 +101,38 @@ def _system(a: PerMode, b: PerMode, C: Weights) -> tuple[Tensor, Tensor, Tensor]
 # ---- naive
 
 
-@checked
-def naive(
-    x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
-    *, options: GatedStateSpace = GatedStateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def naive(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> Tokens:
     """The Toeplitz matrix of every channel (Mehta et al., section 3.1 and its pseudocode)."""
     decay, drive, half = _system(a, b, C)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
     K = 2 * ((half * drive)[..., None] * powers).sum(dim=1).real
-    with no_autocast(x.device):
-        weights = note("weights", toeplitz(note("kernel", K.to(upcast(x).dtype))))
-        mixed = torch.einsum("dij,bjd->bid", weights, upcast(x))
-    return (mixed + upcast(skip) * upcast(x)).to(x.dtype)
+    weights = note("weights", toeplitz(note("kernel", K.to(x.dtype))))
+    return torch.einsum("dij,bjd->bid", weights, x) + skip * x
 
 
 # ---- fft
 
 
-@checked
-def fft(
-    x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
-    *, options: GatedStateSpace = GatedStateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def fft(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> Tokens:
     """The kernel by a Vandermonde product, then a convolution by Fourier transforms."""
-    mixed = state_space.convolved(upcast(x), *_system(a, b, C))
-    return (mixed + upcast(skip) * upcast(x)).to(x.dtype)
+    return state_space.convolved(x, *_system(a, b, C)) + skip * x
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
     *, options: GatedStateSpace = GatedStateSpace(),
 ) -> Tokens:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
     begin = state_space.initial_state(x, len(a))
-    out, state = state_space.advance(upcast(x), begin, *_system(a, b, C), chunk=options.chunk)
+    out, state = state_space.advance(x, begin, *_system(a, b, C), chunk=options.chunk)
     note("state", state)
-    return (out + upcast(skip) * upcast(x)).to(x.dtype)
+    return out + skip * x
 
 
 FORMS = {"naive": naive, "fft": fft, "chunked": chunked}
@@ -191,6 +183,7 @@ class GSS(Layer):
                 f"narrow={options.narrow} does not divide dim={dim}: choose one of its divisors"
             )
         self.dim, self.form, self.options = dim, form, options
+        self.mix = with_options(FORMS[form], options)
         channels, hidden = dim // options.narrow, dim * options.wide
         value = nn.Sequential(
             nn.Linear(dim, channels, bias=False), nn.GELU(), nn.LayerNorm(channels)
@@ -209,9 +202,7 @@ class GSS(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        mixed = FORMS[self.form](
-            self.heads.value(x), self.a, self.b, self.C, self.skip, options=self.options
-        )
+        mixed = self.mix(self.heads.value(x), self.a, self.b, self.C, self.skip)
         return self.heads.output(mixed, F.gelu(self.gate(x)))
 
     @checked

@@ -47,11 +47,11 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
-from attnlab.core.forms import form, with_options
+from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, no_autocast, upcast, upcast_together
+from attnlab.core.precision import exact_dtype, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import (
@@ -136,6 +136,7 @@ def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Reta
     return out
 
 
+@upcasting
 def advance(q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int) -> tuple[Outputs, Sums]:
     """The outputs of the next tokens after the sum ``S``, and the sum after them."""
     c = min(chunk, q.shape[2])
@@ -231,8 +232,7 @@ class Retention(Layer):
         if state is None:
             state = begin
         check_state(state, begin)
-        with no_autocast(x.device):
-            out, sums = advance(q, k, v, state.sums, self.options.chunk)
+        out, sums = advance(q, k, v, state.sums, self.options.chunk)
         # Places are counted from the first token of a call, and begin anew with the next call.
         back = turned(sums.mT, -torch.full((1,), x.shape[1], device=x.device)).mT
         return self.heads.output(self.heads.join(out), x), note("state", State(back.contiguous()))

@@ -53,10 +53,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.shapes import (
     Outputs,
     Queries,
@@ -86,29 +86,28 @@ class Hop(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, options: Hop = Hop()
 ) -> Outputs:
     """What each hub takes from the hubs from which a link leads to it (eq. 8)."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = upcast(q), upcast(k)
     if options.score == "dot":
-        return over_pairs(own @ keys.mT * q.shape[-1] ** -0.5, v, structure)
-    sums = own.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]
+        return over_pairs(q @ k.mT * q.shape[-1] ** -0.5, v, structure)
+    sums = q.sum(-1)[..., :, None] + k.sum(-1)[..., None, :]
     return over_pairs(F.leaky_relu(sums, SLOPE), v, structure)
 
 
 # ---- edges
 
 
-@checked
+@form(autocast=True)
 def edges(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, options: Hop = Hop()
 ) -> Outputs:
     """The same over the list of links."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = of_tokens(upcast(q)), of_tokens(upcast(k))
+    own, keys = of_tokens(q), of_tokens(k)
     if options.score == "dot":
         scores = products(own, keys, structure.by_ends) * q.shape[-1] ** -0.5
     else:

@@ -53,6 +53,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -81,7 +82,7 @@ class Paths(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     """The mean over the nodes that the paths of each channel lead to, and the node itself."""
     structure.check_fits(len(v), v.shape[2], v.device)
@@ -95,7 +96,7 @@ def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     reached = by_row_sums(product)
     own = torch.eye(v.shape[2], device=v.device).to(reached.dtype)
     weights = note("weights", by_row_sums(reached + own))
-    return (weights @ v.to(weights.dtype)).to(v.dtype)
+    return weights @ v.to(weights.dtype)
 
 
 def _chosen(choices: Tensor) -> Tensor:
@@ -134,7 +135,7 @@ def check_kinds(structure: GraphBatch, kinds: int) -> None:
 # ---- edges
 
 
-@checked
+@form(autocast=True)
 def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     """The same without a product of matrices: $Q_1 (Q_2 (\\cdots (Q_s V)))$ over D."""
     structure.check_fits(len(v), v.shape[2], v.device)
@@ -148,7 +149,7 @@ def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     total, sums = moved[..., :-1], moved[..., -1:]
     reaches = (sums != 0).to(sums.dtype)
     out = (total / (sums + (sums == 0)) + own) / (1 + reaches)
-    return out.unflatten(0, (len(v), v.shape[2])).transpose(1, 2).to(v.dtype)
+    return out.unflatten(0, (len(v), v.shape[2])).transpose(1, 2)
 
 
 FORMS = {"naive": naive, "edges": edges}

@@ -58,10 +58,10 @@ from torch import Tensor
 
 from attnlab.core import sdpa
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -90,15 +90,15 @@ class Reading(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: TextPairs, options: Reading = Reading()
 ) -> Outputs:
     """What each token takes from the tokens that it reads."""
     mask = _allowed(q, structure, options)
-    scores = upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5
+    scores = q @ k.mT * q.shape[-1] ** -0.5
     weights = note("weights", masked_softmax(scores, mask))
-    return (weights @ upcast(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused

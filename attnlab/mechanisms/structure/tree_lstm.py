@@ -39,10 +39,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.structures.tree_batch import TreeBatch
@@ -54,14 +54,12 @@ States = Float[Tensor, "b n d"]
 # ---- naive
 
 
-@checked
+@form
 def naive(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The hidden states, one node after its children (eq. 2 to 8)."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
-    trees = [
-        _one_tree(upcast(x[i]), upcast(recurrent), structure.children(i)) for i in range(len(x))
-    ]
-    return torch.stack(trees).to(x.dtype) if trees else x[:, :, 0]
+    trees = [_one_tree(x[i], recurrent, structure.children(i)) for i in range(len(x))]
+    return torch.stack(trees) if trees else x[:, :, 0]
 
 
 def _one_tree(x: Tensor, recurrent: Tensor, tree: dict[int, list[int]]) -> Tensor:
@@ -88,24 +86,24 @@ def _cell(i_o_u: Float[Tensor, "... 3 d"], kept: Tensor) -> tuple[Tensor, Tensor
 # ---- levels
 
 
-@checked
+@form(autocast=True)
 def levels(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The same for all nodes of one height together."""
     b, n, _, d = x.shape
     structure.check_fits(b, n, x.device)
-    inputs, own = upcast(x).flatten(0, 1), upcast(recurrent)
-    of_node = own[:3].transpose(0, 1).flatten(1)
+    inputs = x.flatten(0, 1)
+    of_node = recurrent[:3].transpose(0, 1).flatten(1)
     hidden, memory = _cell(inputs[:, :3], inputs.new_zeros(b * n, d))
     for level in structure.levels:
         h, c = hidden[level.children], memory[level.children]
-        kept = torch.sigmoid(inputs[level.nodes, 3][level.parents] + h @ own[3]) * c
+        kept = torch.sigmoid(inputs[level.nodes, 3][level.parents] + h @ recurrent[3]) * c
         sums = h.new_zeros(len(level.nodes), 2 * d)
         sums = sums.index_add(0, level.parents, torch.cat([h, kept], 1))
         i_o_u = inputs[level.nodes, :3] + (sums[:, :d] @ of_node).unflatten(1, (3, d))
         h, c = _cell(i_o_u, sums[:, d:])
         hidden = hidden.index_copy(0, level.nodes, h)
         memory = memory.index_copy(0, level.nodes, c)
-    return (hidden.view(b, n, d) * structure.padding[..., None]).to(x.dtype)
+    return hidden.view(b, n, d) * structure.padding[..., None]
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "levels": levels}

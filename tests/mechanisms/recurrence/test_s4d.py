@@ -58,7 +58,7 @@ def test_the_recurrence_in_plain_numbers(form, initial: str, rule: str) -> None:
     length = 7 if rule == "softmax" else None
     made = layer(initial=initial, discretization=rule, length=length)
     x = sequence(made)
-    out = form(x, *made._learned(), made.skip, options=made.options)
+    out = form(x, made._learned(), options=made.options)
     for row, channel in ((0, 0), (1, 4)):
         wanted = by_hand(made, x[row, :, channel].tolist(), channel)
         assert out[row, :, channel].tolist() == pytest.approx(wanted, rel=1e-9)
@@ -67,7 +67,7 @@ def test_the_recurrence_in_plain_numbers(form, initial: str, rule: str) -> None:
 def test_after_the_convolution_come_gelu_and_a_gated_linear_unit() -> None:
     made = layer()
     x = sequence(made)
-    y = s4d.naive(x, *made._learned(), made.skip, options=made.options)
+    y = s4d.naive(x, made._learned(), options=made.options)
     W = made.heads.output
     value, gate = F.linear(F.gelu(y), W.weight, W.bias).chunk(2, dim=-1)
     torch.testing.assert_close(made(x), value * gate.sigmoid())

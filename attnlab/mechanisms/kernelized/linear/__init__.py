@@ -214,7 +214,8 @@ class LinearAttention(Layer):
         """The next t tokens given the sums over all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        features = _featured(*upcast_together(q, k), None, self.options)
+        wide_q, wide_k = upcast_together(q, k)
+        features = _featured(wide_q, wide_k, None, self.options)
         out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
         return self.heads.merge(out), note("state", state)
 

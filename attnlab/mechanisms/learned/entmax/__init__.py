@@ -111,9 +111,10 @@ def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
         note("alpha", lambda: torch.full((h,), float(alpha), device=q.device))
         return alpha
     if alpha.shape != (h,) or not alpha.is_floating_point():
+        kind = "floats" if alpha.is_floating_point() else str(alpha.dtype).removeprefix("torch.")
         raise ValueError(
             f"alpha should be a number, or a tensor of floats ({h},) with that of each head; got "
-            f"{str(alpha.dtype).removeprefix('torch.')} of shape {tuple(alpha.shape)}"
+            f"{kind} of shape {tuple(alpha.shape)}"
         )
     if alpha.device != q.device:
         raise ValueError(f"alpha is on {alpha.device}, but the queries are on {q.device}")

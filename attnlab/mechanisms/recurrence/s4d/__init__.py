@@ -72,43 +72,48 @@ from attnlab.core import state_space
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
+from attnlab.core.forms import form
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import no_autocast, upcast
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.state_space import Held
 from attnlab.mechanisms.recurrence.s4d.forms import chunked, fft, recurrent
 from attnlab.mechanisms.recurrence.s4d.system import (
-    PerChannel,
-    PerMode,
+    Learned,
     StateSpace,
     System,
-    Weights,
     initial,
     system,
 )
 
-__all__ = ["CARD", "FORMS", "S4D", "State", "StateSpace", "chunked", "fft", "naive", "recurrent"]
+__all__ = [
+    "CARD",
+    "FORMS",
+    "S4D",
+    "Learned",
+    "State",
+    "StateSpace",
+    "chunked",
+    "fft",
+    "naive",
+    "recurrent",
+]
 
 # ---- naive
 
 
-@checked
-def naive(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def naive(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
     """The matrix of every channel, T[i, j] = K[i - j] (Gu et al., section 2)."""
-    decay, drive, out = system(frequency, log_decay, log_step, B, C, options)
+    decay, drive, out = system(learned, options)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
     K = 2 * ((out * drive)[..., None] * powers).sum(dim=1).real
-    with no_autocast(x.device):
-        weights = note("weights", toeplitz(note("kernel", K.to(upcast(x).dtype))))
-        mixed = torch.einsum("dij,bjd->bid", weights, upcast(x))
-    return (mixed + upcast(skip) * upcast(x)).to(x.dtype)
+    weights = note("weights", toeplitz(note("kernel", K.to(x.dtype))))
+    return torch.einsum("dij,bjd->bid", weights, x) + learned.skip * x
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {
@@ -173,18 +178,17 @@ class S4D(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        mixed = FORMS[self.form](
-            self.heads.value(x), *self._learned(), self.skip, options=self.options
-        )
+        mixed = FORMS[self.form](self.heads.value(x), self._learned(), options=self.options)
         return self.heads.output(mixed)
 
-    def _learned(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        return self.frequency, self.log_decay, self.log_step, self.B, self.C
+    def _learned(self) -> Learned:
+        poles = self.frequency, self.log_decay, self.log_step
+        return Learned(*poles, self.B, self.C, self.skip)
 
     @torch.no_grad()
     def system(self) -> System:
         """The discretised system as it is now, for ``reconstructed`` and for pictures."""
-        return system(*self._learned(), self.options)
+        return system(self._learned(), self.options)
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
@@ -195,7 +199,7 @@ class S4D(Layer):
             state = begin
         check_state(state, begin)
         u = self.heads.value(x)
-        parts = system(*self._learned(), self.options)
+        parts = system(self._learned(), self.options)
         mixed, modes = state_space.advance(upcast(u), state.modes, *parts, chunk=self.options.chunk)
         out = (mixed + upcast(self.skip) * upcast(u)).to(x.dtype)
         return self.heads.output(out), note("state", State(modes))

@@ -51,6 +51,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
 from attnlab.core.precision import upcast
@@ -72,7 +73,7 @@ Gates = Float[Tensor, "... h d"]  # E e of each of the m edges, of which there m
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, gates: Gates | None = None
 ) -> Outputs:
@@ -81,28 +82,26 @@ def naive(
     ``gates`` (m, h, d) are the vectors E e of the edges of the structure; without them all ones.
     """
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = upcast(q) * q.shape[-1] ** -0.5, upcast(k)
+    own = q * q.shape[-1] ** -0.5
     if gates is None:
-        return over_pairs(own @ keys.mT, v, structure)
+        return over_pairs(own @ k.mT, v, structure)
     check_gates(gates, structure)
-    dense = F.pad(upcast(gates), (0, 0, 0, 0, 0, 1))[
-        structure.slots
-    ]  # the last where there is none
-    scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, keys, dense)  # r parallel edges
+    dense = F.pad(gates, (0, 0, 0, 0, 0, 1))[structure.slots]  # the last where there is none
+    scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, k, dense)  # r parallel edges
     return over_pairs(scores, v, structure)
 
 
 # ---- edges
 
 
-@checked
+@form(autocast=True)
 def edges(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, gates: Gates | None = None
 ) -> Outputs:
     """The same over the list of edges."""
     structure.check_fits(len(q), q.shape[2], q.device)
     if gates is None:
-        own, keys = of_tokens(upcast(q) * q.shape[-1] ** -0.5), of_tokens(upcast(k))
+        own, keys = of_tokens(q * q.shape[-1] ** -0.5), of_tokens(k)
         return over_edges(edge_sums.products(own, keys, structure.by_ends), v, structure)
     return over_edges(products(q, k, structure, gates).sum(-1), v, structure)
 

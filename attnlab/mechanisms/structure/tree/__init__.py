@@ -63,10 +63,10 @@ from torch.nn import functional as F
 
 from attnlab.core import sdpa
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
 from attnlab.mechanisms.structure.tree.dense import dense
@@ -77,7 +77,7 @@ from attnlab.structures.tree_batch import TreeBatch
 # ---- naive
 
 
-@checked
+@form
 def naive(
     v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
     structure: TreeBatch,
@@ -85,10 +85,10 @@ def naive(
     """The values with those of nodes accumulated, one node after the other (eq. 6, 7, 9)."""
     structure.check_fits(len(v), v.shape[2], v.device)
     rows = [
-        _one_tree(upcast(v[i]), upcast(weights[i]), vertical, horizontal, structure.children(i))
+        _one_tree(v[i], weights[i], vertical, horizontal, structure.children(i))
         for i in range(len(v))
     ]
-    return torch.stack(rows).to(v.dtype) if rows else v
+    return torch.stack(rows) if rows else v
 
 
 def _one_tree(
