@@ -55,9 +55,10 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
+from attnlab.core.forms import form, upcasting
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Size
-from attnlab.core.precision import no_autocast, upcast
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -80,37 +81,36 @@ CHUNK = 64
 def _rate(decay: PerChannel) -> PerChannel:
     """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
     float32 and 0 · ∞ is NaN."""
-    return upcast(decay).clamp(max=80).exp()
+    return decay.clamp(max=80).exp()
 
 
 # ---- naive
 
 
-@checked
+@form
 def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The weights of each channel, (b, dim, n, n), as a softmax of their exponents (section 3).
 
     ``decay`` is log w, as the released code has it: w is positive whatever is learned.
     """
-    with no_autocast(v.device):
-        keys, w, u = upcast(k).mT, _rate(decay)[:, None, None], upcast(bonus)[:, None]
-        i = torch.arange(k.shape[1], device=k.device)
-        past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
-        exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
-        exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
-        weights = note("weights", exponents.softmax(dim=-1))
-        return torch.einsum("bdij,bjd->bid", weights, upcast(v)).to(v.dtype)
+    keys, w, u = k.mT, _rate(decay)[:, None, None], bonus[:, None]
+    i = torch.arange(k.shape[1], device=k.device)
+    past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
+    exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
+    exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
+    weights = note("weights", exponents.softmax(dim=-1))
+    return torch.einsum("bdij,bjd->bid", weights, v)
 
 
 # ---- recurrent
 
 
-@checked
+@form
 def recurrent(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The two sums, token by token (appendix D)."""
-    out, sums = steps(initial_state(k), upcast(k), upcast(v), _rate(decay), upcast(bonus))
+    out, sums = steps(initial_state(k), k, v, _rate(decay), bonus)
     note("state", sums)
-    return out.to(v.dtype)
+    return out
 
 
 def initial_state(k: Float[Tensor, "... n dim"]) -> Sums:
@@ -122,24 +122,25 @@ def initial_state(k: Float[Tensor, "... n dim"]) -> Sums:
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel, *, chunk: Size = CHUNK
 ) -> Tokens:
     """All chunks at once, from the sums before each of them."""
-    out, sums = advance(initial_state(k), k, v, decay, bonus, chunk)
+    out, sums = advance(k, v, initial_state(k), decay, bonus, chunk)
     note("state", sums)
     return out
 
 
+@upcasting
 def advance(
-    past: Sums, k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel, chunk: int
+    k: Tokens, v: Tokens, past: Sums, decay: PerChannel, bonus: PerChannel, chunk: int
 ) -> tuple[Tokens, Sums]:
     """The outputs of the next tokens after those of ``past``, and the sums after them."""
     c = min(chunk, math.isqrt(k.shape[1]))
     whole = k.shape[1] - k.shape[1] % c
-    w, u = _rate(decay), upcast(bonus)
-    keys, values = (upcast(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
+    w, u = _rate(decay), bonus
+    keys, values = (x[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
     alone = initial_state(keys)
     for key, value in zip(keys.unbind(2), values.unbind(2), strict=True):
         alone = read_in(alone, key, value, w)
@@ -150,9 +151,9 @@ def advance(
     starts = Sums(*(torch.stack(x, dim=1) for x in zip(*before, strict=True)))
     out, _ = steps(starts, keys, values, w, u)
     if whole == k.shape[1]:
-        return out.flatten(1, 2).to(v.dtype), past
-    last, past = steps(past, upcast(k)[:, whole:], upcast(v)[:, whole:], w, u)
-    return torch.cat((out.flatten(1, 2), last), dim=1).to(v.dtype), past
+        return out.flatten(1, 2), past
+    last, past = steps(past, k[:, whole:], v[:, whole:], w, u)
+    return torch.cat((out.flatten(1, 2), last), dim=1), past
 
 
 FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
@@ -223,7 +224,7 @@ class RWKV(nn.Module):
         check_state(state, begin)
         gate, k, v = self._projected(x, state.token)
         past = Sums(*state[1:])
-        out, sums = advance(past, k, v, self.decay, self.bonus, self.chunk)
+        out, sums = advance(k, v, past, self.decay, self.bonus, self.chunk)
         return self.heads.output(gate * out), note("state", State(x[:, -1].clone(), *sums))
 
     def extra_repr(self) -> str:

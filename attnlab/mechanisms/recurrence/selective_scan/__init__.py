@@ -75,10 +75,10 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
+from attnlab.core.forms import form
 from attnlab.core.heads import Channels, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -105,28 +105,27 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: Selective = Selective(),
 ) -> Tokens:  # fmt: skip
     """The recurrence, token by token (Gu & Dao, section 3.2), with A = -e^log_A and Δ the softplus
     of ``steps``."""
-    wide_x, B, C = upcast_together(x, B, C)
-    A, delta, h = -upcast(log_A).exp(), F.softplus(upcast(steps)), initial_state(x, log_A)
+    A, delta, h = -log_A.exp(), F.softplus(steps), initial_state(x, log_A)
     out = []
     for t in range(x.shape[1]):
-        decay, drive = coefficients(wide_x[:, t], delta[:, t], A, B[:, t], options)
+        decay, drive = coefficients(x[:, t], delta[:, t], A, B[:, t], options)
         h = decay * h + drive
         out.append((h * C[:, t, None]).sum(dim=-1))
     note("state", h)
-    return (torch.stack(out, dim=1) + upcast(skip) * wide_x).to(x.dtype)
+    return torch.stack(out, dim=1) + skip * x
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: Selective = Selective(),

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.core.derivatives import refuse_second
-from attnlab.core.precision import no_autocast, upcast, upcast_together
+from attnlab.core.forms import upcasting
 from attnlab.core.shapes import Tokens
 from attnlab.core.tracing import on_cpu, plain, transformed
 from attnlab.mechanisms.recurrence.selective_scan.rules import (
@@ -35,21 +35,20 @@ TOGETHER = 2**12
 """Numbers that are worth a call of their own: of smaller states several chunks step together."""
 
 
+@upcasting
 def advance(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     state: Held, options: Selective,
 ) -> tuple[Tokens, Held]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them."""
-    with no_autocast(x.device):
-        wide_x, B, C = upcast_together(x, B, C)
-        A, delta = -upcast(log_A).exp(), F.softplus(upcast(steps))
-        size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
-        parts = []
-        pieces = (part.split(max(1, size), dim=1) for part in (wide_x, delta, B, C))
-        for each in zip(*pieces, strict=True):
-            out, state = _again(_span, *each, A, state, options)
-            parts.append(out)
-        return (torch.cat(parts, dim=1) + upcast(skip) * wide_x).to(x.dtype), state
+    A, delta = -log_A.exp(), F.softplus(steps)
+    size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
+    parts = []
+    pieces = (part.split(max(1, size), dim=1) for part in (x, delta, B, C))
+    for each in zip(*pieces, strict=True):
+        out, state = _again(_span, *each, A, state, options)
+        parts.append(out)
+    return torch.cat(parts, dim=1) + skip * x, state
 
 
 def _again(function: Callable[..., Any], *given: Any) -> Any:
