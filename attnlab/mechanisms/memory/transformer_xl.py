@@ -54,14 +54,13 @@ Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import check_inputs, read_on, still_seen
+from attnlab.core.carried import read_on
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
@@ -76,6 +75,7 @@ from attnlab.core.relative import (
     past_weights,
     weigh,
 )
+from attnlab.core.segments import SegmentState as SegmentState
 from attnlab.core.shapes import (
     NewTokens,
     Outputs,
@@ -173,35 +173,6 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class SegmentState(NamedTuple):
-    """The inputs that later queries may need, and which of them are of the present document."""
-
-    memory: Float[Tensor, "b m dim"]
-    """Up to ``Segments.memory`` inputs before the present segment, without gradient."""
-    segment: Float[Tensor, "b s dim"]
-    """Those of the present segment so far; its next token is number s of the segment."""
-    seen: Bool[Tensor, "b r"]
-    """For the r = m + s of both: True if it may be attended to."""
-
-    def cleared(self, ended: Bool[Tensor, "b"]) -> "SegmentState":
-        """The state after the end of a document in those sequences where ``ended`` is True: later
-        tokens attend to nothing of what was read so far."""
-        return self._replace(seen=still_seen(self.seen, ended))
-
-    def extended(self, x: Tensor) -> "SegmentState":
-        """With new inputs of the segment."""
-        seen = torch.cat((self.seen, self.seen.new_ones(x.shape[:2])), dim=1)
-        return self._replace(segment=torch.cat((self.segment, x), dim=1), seen=seen)
-
-    def closed(self, options: Segments) -> "SegmentState":
-        """The same, or after the last token of a segment the memory before the next one."""
-        if self.segment.shape[1] < options.segment:
-            return self
-        inputs = torch.cat((self.memory, self.segment.detach()), dim=1)
-        low = max(0, inputs.shape[1] - options.memory)
-        return SegmentState(inputs[:, low:], self.segment[:, :0], self.seen[:, low:])
-
-
 class TransformerXL(Layer):
     """Multi-head attention to a segment and its memory, causal: (b, n, dim) → (b, n, dim).
 
@@ -244,18 +215,10 @@ class TransformerXL(Layer):
         """The next t tokens given the state of all before them (None at the beginning). Keys and
         values of memory and segment are made anew: 2 (m + s) dim² multiplications a call."""
         self.heads.fits(x, "x")
-        state, c = self._checked(state, x), self.options.segment
+        c = self.options.segment
+        state = SegmentState.checked(state, x, c, self.options.memory)
         out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
         return self.heads.merge(out), state
-
-    def _checked(self, state: SegmentState | None, x: Tensor) -> SegmentState:
-        if state is None:
-            nothing = x.new_zeros(len(x), 0, x.shape[2])
-            return SegmentState(nothing, nothing, nothing[..., 0].bool())
-        o, (memory, segment, seen) = self.options, state
-        most = {"memory": (memory, o.memory), "segment": (segment, o.segment - 1)}
-        check_inputs(most, seen, x)
-        return state
 
     def _read(self, x: Tensor, state: SegmentState) -> tuple[Outputs, SegmentState]:
         """What the next queries of the segment take from memory and segment; the state after
@@ -268,7 +231,7 @@ class TransformerXL(Layer):
         mask = (own | past) & note("seen", state.seen)[:, None, None]
         r = past_keys(self.weight, k.shape[2])
         out = (past_weights(q, k, self.u, self.t, r, mask) @ upcast(v)).to(v.dtype)
-        return out, state.closed(self.options)
+        return out, state.closed(self.options.segment, self.options.memory)
 
 
 # ---- card

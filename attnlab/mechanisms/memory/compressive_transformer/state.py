@@ -8,9 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.carried import check_carried, check_inputs, still_seen
+from attnlab.core.carried import check_carried, check_inputs
 from attnlab.core.precision import upcast
 from attnlab.core.relative import past_weights
+from attnlab.core.segments import Reading
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
     most_used,
@@ -36,30 +37,27 @@ def used(weights: Tensor, first: int, count: int, by: Tensor) -> Float[Tensor, "
     return given.sum(dim=(1, 2))
 
 
-class CompressiveState(NamedTuple):
-    """The inputs that later queries may need, which of them are of the present document, and how
-    much those of the memory were used."""
-
+class _Parts(NamedTuple):
     compressed: Float[Tensor, "b k dim"]
-    """Up to ``Compression.compressed`` vectors, the oldest first."""
     memory: Float[Tensor, "b m dim"]
-    """Up to ``Compression.memory`` inputs before the present segment, without gradient."""
     segment: Float[Tensor, "b s dim"]
-    """Those of the present segment so far."""
     seen: Bool[Tensor, "b r"]
-    """For the r = k + m + s of all three: True if it may be attended to."""
     usage: Float[Tensor, "b m"]
-    """The weights that were given to each input of the memory, summed."""
 
-    def cleared(self, ended: Bool[Tensor, "b"]) -> "CompressiveState":
-        """The state after the end of a document in those sequences where ``ended`` is True: later
-        tokens attend to nothing of what was read so far."""
-        return self._replace(seen=still_seen(self.seen, ended))
 
-    def extended(self, x: Tensor) -> "CompressiveState":
-        """With new inputs of the segment."""
-        seen = torch.cat((self.seen, self.seen.new_ones(x.shape[:2])), dim=1)
-        return self._replace(segment=torch.cat((self.segment, x), dim=1), seen=seen)
+class CompressiveState(Reading, _Parts):
+    """The inputs that later queries may need, which of them are of the present document, and how
+    much those of the memory were used.
+
+    ``compressed``  up to ``Compression.compressed`` vectors, the oldest first (b, k, dim).
+    ``memory``      up to ``Compression.memory`` inputs before the present segment, without gradient
+                    (b, m, dim).
+    ``segment``     those of the present segment so far (b, s, dim).
+    ``seen``        for the k + m + s of all three: True if it may be attended to.
+    ``usage``       the weights that were given to each input of the memory, summed (b, m).
+    """
+
+    __slots__ = ()
 
     def closed(
         self, compress: Callable[[Tensor, Tensor], Tensor], options: Compression

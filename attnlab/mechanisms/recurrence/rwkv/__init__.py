@@ -62,17 +62,20 @@ from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
+from attnlab.mechanisms.recurrence.rwkv.channel_mixing import (
+    ChannelMixing,
+    PerChannel,
+    shifted,
+    token_before,
+)
+from attnlab.mechanisms.recurrence.rwkv.sums import Sums, added, faded, read_in, steps
 
-PerChannel = Float[Tensor, "dim"]
+__all__ = [
+    "CARD", "CHUNK", "FORMS", "RWKV", "ChannelMixing", "State", "Sums", "advance", "chunked",
+    "initial_state", "naive", "recurrent",
+]  # fmt: skip
+
 CHUNK = 64
-
-
-class Sums(NamedTuple):
-    """The past of every channel: both sums divided by e to the power of ``largest``."""
-
-    values: Float[Tensor, "... dim"]  # Σ_j e^{k_j - (i - 1 - j) w} v_j
-    weights: Float[Tensor, "... dim"]  # the same without v
-    largest: Float[Tensor, "... dim"]  # the largest exponent; -inf before the first token
 
 
 def _rate(decay: PerChannel) -> PerChannel:
@@ -105,7 +108,7 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
 @form
 def recurrent(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The two sums, token by token (appendix D)."""
-    out, sums = _steps(initial_state(k), k, v, _rate(decay), bonus)
+    out, sums = steps(initial_state(k), k, v, _rate(decay), bonus)
     note("state", sums)
     return out
 
@@ -114,32 +117,6 @@ def initial_state(k: Float[Tensor, "... n dim"]) -> Sums:
     """The sums before the first token."""
     zeros = upcast(k).new_zeros(*k.shape[:-2], k.shape[-1])
     return Sums(zeros, zeros, torch.full_like(zeros, -torch.inf))
-
-
-def _steps(sums: Sums, k: Tensor, v: Tensor, w: Tensor, u: Tensor) -> tuple[Tensor, Sums]:
-    """The outputs of tokens (…, t, dim) after those of ``sums``, and the sums after them."""
-    out = []
-    for key, value in zip(k.unbind(-2), v.unbind(-2), strict=True):
-        new = _added(sums, Sums(value, torch.ones_like(value), key + u))
-        out.append(new.values / new.weights)
-        sums = _read_in(sums, key, value, w)
-    return torch.stack(out, dim=-2), sums
-
-
-def _read_in(sums: Sums, key: Tensor, value: Tensor, w: Tensor) -> Sums:
-    return _added(_faded(sums, w), Sums(value, torch.ones_like(value), key))
-
-
-def _faded(sums: Sums, w: Tensor) -> Sums:
-    return sums._replace(largest=sums.largest - w)
-
-
-def _added(one: Sums, other: Sums) -> Sums:
-    """The sums of both. No gradient passes through the maximum, which cancels in every output."""
-    largest = torch.maximum(one.largest, other.largest).detach()
-    first, second = (one.largest - largest).exp(), (other.largest - largest).exp()
-    values = first * one.values + second * other.values
-    return Sums(values, first * one.weights + second * other.weights, largest)
 
 
 # ---- chunked
@@ -166,16 +143,16 @@ def advance(
     keys, values = (x[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
     alone = initial_state(keys)
     for key, value in zip(keys.unbind(2), values.unbind(2), strict=True):
-        alone = _read_in(alone, key, value, w)
+        alone = read_in(alone, key, value, w)
     before = []
     for i in range(whole // c):
         before.append(past)
-        past = _added(_faded(past, c * w), Sums(*(x[:, i] for x in alone)))
+        past = added(faded(past, c * w), Sums(*(x[:, i] for x in alone)))
     starts = Sums(*(torch.stack(x, dim=1) for x in zip(*before, strict=True)))
-    out, _ = _steps(starts, keys, values, w, u)
+    out, _ = steps(starts, keys, values, w, u)
     if whole == k.shape[1]:
         return out.flatten(1, 2), past
-    last, past = _steps(past, k[:, whole:], v[:, whole:], w, u)
+    last, past = steps(past, k[:, whole:], v[:, whole:], w, u)
     return torch.cat((out.flatten(1, 2), last), dim=1), past
 
 
@@ -231,10 +208,10 @@ class RWKV(nn.Module):
         return self.heads.output(gate * out)
 
     def _projected(self, x: Tokens, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        before = _before(x, last)
-        gate = torch.sigmoid(self.receptance(_shifted(x, before, self.shift_receptance)))
-        k = self.key(_shifted(x, before, self.shift_key))
-        v = self.heads.value(_shifted(x, before, self.shift_value))
+        before = token_before(x, last)
+        gate = torch.sigmoid(self.receptance(shifted(x, before, self.shift_receptance)))
+        k = self.key(shifted(x, before, self.shift_key))
+        v = self.heads.value(shifted(x, before, self.shift_value))
         return note("gate", gate), k, v
 
     @checked
@@ -252,49 +229,6 @@ class RWKV(nn.Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, form={self.form!r}, chunk={self.chunk}"
-
-
-class ChannelMixing(nn.Module):
-    """The paper's feed-forward layer: (b, n, dim) → (b, n, dim); zeros at padding.
-
-    ``hidden`` is 4 · dim unless given. Its state is the last token, (b, dim).
-    """
-
-    @checked
-    def __init__(self, dim: Size, *, hidden: Size | None = None) -> None:
-        super().__init__()
-        hidden = 4 * dim if hidden is None else hidden
-        self.dim = dim
-        self.key = nn.Linear(dim, hidden, bias=False)
-        self.receptance = nn.Linear(dim, dim, bias=False)
-        self.value = nn.Linear(hidden, dim, bias=False)
-        self.shift_key, self.shift_receptance = (
-            nn.Parameter(torch.arange(dim) / dim) for _ in range(2)
-        )
-
-    @checked
-    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        return skipping_padding(lambda real: self.step(real)[0], x, padding)
-
-    @checked
-    def step(
-        self, x: NewTokens, state: Float[Tensor, "b dim"] | None = None
-    ) -> tuple[NewTokens, Float[Tensor, "b dim"]]:
-        """The next t tokens given the one before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.key.weight)
-        before = _before(x, torch.zeros_like(x[:, 0]) if state is None else state)
-        gate = torch.sigmoid(self.receptance(_shifted(x, before, self.shift_receptance)))
-        k = self.key(_shifted(x, before, self.shift_key)).relu() ** 2
-        return gate * self.value(k), x[:, -1].clone()  # a view would keep all
-
-
-def _before(x: Tokens, last: Float[Tensor, "b dim"]) -> Tokens:
-    """The token before each; ``last`` before the first."""
-    return torch.cat((last[:, None], x[:, :-1]), dim=1)
-
-
-def _shifted(x: Tokens, before: Tokens, mu: PerChannel) -> Tokens:
-    return mu * x + (1 - mu) * before
 
 
 # ---- card
