@@ -11,9 +11,9 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.tree_explorer import TreeExplorer
-from attnlab_widgets.tree_tables import MOST, Numbered, read
 
 from attnlab.core.tree import Tree
+from attnlab.lens.tree_tables import MOST, Numbered, read
 from tests.widgets.stored import assert_fresh, write
 
 TREES = [

@@ -22,25 +22,21 @@ import torch
 from torch import Tensor
 
 from attnlab.catalog import cards
-from attnlab.core.markup import printable
-from attnlab.core.suggest import choose
-from attnlab.figures.arguments import (
+from attnlab.core.arguments import (
     check_list,
     check_mapping,
     check_names,
     check_size,
     check_texts,
 )
+from attnlab.core.markup import printable
+from attnlab.core.suggest import choose
 from attnlab.tasks import Task
+from attnlab.train.in_turn import Learner, Training
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import Pictured
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.explorer_side import Side
-from attnlab_widgets.live_training import Learner, Training
-from attnlab_widgets.loss_curve import loss_curve
-from attnlab_widgets.messages import Line, alert, aside, news
-from attnlab_widgets.picture import beside
-from attnlab_widgets.recorded_model import (
+from attnlab_widgets.explorer_models import (
     COPYING,
     LANGUAGE,
     causal_cards,
@@ -48,6 +44,10 @@ from attnlab_widgets.recorded_model import (
     reference_model,
     shipped,
 )
+from attnlab_widgets.explorer_side import Side
+from attnlab_widgets.loss_curve import loss_curve
+from attnlab_widgets.messages import Line, alert, aside, news
+from attnlab_widgets.picture import beside
 from attnlab_widgets.slim_row import row_layout, slim
 from attnlab_widgets.two_sides import HELP, Steps, two_columns
 

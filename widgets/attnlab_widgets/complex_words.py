@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import traitlets
 
-from attnlab.figures.arguments import check_size
+from attnlab.core.arguments import check_size
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import SERIES, THEMES
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding

@@ -16,9 +16,9 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attnlab.core.arguments import check_number
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
-from attnlab.figures.arguments import check_number
 from attnlab.mechanisms.memory import hopfield
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
 from attnlab_widgets.drawing import Drawing

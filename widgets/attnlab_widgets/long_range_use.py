@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import traitlets
 
-from attnlab.figures.arguments import check_mapping
+from attnlab.core.arguments import check_mapping
 from attnlab.figures.labels import visible
 from attnlab.lens.far_context import CLASSES, PERTURBATIONS, FarContext
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice

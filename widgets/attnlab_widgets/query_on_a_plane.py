@@ -16,10 +16,10 @@ from typing import Any
 import torch
 import traitlets
 
+from attnlab.core.arguments import check_list, check_number
 from attnlab.core.integers import check_integer
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import check_choice, choose
-from attnlab.figures.arguments import check_list, check_number
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, asked
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_picture import picture

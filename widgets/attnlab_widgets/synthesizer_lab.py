@@ -20,25 +20,25 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import tasks as problems
+from attnlab.core.arguments import check_list, check_size
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import escape
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
-from attnlab.figures.arguments import check_list, check_size
 from attnlab.lens.record import Seen
+from attnlab.lens.recorded_model import MOST_SNAPSHOTS
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
 from attnlab.train import evaluate
+from attnlab.train.in_turn import Learner, Training
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import Pictured
 from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.live_training import Learner, Training
 from attnlab_widgets.loss_curve import loss_curve
 from attnlab_widgets.messages import Line, alert, aside, news
 from attnlab_widgets.picture import beside
-from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
 from attnlab_widgets.slim_row import row_layout, slim
 from attnlab_widgets.two_sides import HELP, PANELS, Steps, link, two_columns
 

@@ -16,11 +16,11 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attnlab.core.arguments import check_list
+from attnlab.core.arrays import numbers
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import printable
 from attnlab.core.table import Table, TableQuestion
-from attnlab.figures.arguments import check_list
-from attnlab.figures.arrays import numbers
 from attnlab_widgets import table_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
 from attnlab_widgets.drawing import Drawing

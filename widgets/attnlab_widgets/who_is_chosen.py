@@ -19,9 +19,9 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attnlab.core.arguments import check_list, check_number
+from attnlab.core.arrays import numbers
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_number
-from attnlab.figures.arrays import numbers
 from attnlab.figures.labels import visible
 from attnlab.lens import choices
 from attnlab.lens.choices import Choice
