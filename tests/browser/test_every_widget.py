@@ -15,8 +15,8 @@ pytestmark = pytest.mark.browser
 
 TALL = {"TreeExplorer": 1300, "QueryKeySpace": 1300, "QueryOnAPlane": 960}
 """Pixels that a widget may be high at 700 across; others 900."""
-OPENED = {"QueryKeySpace": "head-0-0"}
-"""What is clicked first in a widget whose map is moved through only after a choice."""
+OPENED = {"QueryKeySpace": "head-0-0", "TreeExplorer": "step-aggregation"}
+"""What is clicked first in a widget whose map or sliders come with a choice."""
 ALL = {kind.__name__: make for kind, make in EXAMPLES.items()}
 NAMES = [kind.__name__ for kind in PAGES]
 HOSTILE_NAMES = [kind.__name__ for kind in HOSTILE_EXAMPLES]
@@ -273,6 +273,9 @@ NOW = "() => window.changed.type === 'checkbox' ? window.changed.checked : windo
 @pytest.mark.parametrize("name", NAMES)
 def test_python_hears_of_a_change_and_takes_it_back(notebook: Any, soon: Any, name: str) -> None:
     found, last = in_cell(notebook, name), 1 + len(ALL)
+    if name in OPENED:
+        found.get_by_test_id(OPENED[name]).click()
+        soon(lambda: found.locator("input[type=range]").count() > 0, True)
     notebook.write(last, f"state({name!r})")
     before = json.loads(notebook.run(last))
     shown = found.evaluate(CHANGE)

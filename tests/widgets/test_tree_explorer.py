@@ -12,8 +12,8 @@ import torch
 import traitlets
 from attnlab_widgets.tree_explorer import TreeExplorer
 
-from attnlab.core.tree import Tree
 from attnlab.lens.tree_tables import MOST, Numbered, read
+from attnlab.structures.tree import Tree
 from tests.widgets.stored import assert_fresh, write
 
 TREES = [

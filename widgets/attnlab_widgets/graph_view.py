@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attnlab.core.arrays import numbers, plain, tokens_for
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.figures.labels import visible
 from attnlab.lens.graph_structure import (
     adjacency,
@@ -32,6 +30,8 @@ from attnlab.lens.graph_structure import (
     order_by,
 )
 from attnlab.lens.graph_weights import MOST_NODES, Attended, attended, recorded
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from attnlab_widgets import graph_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
 from attnlab_widgets.drawing import Drawing

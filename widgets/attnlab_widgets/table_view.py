@@ -20,7 +20,7 @@ from attnlab.core.arguments import check_list
 from attnlab.core.arrays import numbers
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import legible
-from attnlab.core.table import Table, TableQuestion
+from attnlab.structures.table import Table, TableQuestion
 from attnlab_widgets import table_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
 from attnlab_widgets.drawing import Drawing
