@@ -30,6 +30,7 @@ _MODULES = {
 }
 _WIDGETS = {
     "lens": "graph_structure graph_weights head_states kernel_maps recorded_model tree_tables",
+    "figures": "drawing loss_curve mathml",
     "lens.sources": "inputs joined layer_names layers patches readers tokens windows",
 }
 MOVED = {f"attnlab.{old}": new for old, new in _MODULES.items()} | {
@@ -42,6 +43,7 @@ MOVED |= {
     for new, names in _WIDGETS.items()
     for name in names.split()
 } | {
+    "attnlab_widgets.cost_counts": "attnlab.measure.by_name",
     "attnlab_widgets.film_layers": "attnlab.lens.memories",
     "attnlab_widgets.live_training": "attnlab.train.in_turn",
 }

@@ -4,7 +4,7 @@ The weights are kept, not the maps, so that a text typed afterwards can be shown
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,17 +28,12 @@ class Maps:
     remark: str = ""
 
 
-@dataclass(eq=False)
-class RecordedModel:
-    """A model of mechanism `name`; `snapshots` holds its weights by training step, 0 first."""
+class Snapshots:
+    """The weights of a model by training step, 0 first."""
 
-    name: str
-    trained: bool
-    model: TinyTransformer
-    snapshots: dict[int, Weights] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.keep(0, self.model)
+    def __init__(self, model: nn.Module) -> None:
+        self.snapshots: dict[int, Weights] = {}
+        self.keep(0, model)
 
     @property
     def newest(self) -> int:
@@ -54,6 +49,14 @@ class RecordedModel:
         self.snapshots = (
             snapshots  # one assignment, so that other threads see either the old or the new
         )
+
+
+class RecordedModel(Snapshots):
+    """A model of mechanism `name`, and its weights at every recorded step of its training."""
+
+    def __init__(self, name: str, trained: bool, model: TinyTransformer) -> None:
+        self.name, self.trained, self.model = name, trained, model
+        super().__init__(model)
 
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""

@@ -19,11 +19,11 @@ from attnlab_widgets import (
     explorer_side,
 )
 from attnlab_widgets.attention_explorer import TRAINING, AttentionExplorer
-from attnlab_widgets.loss_curve import loss_curve
 from ipywidgets import HTML
 
 import attnlab
 from attnlab.catalog import Catalog, cards
+from attnlab.figures.loss_curve import loss_curve
 from attnlab.lens import recorded_model
 from attnlab.tasks.documentation import Documentation
 from attnlab.train import in_turn

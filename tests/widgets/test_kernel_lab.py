@@ -10,11 +10,11 @@ import torch
 pytest.importorskip("ipywidgets")
 
 from attnlab_widgets import kernel_lab
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.kernel_lab import KernelLab, trained_heads
 from PIL import Image
 
 from attnlab.figures import svg
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import DARK, LIGHT, SIGNED, rgb
 from attnlab.lens.kernel_maps import KINDS, RANDOM, Choice, approximate
 

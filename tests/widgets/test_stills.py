@@ -10,9 +10,9 @@ import attnlab_widgets
 import numpy as np
 import pytest
 from attnlab_widgets.base import LIVE, MOST_BYTES, BaseWidget, Pictured
-from attnlab_widgets.drawing import Drawing, _dashed, _stripes
 from PIL import Image
 
+from attnlab.figures.drawing import Drawing, _dashed, _stripes
 from attnlab.figures.theme import DARK, HATCHING, LIGHT, rgb
 from tests.widgets.examples import EXAMPLES, view
 

@@ -16,6 +16,7 @@ import traitlets
 from torch import Tensor
 
 from attnlab.core.arguments import check_names
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.sources.layers import (
     STATISTICS,
@@ -30,7 +31,6 @@ from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets import vectors
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import MOST_TILES, block
 

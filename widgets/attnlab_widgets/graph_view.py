@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attnlab.core.arrays import numbers, plain, tokens_for
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.graph_structure import (
     adjacency,
@@ -34,7 +35,6 @@ from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 from attnlab_widgets import graph_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.graph_path import checked_path, hops_along
 from attnlab_widgets.graph_picture import picture
 

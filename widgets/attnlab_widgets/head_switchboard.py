@@ -22,6 +22,7 @@ from torch import Tensor
 from attnlab.core.arguments import check_list, check_texts
 from attnlab.core.arrays import plain, tokens_for
 from attnlab.core.integers import check_integer
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.head_states import (
     MOST_BYTES,
@@ -34,7 +35,6 @@ from attnlab.lens.head_states import (
 )
 from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets.base import STATIC, BaseWidget, Checked
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.switchboard_picture import picture
 
 

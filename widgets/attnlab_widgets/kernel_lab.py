@@ -18,6 +18,7 @@ from torch import Tensor
 
 from attnlab.core.arguments import check_flag, check_size
 from attnlab.core.markup import escape
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
 from attnlab.lens.kernel_maps import (
@@ -31,7 +32,6 @@ from attnlab.lens.kernel_maps import (
 )
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import Pictured
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.messages import Line, alert, news
 from attnlab_widgets.slim_row import slim
 

@@ -30,9 +30,9 @@ from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.reading import names
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.patterns import runs
 from attnlab_widgets.base import STATIC, BaseWidget
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.pattern_picture import draw
 
 MOST = 128

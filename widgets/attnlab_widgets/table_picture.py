@@ -4,8 +4,8 @@ in its cells."""
 import textwrap
 from collections.abc import Sequence
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import DARK, SERIES, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_words import two
 from attnlab_widgets.table_words import Asked, best
 

@@ -20,10 +20,10 @@ from attnlab.core.arguments import check_list
 from attnlab.core.arrays import numbers
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import legible
+from attnlab.figures.drawing import Drawing
 from attnlab.structures.table import Table, TableQuestion
 from attnlab_widgets import table_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.table_picture import picture
 
 MOST_ROWS, MOST_COLUMNS, MOST_QUESTIONS, LONGEST = 60, 16, 100, 300

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from attnlab.core.arguments import check_list, check_number
 from attnlab.core.arrays import plain
 from attnlab.core.suggest import check_choice
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import THEMES
 from attnlab.lens.tree_tables import Numbered, drawable, read, writable
 from attnlab.structures.tree import Tree
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.tree_picture import still_map, still_tables
 
 STEPS = ("interpolation", "average", "aggregation", "mask", "attention")
