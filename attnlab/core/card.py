@@ -177,7 +177,7 @@ class Card:
         return annotations_of(self.options) | own
 
     def arguments(self, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the ``given`` options that ``function`` takes, as its keyword arguments.
+        """Select the ``given`` options that ``function`` takes, as its keyword arguments.
 
         ``function`` is ``build`` or one of the forms; fields of ``options`` are gathered into one.
         """
@@ -232,7 +232,7 @@ class Card:
         ]
 
     def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
-        """What the letters of some of its costs stand for; those of options as their class says."""
+        """Letter → meaning, for the letters of these costs; the class explains options."""
         house = house_letters()
         return {
             name: of_option(self.options, self.letters[name])

@@ -136,7 +136,7 @@ class _Beside:
     def traces(
         self, points: Mapping[str, Array], letter: str, lengths: Array, heights: Array, look: Theme
     ) -> tuple[list[Any], list[Any]]:
-        """Those behind the curves, and those before them."""
+        """The marks behind the curves, and the marks in front of them."""
         places = {name: place for place, name in enumerate(points)}
         behind = [
             marks.fitted(name, ends, points[name], places[name])
