@@ -51,7 +51,7 @@ def mistakes(notebook: Notebook, exercise: Exercise) -> list[str]:
     check = eval(ast.unparse(call.func), known)
     if check is check_number:
         listed = (one.value for one in call.keywords if one.arg == "mistakes")
-        return list(sentences_of(eval(ast.unparse(next(listed, ast.Dict())), known)))
+        return list(sentences_of(eval(ast.unparse(next(listed, ast.Dict([], []))), known)))
     return list(check.sentences)
 
 
