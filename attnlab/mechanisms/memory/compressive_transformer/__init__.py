@@ -119,24 +119,6 @@ __all__ = [
     "reconstruction_loss",
 ]
 
-# ---- helpers
-
-
-def _seen_after(padding: Tensor, options: Compression) -> Tensor:
-    """(b, n): whether there is anything in the vector that stands for the inputs from here on."""
-    if options.compression == "most_used":
-        return padding
-    ahead = F.pad(padding, (0, options.rate - 1)).unfold(1, options.rate, 1)
-    return ahead.any(dim=-1)
-
-
-def _regular(n: int, options: Compression, device: torch.device) -> Tensor:
-    """The first position of each window, of the whole segments among n positions."""
-    first = torch.arange(0, n - n % options.segment, options.segment, device=device)
-    inside = torch.arange(options.each, device=device) * options.rate
-    return (first[:, None] + inside).flatten()
-
-
 # ---- naive
 
 
@@ -196,6 +178,21 @@ def naive(
     note("weights", lambda: torch.cat(maps, dim=2))
     note("kept", kept)
     return torch.cat(out, dim=2)
+
+
+def _seen_after(padding: Tensor, options: Compression) -> Tensor:
+    """(b, n): whether there is anything in the vector that stands for the inputs from here on."""
+    if options.compression == "most_used":
+        return padding
+    ahead = F.pad(padding, (0, options.rate - 1)).unfold(1, options.rate, 1)
+    return ahead.any(dim=-1)
+
+
+def _regular(n: int, options: Compression, device: torch.device) -> Tensor:
+    """The first position of each window, of the whole segments among n positions."""
+    first = torch.arange(0, n - n % options.segment, options.segment, device=device)
+    inside = torch.arange(options.each, device=device) * options.rate
+    return (first[:, None] + inside).flatten()
 
 
 # ---- chunked
