@@ -10,8 +10,8 @@ from attnlab.exercises.exercise import FunctionExercise
 EXERCISES = [getattr(exercises, name) for name in exercises.__all__ if name != "Verdict"]
 WITHOUT_OTHERS = {
     "check_byte_ids", "check_copied", "check_entropy", "check_exponent", "check_far_use",
-    "check_follow", "check_graph_mask", "check_induction_keys", "check_laplacian", "check_soft_mask",
-    "check_subtree_mask", "check_tree_depths",
+    "check_follow", "check_graph_mask", "check_induction_keys", "check_laplacian",
+    "check_soft_mask", "check_subtree_mask", "check_tree_depths",
 }  # fmt: skip
 """Exercises on a text, a graph or a tree that was chosen for what can go wrong on it."""
 
