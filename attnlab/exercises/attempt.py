@@ -249,25 +249,34 @@ def same(value: object, expected: object) -> bool:
 
 
 def recognise(
-    function: Function, cases: Sequence[Arguments], known_mistakes: Sequence[KnownMistake]
+    function: Function,
+    cases: Sequence[Arguments],
+    known_mistakes: Sequence[KnownMistake],
+    others: Sequence[Arguments] = (),
 ) -> str | None:
-    """The sentence of the first known mistake whose result equals that of the function.
+    """The sentence of a known mistake whose result equals that of the function.
 
     Some mistakes run only with equal sizes (queries and keys exchanged, a forgotten transpose), so
-    several cases are tried.
+    several cases are tried. Of several mistakes that agree there, the first counts that agrees on
+    the `others` as well, or else the first.
     """
     for given in cases:
         value = run(function, given).value
-        for sentence, mistaken in known_mistakes if value is not None else ():
-            if same(value, _formula(mistaken, given)):
+        known = known_mistakes if value is not None else ()
+        agreeing = [(text, wrong) for text, wrong in known if same(value, result_of(wrong, given))]
+        for sentence, mistaken in agreeing if len(agreeing) > 1 else ():
+            if all(same(run(function, x).value, result_of(mistaken, x)) for x in others):
                 return sentence
+        if agreeing:
+            return agreeing[0][0]
     return None
 
 
-def _formula(mistaken: Function, given: Arguments) -> object:
+def result_of(mistaken: Function, given: Arguments) -> object:
+    """What a known mistake gives on these numbers; None where their sizes do not allow it."""
     try:
         return mistaken(*given.values())
-    except (RuntimeError, IndexError):  # a mistake that these sizes do not allow
+    except (RuntimeError, IndexError):
         return None
 
 
@@ -279,9 +288,10 @@ def require(
     shape: str,
     known_mistakes: Sequence[KnownMistake] = (),
     cases: Sequence[Arguments] = (),
+    others: Sequence[Arguments] = (),
     explain: Callable[[], str | None] = lambda: None,
-) -> None:
-    """A `Mistake` that says what is wrong, unless the function is right on `given`.
+) -> Answer:
+    """The answer on `given` if it is right; else a `Mistake` that says what is wrong.
 
     `shape` names the axes of the right result. `explain` is asked where no known mistake agrees.
     """
@@ -289,10 +299,11 @@ def require(
     answer, expected = run(function, given), as_float64(truth(*given.values()))
     assert expected is not None
     if same(answer.value, expected):
-        return
+        return answer
     found = as_float64(answer.value)
     fits = found is not None and found.shape == expected.shape
-    sentence = recognise(function, (given,) if fits else (given, *cases), known_mistakes)
+    tried = (given,) if fits else (given, *cases)
+    sentence = recognise(function, tried, known_mistakes, others)
     if sentence:
         raise Mistake(sentence + (f" ({answer.call} {answer.raised})" if answer.raised else ""))
     value = expect_tensor(answer, expected, shape)
@@ -411,16 +422,16 @@ def part_faults(
 # ---- side effects
 
 
-def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
-    """A `Mistake` where the numbers are right, but an argument was changed, or the result has half
+def check_side_effects(answer: Answer) -> None:
+    """A `Mistake` where the result is right, but an argument was changed, or the result has half
     precision. float32 for float64 is fine: no exercise asks for a dtype."""
-    answer = run(function, given)
-    if answer.changed:
-        raise Mistake(
-            f"The numbers are right, but {changed_in_place(answer)} The caller still needs the old "
-            "values: compute new tensors."
-        )
     dtype = str(getattr(answer.value, "dtype", "")).removeprefix("torch.")
+    if answer.changed:
+        right = "The mask is right" if dtype == "bool" else "The numbers are right"
+        raise Mistake(
+            f"{right}, but {changed_in_place(answer)} The caller still needs the old values: "
+            "compute new tensors."
+        )
     if dtype in ("float16", "bfloat16"):
         raise Mistake(
             f"The numbers are nearly right, but the result is {dtype}, which keeps two or three "
@@ -428,14 +439,12 @@ def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
         )
 
 
-def check_arguments(function: Function, given: Arguments) -> None:
-    """A `Mistake` where a mask is right, but an argument was changed."""
-    answer = run(function, given)
-    if answer.changed:
-        raise Mistake(
-            f"The mask is right, but {changed_in_place(answer)} The caller still needs the old "
-            "values."
-        )
+def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
+    """Call a function that is right once more and ``check_side_effects``."""
+    check_side_effects(run(function, given))
+
+
+check_arguments = check_arguments_and_dtype
 
 
 def changed_in_place(answer: Answer) -> str:

@@ -2,13 +2,14 @@
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attnlab.core.markup import escape
 
 P = ParamSpec("P")
+CheckType = TypeVar("CheckType", bound=Callable[..., Any])
 Function = Callable[..., object]
 
 # Blue and vermilion of Okabe and Ito; mark and word are clear without colour. The text keeps the
@@ -55,7 +56,7 @@ def returns_verdict(
     @functools.wraps(check)
     def verdict(function: Function, /, *args: P.args, **kwargs: P.kwargs) -> Verdict:
         try:
-            _callable(function, check.__name__)
+            require_function(function, check.__name__)
             return Verdict(True, check(function, *args, **kwargs))
         except Mistake as mistake:
             return Verdict(False, str(mistake))
@@ -64,7 +65,19 @@ def returns_verdict(
     return verdict
 
 
-def _callable(function: object, check: str) -> None:
+def says(mistakes: Iterable[tuple[str, object]]) -> Callable[[CheckType], CheckType]:
+    """The check, whose ``sentences`` are those of the known mistakes that it names."""
+    sentences = tuple(dict.fromkeys(sentence for sentence, _ in mistakes))
+
+    def with_sentences(check: CheckType) -> CheckType:
+        setattr(check, "sentences", sentences)  # noqa: B010 (a function has no such attribute)
+        return check
+
+    return with_sentences
+
+
+def require_function(function: object, check: str) -> None:
+    """A `Mistake` where the check of that name was given something that cannot be called."""
     if not callable(function):
         raise Mistake(
             f"`{check}` takes the function itself and calls it; it was given "
