@@ -5,6 +5,7 @@ Requirements are followed through the metadata of the installed packages; nothin
 
 import ast
 import importlib.metadata
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
