@@ -40,7 +40,7 @@ def refused(model, problem, folder, words):
         ({}, {"attention": "linear"}, "another model: attention 'full' there and 'linear' here"),
         ({}, {"attention": "longformer"}, "attention 'full' there and 'longformer' here"),
         ({}, {"dropout": 0.3}, r"dropout 0.0 there and 0.3 here"),
-        ({}, {"norm": "post"}, "norm 'pre' there and 'post' here"),
+        ({}, {"norm": "post"}, "join 'pre_norm' there and 'post_norm' here"),
         (
             {"attention": "longformer", "attention_options": {"window": 4}},
             {"attention": "longformer", "attention_options": {"window": 6}},
