@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import begin, by_gru
 
@@ -23,9 +23,9 @@ def after_one_product(
     ``inputs`` are U_a, U_c and U (3, dim, dim), ``biases`` b_a and b_c (2, dim). ``of_state(h)`` is
     what a state (b, dim) adds to both gates.
     """
-    h, (b_a, b_c), states = begin(x, before), wide(biases), []
-    with unrounded(x.device):
-        of_a, of_c, of_h = (wide(x) @ wide(inputs).flatten(0, 1).mT).chunk(3, dim=-1)
+    h, (b_a, b_c), states = begin(x, before), upcast(biases), []
+    with no_autocast(x.device):
+        of_a, of_c, of_h = (upcast(x) @ upcast(inputs).flatten(0, 1).mT).chunk(3, dim=-1)
         for a, c, u in zip(*(y.unbind(1) for y in (of_a + b_a, of_c + b_c, of_h)), strict=True):
             from_a, from_c = of_state(h)
             gate = torch.sigmoid(c + from_c)
@@ -42,8 +42,8 @@ def as_gru(
 
     ``recurrent`` are W_a and W_c (2, dim, dim), the other arguments those of the loop.
     """
-    (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (wide(each) for each in (inputs, recurrent, biases))
-    twice = 2 * torch.eye(x.shape[-1], dtype=wide(x).dtype, device=x.device)
+    (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (upcast(each) for each in (inputs, recurrent, biases))
+    twice = 2 * torch.eye(x.shape[-1], dtype=upcast(x).dtype, device=x.device)
     inside = torch.cat((2 * b_a, b_c, torch.zeros_like(b_a)))
     weights = torch.cat((2 * U_a, U_c, U)), torch.cat((2 * W_a, W_c, twice)), inside
     return by_gru(x, *weights, torch.zeros_like(inside), before)

@@ -8,8 +8,11 @@ class Layer(nn.Module):
     its form, and its ``dim`` and number of ``heads`` where it keeps these numbers."""
 
     def extra_repr(self) -> str:
+        shown = (self._shown(name) for name in ("dim", "heads", "options", "causal", "form"))
+        return ", ".join(filter(None, shown))
+
+    def _shown(self, name: str) -> str:
         known = vars(self)
-        shown = {name: f"{name}={known[name]!r}" for name in ("dim", "heads") if name in known}
-        shown["options"] = str(known.get("options", ""))
-        shown |= {name: f"{name}={known[name]!r}" for name in ("causal", "form") if name in known}
-        return ", ".join(filter(None, shown.values()))
+        if name not in known:
+            return ""
+        return str(known[name]) if name == "options" else f"{name}={known[name]!r}"

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlab.core.options import Size
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -49,7 +49,7 @@ def relative_shift(scores: Float[Tensor, "b h n r"]) -> Float[Tensor, "b h n r"]
 
 def content_scores(q: Tensor, k: Tensor, u: Tensor) -> Tensor:
     """(q + u)·k for all pairs, not yet divided by √d."""
-    return (wide(q) + wide(u)[:, None]) @ wide(k).mT
+    return (upcast(q) + upcast(u)[:, None]) @ upcast(k).mT
 
 
 def weigh(content: Tensor, position: Tensor, mask: Tensor | None, d: int) -> Tensor:
@@ -60,7 +60,7 @@ def weigh(content: Tensor, position: Tensor, mask: Tensor | None, d: int) -> Ten
 
 def past_keys(weight: DistanceWeight, m: int) -> Float[Tensor, "h m d"]:
     """W_R R of the distances m - 1, …, 0, those of m keys from the last of them."""
-    return distance_keys(wide(weight), torch.arange(m - 1, -1, -1, device=weight.device))
+    return distance_keys(upcast(weight), torch.arange(m - 1, -1, -1, device=weight.device))
 
 
 def past_weights(q: Tensor, k: Tensor, u: Tensor, t: Tensor, r: Tensor, mask: Tensor) -> Tensor:

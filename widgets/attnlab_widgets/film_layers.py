@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.card import Card
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import record
 from attnlab.core.recurrence import Cell
 from attnlab.mechanisms.learned import memorizing_transformer
@@ -152,7 +152,7 @@ def _stepped(layer: Any, x: Tensor, read: Callable[[Any], Tensor]) -> Tensor:
     state, found = None, []
     for token in x.split(1, dim=1):
         _, state = layer.step(token, state)
-        found.append(wide(read(state)[0]).cpu())
+        found.append(upcast(read(state)[0]).cpu())
     states = torch.stack(found, dim=-2)
     return states if states.ndim == 3 else states[None]
 

@@ -44,12 +44,19 @@ The paper's letters: W is our c, S is r, $E$ and $C$ are tokens and states.
 Common mistakes: tokens that read the state of their own block, which sees their future; a norm
 between the gates, by which a frozen state changes; residual connections beside the gate.
 
-Departures. The layer is the mixing part; the feed-forward network of tokens is the model's, that
-of states (single and dual) is here. Nothing is attended to before the first token; the authors'
-code has zero keys there that take part in the softmax. A query attends to itself, to c keys in all;
-``itself=False`` gives their c tokens before it. Positions are added at the embedding, in place of
-a T5 bias. Scales start at √d, and biases of fixed gates at 1, where both gates are the same. z has
-no tanh with the LSTM gate except in "single", as in their code.
+Readings. z has no tanh with the LSTM gate except in "single", as in the authors' code.
+
+Departures.
+- the mixing part alone: the feed-forward network of tokens is the model's. That of states (single
+  and dual) is here.
+- nothing is attended to before the first token, where the authors' code has zero keys. These take
+  part in its softmax.
+- a query attends to itself unless itself=False. It attends to c keys in all; ``itself=False`` gives
+  the c tokens before it, as in the authors' code.
+- positions are added at the embedding, in place of a T5 bias
+- scales start at √d and biases of fixed gates at 1. With such biases both gates are the same.
+
+Gives up. What is more than a block back must fit into a few state vectors.
 
 Hutchins, Schlag, Wu, Dyer, Neyshabur. Block-Recurrent Transformers. NeurIPS 2022,
 arXiv:2203.07852, section 3.
@@ -64,11 +71,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried, read_on, still_seen
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide, widely
+from attnlab.core.precision import call_upcast, no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -110,12 +118,12 @@ class Blocks(Options):
 
 def unit(x: Tensor) -> Tensor:
     """Queries or keys as they are compared; half precisions become float32."""
-    return F.normalize(wide(x), dim=-1)
+    return F.normalize(upcast(x), dim=-1)
 
 
 def _weights(q: Tensor, k: Tensor, scale: Tensor, mask: Tensor | None = None) -> Tensor:
     """Of unit queries and keys, with a scale for each head."""
-    return masked_softmax((q @ k.mT) * wide(scale).abs()[:, None, None], mask)
+    return masked_softmax((q @ k.mT) * upcast(scale).abs()[:, None, None], mask)
 
 
 Known = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -136,28 +144,28 @@ class Block(NamedTuple):
     ) -> tuple[Tensor, Tensor]:
         """The output of tokens (b, 2h, t, d), and their weights over the keys."""
         _, _, state_k, state_v = known
-        with unrounded(q.device):
+        with no_autocast(q.device):
             weights = _weights(q, k, self.scale[0], mask)
             crossed = note("cross_weights", _weights(cross_q, state_k, self.scale[1]))
-            return torch.cat((weights @ wide(v), crossed @ state_v), dim=1), weights
+            return torch.cat((weights @ upcast(v), crossed @ state_v), dim=1), weights
 
     def advanced(self, k: Tensor, v: Tensor, s: Tensor, known: Known, mask: Tensor) -> Tensor:
         """The states (b, r, dim) after they have read the keys of the window under ``mask``."""
         if self.cell is None:
             return s
         q, cross_q, state_k, state_v = known
-        with unrounded(s.device):
+        with no_autocast(s.device):
             own = _weights(q, state_k, self.scale[2]) @ state_v
-            read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
+            read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ upcast(v)
             a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
-            changed: Tensor = widely(self.cell, s, a)
+            changed: Tensor = call_upcast(self.cell, s, a)
         return changed
 
     def known(self, s: Tensor) -> Known:
         """Of the states: both queries, keys and values (b, h, r, d)."""
-        with unrounded(s.device):
-            named = F.rms_norm(s, self.gain.shape, wide(self.gain), EPS) + wide(self.ids)
-            q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, wide(self.of_states))
+        with no_autocast(s.device):
+            named = F.rms_norm(s, self.gain.shape, upcast(self.gain), EPS) + upcast(self.ids)
+            q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, upcast(self.of_states))
         return unit(q), unit(cross_q), unit(k), v
 
 
@@ -207,7 +215,7 @@ def _in_blocks(
     (b, _, n, _), c = q.shape, options.block
     there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
     at = torch.arange(n, device=q.device)
-    s = wide(start).expand(b, -1, -1)
+    s = upcast(start).expand(b, -1, -1)
     states, out, maps = [s], [], []
     for first in range(0, n, c):
         end = min(n, first + c)
@@ -291,7 +299,7 @@ class BlockState(NamedTuple):
     """Which keys are of the present document."""
 
 
-class BlockRecurrent(nn.Module):
+class BlockRecurrent(Layer):
     """Sliding-window attention beside a recurrent state, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. With the update "skip"
@@ -358,18 +366,18 @@ class BlockRecurrent(nn.Module):
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens find the states of the beginning, and attend to nothing of what was read so far."""
         seen = still_seen(state.seen, ended)
-        states = torch.where(ended[:, None, None], wide(self.start), state.states)
+        states = torch.where(ended[:, None, None], upcast(self.start), state.states)
         return state._replace(states=states, seen=seen)
 
     def _checked(self, state: BlockState | None, x: Tensor) -> BlockState:
         h, d = self.tokens.kv_heads, self.tokens.head_dim
         if state is None:
             nothing = x.new_zeros(len(x), h, 0, d)
-            states = wide(self.start).expand(len(x), -1, -1)
-            return BlockState(wide(nothing), nothing, states, nothing[:, 0, :, 0].bool())
+            states = upcast(self.start).expand(len(x), -1, -1)
+            return BlockState(upcast(nothing), nothing, states, nothing[:, 0, :, 0].bool())
         of_states = (self.options.states, self.tokens.dim)
         wider = {"keys": (state.keys, (h, None, d)), "states": (state.states, of_states)}
-        check_carried(wider, len(x), wide(x))
+        check_carried(wider, len(x), upcast(x))
         m = state.keys.shape[2]
         others = {"values": (state.values, (h, m, d)), "seen": (state.seen, (m,))}
         check_carried(others, len(x), x)
@@ -380,9 +388,6 @@ class BlockRecurrent(nn.Module):
             )
         return state
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -390,17 +395,10 @@ h, n, m, d, dim, c, r = letters("h n m d dim c r")
 OF_STATES = 4 * h * r * d * (2 * dim + r) / c * n  # their projections, and among each other
 
 CARD = Card(
+    __doc__,
     name="block_recurrent",
-    title="Block-Recurrent Transformer",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Hutchins, Schlag, Wu, Dyer, Neyshabur",
-        "Block-Recurrent Transformers",
-        "NeurIPS",
-        2022,
-        "2203.07852",
-    ),
     forms=FORMS,
     causal="always",
     because="its states hold what was read before",
@@ -418,19 +416,11 @@ CARD = Card(
         "naive": ("cross_weights", "weights", "states"),
         "chunked": ("cross_weights", "states"),
     },
-    departures=(
-        "the mixing part alone: the feed-forward network of tokens is the model's",
-        "nothing is attended to before the first token, where the authors' code has zero keys",
-        "a query attends to itself unless itself=False",
-        "positions are added at the embedding, in place of a T5 bias",
-        "scales start at √d and biases of fixed gates at 1",
-    ),
     variants=(
         {"block": 3, "states": 2, "update": "dual"},
         {"block": 4, "states": 3, "update": "single", "gate": "lstm", "itself": False},
     ),
     build=BlockRecurrent,
     aliases=("block_recurrent_transformer",),
-    gives_up="What is more than a block back must fit into a few state vectors.",
     small={"block": 8, "states": 4},
 )

@@ -1,4 +1,4 @@
-r"""BRC: a recurrent cell of units that remember one bit each, and do not see each other.
+r"""BRC: bistable recurrent cell. Its units remember one bit each, and do not see each other.
 
 The *bistable recurrent cell* is modelled on a biological neuron, whose memory is its own: the state
 of a unit acts on that unit alone. The strength $a$ of this feedback decides whether the unit
@@ -26,7 +26,12 @@ The paper's letters are ours.
 
 Common mistakes: the gates exchanged, c weighs the old state; a weight or a bias in the candidate.
 
-Departures. Width in and out is dim. The biases are those of the released code; the paper has none.
+Readings. Width in and out is dim.
+
+Departures.
+- gates have biases, as in the released code. The paper has none.
+
+Gives up. No token is reached directly, and no unit sees the state of another.
 
 Vecoven, Ernst, Drion. A bio-inspired bistable recurrent cell allows for long-lasting memory. PLoS
 ONE 16(6), 2021, arXiv:2006.05252.
@@ -39,9 +44,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.bistable import after_one_product, as_gru
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import Cell, begin, glorot
 from attnlab.core.shapes import Tokens, checked
@@ -58,11 +63,11 @@ def naive(
     x: Tokens, inputs: Inputs, recurrent: OfUnits, biases: OfUnits, *, before: Before = None
 ) -> Tokens:
     """The cell, token by token (Vecoven et al., the equations of BRC)."""
-    (U_a, U_c, U), (w_a, w_c), (b_a, b_c) = (wide(each) for each in (inputs, recurrent, biases))
+    (U_a, U_c, U), (w_a, w_c), (b_a, b_c) = (upcast(each) for each in (inputs, recurrent, biases))
     h = begin(x, before)
     states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
+    with no_autocast(x.device):
+        for x_t in upcast(x).unbind(1):
             a = 1 + torch.tanh(x_t @ U_a.mT + w_a * h + b_a)
             c = torch.sigmoid(x_t @ U_c.mT + w_c * h + b_c)
             h = c * h + (1 - c) * torch.tanh(x_t @ U.mT + a * h)
@@ -78,7 +83,7 @@ def projected(
     x: Tokens, inputs: Inputs, recurrent: OfUnits, biases: OfUnits, *, before: Before = None
 ) -> Tokens:
     """What depends on x alone for all tokens in one product, then the loop."""
-    w_a, w_c = wide(recurrent)
+    w_a, w_c = upcast(recurrent)
     return after_one_product(x, inputs, biases, before, lambda h: (w_a * h, w_c * h))
 
 
@@ -119,25 +124,16 @@ class BRC(Cell):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="brc",
-    title="BRC: bistable recurrent cell",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Vecoven, Ernst, Drion",
-        "A bio-inspired bistable recurrent cell allows for long-lasting memory",
-        "PLoS ONE",
-        2021,
-        "2006.05252",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
     time={"naive": 6 * n * dim**2, "projected": 6 * n * dim**2, "fused": 12 * n * dim**2},
     memory={"naive": n * dim, "projected": 3 * n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
-    departures=("gates have biases, as in the released code",),
     build=BRC,
     aliases=("bistable_recurrent_cell",),
-    gives_up="No token is reached directly, and no unit sees the state of another.",
 )

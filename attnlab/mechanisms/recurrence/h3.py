@@ -1,4 +1,4 @@
-r"""H3: two state spaces and two products, in place of comparing tokens.
+r"""H3: shift, state space and gates. Two state spaces and two products replace comparing tokens.
 
 A state space alone cannot compare tokens: its map depends on distance. H3 ("hungry hungry hippos")
 puts products between two of them, so that it can do what a recall task asks for: notice that a
@@ -29,8 +29,12 @@ The paper's letters are ours, but for its N, our n, and m, our N (``state``).
 Common mistakes: a key that meets its own value (without a shift nothing is recalled but the token
 itself); products in the place of the convolution's input and output exchanged.
 
-Departures. The shift's skip D is part of its first tap. Poles begin as those of S4D-Lin. Padded
-tokens are skipped.
+Departures.
+- the shift's skip is part of its first tap
+- poles begin as those of S4D-Lin
+- padded tokens are skipped
+
+Gives up. No softmax: weights are products of a query, a key and a kernel, of either sign.
 
 Fu, Dao, Saab, Thomas, Rudra, Ré. Hungry Hungry Hippos: Towards Language Modeling with State Space
 Models. ICLR 2023, arXiv:2212.14052, section 3.
@@ -47,7 +51,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core import state_space
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import (
     fourier_convolution,
@@ -55,9 +59,11 @@ from attnlab.core.convolution import (
     short_convolution,
     toeplitz,
 )
+from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widened
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import (
@@ -72,13 +78,29 @@ from attnlab.core.shapes import (
 )
 
 Taps = Float[Tensor, "h d p"]  # of the shift, the first for the token itself
-PerHead = Float[Tensor, "h"]
-PerMode = Float[Tensor, "h r"]
-Weights = Float[Tensor, "h r 2"]  # C B, real and imaginary parts
+
+
+class StateSpace(NamedTuple):
+    """The diagonal state space of each head: poles -e^log_decay + i frequency, steps e^log_step,
+    C B as ``weight`` (real and imaginary parts), and D as ``skip``."""
+
+    frequency: Float[Tensor, "h r"]
+    log_decay: Float[Tensor, "h r"]
+    log_step: Float[Tensor, "h"]
+    weight: Float[Tensor, "h r 2"]
+    skip: Float[Tensor, "h"]
+
+    def discrete(self) -> tuple[Tensor, Tensor]:
+        """Ā and C B̄ by zero-order hold, in double precision."""
+        exact = exact_dtype(self.weight.device)
+        A = torch.complex(-self.log_decay.to(exact).exp(), self.frequency.to(exact))
+        step = self.log_step.to(exact).exp()[:, None]
+        decay, drive = state_space.zero_order_hold(step * A)
+        return decay, step * drive * state_space.as_complex(self.weight.to(exact))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hippos(Options):
+class H3Options(Options):
     """Both state spaces, before they are learned.
 
     ``state``  numbers of state (N) for each product of a key's and a value's entry
@@ -98,15 +120,17 @@ class Hippos(Options):
             )
 
 
-def _system(
-    frequency: PerMode, log_decay: PerMode, log_step: PerHead, weight: Weights
-) -> tuple[Tensor, Tensor]:
-    """Ā and C B̄ by zero-order hold, in double precision."""
-    exact = exact_dtype(weight.device)
-    A = torch.complex(-log_decay.to(exact).exp(), frequency.to(exact))
-    step = log_step.to(exact).exp()[:, None]
-    decay, drive = state_space.zero_order_hold(step * A)
-    return decay, step * drive * state_space.as_complex(weight.to(exact))
+# ---- naive
+
+
+@form
+def naive(q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, space: StateSpace) -> Outputs:
+    """The matrix of every head (Fu et al., section 3.1, written out)."""
+    decay, CB = space.discrete()
+    K = 2 * (CB[..., None] * state_space.powers(decay, q.shape[2])).sum(dim=1).real
+    scores = note("scores", q @ shifted(k, taps).mT)
+    map_ = _with_skip(toeplitz(note("kernel", K.to(v.dtype))), space.skip)
+    return note("weights", scores * map_) @ v
 
 
 def shifted(k: SelfKeys, taps: Taps, before: Tensor | None = None) -> SelfKeys:
@@ -116,101 +140,71 @@ def shifted(k: SelfKeys, taps: Taps, before: Tensor | None = None) -> SelfKeys:
     return out.unflatten(2, k.shape[1::2]).transpose(1, 2)
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, frequency: PerMode, log_decay: PerMode,
-    log_step: PerHead, weight: Weights, skip: PerHead, *, options: Hippos = Hippos(),
-) -> Outputs:  # fmt: skip
-    """The matrix of every head (Fu et al., section 3.1, written out)."""
-    decay, CB = _system(frequency, log_decay, log_step, weight)
-    K = 2 * (CB[..., None] * state_space.powers(decay, q.shape[2])).sum(dim=1).real
-    K = K.to(wide(v).dtype)
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v, K = widened(q, k, v, K)
-        scores = note("scores", wide_q @ shifted(wide_k, wide(taps)).mT)
-        weights = note("weights", scores * _with_skip(toeplitz(note("kernel", K)), skip))
-        return (weights @ wide_v).to(v.dtype)
-
-
 def _with_skip(map_: Tensor, skip: Tensor) -> Tensor:
     """The matrix of every head (h, n, n), with D on the diagonal."""
     eye = torch.eye(map_.shape[-1], dtype=map_.dtype, device=map_.device)
-    return map_ + wide(skip)[:, None, None] * eye
+    return map_ + skip[:, None, None] * eye
 
 
 # ---- fft
 
 
-@checked
-def fft(
-    q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, frequency: PerMode, log_decay: PerMode,
-    log_step: PerHead, weight: Weights, skip: PerHead, *, options: Hippos = Hippos(),
-) -> Outputs:  # fmt: skip
+@form
+def fft(q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, space: StateSpace) -> Outputs:
     """All products of a key's and a value's entries, convolved by Fourier transforms."""
-    decay, CB = _system(frequency, log_decay, log_step, weight)
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
-        K = note(
-            "kernel",
-            state_space.kernel(decay, CB.to(state_space.COMPLEX[wide_v.dtype]), q.shape[2]),
-        )
-        keys = shifted(wide_k, wide(taps))
-        products = keys.mT[:, :, :, None] * wide_v.mT[:, :, None]  # (b, h, d, e, n)
-        carried = fourier_convolution(products, K[:, None, None])
-        carried = carried + wide(skip)[:, None, None, None] * products
-        return torch.einsum("bhnd,bhden->bhne", wide_q, carried).to(v.dtype)
+    decay, CB = space.discrete()
+    K = state_space.kernel(decay, CB.to(state_space.COMPLEX[v.dtype]), q.shape[2])
+    products = shifted(k, taps).mT[:, :, :, None] * v.mT[:, :, None]  # (b, h, d, e, n)
+    carried = fourier_convolution(products, note("kernel", K)[:, None, None])
+    carried = carried + space.skip[:, None, None, None] * products
+    return torch.einsum("bhnd,bhden->bhne", q, carried)
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
-    q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, frequency: PerMode, log_decay: PerMode,
-    log_step: PerHead, weight: Weights, skip: PerHead, *, options: Hippos = Hippos(),
+    q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, space: StateSpace, *,
+    options: H3Options = H3Options(),
 ) -> Outputs:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
-    keys = shifted(wide(k), wide(taps))
-    system = _system(frequency, log_decay, log_step, weight)
-    out, state = advance(q, keys, v, nothing(k, v, weight), *system, skip, options.chunk)
+    begin = initial_state(k, v, space.weight.shape[1])
+    given = q, shifted(k, taps), v, begin, *space.discrete(), space.skip
+    out, state = advance(*given, options.chunk)
     note("state", state)
     return out
 
 
-def nothing(k: SelfKeys, v: SelfValues, weight: Weights) -> Float[Tensor, "b h r d e 2"]:
+def initial_state(k: SelfKeys, v: SelfValues, modes: int) -> Float[Tensor, "b h r d e 2"]:
     """The state before the first token."""
-    (b, h, _, d), r = k.shape, weight.shape[1]
-    return wide(v).new_zeros(b, h, r, d, v.shape[3], 2)
+    b, h, _, d = k.shape
+    return upcast(v).new_zeros(b, h, modes, d, v.shape[3], 2)
 
 
+@upcasting
 def advance(
     q: Queries, keys: SelfKeys, v: SelfValues, state: Tensor, decay: Tensor, CB: Tensor,
-    skip: PerHead, chunk: int,
+    skip: Tensor, chunk: int,
 ) -> tuple[Outputs, Tensor]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them; ``keys`` are
     shifted."""
-    wide_q, wide_k, wide_v = widened(q, keys, v)
-    kind = state_space.COMPLEX[wide_v.dtype]
-    c = min(chunk, q.shape[2])
+    kind, c = state_space.COMPLEX[v.dtype], min(chunk, q.shape[2])
     past = state_space.powers(decay, c + 1)  # (h, r, c + 1)
-    K = 2 * (CB[..., None] * past[..., :-1]).sum(dim=1).real.to(wide_v.dtype)
+    K = 2 * (CB[..., None] * past[..., :-1]).sum(dim=1).real.to(v.dtype)
     # Of a complex product the real part alone is wanted: real parts and imaginary ones apart.
     read = torch.view_as_real(2 * (CB[..., None] * past[..., 1:]).conj_physical().to(kind))
     fading, past, S, out = torch.view_as_real(past.to(kind)), past.to(kind), state, []
-    with unrounded(v.device):
-        inside = _with_skip(toeplitz(K), skip)
-        for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
-            t = qi.shape[2]
-            near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
-            weighed = torch.einsum("hrtc,bhrdec->bhtde", read[:, :, :t], S)
-            out.append(near + (qi[..., None, :] @ weighed)[..., 0, :])
-            faded = fading[:, :, :t].flip(2)[..., None, :] * ki[:, :, None, ..., None]
-            kept = past[..., t, None, None] * state_space.as_complex(S)
-            S = torch.view_as_real(kept) + torch.einsum("bhrtdc,bhte->bhrdec", faded, vi)
-        return torch.cat(out, dim=2).to(v.dtype), S
+    inside = _with_skip(toeplitz(K), skip)
+    for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (q, keys, v)), strict=True):
+        t = qi.shape[2]
+        near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
+        weighed = torch.einsum("hrtc,bhrdec->bhtde", read[:, :, :t], S)
+        out.append(near + (qi[..., None, :] @ weighed)[..., 0, :])
+        faded = fading[:, :, :t].flip(2)[..., None, :] * ki[:, :, None, ..., None]
+        kept = past[..., t, None, None] * state_space.as_complex(S)
+        S = torch.view_as_real(kept) + torch.einsum("bhrtdc,bhte->bhrdec", faded, vi)
+    return torch.cat(out, dim=2), S
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fft": fft, "chunked": chunked}
@@ -229,7 +223,7 @@ class State(NamedTuple):
         return emptied(self, ended)
 
 
-class H3(nn.Module):
+class H3(Layer):
     """Projections, shift, diagonal state space and gates: (b, n, dim) → (b, n, dim), causal; zeros
     at padding. ``step`` decodes.
 
@@ -239,11 +233,12 @@ class H3(nn.Module):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "fft", "chunked"] = "chunked",
-        options: Hippos = Hippos(), bias: bool = False,
+        options: H3Options = H3Options(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.dim, self.form, self.options = dim, form, options
+        self.mix = with_options(FORMS[form], options)
         modes, d = options.state // 2, self.heads.head_dim
         A, kind = state_space.lin(modes), torch.get_default_dtype()
         self.taps = nn.Parameter(torch.randn(heads, d, options.shift) / options.shift**0.5)
@@ -259,12 +254,10 @@ class H3(nn.Module):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        q, k, v = self.heads.project(x)
-        out = FORMS[self.form](q, k, v, self.taps, *self._poles(), self.skip, options=self.options)
-        return self.heads.merge(out)
+        return self.heads.merge(self.mix(*self.heads.project(x), self.taps, self._space()))
 
-    def _poles(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.frequency, self.log_decay, self.log_step, self.weight
+    def _space(self) -> StateSpace:
+        return StateSpace(self.frequency, self.log_decay, self.log_step, self.weight, self.skip)
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
@@ -272,18 +265,17 @@ class H3(nn.Module):
         self.heads.fits(x, "x")
         q, k, v = self.heads.project(x)
         reach = self.options.shift - 1
-        begin = State(nothing(k, v, self.weight), k.new_zeros(len(x), reach, x.shape[2]))
+        begin = State(
+            initial_state(k, v, self.weight.shape[1]), k.new_zeros(len(x), reach, x.shape[2])
+        )
         if state is None:
             state = begin
         check_state(state, begin)
-        keys = shifted(wide(k), wide(self.taps), wide(state.keys))
-        system = _system(*self._poles())
-        out, products = advance(q, keys, v, state.products, *system, self.skip, self.options.chunk)
+        keys = shifted(upcast(k), upcast(self.taps), upcast(state.keys))
+        given = q, keys, v, state.products, *self._space().discrete(), self.skip
+        out, products = advance(*given, self.options.chunk)
         after = State(products, last_inputs(self.heads.join(k), state.keys))
         return self.heads.merge(out), note("state", after)
-
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card
@@ -291,21 +283,14 @@ class H3(nn.Module):
 n, h, d, N, c, p = letters("n h d N c p")
 
 CARD = Card(
+    __doc__,
     name="h3",
-    title="H3: shift, state space and gates",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Fu, Dao, Saab, Thomas, Rudra, Ré",
-        "Hungry Hungry Hippos: Towards Language Modeling with State Space Models",
-        "ICLR",
-        2023,
-        "2212.14052",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
-    options=Hippos,
+    options=H3Options,
     letters={"N": "state", "c": "chunk", "p": "shift"},
     time={
         "naive": 4 * n**2 * h * d + 2 * n * h * d * p,
@@ -322,13 +307,7 @@ CARD = Card(
         "fft": ("kernel",),
         "chunked": ("state",),
     },
-    departures=(
-        "the shift's skip is part of its first tap",
-        "poles begin as those of S4D-Lin",
-        "padded tokens are skipped",
-    ),
     variants=({"state": 6, "shift": 2, "chunk": 3}, {"state": 2, "shift": 1}),
     build=H3,
     aliases=("hungry_hungry_hippos",),
-    gives_up="No softmax: weights are products of a query, a key and a kernel, of either sign.",
 )

@@ -1,4 +1,4 @@
-r"""nBRC: a recurrent cell that can make every unit of it a switch with two stable states.
+r"""nBRC: neuromodulated bistable recurrent cell. Each unit can be a switch with two stable states.
 
 What a GRU remembers fades: without input its hidden state moves to one fixed point. The
 *neuromodulated bistable recurrent cell* lets the state of a unit act on itself with a strength $a$
@@ -24,7 +24,12 @@ The paper's letters are ours.
 
 Common mistakes: the gates exchanged, c weighs the old state; a matrix or a bias in the candidate.
 
-Departures. Width in and out is dim. The biases are those of the released code; the paper has none.
+Readings. Width in and out is dim.
+
+Departures.
+- gates have biases, as in the released code. The paper has none.
+
+Gives up. No token is reached directly: all of the past goes through dim numbers.
 
 Vecoven, Ernst, Drion. A bio-inspired bistable recurrent cell allows for long-lasting memory. PLoS
 ONE 16(6), 2021, arXiv:2006.05252.
@@ -37,9 +42,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.bistable import after_one_product, as_gru
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import Cell, begin, glorot
 from attnlab.core.shapes import Tokens, checked
@@ -57,11 +62,11 @@ def naive(
     x: Tokens, inputs: Inputs, recurrent: Recurrent, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """The cell, token by token (Vecoven et al., the equations of BRC with matrices W)."""
-    (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (wide(each) for each in (inputs, recurrent, biases))
+    (U_a, U_c, U), (W_a, W_c), (b_a, b_c) = (upcast(each) for each in (inputs, recurrent, biases))
     h = begin(x, before)
     states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
+    with no_autocast(x.device):
+        for x_t in upcast(x).unbind(1):
             a = 1 + torch.tanh(x_t @ U_a.mT + h @ W_a.mT + b_a)
             c = torch.sigmoid(x_t @ U_c.mT + h @ W_c.mT + b_c)
             h = c * h + (1 - c) * torch.tanh(x_t @ U.mT + a * h)
@@ -77,7 +82,7 @@ def projected(
     x: Tokens, inputs: Inputs, recurrent: Recurrent, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """What depends on x alone for all tokens in one product, then the loop."""
-    both = wide(recurrent).flatten(0, 1).mT
+    both = upcast(recurrent).flatten(0, 1).mT
     return after_one_product(x, inputs, biases, before, lambda h: (h @ both).chunk(2, dim=-1))
 
 
@@ -119,25 +124,16 @@ class NBRC(Cell):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="nbrc",
-    title="nBRC: neuromodulated bistable recurrent cell",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Vecoven, Ernst, Drion",
-        "A bio-inspired bistable recurrent cell allows for long-lasting memory",
-        "PLoS ONE",
-        2021,
-        "2006.05252",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
     time={"naive": 10 * n * dim**2, "projected": 10 * n * dim**2, "fused": 12 * n * dim**2},
     memory={"naive": n * dim, "projected": 3 * n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
-    departures=("gates have biases, as in the released code",),
     build=NBRC,
     aliases=("bistable", "neuromodulated_bistable"),
-    gives_up="No token is reached directly: all of the past goes through dim numbers.",
 )

@@ -34,9 +34,13 @@ Common mistakes: a decay at the token before the newest (the exponent there is k
 a decay at the newest token; a running maximum that is forgotten between two chunks; a gradient
 through the maximum (it cancels, so it is left out).
 
-Departures. Initial values are those that the released code gives to the first of many layers: decay
-and shift from slow and old in the first channel to fast and new in the last. Padded tokens are
-skipped: neither the decay nor the shift counts them.
+Departures.
+- initial values are those of the first layer, in every layer. The released code gives them to the
+  first of many layers: decay and shift from slow and old in the first channel to fast and new in
+  the last.
+- padded tokens are skipped. Neither the decay nor the shift counts them.
+
+Gives up. No query: how much a token counts does not depend on who reads it.
 
 Peng et al. RWKV: Reinventing RNNs for the Transformer Era. Findings of EMNLP 2023,
 arXiv:2305.13048, section 3; running maximum: appendix D.
@@ -49,11 +53,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -73,7 +77,7 @@ class Sums(NamedTuple):
 def _rate(decay: PerChannel) -> PerChannel:
     """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
     float32 and 0 · ∞ is NaN."""
-    return wide(decay).clamp(max=80).exp()
+    return upcast(decay).clamp(max=80).exp()
 
 
 # ---- naive
@@ -85,14 +89,14 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
 
     ``decay`` is log w, as the released code has it: w is positive whatever is learned.
     """
-    with unrounded(v.device):
-        keys, w, u = wide(k).mT, _rate(decay)[:, None, None], wide(bonus)[:, None]
+    with no_autocast(v.device):
+        keys, w, u = upcast(k).mT, _rate(decay)[:, None, None], upcast(bonus)[:, None]
         i = torch.arange(k.shape[1], device=k.device)
         past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
         exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
         exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
         weights = note("weights", exponents.softmax(dim=-1))
-        return torch.einsum("bdij,bjd->bid", weights, wide(v)).to(v.dtype)
+        return torch.einsum("bdij,bjd->bid", weights, upcast(v)).to(v.dtype)
 
 
 # ---- recurrent
@@ -101,14 +105,14 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
 @checked
 def recurrent(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The two sums, token by token (appendix D)."""
-    out, sums = _steps(nothing(k), wide(k), wide(v), _rate(decay), wide(bonus))
+    out, sums = _steps(initial_state(k), upcast(k), upcast(v), _rate(decay), upcast(bonus))
     note("state", sums)
     return out.to(v.dtype)
 
 
-def nothing(k: Float[Tensor, "... n dim"]) -> Sums:
+def initial_state(k: Float[Tensor, "... n dim"]) -> Sums:
     """The sums before the first token."""
-    zeros = wide(k).new_zeros(*k.shape[:-2], k.shape[-1])
+    zeros = upcast(k).new_zeros(*k.shape[:-2], k.shape[-1])
     return Sums(zeros, zeros, torch.full_like(zeros, -torch.inf))
 
 
@@ -146,7 +150,7 @@ def chunked(
     k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel, *, chunk: Size = CHUNK
 ) -> Tokens:
     """All chunks at once, from the sums before each of them."""
-    out, sums = advance(nothing(k), k, v, decay, bonus, chunk)
+    out, sums = advance(initial_state(k), k, v, decay, bonus, chunk)
     note("state", sums)
     return out
 
@@ -157,9 +161,9 @@ def advance(
     """The outputs of the next tokens after those of ``past``, and the sums after them."""
     c = min(chunk, math.isqrt(k.shape[1]))
     whole = k.shape[1] - k.shape[1] % c
-    w, u = _rate(decay), wide(bonus)
-    keys, values = (wide(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
-    alone = nothing(keys)
+    w, u = _rate(decay), upcast(bonus)
+    keys, values = (upcast(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
+    alone = initial_state(keys)
     for key, value in zip(keys.unbind(2), values.unbind(2), strict=True):
         alone = _read_in(alone, key, value, w)
     before = []
@@ -170,7 +174,7 @@ def advance(
     out, _ = _steps(starts, keys, values, w, u)
     if whole == k.shape[1]:
         return out.flatten(1, 2).to(v.dtype), past
-    last, past = _steps(past, wide(k)[:, whole:], wide(v)[:, whole:], w, u)
+    last, past = _steps(past, upcast(k)[:, whole:], upcast(v)[:, whole:], w, u)
     return torch.cat((out.flatten(1, 2), last), dim=1).to(v.dtype), past
 
 
@@ -236,7 +240,7 @@ class RWKV(nn.Module):
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.key.weight)
-        begin = State(torch.zeros_like(x[:, 0]), *nothing(x))
+        begin = State(torch.zeros_like(x[:, 0]), *initial_state(x))
         if state is None:
             state = begin
         check_state(state, begin)
@@ -297,29 +301,17 @@ def _shifted(x: Tokens, before: Tokens, mu: PerChannel) -> Tokens:
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="rwkv",
-    title="RWKV-4",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Peng et al.",
-        "RWKV: Reinventing RNNs for the Transformer Era",
-        "Findings of EMNLP",
-        2023,
-        "2305.13048",
-    ),
     forms=FORMS,
     causal="always",
     because="its sums hold what was read before",
     time={"naive": 2 * n**2 * dim, "recurrent": 28 * n * dim, "chunked": 42 * n * dim},
     memory={"naive": n**2 * dim, "recurrent": n * dim, "chunked": n * dim},
     notes={"naive": ("weights",), "recurrent": ("state",), "chunked": ("state",)},
-    departures=(
-        "initial values are those of the first layer, in every layer",
-        "padded tokens are skipped",
-    ),
     variants=({"chunk": 3},),
     build=RWKV,
     aliases=("rwkv4", "wkv"),
-    gives_up="No query: how much a token counts does not depend on who reads it.",
 )

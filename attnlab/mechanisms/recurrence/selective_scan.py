@@ -1,4 +1,4 @@
-r"""Mamba's selective scan: a state space that chooses, token by token, what it keeps.
+r"""Mamba: selective state space. It chooses, token by token, what it keeps.
 
 The map of S4D depends on distance alone: it cannot keep one token and skip the next for what they
 say. A selective state space computes the step of time $\Delta$, and with B and C what is written
@@ -46,10 +46,15 @@ its code).
 Common mistakes: a bias outside the softplus of $\Delta$; a decay by the token's own step on what it
 writes; a convolution that is cached after, not before, it is computed.
 
-Departures. The paper prints zero-order hold for B, $(e^{\Delta A} - 1) A^{-1} B$, and its code
-multiplies B by the step; ``rule`` chooses ("euler" is the code's). Padded tokens are skipped. With
-a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head share them, B
-and C go through the convolution too, and a norm follows the gate.
+Readings. With a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head
+share them, B and C go through the convolution too, and a norm follows the gate.
+
+Departures.
+- B is multiplied by the step, as in the released code; the printed rule is an option. Printed is
+  zero-order hold, $(e^{\Delta A} - 1) A^{-1} B$; ``rule`` chooses ("euler" is the code's).
+- padded tokens are skipped
+
+Gives up. All of the past goes through N numbers per channel; what was not kept is gone.
 
 Gu, Dao. Mamba: Linear-Time Sequence Modeling with Selective State Spaces. COLM 2024,
 arXiv:2312.00752, sections 3.2 to 3.6. Mamba-2: Dao, Gu. Transformers are SSMs. ICML 2024,
@@ -69,13 +74,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide, widened
+from attnlab.core.precision import no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -127,20 +133,20 @@ def naive(
 ) -> Tokens:  # fmt: skip
     """The recurrence, token by token (Gu & Dao, section 3.2), with A = -e^log_A and Δ the softplus
     of ``steps``."""
-    wide_x, B, C = widened(x, B, C)
-    A, delta, h = -wide(log_A).exp(), F.softplus(wide(steps)), nothing(x, log_A)
+    wide_x, B, C = upcast_together(x, B, C)
+    A, delta, h = -upcast(log_A).exp(), F.softplus(upcast(steps)), initial_state(x, log_A)
     out = []
     for t in range(x.shape[1]):
         decay, drive = _coefficients(wide_x[:, t], delta[:, t], A, B[:, t], options)
         h = decay * h + drive
         out.append((h * C[:, t, None]).sum(dim=-1))
     note("state", h)
-    return (torch.stack(out, dim=1) + wide(skip) * wide_x).to(x.dtype)
+    return (torch.stack(out, dim=1) + upcast(skip) * wide_x).to(x.dtype)
 
 
-def nothing(x: Tokens, log_A: PerState) -> Held:
+def initial_state(x: Tokens, log_A: PerState) -> Held:
     """The state before the first token."""
-    return wide(x).new_zeros(len(x), *log_A.shape)
+    return upcast(x).new_zeros(len(x), *log_A.shape)
 
 
 def _coefficients(
@@ -166,7 +172,7 @@ def chunked(
     *, options: Selective = Selective(),
 ) -> Tokens:  # fmt: skip
     """The same, by spans of tokens."""
-    out, state = advance(x, log_A, steps, B, C, skip, nothing(x, log_A), options)
+    out, state = advance(x, log_A, steps, B, C, skip, initial_state(x, log_A), options)
     note("state", state)
     return out
 
@@ -176,16 +182,16 @@ def advance(
     state: Held, options: Selective,
 ) -> tuple[Tokens, Held]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them."""
-    with unrounded(x.device):
-        wide_x, B, C = widened(x, B, C)
-        A, delta = -wide(log_A).exp(), F.softplus(wide(steps))
+    with no_autocast(x.device):
+        wide_x, B, C = upcast_together(x, B, C)
+        A, delta = -upcast(log_A).exp(), F.softplus(upcast(steps))
         size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
         parts = []
         pieces = (part.split(max(1, size), dim=1) for part in (wide_x, delta, B, C))
         for each in zip(*pieces, strict=True):
             out, state = _again(_span, *each, A, state, options)
             parts.append(out)
-        return (torch.cat(parts, dim=1) + wide(skip) * wide_x).to(x.dtype), state
+        return (torch.cat(parts, dim=1) + upcast(skip) * wide_x).to(x.dtype), state
 
 
 def _again(function: Callable[..., Any], *given: Any) -> Any:
@@ -292,7 +298,7 @@ class GatedOutput(nn.Linear):
         return super().forward(y * F.silu(gate))
 
 
-class SelectiveScan(nn.Module):
+class SelectiveScan(Layer):
     """Mamba's block: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` decodes. Every channel of the scan is a head of width one for ``lens.mixing_matrix``;
@@ -349,7 +355,7 @@ class SelectiveScan(nn.Module):
         inputs, gate = self.into(x).chunk(2, dim=-1)
         begin = State(
             inputs.new_zeros(len(x), self.options.width - 1, inputs.shape[-1]),
-            nothing(inputs, self.log_A.expand(-1, self.options.state)),
+            initial_state(inputs, self.log_A.expand(-1, self.options.state)),
         )
         if state is None:
             state = begin
@@ -358,9 +364,6 @@ class SelectiveScan(nn.Module):
         out, scan = advance(*given, self.skip, state.scan, self.options)
         after = State(last_inputs(inputs, state.inputs), scan)
         return self.heads.output(out, gate), note("state", after)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card
@@ -375,17 +378,10 @@ def _time(more: int, chosen: Selective) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="selective_scan",
-    title="Mamba: selective state space",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Gu, Dao",
-        "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
-        "COLM",
-        2024,
-        "2312.00752",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -394,12 +390,7 @@ CARD = Card(
     time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},
     memory={"naive": 2 * n * (E * dim + N), "chunked": n * (E * dim * (N + 2) + 2 * N)},
     notes={"naive": ("state",), "chunked": ("state",)},
-    departures=(
-        "B is multiplied by the step, as in the released code; the printed rule is an option",
-        "padded tokens are skipped",
-    ),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
     aliases=("mamba", "s6"),
-    gives_up="All of the past goes through N numbers per channel; what was not kept is gone.",
 )

@@ -38,6 +38,14 @@ A width and a stride of 1 with identity matrices give full attention, causal or 
 ``step`` decodes. Its state is the slots so far and the last positions, which do not fill a window
 yet: a third of a cache of keys and values.
 
+Departures.
+- an incomplete window at the end is padded with zeros
+- queries attend to a slot from its last position on; before the first, their outputs are zero, or
+  they attend to a learned null slot
+- one kernel per head, without a bias
+
+Gives up. A query attends only to mixtures of neighbouring tokens, never to a single token.
+
 Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Summarizing Long
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 """
@@ -49,10 +57,11 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper
+from attnlab.core.card import Card
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -92,7 +101,7 @@ __all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused",
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
     causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
@@ -113,18 +122,19 @@ def naive(
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, term by term."""
-    windows, kernel = unfolded(wide(x), kernel.shape[1], stride), wide(kernel)
+    windows = unfolded(x, kernel.shape[1], stride)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
     return out
 
 
+@form
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the slots."""
-    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ wide(values)).to(q.dtype)
+    return weights @ values
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -141,7 +151,7 @@ class Compressed(NamedTuple):
     length: int
 
 
-class MemoryCompressedAttention(nn.Module):
+class MemoryCompressedAttention(Layer):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
     The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the local layer that
@@ -238,24 +248,14 @@ class MemoryCompressedAttention(nn.Module):
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
         return (_weighted if self.form == "naive" else sdpa)(q, keys, values, seen)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 CARD = Card(
+    __doc__,
     name="memory_compressed",
-    title="Memory-compressed attention",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer",
-        "Generating Wikipedia by Summarizing Long Sequences",
-        "ICLR",
-        2018,
-        "1801.10198",
-    ),
     forms=FORMS,
     causal="optional",
     options=Compression,
@@ -263,12 +263,6 @@ CARD = Card(
     time={"naive": naive_flops, "fused": flops},
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "an incomplete window at the end is padded with zeros",
-        "queries attend to a slot from its last position on; before the first, their outputs are "
-        "zero, or they attend to a learned null slot",
-        "one kernel per head, without a bias",
-    ),
     variants=(
         {"kernel": 2, "stride": 2, "null": True},
         {"kernel": 5, "stride": 2},
@@ -276,5 +270,4 @@ CARD = Card(
         {"kind": "local", "block": 4},
     ),
     build=MemoryCompressedAttention,
-    gives_up="A query attends only to mixtures of neighbouring tokens, never to a single token.",
 )

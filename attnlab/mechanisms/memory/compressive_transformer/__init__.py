@@ -46,9 +46,15 @@ Common mistakes: compressing the newest inputs of the memory; counting the dista
 vector in tokens; adding the two losses with all gradients, which trains the transformer to be easy
 to compress.
 
-Departures. Memories are empty at the beginning, not zeros. They hold the inputs of the attention
-layer, in a pre-norm model after the normalisation. u, t and $W_R$ belong to each layer. Without
-dropout.
+Departures.
+- memories are empty at the beginning, not zeros
+- the memories hold inputs of the attention layer, which in a pre-norm model are normalised
+- the memory is a multiple of the segment
+- u, t and W_R belong to each layer, and u and t start at zero
+- a convolution learns from the task where task_gradient says so, else from its own loss
+- no dropout on the weights
+
+Gives up. Of what left the memory each query sees an average, or a part.
 
 Rae, Potapenko, Jayakumar, Hillier, Lillicrap. Compressive Transformers for Long-Range Sequence
 Modelling. ICLR 2020, arXiv:1911.05507, section 3.
@@ -61,11 +67,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import read_on
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import (
     DistanceWeight,
@@ -151,8 +158,8 @@ def naive(
     if options.compression != "most_used":
         kept[:, _regular(n, options, q.device)] = True
     there = kept.new_ones(b, n) if padding is None else padding
-    r = distance_keys(wide(weight), torch.arange(min(2 * n, options.columns), device=q.device))
-    usage, out, maps = wide(q).new_zeros(b, n), [], []
+    r = distance_keys(upcast(weight), torch.arange(min(2 * n, options.columns), device=q.device))
+    usage, out, maps = upcast(q).new_zeros(b, n), [], []
     chooses = options.compression == "most_used"  # by what earlier segments have attended to
     for first in range(0, n, c if chooses else n):
         rows = i[first : first + c] if chooses else i
@@ -177,7 +184,7 @@ def naive(
         seen = torch.cat((_seen_after(there, options), there), dim=1)
         weights = masked_softmax((content + position) * d**-0.5, (window & seen[:, None])[:, None])
         far, near = weights.split(n, dim=3)
-        mixed = far @ wide(short_v) + (near * own) @ wide(v) + (near * past) @ wide(memory_v)
+        mixed = far @ upcast(short_v) + (near * own) @ upcast(v) + (near * past) @ upcast(memory_v)
         out.append(mixed.to(v.dtype))
         maps.append(far + near)
         if chooses:
@@ -205,7 +212,7 @@ def chunked(
     there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
     places = torch.zeros(b, 0, dtype=torch.int64, device=q.device)  # of the compressed vectors
     regular = _regular(n, options, q.device).view(-1, options.each)
-    usage, out, short_seen = wide(q).new_zeros(b, n), [], _seen_after(there, options)
+    usage, out, short_seen = upcast(q).new_zeros(b, n), [], _seen_after(there, options)
     r = past_keys(weight, min(2 * n, options.columns))
     for start in range(0, n, c):
         end, oldest = min(n, start + c), start - options.memory
@@ -240,7 +247,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class CompressiveTransformer(nn.Module):
+class CompressiveTransformer(Layer):
     """Multi-head attention to a segment and two memories, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -387,26 +394,16 @@ class CompressiveTransformer(nn.Module):
         """Some of the segments of every sequence, of (b · segments, …)."""
         return x.unflatten(0, (b, len(x) // max(1, b)))[:, which].flatten(0, 1)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, m, d, e, dim, c, M, k, s = letters("h n m d e dim c M k s")
 
 CARD = Card(
+    __doc__,
     name="compressive_transformer",
-    title="Compressive Transformer",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Rae, Potapenko, Jayakumar, Hillier, Lillicrap",
-        "Compressive Transformers for Long-Range Sequence Modelling",
-        "ICLR",
-        2020,
-        "1911.05507",
-    ),
     forms=FORMS,
     causal="always",
     because="its memories hold what was read before",
@@ -424,14 +421,6 @@ CARD = Card(
         "naive": ("weights", "kept"),
         "chunked": ("content", "position", "scores", "weights", "kept"),
     },
-    departures=(
-        "memories are empty at the beginning, not zeros",
-        "the memories hold inputs of the attention layer, which in a pre-norm model are normalised",
-        "the memory is a multiple of the segment",
-        "u, t and W_R belong to each layer, and u and t start at zero",
-        "a convolution learns from the task where task_gradient says so, else from its own loss",
-        "no dropout on the weights",
-    ),
     variants=(
         {"segment": 4, "memory": 4, "compressed": 3, "rate": 2},
         {
@@ -446,6 +435,5 @@ CARD = Card(
     ),
     build=CompressiveTransformer,
     aliases=("compressive",),
-    gives_up="Of what left the memory each query sees an average, or a part.",
     small={"segment": 6, "memory": 6, "compressed": 6, "rate": 3},
 )
