@@ -27,7 +27,6 @@ _MODULES = {
     "mechanisms.spectral": "attnlab.mechanisms.convolution or attnlab.mechanisms.recurrence",
     "models.reversible": "attnlab.architecture.depth.reversible",
     "readme": "tools.readme",
-    "train.objective": "attnlab.objectives.next_token or attnlab.train.precision",
 }
 MOVED = {f"attnlab.{old}": new for old, new in _MODULES.items()} | {
     f"attnlab.{old}.{name}": f"attnlab.{new}.{name}"
