@@ -203,7 +203,7 @@ class Card:
         return annotations_of(self.options) | own
 
     def arguments(self, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the ``given`` options that ``function`` takes, as its keyword arguments.
+        """Select the ``given`` options that ``function`` takes, as its keyword arguments.
 
         ``function`` is ``build`` or one of the forms; fields of ``options`` are gathered into one.
         """
@@ -264,7 +264,7 @@ class Card:
         return [(what, form) for what in kinds for form in self.forms]
 
     def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
-        """What the letters of some of its costs stand for; those of options as their class says."""
+        """Letter → meaning, for the letters of these costs; the class explains options."""
         house = house_letters()
         return {
             name: of_option(self.options, self.letters[name])

@@ -17,6 +17,7 @@ _PAGES = {
         "brackets edge_sums graph graph_attention graph_batch laplacian nltk_trees structure table "
         "text_pairs tree tree_batch"
     ),
+    ("figures", "core"): "arguments arrays",
 }
 _MODULES = {
     "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
@@ -28,10 +29,24 @@ _MODULES = {
     "models.reversible": "attnlab.architecture.depth.reversible",
     "readme": "tools.readme",
 }
+_WIDGETS = {
+    "lens": "graph_structure graph_weights head_states kernel_maps recorded_model tree_tables",
+    "figures": "drawing loss_curve mathml",
+    "lens.sources": "inputs joined layer_names layers patches readers tokens windows",
+}
 MOVED = {f"attnlab.{old}": new for old, new in _MODULES.items()} | {
     f"attnlab.{old}.{name}": f"attnlab.{new}.{name}"
     for (old, new), names in _PAGES.items()
     for name in names.split()
+}
+MOVED |= {
+    f"attnlab_widgets.{name}": f"attnlab.{new}.{name}"
+    for new, names in _WIDGETS.items()
+    for name in names.split()
+} | {
+    "attnlab_widgets.cost_counts": "attnlab.measure.by_name",
+    "attnlab_widgets.film_layers": "attnlab.lens.memories",
+    "attnlab_widgets.live_training": "attnlab.train.in_turn",
 }
 
 

@@ -56,7 +56,7 @@ def nearest(
 
 
 def _best(q: Tensor, keys: Tensor, k: int, seen: Tensor | None) -> Found:
-    """Of keys (…, m, d) for queries (…, n, d), some of the keys after the other."""
+    """The k best keys (…, m, d) for queries (…, n, d), searched in parts of the keys."""
     m, rows = keys.shape[-2], max(1, q[..., 0].numel())
     step = max(4096, AT_ONCE // rows)
     found: Found | None = None

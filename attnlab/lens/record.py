@@ -181,7 +181,7 @@ class Attention:
             yield value if by == 1 else value * by
 
     def _constant(self) -> list[bool]:
-        """Of each addend, whether it is constant along the softmax, and so changes no weight."""
+        """Whether each addend is constant along the softmax, so that it changes no weight."""
         roles, history = self._roles, self._history
         along = roles.queries if history.over_queries else roles.keys
         return [not addend.has(along) for addend, _ in history.addends]

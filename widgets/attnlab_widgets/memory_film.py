@@ -18,15 +18,15 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
+from attnlab.core.arrays import numbers, tokens_for
 from attnlab.core.modes import mode
-from attnlab.figures.arrays import numbers, tokens_for
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
+from attnlab.lens.memories import FILMED, Attended, Carried, recorded
+from attnlab.lens.sources.inputs import inputs_of
 from attnlab_widgets import film_words
 from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.film_layers import FILMED, Attended, Carried, recorded
 from attnlab_widgets.film_picture import picture
-from attnlab_widgets.inputs import inputs_of
 from attnlab_widgets.quantization import block
 
 MOST_TOKENS, MOST_CHANNELS, MOST_BYTES = 512, 256, 500_000

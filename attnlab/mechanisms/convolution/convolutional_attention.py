@@ -41,6 +41,7 @@ from attnlab.core import patterns, sdpa
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -65,18 +66,17 @@ class Temporal(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, queries: Taps, keys: Taps, v: SelfValues, *,
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """The sums of k terms, then all scores (Li et al., section 4.1)."""
-    x = upcast(finite(x, padding))
-    q, k = (note(name, _summed(x, upcast(W))) for name, W in (("queries", queries), ("keys", keys)))
-    b, h, n, d = q.shape
-    allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, x.device, b, h)
-    weights = note("weights", masked_softmax(q @ k.mT * d**-0.5, allowed))
-    return (weights @ upcast(v)).to(v.dtype)
+    x = finite(x, padding)
+    q, k = (note(name, _summed(x, W)) for name, W in (("queries", queries), ("keys", keys)))
+    allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    weights = note("weights", masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, allowed))
+    return weights @ v
 
 
 def _summed(x: Tensor, W: Tensor) -> Tensor:

@@ -44,8 +44,8 @@ from torch import Tensor, nn
 from attnlab.core import banded
 from attnlab.core.banded import GatedConvolution
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -67,19 +67,19 @@ class Dynamic(Options):
 
 def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> Logits:
     if not renormalize:
-        return upcast(logits).softmax(dim=-1)
+        return logits.softmax(dim=-1)
     n, k = logits.shape[-2:]
-    return masked_softmax(upcast(logits), banded.inside(n, k, p, padding, logits))
+    return masked_softmax(logits, banded.inside(n, k, p, padding, logits))
 
 
 def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
-    return upcast(v) if padding is None else upcast(v) * padding[:, None, :, None]
+    return v if padding is None else v * padding[:, None, :, None]
 
 
 # ---- naive
 
 
-@checked
+@form
 def naive(
     logits: Logits, v: SelfValues, *,
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
@@ -87,13 +87,13 @@ def naive(
     """The band as an n × n matrix, times the values (Wu et al., eq. 6)."""
     p = banded.before(logits.shape[-1], causal=causal)
     weights = note("weights", banded.dense(_taps(logits, p, padding, renormalize), p))
-    return (weights @ _values(v, padding)).to(v.dtype)
+    return weights @ _values(v, padding)
 
 
 # ---- shifted
 
 
-@checked
+@form(autocast=True)
 def shifted(
     logits: Logits, v: SelfValues, *,
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
@@ -101,7 +101,7 @@ def shifted(
     """One product for each tap."""
     p = banded.before(logits.shape[-1], causal=causal)
     taps = note("taps", _taps(logits, p, padding, renormalize))
-    return banded.shifted(taps, _values(v, padding), p).to(v.dtype)
+    return banded.shifted(taps, _values(v, padding), p)
 
 
 FORMS = {"naive": naive, "shifted": shifted}

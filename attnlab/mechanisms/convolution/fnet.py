@@ -48,17 +48,18 @@ import torch
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import exact_dtype, upcast
+from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 
 # ---- naive
 
 
-@checked
+@form
 def naive(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     """The cosines and sines of both axes as matrices (Lee-Thorp et al., section 3.2)."""
     b, n, dim = x.shape
@@ -69,28 +70,28 @@ def naive(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     C_n, S_n = (note(name, w * both) for name, w in (("cosines", C_n), ("sines", S_n)))
     k = torch.arange(dim, device=x.device)
     C_d, S_d = _waves(k[:, None] * k, torch.tensor(dim, device=x.device), x)
-    return (C_n @ upcast(x) @ C_d - S_n @ upcast(x) @ S_d).to(x.dtype)
+    return C_n @ x @ C_d - S_n @ x @ S_d
 
 
 def _waves(steps: Tensor, N: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of 2π · steps / N; steps modulo N first, for a large angle loses its digits."""
     N = N.clamp(min=1)
     angle = (steps % N).to(exact_dtype(like.device)) * (2 * math.pi) / N
-    return angle.cos().to(upcast(like).dtype), angle.sin().to(upcast(like).dtype)
+    return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
 
 
 # ---- fft
 
 
-@checked
+@form
 def fft(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     """The same by the fast Fourier transform; sequences with padding one after the other."""
     if padding is None:
-        return _Transform.apply(upcast(x)).to(x.dtype)
+        return _Transform.apply(x)
     out = torch.zeros_like(x)
     for row, real in enumerate(padding):
         if real.any():
-            out[row, real] = _Transform.apply(upcast(x[row : row + 1, real]))[0].to(x.dtype)
+            out[row, real] = _Transform.apply(x[row : row + 1, real])[0]
     return out
 
 

@@ -67,6 +67,7 @@ from attnlab.core.convolution import (
     short_convolution,
     toeplitz,
 )
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -101,26 +102,26 @@ class Implicit(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
     """D S for each filter, one after the other (Poli et al., definition 3.1)."""
-    S = note("toeplitz", toeplitz(upcast(filters)))  # (g, dim, n, n)
-    z = upcast(v)
-    for x, matrix in zip(upcast(gates).unbind(1), S, strict=True):
+    S = note("toeplitz", toeplitz(filters))  # (g, dim, n, n)
+    z = v
+    for x, matrix in zip(gates.unbind(1), S, strict=True):
         z = x * torch.einsum("dij,bjd->bid", matrix, z)
-    return z.to(v.dtype)
+    return z
 
 
 # ---- fft
 
 
-@checked
+@form
 def fft(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
     """The same convolutions by Fourier transforms."""
-    z = upcast(v).mT
-    for x, h in zip(upcast(gates).mT.unbind(1), upcast(note("filters", filters)), strict=True):
+    z = v.mT
+    for x, h in zip(gates.mT.unbind(1), note("filters", filters), strict=True):
         z = x * fourier_convolution(z, h)
-    return z.mT.to(v.dtype)
+    return z.mT
 
 
 FORMS = {"naive": naive, "fft": fft}

@@ -48,8 +48,8 @@ from torch.nn import functional as F
 from attnlab.core import banded
 from attnlab.core.banded import GatedConvolution
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, TokenPadding, Tokens, checked
 
@@ -69,40 +69,39 @@ class Lightweight(Options):
 
 
 def _taps(weight: Weights, normalize: bool) -> Float[Tensor, "1 h 1 k"]:
-    weight = upcast(weight)
     return (weight.softmax(dim=-1) if normalize else weight)[None, :, None]
 
 
 # ---- naive
 
 
-@checked
+@form
 def naive(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
     """The band as an n × n matrix, times the values (Wu et al., eq. 5)."""
     taps = _taps(weight, normalize).expand(len(v), -1, v.shape[2], -1)
     weights = note("weights", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
-    return (weights @ upcast(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- shifted
 
 
-@checked
+@form(autocast=True)
 def shifted(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
     """One product for each tap."""
     p = banded.before(weight.shape[-1], causal=causal)
     taps = note("taps", _taps(weight, normalize))
-    return banded.shifted(taps, upcast(v), p).to(v.dtype)
+    return banded.shifted(taps, v, p)
 
 
 # ---- grouped
 
 
-@checked
+@form(autocast=True)
 def grouped(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
@@ -110,9 +109,9 @@ def grouped(
     k, (h, _, e) = weight.shape[-1], v.shape[1:]
     p = banded.before(k, causal=causal)
     taps = note("taps", _taps(weight, normalize))[0, :, 0]
-    channels = F.pad(upcast(v).mT.flatten(1, 2), (p, k - 1 - p))
+    channels = F.pad(v.mT.flatten(1, 2), (p, k - 1 - p))
     out = F.conv1d(channels, taps.repeat_interleave(e, dim=0)[:, None], groups=h * e)
-    return out.unflatten(1, (h, e)).mT.to(v.dtype)
+    return out.unflatten(1, (h, e)).mT
 
 
 FORMS = {"naive": naive, "shifted": shifted, "grouped": grouped}

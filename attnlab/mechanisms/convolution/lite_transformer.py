@@ -44,6 +44,7 @@ from attnlab.core import banded, patterns, sdpa
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -84,19 +85,18 @@ def _visible_values(u: SelfValues, padding: TokenPadding) -> SelfValues:
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, u: SelfValues, weight: Weights, *,
     causal: bool = False, padding: TokenPadding = None,
 ) -> Both:  # fmt: skip
     """Attention of the first heads, the band of the others (Wu et al., section 4)."""
-    b, h, n, d = q.shape
-    allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, q.device, b, h)
-    weights = note("weights", masked_softmax(upcast(q) @ upcast(k).mT * d**-0.5, allowed))
-    taps = upcast(weight).softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
+    b, _, n, d = q.shape
+    allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    weights = note("weights", masked_softmax(q @ k.mT * d**-0.5, allowed))
+    taps = weight.softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
     band = note("band", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
-    out = torch.cat((weights @ upcast(v), band @ _visible_values(u, padding)), dim=1)
-    return out.to(v.dtype)
+    return torch.cat((weights @ v, band @ _visible_values(u, padding)), dim=1)
 
 
 # ---- fused

@@ -75,7 +75,7 @@ from attnlab.core.relative import (
     past_weights,
     weigh,
 )
-from attnlab.core.segments import SegmentState
+from attnlab.core.segments import SegmentState as SegmentState
 from attnlab.core.shapes import (
     NewTokens,
     Outputs,

@@ -40,8 +40,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
-from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import Cell, begin, by_gru
 from attnlab.core.shapes import Tokens, checked
@@ -53,37 +53,35 @@ Before = Float[Tensor, "b dim"] | None  # h_0; None: zeros
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """The cell, token by token (Cho et al., section 2.3, with r after W)."""
-    (U_r, U_z, U), (W_r, W_z, W) = upcast(inputs), upcast(recurrent)
-    b_r, b_z, b, b_W = upcast(biases)
+    (U_r, U_z, U), (W_r, W_z, W) = inputs, recurrent
+    b_r, b_z, b, b_W = biases
     h = begin(x, before)
     states = []
-    with no_autocast(x.device):
-        for x_t in upcast(x).unbind(1):
-            r = torch.sigmoid(x_t @ U_r.mT + h @ W_r.mT + b_r)
-            z = torch.sigmoid(x_t @ U_z.mT + h @ W_z.mT + b_z)
-            candidate = torch.tanh(x_t @ U.mT + b + r * (h @ W.mT + b_W))
-            h = z * h + (1 - z) * candidate
-            states.append(h)
-    return note("state", torch.stack(states, dim=1)).to(x.dtype)
+    for x_t in x.unbind(1):
+        r = torch.sigmoid(x_t @ U_r.mT + h @ W_r.mT + b_r)
+        z = torch.sigmoid(x_t @ U_z.mT + h @ W_z.mT + b_z)
+        candidate = torch.tanh(x_t @ U.mT + b + r * (h @ W.mT + b_W))
+        h = z * h + (1 - z) * candidate
+        states.append(h)
+    return note("state", torch.stack(states, dim=1))
 
 
 # ---- fused
 
 
-@checked
+@form
 def fused(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """PyTorch's kernel; of its two biases of each gate the second is zero."""
-    b = upcast(biases)
-    inside = torch.cat((torch.zeros_like(b[:2]), b[3:])).flatten()
-    of_input, of_state = (upcast(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
-    return by_gru(x, of_input, of_state, b[:3].flatten(), inside, before)
+    inside = torch.cat((torch.zeros_like(biases[:2]), biases[3:])).flatten()
+    matrices = inputs.flatten(0, 1), recurrent.flatten(0, 1)
+    return by_gru(x, *matrices, biases[:3].flatten(), inside, before)
 
 
 FORMS = {"naive": naive, "fused": fused}

@@ -39,10 +39,11 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
+from attnlab.core.forms import upcasting
 from attnlab.core.heads import fits
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import no_autocast, upcast
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -75,24 +76,21 @@ def _begin(x: Tensor) -> State:
     return State(*(torch.zeros_like(upcast(x[:, 0])) for _ in State._fields))
 
 
+@upcasting
 def _naive(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = upcast(inputs), upcast(recurrent)
-    b_i, b_f, b_g, b_o = upcast(biases)
-    h, c = state
-    states = []
-    with no_autocast(x.device):
-        for x_t in upcast(x).unbind(1):
-            i = torch.sigmoid(x_t @ U_i.mT + h @ W_i.mT + b_i)
-            f = torch.sigmoid(x_t @ U_f.mT + h @ W_f.mT + b_f)
-            g = torch.tanh(x_t @ U_g.mT + h @ W_g.mT + b_g)
-            o = torch.sigmoid(x_t @ U_o.mT + h @ W_o.mT + b_o)
-            c = f * c + i * g
-            h = o * c.tanh()
-            states.append(h)
-    out = note("state", torch.stack(states, dim=1))
-    return out.to(x.dtype), State(h, c)
+    (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = inputs, recurrent
+    (b_i, b_f, b_g, b_o), (h, c), states = biases, state, []
+    for x_t in x.unbind(1):
+        i = torch.sigmoid(x_t @ U_i.mT + h @ W_i.mT + b_i)
+        f = torch.sigmoid(x_t @ U_f.mT + h @ W_f.mT + b_f)
+        g = torch.tanh(x_t @ U_g.mT + h @ W_g.mT + b_g)
+        o = torch.sigmoid(x_t @ U_o.mT + h @ W_o.mT + b_o)
+        c = f * c + i * g
+        h = o * c.tanh()
+        states.append(h)
+    return note("state", torch.stack(states, dim=1)), State(h, c)
 
 
 # ---- fused
@@ -104,15 +102,15 @@ def fused(x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases) -> T
     return _fused(x, inputs, recurrent, biases, _begin(x))[0]
 
 
+@upcasting
 def _fused(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    with no_autocast(x.device):
-        b = upcast(biases).flatten()
-        of_input, of_state = (upcast(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
-        weights, before = [of_input, of_state, b, torch.zeros_like(b)], [s[None] for s in state]
-        out, h, c = torch.lstm(upcast(x), before, weights, True, 1, 0.0, False, False, True)
-    return note("state", out).to(x.dtype), State(h[0], c[0])
+    b = biases.flatten()
+    weights = [inputs.flatten(0, 1), recurrent.flatten(0, 1), b, torch.zeros_like(b)]
+    before = [part[None] for part in state]
+    out, h, c = torch.lstm(x, before, weights, True, 1, 0.0, False, False, True)
+    return note("state", out), State(h[0], c[0])
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}

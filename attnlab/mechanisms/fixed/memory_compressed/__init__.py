@@ -12,8 +12,8 @@ $$\tilde k_t = \sum_{u < w} k_{s t + u}\, A_u,\qquad \tilde v_t = \sum_{u < w} v
 
 with matrices $A_u$ and $B_u$ for each head.
 
-**Local** (``kind="local"``). The sequence is cut into blocks of 256 positions, and each position
-attends to its own block.
+**Local** (``kind="local"``, in ``local.py``). The sequence is cut into blocks of 256 positions, and
+each position attends to its own block.
 
 Time: $2 h \lceil m/s \rceil\, (w (d^2 + e^2) + n (d + e))$: quadratic like full attention, with a
 third of its pairs for s = 3.
@@ -55,7 +55,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card
 from attnlab.core.forms import form
@@ -75,9 +74,8 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.sparse import attention, decoding
-from attnlab.core.sparse.decoding import DecodingState
 from attnlab.mechanisms.fixed.memory_compressed.by_products import convolved, fused, sdpa
+from attnlab.mechanisms.fixed.memory_compressed.local import LocalAttention
 from attnlab.mechanisms.fixed.memory_compressed.options import (
     Compression,
     flops,
@@ -96,7 +94,15 @@ from attnlab.mechanisms.fixed.memory_compressed.slots import (
     without_padded,
 )
 
-__all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused", "naive"]
+__all__ = [
+    "CARD",
+    "FORMS",
+    "Compression",
+    "LocalAttention",
+    "MemoryCompressedAttention",
+    "fused",
+    "naive",
+]
 
 # ---- naive
 
@@ -154,8 +160,7 @@ class Compressed(NamedTuple):
 class MemoryCompressedAttention(Layer):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
-    The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the local layer that
-    it alternates with.
+    The kernels have h·kernel·(d² + e²) parameters.
     """
 
     @checked
@@ -165,11 +170,13 @@ class MemoryCompressedAttention(Layer):
         options: Compression = Compression(),
     ) -> None:  # fmt: skip
         super().__init__()
+        if options.kind == "local":
+            raise ValueError(
+                "kind='local' compresses nothing and is a layer of its own, "
+                f"LocalAttention({dim}, {heads}, block={options.block})"
+            )
         self.heads = Heads(dim, heads)
         self.causal, self.form, self.options = causal, form, options
-        if options.kind == "local":
-            self.pattern = options.pattern(causal=causal)
-            return
         self.key_kernel = self._kernel(self.heads.head_dim)
         self.value_kernel = self._kernel(self.heads.value_dim)
         if options.null:
@@ -183,10 +190,6 @@ class MemoryCompressedAttention(Layer):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
-        if self.options.kind == "local":
-            seen = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-            attend = attention.naive if self.form == "naive" else attention.blocked
-            return self.heads.merge(attend(q, k, v, mask=seen))
         out = FORMS[self.form](
             q, k, v, self.key_kernel, self.value_kernel,
             causal=self.causal, padding=padding, stride=self.options.stride, **self._nulls(),
@@ -199,27 +202,12 @@ class MemoryCompressedAttention(Layer):
         )
 
     @checked
-    def step(
-        self, x: NewTokens, state: Compressed | DecodingState | None = None
-    ) -> tuple[NewTokens, Compressed | DecodingState]:
+    def step(self, x: NewTokens, state: Compressed | None = None) -> tuple[NewTokens, Compressed]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        new: Compressed | DecodingState
-        kind = DecodingState if self.options.kind == "local" else Compressed
-        if state is not None and not isinstance(state, kind):
-            raise ValueError(
-                f"the state is of another kind of layer: a {type(state).__name__}, not a "
-                f"{kind.__name__}; start a new batch with state=None"
-            )
-        if self.options.kind == "local":
-            assert state is None or isinstance(state, DecodingState)
-            out, new = decoding.step(q, k, v, self.pattern, state)
-        else:
-            assert state is None or isinstance(state, Compressed)
-            new = self._extended(k, v, state)
-            out = self._attend(q, new)
-        return self.heads.merge(out), new
+        new = self._extended(k, v, state)
+        return self.heads.merge(self._attend(q, new)), new
 
     def _extended(self, k: Tensor, v: Tensor, state: Compressed | None) -> Compressed:
         """The state after more keys and values; complete windows become slots."""
@@ -249,6 +237,18 @@ class MemoryCompressedAttention(Layer):
         return (_weighted if self.form == "naive" else sdpa)(q, keys, values, seen)
 
 
+@checked
+def layer(
+    dim: Size, heads: Size, *,
+    causal: bool = False, form: Literal["naive", "fused"] = "fused",
+    options: Compression = Compression(),
+) -> MemoryCompressedAttention | LocalAttention:  # fmt: skip
+    """The layer of one kind: a compressed one, or the local one that it alternates with."""
+    if options.kind == "local":
+        return LocalAttention(dim, heads, causal=causal, form=form, block=options.block)
+    return MemoryCompressedAttention(dim, heads, causal=causal, form=form, options=options)
+
+
 # ---- card
 
 CARD = Card(
@@ -269,5 +269,5 @@ CARD = Card(
         {"kernel": 1, "stride": 1},
         {"kind": "local", "block": 4},
     ),
-    build=MemoryCompressedAttention,
+    build=layer,
 )

@@ -72,7 +72,10 @@ from attnlab.core.shapes import (
 from attnlab.mechanisms.learned.adaptive_span.blocks import powers, some_blocks
 from attnlab.mechanisms.learned.adaptive_span.spans import Span, noted, penalty
 
-__all__ = ["CARD", "FORMS", "AdaptiveSpanAttention", "Span", "banded", "naive", "penalty"]
+__all__ = [
+    "AT_ONCE", "BLOCK", "CARD", "FORMS", "AdaptiveSpanAttention", "Span", "banded", "naive",
+    "penalty",
+]  # fmt: skip
 
 Spans = Float[Tensor, "h"] | Float[Tensor, "b h n"]
 """The span z of each head, or of each query in each head, in tokens."""

@@ -85,18 +85,40 @@ from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.probe import note
-from attnlab.core.shapes import NewTokens, Outputs, TokenPadding, Tokens, Values, checked
+from attnlab.core.shapes import (
+    NewTokens,
+    Outputs,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.lowrank.synthesizer.logits import Logits, mixed
 from attnlab.mechanisms.lowrank.synthesizer.options import VARIANTS, Synthesis
 
-__all__ = ["CARD", "FORMS", "VARIANTS", "Synthesis", "Synthesizer", "fused", "naive"]
+__all__ = ["CARD", "FORMS", "VARIANTS", "Synthesis", "Synthesizer", "dense", "fused", "naive"]
 
+# ---- dense, as the paper has it
+
+
+@form
+def dense(
+    x: Tokens, W_1: Float[Tensor, "h dim d"], b_1: Float[Tensor, "h d"],
+    W_2: Float[Tensor, "h d n"], b_2: Float[Tensor, "h n"], v: SelfValues,
+) -> Outputs:  # fmt: skip
+    """Each token writes its own row of logits (Tay et al., section 3.1)."""
+    S = F.relu(x[:, None] @ W_1 + b_1[:, None]) @ W_2 + b_2[:, None]
+    return S.softmax(dim=-1) @ v
+
+
+# ---- naive
+
+# All variants are factors and a table: those of ``dense`` are (relu(x W₁ + b₁), 1) and (W₂ᵀ, b₂).
 Rows = Float[Tensor, "b h n r"]
 Columns = Float[Tensor, "b h m r"]
 Table = Float[Tensor, "#b #h n m"] | None
-
-# ---- naive
 
 
 @form

@@ -47,19 +47,18 @@ from typing import Literal, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
 from attnlab.core.convolution import (
     fourier_convolution,
     last_inputs,
     short_convolution,
     toeplitz,
 )
-from attnlab.core.forms import form, upcasting, with_options
+from attnlab.core.forms import form, with_options
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -76,6 +75,12 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
+from attnlab.mechanisms.recurrence.h3.chunks import State, advance, initial_state, with_skip
+
+__all__ = [
+    "CARD", "FORMS", "H3", "H3Options", "State", "StateSpace", "advance", "chunked", "fft",
+    "initial_state", "naive", "shifted",
+]  # fmt: skip
 
 Taps = Float[Tensor, "h d p"]  # of the shift, the first for the token itself
 
@@ -129,7 +134,7 @@ def naive(q: Queries, k: SelfKeys, v: SelfValues, taps: Taps, space: StateSpace)
     decay, CB = space.discrete()
     K = 2 * (CB[..., None] * state_space.powers(decay, q.shape[2])).sum(dim=1).real
     scores = note("scores", q @ shifted(k, taps).mT)
-    map_ = _with_skip(toeplitz(note("kernel", K.to(v.dtype))), space.skip)
+    map_ = with_skip(toeplitz(note("kernel", K.to(v.dtype))), space.skip)
     return note("weights", scores * map_) @ v
 
 
@@ -138,12 +143,6 @@ def shifted(k: SelfKeys, taps: Taps, before: Tensor | None = None) -> SelfKeys:
     merged = k.transpose(1, 2).flatten(2)
     out = short_convolution(merged, taps.flatten(0, 1), before)
     return out.unflatten(2, k.shape[1::2]).transpose(1, 2)
-
-
-def _with_skip(map_: Tensor, skip: Tensor) -> Tensor:
-    """The matrix of every head (h, n, n), with D on the diagonal."""
-    eye = torch.eye(map_.shape[-1], dtype=map_.dtype, device=map_.device)
-    return map_ + skip[:, None, None] * eye
 
 
 # ---- fft
@@ -176,51 +175,9 @@ def chunked(
     return out
 
 
-def initial_state(k: SelfKeys, v: SelfValues, modes: int) -> Float[Tensor, "b h r d e 2"]:
-    """The state before the first token."""
-    b, h, _, d = k.shape
-    return upcast(v).new_zeros(b, h, modes, d, v.shape[3], 2)
-
-
-@upcasting
-def advance(
-    q: Queries, keys: SelfKeys, v: SelfValues, state: Tensor, decay: Tensor, CB: Tensor,
-    skip: Tensor, chunk: int,
-) -> tuple[Outputs, Tensor]:  # fmt: skip
-    """The outputs of the next tokens after ``state``, and the state after them; ``keys`` are
-    shifted."""
-    kind, c = state_space.COMPLEX[v.dtype], min(chunk, q.shape[2])
-    past = state_space.powers(decay, c + 1)  # (h, r, c + 1)
-    K = 2 * (CB[..., None] * past[..., :-1]).sum(dim=1).real.to(v.dtype)
-    # Of a complex product the real part alone is wanted: real parts and imaginary ones apart.
-    read = torch.view_as_real(2 * (CB[..., None] * past[..., 1:]).conj_physical().to(kind))
-    fading, past, S, out = torch.view_as_real(past.to(kind)), past.to(kind), state, []
-    inside = _with_skip(toeplitz(K), skip)
-    for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (q, keys, v)), strict=True):
-        t = qi.shape[2]
-        near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
-        weighed = torch.einsum("hrtc,bhrdec->bhtde", read[:, :, :t], S)
-        out.append(near + (qi[..., None, :] @ weighed)[..., 0, :])
-        faded = fading[:, :, :t].flip(2)[..., None, :] * ki[:, :, None, ..., None]
-        kept = past[..., t, None, None] * state_space.as_complex(S)
-        S = torch.view_as_real(kept) + torch.einsum("bhrtdc,bhte->bhrdec", faded, vi)
-    return torch.cat(out, dim=2), S
-
-
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fft": fft, "chunked": chunked}
 
 # ---- module
-
-
-class State(NamedTuple):
-    """What a layer knows of the tokens before: dim · (N d + p - 1) numbers per sequence."""
-
-    products: Float[Tensor, "b h r d e 2"]
-    keys: Float[Tensor, "b _ dim"]  # the last, before the shift
-
-    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
-        """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
 
 
 class H3(Layer):
