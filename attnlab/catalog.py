@@ -159,14 +159,19 @@ def cards() -> Catalog:
 def shelf(name: str = "mechanisms") -> Catalog:
     """The pages of one shelf that come with attnlab."""
     check_choice("shelf", name, SHELVES)
-    return Catalog(module.CARD for module in _pages(name) if hasattr(module, "CARD"))
+    return Catalog(card for module in _pages(name) for card in cards_of(module))
 
 
 @functools.cache
 def pages() -> dict[str, str]:
     """Name of each card of the shelves → the module that is its page."""
-    modules = (module for name in SHELVES for module in _pages(name))
-    return {module.CARD.name: module.__name__ for module in modules if hasattr(module, "CARD")}
+    modules = [module for name in SHELVES for module in _pages(name)]
+    return {card.name: module.__name__ for module in modules for card in cards_of(module)}
+
+
+def cards_of(module: Any) -> tuple[Card, ...]:
+    """What a page ends with: its ``CARD``, or its ``CARDS`` where it has several mechanisms."""
+    return getattr(module, "CARDS", None) or ((module.CARD,) if hasattr(module, "CARD") else ())
 
 
 def with_role(role: str) -> dict[str, Card]:
