@@ -252,7 +252,7 @@ def recognise(
     function: Function,
     cases: Sequence[Arguments],
     known_mistakes: Sequence[KnownMistake],
-    others: Sequence[Arguments] = (),
+    others: Callable[[], Iterable[Arguments]] = tuple,
 ) -> str | None:
     """The sentence of a known mistake whose result equals that of the function.
 
@@ -265,7 +265,7 @@ def recognise(
         known = known_mistakes if value is not None else ()
         agreeing = [(text, wrong) for text, wrong in known if same(value, result_of(wrong, given))]
         for sentence, mistaken in agreeing if len(agreeing) > 1 else ():
-            if all(same(run(function, x).value, result_of(mistaken, x)) for x in others):
+            if all(same(run(function, x).value, result_of(mistaken, x)) for x in others()):
                 return sentence
         if agreeing:
             return agreeing[0][0]
@@ -287,13 +287,14 @@ def require(
     *,
     shape: str,
     known_mistakes: Sequence[KnownMistake] = (),
-    cases: Sequence[Arguments] = (),
-    others: Sequence[Arguments] = (),
+    alike: Callable[[], Iterable[Arguments]] = tuple,
+    others: Callable[[], Iterable[Arguments]] = tuple,
     explain: Callable[[], str | None] = lambda: None,
 ) -> Answer:
     """The answer on `given` if it is right; else a `Mistake` that says what is wrong.
 
-    `shape` names the axes of the right result. `explain` is asked where no known mistake agrees.
+    `shape` names the axes of the right result. Mistakes are looked for on the cases `alike` as well
+    where the shape is wrong. `explain` is asked where no known mistake agrees.
     """
     note_mistakes(sentence for sentence, _ in known_mistakes)
     answer, expected = run(function, given), as_float64(truth(*given.values()))
@@ -302,7 +303,7 @@ def require(
         return answer
     found = as_float64(answer.value)
     fits = found is not None and found.shape == expected.shape
-    tried = (given,) if fits else (given, *cases)
+    tried = (given,) if fits else (given, *alike())
     sentence = recognise(function, tried, known_mistakes, others)
     if sentence:
         raise Mistake(sentence + (f" ({answer.call} {answer.raised})" if answer.raised else ""))
@@ -437,14 +438,6 @@ def check_side_effects(answer: Answer) -> None:
             f"The numbers are nearly right, but the result is {dtype}, which keeps two or three "
             "digits: compute in float32 or in the dtype of the inputs."
         )
-
-
-def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
-    """Call a function that is right once more and ``check_side_effects``."""
-    check_side_effects(run(function, given))
-
-
-check_arguments = check_arguments_and_dtype
 
 
 def changed_in_place(answer: Answer) -> str:

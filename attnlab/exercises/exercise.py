@@ -78,10 +78,6 @@ def _entry(value: Any, place: int) -> Any:
     return value[place] if isinstance(value, list) else value
 
 
-def _no_cases() -> tuple[Arguments, ...]:
-    return ()
-
-
 def whole(formula: Formula | But, right: Formula) -> Formula:
     """A known mistake as a formula of its own."""
     return formula.of(right) if isinstance(formula, But) else formula
@@ -154,7 +150,7 @@ class Exercise(FunctionExercise):
     _: KW_ONLY
     axes: str
     mistakes: Mistakes
-    alike: Cases = _no_cases
+    alike: Cases = tuple
 
     @cached_property
     def known_mistakes(self) -> tuple[KnownMistake, ...]:
@@ -167,7 +163,7 @@ class Exercise(FunctionExercise):
             self.right,
             shape=self.axes,
             known_mistakes=self.known_mistakes,
-            cases=tuple(self.alike()),
-            others=tuple(self.cases()),
+            alike=self.alike,
+            others=self.cases,
             explain=partial(self.explain, function, given),
         )
