@@ -179,7 +179,7 @@ def _other_depth(found: list[float], wanted: list[float]) -> str:
     label, got, right = next(
         one for one in zip(_connected(), found, wanted, strict=True) if one[1] != one[2]
     )
-    return f"For {label}: {got:g} layers, where {right} are right."
+    return f"For {label}: {got:g} layers, where {right:g} are right."
 
 
 check_layers_until_connected = ObservedExercise(

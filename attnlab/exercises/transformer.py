@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,7 +38,9 @@ def _two_lists(value: object, call: str) -> Rows:
         raise Mistake(f"{call} gave None: is the `return` missing?")
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise Mistake(f"{call} gave {type_name(value)}; it should give two lists.")
-    first, second = (part.tolist() if isinstance(part, Tensor) else part for part in value)
+    first, second = (
+        part.tolist() if isinstance(part, Tensor | np.ndarray) else part for part in value
+    )
     for part in (first, second):
         if not isinstance(part, tuple | list):
             raise Mistake(f"{call} gave {type_name(part)} in the place of a list of tokens.")

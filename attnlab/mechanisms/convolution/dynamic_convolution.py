@@ -65,17 +65,6 @@ class Dynamic(Options):
     renormalize: bool = False
 
 
-def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> Logits:
-    if not renormalize:
-        return logits.softmax(dim=-1)
-    n, k = logits.shape[-2:]
-    return masked_softmax(logits, banded.inside(n, k, p, padding, logits))
-
-
-def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
-    return v if padding is None else v * padding[:, None, :, None]
-
-
 # ---- naive
 
 
@@ -88,6 +77,17 @@ def naive(
     p = banded.before(logits.shape[-1], causal=causal)
     weights = note("weights", banded.dense(_taps(logits, p, padding, renormalize), p))
     return weights @ _values(v, padding)
+
+
+def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> Logits:
+    if not renormalize:
+        return logits.softmax(dim=-1)
+    n, k = logits.shape[-2:]
+    return masked_softmax(logits, banded.inside(n, k, p, padding, logits))
+
+
+def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
+    return v if padding is None else v * padding[:, None, :, None]
 
 
 # ---- shifted

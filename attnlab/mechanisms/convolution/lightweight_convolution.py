@@ -68,10 +68,6 @@ class Lightweight(Options):
     normalize: bool = True
 
 
-def _taps(weight: Weights, normalize: bool) -> Float[Tensor, "1 h 1 k"]:
-    return (weight.softmax(dim=-1) if normalize else weight)[None, :, None]
-
-
 # ---- naive
 
 
@@ -83,6 +79,10 @@ def naive(
     taps = _taps(weight, normalize).expand(len(v), -1, v.shape[2], -1)
     weights = note("weights", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
     return weights @ v
+
+
+def _taps(weight: Weights, normalize: bool) -> Float[Tensor, "1 h 1 k"]:
+    return (weight.softmax(dim=-1) if normalize else weight)[None, :, None]
 
 
 # ---- shifted

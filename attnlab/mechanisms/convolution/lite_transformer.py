@@ -75,13 +75,6 @@ class LongShort(Options):
     kernel: Size = 7
 
 
-# ---- helpers
-
-
-def _visible_values(u: SelfValues, padding: TokenPadding) -> SelfValues:
-    return upcast(u) if padding is None else upcast(u) * padding[:, None, :, None]
-
-
 # ---- naive
 
 
@@ -97,6 +90,10 @@ def naive(
     taps = weight.softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
     band = note("band", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
     return torch.cat((weights @ v, band @ _visible_values(u, padding)), dim=1)
+
+
+def _visible_values(u: SelfValues, padding: TokenPadding) -> SelfValues:
+    return upcast(u) if padding is None else upcast(u) * padding[:, None, :, None]
 
 
 # ---- fused

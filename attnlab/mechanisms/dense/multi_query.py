@@ -54,20 +54,6 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import GroupKeys, GroupValues, Outputs, Queries, checked
 from attnlab.core.softmax import masked_softmax
 
-# ---- helpers
-
-
-def queries_per_key_head(q: Tensor, k: Tensor) -> int:
-    """h / g; a ValueError where g does not divide h."""
-    h, g = q.shape[1], k.shape[1]
-    if h % g:
-        raise ValueError(
-            f"{g} key/value heads do not divide {h} query heads: "
-            "each key/value head serves equally many query heads"
-        )
-    return h // g
-
-
 # ---- naive
 
 
@@ -84,6 +70,17 @@ def naive(
     scores = note("scores", biased(q @ k.mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
     return weights @ v
+
+
+def queries_per_key_head(q: Tensor, k: Tensor) -> int:
+    """h / g; a ValueError where g does not divide h."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(
+            f"{g} key/value heads do not divide {h} query heads: "
+            "each key/value head serves equally many query heads"
+        )
+    return h // g
 
 
 # ---- grouped

@@ -93,7 +93,27 @@ class Retrieval(Options):
         return d**-0.5 if self.beta is None else self.beta
 
 
-# ---- helpers
+States = Float[Tensor, "... n d"]
+Patterns = Float[Tensor, "... m d"]
+
+
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
+) -> Outputs:
+    """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
+    beta = options.inverse_temperature(q.shape[-1])
+    allowed = patterns.dense_of(mask, q, k)
+    state = q
+    for _ in range(options.steps - 1):
+        state = updated(state, k, beta, allowed)
+    note("states", state)
+    scores = note("scores", beta * state @ k.mT)
+    weights = note("weights", masked_softmax(scores, allowed))
+    return weights @ v
 
 
 def check_beta(beta: float) -> None:
@@ -102,10 +122,6 @@ def check_beta(beta: float) -> None:
         raise ValueError(
             f"beta should be above 0, got {beta}; a small one gives a mean of all patterns"
         )
-
-
-States = Float[Tensor, "... n d"]
-Patterns = Float[Tensor, "... m d"]
 
 
 @checked
@@ -133,25 +149,6 @@ def retrieved(
 def updated(state: Tensor, stored: Tensor, beta: float, allowed: Tensor | None = None) -> Tensor:
     """One update of each state, among the patterns that it may attend to."""
     return masked_softmax(beta * state @ stored.mT, allowed) @ stored
-
-
-# ---- naive
-
-
-@form
-def naive(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
-) -> Outputs:
-    """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
-    beta = options.inverse_temperature(q.shape[-1])
-    allowed = patterns.dense_of(mask, q, k)
-    state = q
-    for _ in range(options.steps - 1):
-        state = updated(state, k, beta, allowed)
-    note("states", state)
-    scores = note("scores", beta * state @ k.mT)
-    weights = note("weights", masked_softmax(scores, allowed))
-    return weights @ v
 
 
 # ---- fused

@@ -46,16 +46,6 @@ from attnlab.core.positions import DistanceBias
 from attnlab.core.precision import like_buffer
 from attnlab.core.shapes import checked
 
-
-@checked
-def slopes(heads: Size, dtype: torch.dtype | None = None) -> Float[Tensor, "h"]:
-    """The slope of each head, in score per position."""
-    power = 2 ** math.floor(math.log2(heads))
-    steps = 8 * torch.arange(1, power + 1, dtype=torch.float64) / power
-    between = 4 * (2 * torch.arange(heads - power, dtype=torch.float64) + 1) / power
-    return (2.0 ** -torch.cat((steps, between))).to(dtype or torch.get_default_dtype())
-
-
 # ---- naive
 
 
@@ -66,6 +56,15 @@ def naive(
     """The bias of each pair of positions (Press et al., section 3)."""
     distance = (i[..., None, :, None] - j[..., None, None, :]).abs()
     return -slopes[:, None, None] * distance
+
+
+@checked
+def slopes(heads: Size, dtype: torch.dtype | None = None) -> Float[Tensor, "h"]:
+    """The slope of each head, in score per position."""
+    power = 2 ** math.floor(math.log2(heads))
+    steps = 8 * torch.arange(1, power + 1, dtype=torch.float64) / power
+    between = 4 * (2 * torch.arange(heads - power, dtype=torch.float64) + 1) / power
+    return (2.0 ** -torch.cat((steps, between))).to(dtype or torch.get_default_dtype())
 
 
 FORMS = {"naive": naive}

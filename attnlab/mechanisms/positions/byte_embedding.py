@@ -59,8 +59,6 @@ FIRST = 3
 
 IN_USE = FIRST + 256
 
-# ---- helpers
-
 
 @dataclass(frozen=True, kw_only=True)
 class Bytes(Options):
@@ -74,6 +72,15 @@ class Bytes(Options):
     def check(self) -> None:
         if self.rows < IN_USE:
             raise ValueError(f"rows should be at least {IN_USE}, one for each id; got {self.rows}")
+
+
+# ---- naive
+
+
+@checked
+def naive(tokens: Int[Tensor, "b n"], table: Float[Tensor, "rows dim"]) -> Float[Tensor, "b n dim"]:
+    """One-hot rows times the table."""
+    return note("vectors", one_hot(tokens, table, "tokens") @ table)
 
 
 def encode(text: str | bytes, *, end: bool = True) -> list[int]:
@@ -134,15 +141,6 @@ def sentinel(index: Count) -> int:
     if index >= 256:
         raise ValueError(f"there are 256 sentinels, one per byte; there is no number {index}")
     return IN_USE - 1 - index
-
-
-# ---- naive
-
-
-@checked
-def naive(tokens: Int[Tensor, "b n"], table: Float[Tensor, "rows dim"]) -> Float[Tensor, "b n dim"]:
-    """One-hot rows times the table."""
-    return note("vectors", one_hot(tokens, table, "tokens") @ table)
 
 
 # ---- lookup

@@ -60,8 +60,6 @@ DEVIATION = 0.02
 EPSILON = 1e-12
 """Added to the variance by BERT's and ALBERT's layer norms."""
 
-# ---- helpers
-
 
 @dataclass(frozen=True, kw_only=True)
 class Factors(Options):
@@ -77,6 +75,20 @@ class Factors(Options):
     rank: Size = 128
     max_len: Size | None = None
     norm: bool = False
+
+
+# ---- naive
+
+
+@checked
+def naive(
+    tokens: Int[Tensor, "b n"], table: Float[Tensor, "vocab r"], projection: Float[Tensor, "r dim"],
+    bias: Float[Tensor, "dim"], *,
+    added: Float[Tensor, "#b n r"] | None = None, norm: Float[Tensor, "2 r"] | None = None,
+) -> Tokens:  # fmt: skip
+    """One-hot rows times the table; ``added`` are positions and the like, ``norm`` the scale and
+    the shift of the layer norm."""
+    return _widened(one_hot(tokens, table, "tokens") @ table, projection, bias, added, norm)
 
 
 @checked
@@ -96,20 +108,6 @@ def _widened(
         normed = F.layer_norm(upcast(narrow), scale.shape, upcast(scale), upcast(shift), EPSILON)
         narrow = normed.to(narrow.dtype)
     return note("narrow", narrow) @ projection + bias
-
-
-# ---- naive
-
-
-@checked
-def naive(
-    tokens: Int[Tensor, "b n"], table: Float[Tensor, "vocab r"], projection: Float[Tensor, "r dim"],
-    bias: Float[Tensor, "dim"], *,
-    added: Float[Tensor, "#b n r"] | None = None, norm: Float[Tensor, "2 r"] | None = None,
-) -> Tokens:  # fmt: skip
-    """One-hot rows times the table; ``added`` are positions and the like, ``norm`` the scale and
-    the shift of the layer norm."""
-    return _widened(one_hot(tokens, table, "tokens") @ table, projection, bias, added, norm)
 
 
 # ---- lookup

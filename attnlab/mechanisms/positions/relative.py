@@ -82,21 +82,6 @@ __all__ = [
     "sinusoids",
 ]
 
-# ---- helpers
-
-
-def _distances(n: int, m: int, causal: bool, device: torch.device) -> Tensor:
-    """Those that queries, the last n of m positions, have to their keys, in descending order."""
-    return torch.arange(m - 1, -1 if causal else -n, -1, device=device)
-
-
-def _numbers(n: int, m: int, causal: bool, padding: Tensor | None, device: torch.device) -> Tensor:
-    """The place among ``_distances`` of each pair's: (1, n, m), or (b, n, m) under a padding."""
-    at = positions_of(m, device, padding=padding).expand(1 if padding is None else -1, -1)
-    number = m - 1 - (at[:, m - n :, None] - at[:, None, :])
-    return number.clamp(max=m - 1) if causal else number  # later keys are masked there
-
-
 # ---- naive
 
 
@@ -113,6 +98,18 @@ def naive(
     content = content_scores(q, k, u)
     position = ((q + t[:, None])[..., None, :] @ r.mT).squeeze(-2)
     return weigh(content, position, mask, d) @ v
+
+
+def _distances(n: int, m: int, causal: bool, device: torch.device) -> Tensor:
+    """Those that queries, the last n of m positions, have to their keys, in descending order."""
+    return torch.arange(m - 1, -1 if causal else -n, -1, device=device)
+
+
+def _numbers(n: int, m: int, causal: bool, padding: Tensor | None, device: torch.device) -> Tensor:
+    """The place among ``_distances`` of each pair's: (1, n, m), or (b, n, m) under a padding."""
+    at = positions_of(m, device, padding=padding).expand(1 if padding is None else -1, -1)
+    number = m - 1 - (at[:, m - n :, None] - at[:, None, :])
+    return number.clamp(max=m - 1) if causal else number  # later keys are masked there
 
 
 # ---- shifted

@@ -120,27 +120,6 @@ class Angles(Options):
         return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
 
 
-def refuse_odd(d: int) -> None:
-    """A ValueError for heads whose coordinates are no pairs."""
-    if d % 2:
-        raise ValueError(
-            f"a rotation turns pairs of coordinates, but heads have width {d}: odd; "
-            "choose dim and heads so that dim / heads is even"
-        )
-
-
-def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> None:
-    """A ValueError where xPos would multiply by more than ``dtype`` holds."""
-    if options.scaling != "xpos" or growth.is_meta or not growth.numel():
-        return
-    if not torch.compiler.is_compiling() and growth.abs().max() > math.log(torch.finfo(dtype).max):
-        name = str(dtype).removeprefix("torch.")
-        raise ValueError(
-            f"at these positions xPos with factor={options.factor} multiplies by numbers beyond "
-            f"{name}; choose a larger factor or nearer positions"
-        )
-
-
 # ---- naive
 
 
@@ -163,6 +142,27 @@ def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Ang
         R = (R if R.ndim == 3 else R[:, None]).to(upcast(x).dtype)
         outs.append((R @ upcast(x)[..., None]).squeeze(-1).to(x.dtype))
     return outs[0], outs[1]
+
+
+def refuse_odd(d: int) -> None:
+    """A ValueError for heads whose coordinates are no pairs."""
+    if d % 2:
+        raise ValueError(
+            f"a rotation turns pairs of coordinates, but heads have width {d}: odd; "
+            "choose dim and heads so that dim / heads is even"
+        )
+
+
+def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> None:
+    """A ValueError where xPos would multiply by more than ``dtype`` holds."""
+    if options.scaling != "xpos" or growth.is_meta or not growth.numel():
+        return
+    if not torch.compiler.is_compiling() and growth.abs().max() > math.log(torch.finfo(dtype).max):
+        name = str(dtype).removeprefix("torch.")
+        raise ValueError(
+            f"at these positions xPos with factor={options.factor} multiplies by numbers beyond "
+            f"{name}; choose a larger factor or nearer positions"
+        )
 
 
 # ---- pairs

@@ -81,26 +81,6 @@ class Tables(Options):
             )
 
 
-# ---- helpers
-
-
-def clipped_distances(
-    n: int, m: int, rows: int, padding: Tensor | None, device: torch.device
-) -> Tensor:
-    """c + k, the row of a table for each pair: (1, n, m), or (b, n, m) under a padding."""
-    at = positions_of(m, device, padding=padding).expand(1 if padding is None else -1, -1)
-    k = (rows - 1) // 2
-    return (at[:, None, :] - at[:, m - n :, None]).clamp(-k, k) + k
-
-
-def _rows(a_keys: Tensor | None, a_values: Tensor | None) -> int:
-    """2k + 1; 1 without any table."""
-    rows = next((len(table) for table in (a_keys, a_values) if table is not None), 1)
-    if rows % 2 == 0:
-        raise ValueError(f"a table has 2k + 1 rows, for the distances -k … k; got {rows}")
-    return rows
-
-
 # ---- naive
 
 
@@ -122,6 +102,23 @@ def naive(
     if a_values is not None:
         out = out + (weights.transpose(1, 2) @ a_values[c]).transpose(1, 2)
     return out
+
+
+def clipped_distances(
+    n: int, m: int, rows: int, padding: Tensor | None, device: torch.device
+) -> Tensor:
+    """c + k, the row of a table for each pair: (1, n, m), or (b, n, m) under a padding."""
+    at = positions_of(m, device, padding=padding).expand(1 if padding is None else -1, -1)
+    k = (rows - 1) // 2
+    return (at[:, None, :] - at[:, m - n :, None]).clamp(-k, k) + k
+
+
+def _rows(a_keys: Tensor | None, a_values: Tensor | None) -> int:
+    """2k + 1; 1 without any table."""
+    rows = next((len(table) for table in (a_keys, a_values) if table is not None), 1)
+    if rows % 2 == 0:
+        raise ValueError(f"a table has 2k + 1 rows, for the distances -k … k; got {rows}")
+    return rows
 
 
 # ---- clipped

@@ -33,15 +33,6 @@ from attnlab.core.positions import Positions
 from attnlab.core.precision import exact_dtype
 from attnlab.core.shapes import checked
 
-
-@checked
-def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
-    """The vector of each position."""
-    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
-    angles = positions[..., None] * 10000.0 ** (-k / dim)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
-
-
 # ---- naive
 
 
@@ -49,6 +40,14 @@ def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
 def naive(x: Float[Tensor, "b n dim"], positions: Positions) -> Float[Tensor, "b n dim"]:
     """Tokens plus the sinusoids of their positions (Vaswani et al., section 3.5)."""
     return x + table(positions, x.shape[-1]).to(x.dtype)
+
+
+@checked
+def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
+    """The vector of each position."""
+    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
+    angles = positions[..., None] * 10000.0 ** (-k / dim)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
 
 
 FORMS = {"naive": naive}

@@ -89,15 +89,6 @@ class GatedStateSpace(Options):
     chunk: Size = 64
 
 
-def _system(a: PerMode, b: PerMode, C: Weights) -> tuple[Tensor, Tensor, Tensor]:
-    """Ā and B̄ of every mode in double precision, and C / 2: the parts shared with S4D take each
-    mode twice."""
-    exact = exact_dtype(C.device)
-    decay, drive = state_space.zero_order_hold(torch.complex(-a.to(exact).exp(), b.to(exact).exp()))
-    decay, drive = (part.expand(len(C), -1) for part in (decay, drive))
-    return decay, drive, state_space.as_complex(upcast(C)) / 2
-
-
 # ---- naive
 
 
@@ -109,6 +100,15 @@ def naive(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> To
     K = 2 * ((half * drive)[..., None] * powers).sum(dim=1).real
     weights = note("weights", toeplitz(note("kernel", K.to(x.dtype))))
     return torch.einsum("dij,bjd->bid", weights, x) + skip * x
+
+
+def _system(a: PerMode, b: PerMode, C: Weights) -> tuple[Tensor, Tensor, Tensor]:
+    """Ā and B̄ of every mode in double precision, and C / 2: the parts shared with S4D take each
+    mode twice."""
+    exact = exact_dtype(C.device)
+    decay, drive = state_space.zero_order_hold(torch.complex(-a.to(exact).exp(), b.to(exact).exp()))
+    decay, drive = (part.expand(len(C), -1) for part in (decay, drive))
+    return decay, drive, state_space.as_complex(upcast(C)) / 2
 
 
 # ---- fft

@@ -78,6 +78,17 @@ class Retaining(Options):
     chunk: Size = 64
 
 
+# ---- naive
+
+
+@form
+def naive(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
+    """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
+    scores = note("scores", q @ k.mT)
+    weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
+    return weights @ v
+
+
 def fading(heads: int, n: int, like: Tensor) -> Float[Tensor, "h n"]:
     """γ⁰ … γ^(n - 1) of every head."""
     h = torch.arange(heads, dtype=exact_dtype(like.device), device=like.device)
@@ -93,17 +104,6 @@ def turned(x: Tensor, positions: Tensor) -> Tensor:
     cos, sin = (part.to(x.dtype) for part in (angle.cos(), angle.sin()))
     even, odd = x.unflatten(-1, (half, 2)).unbind(-1)
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-
-
-# ---- naive
-
-
-@form
-def naive(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
-    """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
-    scores = note("scores", q @ k.mT)
-    weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
-    return weights @ v
 
 
 # ---- recurrent

@@ -34,5 +34,5 @@ class LocalAttention(PatternAttention):
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", block: Size = 256,
     ) -> None:  # fmt: skip
-        by = "naive" if form == "naive" else "blocked"
+        by: Literal["naive", "blocked"] = "naive" if form == "naive" else "blocked"
         super().__init__(dim, heads, LocalBlocks(block=block), causal=causal, form=by)

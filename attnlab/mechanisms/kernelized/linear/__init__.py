@@ -108,16 +108,6 @@ __all__ = [
 ]
 
 
-def _featured(
-    q: Tensor, k: Tensor, padding: Tensor | None, options: Features
-) -> tuple[Tensor, Tensor]:
-    """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
-    q, k = options(q), options(k)
-    if padding is not None:
-        k = k.masked_fill(~padding[:, None, :, None], 0)
-    return note("features_q", q), note("features_k", k)
-
-
 # ---- naive
 
 
@@ -133,6 +123,16 @@ def naive(
         scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
     weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
     return weights @ v
+
+
+def _featured(
+    q: Tensor, k: Tensor, padding: Tensor | None, options: Features
+) -> tuple[Tensor, Tensor]:
+    """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
+    q, k = options(q), options(k)
+    if padding is not None:
+        k = k.masked_fill(~padding[:, None, :, None], 0)
+    return note("features_q", q), note("features_k", k)
 
 
 # ---- recurrent

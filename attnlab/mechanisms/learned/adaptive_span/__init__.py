@@ -85,16 +85,6 @@ BLOCK = (32, 128)
 AT_ONCE = 1 << 22
 """From twice as many scores on, blocks are computed in parts."""
 
-# ---- helpers
-
-
-def _weights(scores: Tensor, mask: Tensor) -> Tensor:
-    """m e^s over its sum; zeros where all m are 0."""
-    faded = mask * powers(scores.masked_fill(mask <= 0, -torch.inf))
-    total = faded.sum(-1, keepdim=True)
-    return faded / (total + (total == 0))
-
-
 # ---- naive
 
 
@@ -111,6 +101,13 @@ def naive(
         mask = mask * padding[:, None, None]
     scores = note("scores", q @ k.mT * q.shape[-1] ** -0.5)
     return note("weights", _weights(scores, mask)) @ v
+
+
+def _weights(scores: Tensor, mask: Tensor) -> Tensor:
+    """m e^s over its sum; zeros where all m are 0."""
+    faded = mask * powers(scores.masked_fill(mask <= 0, -torch.inf))
+    total = faded.sum(-1, keepdim=True)
+    return faded / (total + (total == 0))
 
 
 def _of_queries(span: Tensor) -> Tensor:

@@ -92,7 +92,23 @@ __all__ = [
     "chunked", "hash_buckets", "naive", "unit",
 ]  # fmt: skip
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, v: SelfValues, rotations: Rotations, *,
+    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
+) -> Outputs:  # fmt: skip
+    """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
+    buckets."""
+    places = _places(q, rotations, padding, options, causal=causal)
+    scores = q @ unit(q).mT * options.scale_of(q.shape[-1])
+    times, divided = (x.to(scores.dtype) for x in _counted(places, options))
+    scores = scores + (times / divided).log()
+    weights = masked_softmax(scores, times > 0)
+    weights = weights + _alone(weights.sum(dim=-1), padding).diag_embed()
+    return note("weights", weights) @ v
 
 
 def unit(q: Tensor) -> Tensor:
@@ -124,25 +140,6 @@ def attended(
     for index in range(1, rotations.shape[1]):
         found |= places.attended(index)
     return found
-
-
-# ---- naive
-
-
-@form
-def naive(
-    q: Queries, v: SelfValues, rotations: Rotations, *,
-    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
-) -> Outputs:  # fmt: skip
-    """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
-    buckets."""
-    places = _places(q, rotations, padding, options, causal=causal)
-    scores = q @ unit(q).mT * options.scale_of(q.shape[-1])
-    times, divided = (x.to(scores.dtype) for x in _counted(places, options))
-    scores = scores + (times / divided).log()
-    weights = masked_softmax(scores, times > 0)
-    weights = weights + _alone(weights.sum(dim=-1), padding).diag_embed()
-    return note("weights", weights) @ v
 
 
 def _counted(places: Places, options: Hashing) -> tuple[Tensor, Tensor]:

@@ -92,7 +92,16 @@ from attnlab.mechanisms.lowrank.linformer.places import OverLength, Places, Proj
 
 __all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "valid_places"]
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
+) -> Outputs:
+    """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
+    keys, values = e @ _masked(k, padding), f @ _masked(v, padding)
+    return _weighted(q, keys, values, valid_places(e, f, padding))
 
 
 def valid_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
@@ -111,18 +120,6 @@ def valid_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
 def _masked(x: Tensor, padding: Tensor | None) -> Tensor:
     """Keys or values (b, h, m, d) with zeros for padded tokens."""
     return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
-
-
-# ---- naive
-
-
-@form
-def naive(
-    q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
-) -> Outputs:
-    """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
-    keys, values = e @ _masked(k, padding), f @ _masked(v, padding)
-    return _weighted(q, keys, values, valid_places(e, f, padding))
 
 
 @form

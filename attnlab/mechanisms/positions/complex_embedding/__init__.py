@@ -73,26 +73,6 @@ Table = Float[Tensor, "#vocab #dim"]
 
 Waves = Complex[Tensor, "b n dim"]
 
-# ---- helpers
-
-
-def look_up(table: Tensor, tokens: Tensor) -> Tensor:
-    """The rows of ``tokens``; the one row of a table that all words share."""
-    return upcast(table[0] if len(table) == 1 else table[tokens])
-
-
-def angles(tokens: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor | None) -> Tensor:
-    """ω p + θ of every word at its position, (b, n, dim); 1 where all words or dimensions share."""
-    turned = look_up(frequency, tokens) * positions[..., None]
-    return note("angles", turned if phase is None else turned + look_up(phase, tokens))
-
-
-def _rows(*tables: Tensor | None) -> int:
-    """The number of words; no limit where all words share all tables."""
-    rows = max(len(table) for table in tables if table is not None)
-    return rows if rows > 1 else 2**31
-
-
 # ---- naive
 
 
@@ -111,6 +91,23 @@ def naive(
     lengths = note("amplitudes", look_up(amplitude, tokens))
     waves = lengths * torch.polar(torch.ones_like(angle), angle)
     return waves.expand(*tokens.shape, -1)
+
+
+def look_up(table: Tensor, tokens: Tensor) -> Tensor:
+    """The rows of ``tokens``; the one row of a table that all words share."""
+    return upcast(table[0] if len(table) == 1 else table[tokens])
+
+
+def angles(tokens: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor | None) -> Tensor:
+    """ω p + θ of every word at its position, (b, n, dim); 1 where all words or dimensions share."""
+    turned = look_up(frequency, tokens) * positions[..., None]
+    return note("angles", turned if phase is None else turned + look_up(phase, tokens))
+
+
+def _rows(*tables: Tensor | None) -> int:
+    """The number of words; no limit where all words share all tables."""
+    rows = max(len(table) for table in tables if table is not None)
+    return rows if rows > 1 else 2**31
 
 
 # ---- real pairs

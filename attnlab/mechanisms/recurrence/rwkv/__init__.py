@@ -78,12 +78,6 @@ __all__ = [
 CHUNK = 64
 
 
-def _rate(decay: PerChannel) -> PerChannel:
-    """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
-    float32 and 0 · ∞ is NaN."""
-    return decay.clamp(max=80).exp()
-
-
 # ---- naive
 
 
@@ -100,6 +94,12 @@ def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
     weights = note("weights", exponents.softmax(dim=-1))
     return torch.einsum("bdij,bjd->bid", weights, v)
+
+
+def _rate(decay: PerChannel) -> PerChannel:
+    """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
+    float32 and 0 · ∞ is NaN."""
+    return decay.clamp(max=80).exp()
 
 
 # ---- recurrent
