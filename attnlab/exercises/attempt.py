@@ -8,8 +8,7 @@ each known mistake on the same numbers; if none agrees, the message says where i
 import itertools
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec, module_from_spec
@@ -55,27 +54,6 @@ _HINTS = {
         "`a <= b | c` means `a <= (b | c)`."
     ),
 }
-
-
-_SENTENCES: ContextVar[list[str] | None] = ContextVar("sentences", default=None)
-
-
-@contextmanager
-def mistakes_looked_for() -> Iterator[list[str]]:
-    """The sentences of all known mistakes that the checks inside can name, for a teacher."""
-    sentences: list[str] = []
-    token = _SENTENCES.set(sentences)
-    try:
-        yield sentences
-    finally:
-        _SENTENCES.reset(token)
-
-
-def note_mistakes(sentences: Iterable[str]) -> None:
-    """Tell ``mistakes_looked_for``, where it listens, of sentences that a check can say."""
-    known = _SENTENCES.get()
-    if known is not None:
-        known += [sentence for sentence in sentences if sentence not in known]
 
 
 @dataclass
@@ -296,7 +274,6 @@ def require(
     `shape` names the axes of the right result. Mistakes are looked for on the cases `alike` as well
     where the shape is wrong. `explain` is asked where no known mistake agrees.
     """
-    note_mistakes(sentence for sentence, _ in known_mistakes)
     answer, expected = run(function, given), as_float64(truth(*given.values()))
     assert expected is not None
     if same(answer.value, expected):
@@ -411,7 +388,6 @@ def part_faults(
     known_mistakes: Sequence[Sequence[KnownMistake]],
 ) -> list[str]:
     """A sentence for each part that is wrong: the known mistake, or where it differs."""
-    note_mistakes(sentence for known in known_mistakes for sentence, _ in known)
     found = []
     for name, part, right, known in zip(names, parts, truth, known_mistakes, strict=True):
         if not same(part, right):
