@@ -77,6 +77,16 @@ def random_tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
 
 
+def sizes(*cases: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The sizes of the cases of an exercise without random numbers; a hidden test has larger ones.
+
+    What is 0 or 1 stays.
+    """
+    drawing = _DRAWING.get() or Drawing()
+    drawing.used += drawing.times > 1
+    return [tuple(x if x < 2 else drawing.times * x for x in case) for case in cases]
+
+
 def redrawn(check: Callable[..., Verdict], drawing: Drawing) -> Callable[..., Verdict]:
     """The same check on other numbers, and on axes `drawing.times` as long: a hidden test.
 

@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    Parts,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors
 from attnlab.exercises.exercise import Mistakes, but
 from attnlab.exercises.parts import PartsExercise
 

@@ -30,6 +30,7 @@ from attnlab.exercises.attempt import (
     check_side_effects,
     random_tensors,
     require,
+    sizes,
 )
 from attnlab.exercises.check import Check
 from attnlab.exercises.verdict import Function, Mistake, Verdict, require_function
@@ -59,7 +60,8 @@ Mistakes = Mapping[Formula | But, str]  # what is wrong, and the sentence about 
 def drawn(seed: int | list[int] = 0, /, **arguments: Any) -> Cases:
     """Cases with random tensors: a tuple is a shape, a list has an entry for each of the cases.
 
-    Everything else is passed on as it is. ``drawn(3, x=(7, 5), k=[1, 2])`` makes two cases from one
+    Without a shape all are whole numbers, which are ``sizes``; everything else is passed on as it
+    is. ``drawn(3, x=(7, 5), k=[1, 2])`` makes two cases from one
     seed, ``drawn([3, 4], x=[(7, 5), (4, 2)])`` two of their own shapes and numbers.
     """
     lists = [x for x in (seed, *arguments.values()) if isinstance(x, list)]
@@ -68,8 +70,11 @@ def drawn(seed: int | list[int] = 0, /, **arguments: Any) -> Cases:
         for place in range(len(lists[0]) if lists else 1):
             now = {name: _entry(x, place) for name, x in arguments.items()}
             shapes = {name: x for name, x in now.items() if isinstance(x, tuple)}
-            tensors = random_tensors(*shapes.values(), seed=_entry(seed, place))
-            yield now | dict(zip(shapes, tensors, strict=True))
+            if shapes:
+                tensors = random_tensors(*shapes.values(), seed=_entry(seed, place))
+                yield now | dict(zip(shapes, tensors, strict=True))
+            else:
+                yield dict(zip(now, *sizes(tuple(now.values())), strict=True))
 
     return cases
 

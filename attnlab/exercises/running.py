@@ -7,12 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    Parts,
-    random_tensors,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.parts import PartsExercise
 from attnlab.exercises.verdict import Function
