@@ -14,10 +14,16 @@ from attnlab.core.card import Card
 
 def test_every_page_of_the_shelf_is_found() -> None:
     shelf = Path(attnlab.__file__).parent / "mechanisms"
-    pages = {p for p in shelf.rglob("*.py") if "\nCARD = " in p.read_text(encoding="utf-8")}
-    assert len(pages) == len(attnlab.cards())
+    texts = [p.read_text(encoding="utf-8") for p in shelf.rglob("*.py")]
+    pages = [text for text in texts if "\nCARD = " in text or "\nCARDS = " in text]
+    assert len(pages) == len(set(catalog.pages().values()))
     for card in attnlab.cards():
         assert (shelf / card.family).is_dir()
+
+
+def test_a_page_may_hold_several_mechanisms() -> None:
+    assert catalog.pages()["brc"] == catalog.pages()["nbrc"]
+    assert catalog.module_of(attnlab.card("nbrc")) == "attnlab.mechanisms.recurrence.bistable"
 
 
 @pytest.mark.parametrize(
