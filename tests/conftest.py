@@ -110,8 +110,10 @@ def card_of(item: pytest.Item) -> Any:
 
 def page_of(card: Any) -> str:
     """`family/mechanism`: the module of the shelf that holds the card."""
+    from attnlab.catalog import cards_of
+
     for name, module in list(sys.modules.items()):
-        if name.startswith("attnlab.mechanisms.") and getattr(module, "CARD", None) is card:
+        if name.startswith("attnlab.mechanisms.") and any(c is card for c in cards_of(module)):
             return "/".join(name.split(".")[2:4])
     raise LookupError(f"no page of the shelf holds the card of {card.name}")
 

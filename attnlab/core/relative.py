@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
@@ -68,3 +70,18 @@ def past_weights(q: Tensor, k: Tensor, u: Tensor, t: Tensor, r: Tensor, mask: Te
     with ``past_keys`` of m."""
     position = relative_shift(content_scores(q, r[None, :, -k.shape[2] :], t))
     return weigh(content_scores(q, k, u), position, mask, q.shape[-1])
+
+
+class ScoredByDistance(Layer):
+    """The projections into heads, and the weights of the score of every head: u, t and W_R."""
+
+    def __init__(self, dim: Size, heads: Size) -> None:
+        super().__init__()
+        self.heads = Heads(dim, heads)
+        self.distance = nn.Linear(dim, dim, bias=False)
+        self.u, self.t = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
+
+    @property
+    def weight(self) -> DistanceWeight:
+        """W_R of each head."""
+        return self.distance.weight.unflatten(0, (self.heads.heads, -1))

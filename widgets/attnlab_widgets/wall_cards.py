@@ -14,8 +14,8 @@ from attnlab import catalog
 from attnlab.catalog import module_of, pages
 from attnlab.core.card import LIKE_N, Card, in_plain_text, letters
 from attnlab.core.options import annotations_of
+from attnlab.figures.mathml import tree
 from attnlab.lens.side_by_side import Layer
-from attnlab_widgets.mathml import tree
 
 MOST = 3  # lessons of one mechanism, those that name it most
 FEW = (

@@ -77,9 +77,7 @@ from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
 Gates = Float[Tensor, "b g n dim"]  # g gates, x^1 … x^N
-Filters = Float[
-    Tensor, "g dim n"
-]  # a filter for each, h^1 … h^N, the weight of the newest token first
+Filters = Float[Tensor, "g dim n"]  # h^1 … h^N, the weight of the newest token first
 TAPS = 3
 
 

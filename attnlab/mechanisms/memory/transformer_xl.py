@@ -57,18 +57,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import read_on
-from attnlab.core.heads import Heads
-from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import (
     DistanceWeight,
     HeadVector,
+    ScoredByDistance,
     content_scores,
     distance_keys,
     past_keys,
@@ -173,7 +172,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class TransformerXL(Layer):
+class TransformerXL(ScoredByDistance):
     """Multi-head attention to a segment and its memory, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -185,16 +184,8 @@ class TransformerXL(Layer):
         self, dim: Size, heads: Size, *,
         form: Literal["naive", "chunked"] = "chunked", options: Segments = Segments(),
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.heads = Heads(dim, heads)
+        super().__init__(dim, heads)
         self.form, self.options = form, options
-        self.distance = nn.Linear(dim, dim, bias=False)
-        self.u, self.t = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
-
-    @property
-    def weight(self) -> DistanceWeight:
-        """W_R of each head."""
-        return self.distance.weight.unflatten(0, (self.heads.heads, -1))
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:

@@ -104,6 +104,14 @@ def compressed(
     return found
 
 
+def compressed_for_task(
+    x: Tensor, seen: Tensor, kernel: nn.Conv1d | None, options: Compression
+) -> Tensor:
+    """The vectors as later segments read them: constants unless ``task_gradient`` is set."""
+    found = compressed(x, seen, kernel, options)
+    return found if options.task_gradient else found.detach()
+
+
 def mean(x: Tensor, seen: Tensor, options: Compression) -> Tensor:
     """That of the inputs of each window that are ``seen``; zero where there is none."""
     there = windows(seen, options)[..., None]

@@ -1,11 +1,10 @@
 """One segment of queries with the columns before it, and what is carried to the next."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.carried import check_carried, check_inputs
@@ -14,6 +13,7 @@ from attnlab.core.relative import past_weights
 from attnlab.core.segments import Reading
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
+    compressed_for_task,
     most_used,
     windows,
 )
@@ -59,14 +59,9 @@ class CompressiveState(Reading, _Parts):
 
     __slots__ = ()
 
-    def closed(
-        self, compress: Callable[[Tensor, Tensor], Tensor], options: Compression
-    ) -> "CompressiveState":
+    def closed(self, kernel: nn.Conv1d | None, options: Compression) -> "CompressiveState":
         """The same; after the last token of a segment it enters the memory, and what leaves is
-        compressed.
-
-        ``compress`` makes vectors of whole segments and of which of their inputs are seen.
-        """
+        compressed."""
         c, k = options.segment, options.compressed
         if self.segment.shape[1] < c:
             return self
@@ -81,7 +76,8 @@ class CompressiveState(Reading, _Parts):
             new = old.gather(1, chosen[..., None].expand(-1, -1, old.shape[2]))
             seen = seen.gather(1, chosen)
         else:
-            new, seen = compress(old, seen), windows(seen, options).any(dim=2)
+            new = compressed_for_task(old, seen, kernel, options)
+            seen = windows(seen, options).any(dim=2)
         short = torch.cat((self.compressed, new), dim=1)[:, -k:]
         of_short = torch.cat((of_short, seen), dim=1)[:, -k:]
         seen = torch.cat((of_short, of_inputs[:, c:]), dim=1)

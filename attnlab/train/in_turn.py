@@ -13,14 +13,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from attnlab import train
-from attnlab.tasks import Task
 from attnlab.train import State
-from attnlab_widgets.recorded_model import RecordedModel
+from attnlab.train.task import Task
 
 SNAPSHOTS = 20  # recorded in one training, apart from its start
 
@@ -67,13 +67,24 @@ class Turns:
         return self._waiting[0] == min(self._waiting)
 
 
+class Recorded(Protocol):
+    """A model whose weights are kept at some steps; `attnlab.lens.recorded_model.RecordedModel`."""
+
+    snapshots: Any
+
+    @property
+    def newest(self) -> int: ...
+    def keep(self, step: int, model: nn.Module) -> None: ...
+    def learner(self) -> nn.Module: ...
+
+
 class Learner:
     """One model in training. Only its own thread writes the attributes; all may read them.
 
     `step` counts all trainings of the model, `done` only this one.
     """
 
-    def __init__(self, recorded: RecordedModel) -> None:
+    def __init__(self, recorded: Recorded) -> None:
         self.recorded = recorded
         self.start = self.step = recorded.newest
         self.losses: list[tuple[int, float]] = []
@@ -98,7 +109,7 @@ class Training:
 
     def __init__(
         self,
-        models: Sequence[RecordedModel],
+        models: Sequence[Recorded],
         task: Task,
         steps: int,
         changed: Callable[[], None],

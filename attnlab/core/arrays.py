@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.figures.arguments import check_list
+from attnlab.core.arguments import check_list
 
 Array = NDArray[Any]
 LARGEST = 1e37  # figures are drawn in single precision

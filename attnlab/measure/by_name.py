@@ -1,4 +1,4 @@
-"""What the layer of a mechanism costs, counted and timed, and whether it decodes."""
+"""What the layer of a mechanism of that name costs, counted and timed, and whether it decodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

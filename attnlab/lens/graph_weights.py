@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attnlab.core.arrays import numbers
 from attnlab.core.modes import mode
-from attnlab.figures.arrays import numbers
+from attnlab.lens.sources.layers import layers_of
 from attnlab.lens.watch import watch
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
-from attnlab_widgets.layers import layers_of
 
 MOST_NODES, MOST_WEIGHTS = 500, 100_000
 LEVELS = 65_535

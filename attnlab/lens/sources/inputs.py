@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlab.lens.sources.readers import Reader
+from attnlab.lens.sources.tokens import Found
 from attnlab.models.generate import generate as generate_tokens
 from attnlab.models.tiny import TinyTransformer
-from attnlab_widgets.readers import Reader
-from attnlab_widgets.tokens import Found
 
 NEW = 20
 """Tokens that an encoder-decoder generates where nobody says what its decoder reads."""

@@ -8,7 +8,8 @@ of ``attnlab.lens.mixing``, or arrays: one map (n, m), one layer (heads, n, m), 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +21,26 @@ from attnlab.core.integers import check_integer
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import Mixing
 from attnlab.lens.record import Attention, Seen
-from attnlab_widgets.joined import Call, Decoded, Weights, Windowed, decoded
-from attnlab_widgets.layer_names import Outline, order, titles
-from attnlab_widgets.vectors import Held, held
+from attnlab.lens.sources.joined import Call, Decoded, Weights, Windowed, decoded
+from attnlab.lens.sources.layer_names import Outline, order, titles
 
 _HUGGING_FACE = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 _PATTERN = re.compile(r"\.hook_pattern$")
 MANY = 1024
 """With more queries, the statistics are those of so many rows, evenly spread."""
+
+_HELD = 4_000_000
+"""Numbers of a recording that a layer keeps in memory; a larger one it only knows."""
+Held = Callable[[], Attention | None]
+"""A way to a record; None once nobody keeps it."""
+
+
+def held(record: Attention) -> Held:
+    """A way to the record; a large one is not kept alive, for a notebook forgets no widget."""
+    b, h, n, m = record.shape
+    if b * h * (n + 2 * m) * record.queries.shape[-1] <= _HELD:
+        return lambda: record
+    return weakref.ref(record)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.core.markup import printable
+from attnlab.core.markup import legible
 from attnlab.structures.brackets import shown
 from attnlab.structures.tree import Tree
 
@@ -37,13 +37,13 @@ def drawable(tree: Tree) -> Tree:
 
 def read(text: str) -> Tree:
     """The tree of bracketed text; a ValueError where there is none, or none that can be drawn."""
-    return drawable(Tree.read(printable(text)))
+    return drawable(Tree.read(legible(text)))
 
 
 def writable(tree: Tree) -> Tree:
     """The tree with labels that bracketed text can hold: a sign for each space, ∅ for no label."""
     label = tree.label.replace("-LRB-", "(").replace("-RRB-", ")")
-    label = re.sub(r"\s", "␣", printable(label)) or "∅"
+    label = re.sub(r"\s", "␣", legible(label)) or "∅"
     return Tree(label, tuple(map(writable, tree.children)))
 
 

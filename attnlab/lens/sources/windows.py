@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnlab_widgets.joined import Windows
+from attnlab.lens.sources.joined import Windows
 
 
 class Seen(Mapping[str, Windows]):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from attnlab.lens.sides import kind_of
-from attnlab_widgets.layer_names import Outline, of_an_image, pattern_of
-from attnlab_widgets.patches import Patches
+from attnlab.lens.sources.layer_names import Outline, of_an_image, pattern_of
+from attnlab.lens.sources.patches import Patches
 
 
 class Found(list[Any]):

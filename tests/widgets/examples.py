@@ -1,6 +1,7 @@
-"""One example of every widget that has a still picture."""
+"""An example of every widget, and one with hostile words of each that shows words of its user."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from attnlab_widgets.attention_explorer import AttentionExplorer
 from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.base import BaseWidget
 from attnlab_widgets.complex_words import ComplexWordExplorer
 from attnlab_widgets.cost_lab import CostLab
 from attnlab_widgets.energy_landscape import EnergyLandscape
@@ -103,11 +105,11 @@ def table() -> TableView:
     return TableView([*questions, (rivers, texts[3])], sides, tops)
 
 
-def graph() -> GraphView:
+def graph(**given: Any) -> GraphView:
     karate = nx.karate_club_graph()
     scores = torch.randn(2, 3, 34, 34, generator=torch.Generator().manual_seed(0))
     mask = torch.from_numpy(nx.to_numpy_array(karate, weight=None)) > 0
-    return GraphView(karate, scores.masked_fill(~mask, -torch.inf).softmax(-1))
+    return GraphView(karate, scores.masked_fill(~mask, -torch.inf).softmax(-1), **given)
 
 
 EXAMPLES: dict[type, Callable[[], Any]] = {
@@ -133,3 +135,79 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     TableView: table,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }
+
+PAGES: dict[type[BaseWidget], Callable[[], BaseWidget]] = {
+    kind: make for kind, make in EXAMPLES.items() if issubclass(kind, BaseWidget)
+}
+"""The widgets that are a page of their own, which `save_html` writes."""
+
+HOSTILE = (
+    "<img src=x onerror=\"document.title='taken'\">",
+    "</script><script>document.title = 'taken'</script>",
+    "\"'&amp;",
+    "שלום",
+    "\u202egnp.exe",
+    "\x07\x1b[31m\n",
+    "👩‍🚀\u200b",
+)
+"""Tokens that a page must show as text: tags, quotes, right to left, control characters."""
+
+
+def hostile_film(words: Sequence[str]) -> MemoryFilm:
+    torch.manual_seed(0)
+    sizes = {"segment": 4, "memory": 4, "compressed": 3, "rate": 2}
+    given = {"attention": "compressive_transformer", "attention_options": sizes}
+    model = TinyTransformer(26, dim=12, layers=1, heads=2, max_len=64, **given)
+    return MemoryFilm(model, torch.arange(3 * len(words)) % 26, tokens=[*words] * 3)
+
+
+def hostile_board(words: Sequence[str]) -> HeadSwitchboard:
+    torch.manual_seed(0)
+    model = TinyTransformer(29, dim=8, layers=2, heads=2, max_len=32)
+    return HeadSwitchboard(model, [*range(len(words))], tokens=[*words])
+
+
+def hostile_view(words: Sequence[str]) -> AttentionView:
+    n = len(words)
+    maps = np.random.default_rng(3).dirichlet(np.full(n, 0.4), size=(2, 3, n))
+    return AttentionView(maps.astype("float32"), [*words])
+
+
+def hostile_space(words: Sequence[str]) -> QueryKeySpace:
+    tokens = tokens_of(2, len(words))
+    space = QueryKeySpace(maps_of(points_of(replace(tokens, texts=(*words, *words)), 1, 2)))
+    space.view, space.selected = "one", ["query", 0]
+    return space
+
+
+def hostile_table(words: Sequence[str]) -> TableView:
+    first, *rest = words
+    cells = Table([first, rest[0]], [[one, one] for one in rest])
+    return TableView([(cells, first)], [[0.0] * len(rest)], [[0.0, 1.0]])
+
+
+def hostile_choices(words: Sequence[str]) -> WhoIsChosen:
+    points = np.random.default_rng(3).normal(size=(2, 8 * len(words), 2))
+    return WhoIsChosen(*points, tokens=[*words] * 8)
+
+
+HOSTILE_EXAMPLES: dict[type[BaseWidget], Callable[[Sequence[str]], BaseWidget]] = {
+    AttentionView: hostile_view,
+    TreeExplorer: lambda words: TreeExplorer(["S", *words[:3], ["X", *words[3:]]]),
+    ComplexWordExplorer: lambda words: ComplexWordExplorer(
+        ComplexEmbedding(len(words), 5), dict(enumerate(words))
+    ),
+    QueryKeySpace: hostile_space,
+    QueryOnAPlane: lambda words: QueryOnAPlane(np.eye(len(words), 2) + 1, names=[*words]),
+    HeadSwitchboard: hostile_board,
+    LongRangeUse: lambda words: LongRangeUse(
+        studies(), lambda ids: [words[token % len(words)] for token in ids]
+    ),
+    WhoIsChosen: hostile_choices,
+    EnergyLandscape: lambda words: EnergyLandscape(np.eye(len(words), 2) + 1, names=[*words]),
+    GraphView: lambda words: graph(labels=[*words, *map(str, range(34 - len(words)))]),
+    MemoryFilm: hostile_film,
+    TableView: hostile_table,
+    Wall: lambda words: Wall(" ".join(words)),
+}
+"""The widgets that show words of their user: an example of each with these words."""

@@ -4,10 +4,10 @@ import importlib
 import re
 
 import pytest
-from attnlab_widgets.mathml import tree
 
 import attnlab
 from attnlab.catalog import pages
+from attnlab.figures.mathml import tree
 
 
 def test_fractions_roots_and_scripts() -> None:

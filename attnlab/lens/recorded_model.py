@@ -3,33 +3,21 @@
 The weights are kept, not the maps, so that a text typed afterwards can be shown at every step.
 """
 
-import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnlab import pretrained
-from attnlab.catalog import cards
-from attnlab.core.card import Card
 from attnlab.lens.mixing import Mixing, mixing_matrix
 from attnlab.lens.record import Seen
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks.copying import Copying
-from attnlab.tasks.documentation import Documentation
 
 Weights = Mapping[str, Tensor]
 
 MOST_SNAPSHOTS = 32  # 3.5 MB each for a model of the default size
-REFERENCE = (
-    "documentation"  # the shipped model whose vocabulary, size and text every other one takes
-)
-
-
-LANGUAGE, COPYING = "documentation", "copying"
 
 
 @dataclass(frozen=True)
@@ -40,17 +28,12 @@ class Maps:
     remark: str = ""
 
 
-@dataclass(eq=False)
-class RecordedModel:
-    """A model of mechanism `name`; `snapshots` holds its weights by training step, 0 first."""
+class Snapshots:
+    """The weights of a model by training step, 0 first."""
 
-    name: str
-    trained: bool
-    model: TinyTransformer
-    snapshots: dict[int, Weights] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.keep(0, self.model)
+    def __init__(self, model: nn.Module) -> None:
+        self.snapshots: dict[int, Weights] = {}
+        self.keep(0, model)
 
     @property
     def newest(self) -> int:
@@ -67,6 +50,14 @@ class RecordedModel:
             snapshots  # one assignment, so that other threads see either the old or the new
         )
 
+
+class RecordedModel(Snapshots):
+    """A model of mechanism `name`, and its weights at every recorded step of its training."""
+
+    def __init__(self, name: str, trained: bool, model: TinyTransformer) -> None:
+        self.name, self.trained, self.model = name, trained, model
+        super().__init__(model)
+
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""
         learner = new_model(self.name, self.model.config)
@@ -81,53 +72,6 @@ class RecordedModel:
         """The maps of recorded `step` on tokens (n,). For one thread at a time."""
         self.model.load_state_dict(self.snapshots[step])
         return maps(self.model, tokens)
-
-
-def causal_cards() -> tuple[Card, ...]:
-    """The cards that a causal language model can be built from."""
-    return tuple(c for c in cards() if c.causal != "never" and c.role in ("attend", "mix"))
-
-
-def shipped() -> dict[str, str]:
-    """Mechanism → the pretrained text model that has it."""
-    return {model.config["attention"]: name for name, (model, _) in _shipped_text().items()}
-
-
-@functools.cache
-def _shipped_text() -> dict[str, tuple[TinyTransformer, Documentation]]:
-    loaded = {name: pretrained.load(name) for name in pretrained.names()}
-    return {
-        name: (model, task)
-        for name, (model, task) in loaded.items()
-        if isinstance(task, Documentation)
-    }
-
-
-def reference_model() -> tuple[TinyTransformer, Documentation]:
-    """The shipped model whose options all others take, and its task; do not change it."""
-    return _shipped_text()[REFERENCE]
-
-
-@functools.cache
-def copying() -> tuple[Mapping[str, Any], Copying]:
-    """Options of a model that learns to copy letters in a few seconds, and that task."""
-    problem = Copying(items=8, symbols=26)
-    sizes = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
-    model = TinyTransformer(vocab=problem.vocab, max_len=problem.length, **sizes)
-    return model.config, problem
-
-
-def recorded_model(
-    name: str, trained: bool, options: Mapping[str, Any], seed: int = 0, task: str = LANGUAGE
-) -> RecordedModel:
-    """The shipped weights, or a new model: as large as the shipped one, but for `options`."""
-    if trained:
-        model, _ = _shipped_text()[shipped()[name]]
-        copy = new_model(name, model.config)
-        copy.load_state_dict(model.state_dict())
-        return RecordedModel(name, True, copy)
-    config = reference_model()[0].config if task == LANGUAGE else copying()[0]
-    return RecordedModel(name, False, new_model(name, {**config, **options}, seed))
 
 
 def new_model(name: str, config: Mapping[str, Any], seed: int = 0) -> TinyTransformer:
