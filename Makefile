@@ -116,7 +116,7 @@ $(VENV)/colab $(VENV)/lowest: .ci/overlay.py tests/house/colab_versions.txt $(IN
 
 .PHONY: notebooks
 notebooks: $(INSTALLED) ## Run the lessons; print the seconds and the memory of each
-	$(RUN) -m attnlab.measure notebooks
+	$(RUN) -m tools.notebooks
 
 .PHONY: measure-widgets
 measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bertviz (needs npm once)
@@ -125,15 +125,15 @@ measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bert
 
 .PHONY: readme
 readme: $(INSTALLED) ## Write the tables of MECHANISMS.md and of the course's page anew, from cards and lessons
-	$(RUN) -m attnlab.readme
-	$(RUN) -m attnlab.course.page
+	$(RUN) -m tools.readme
+	$(RUN) -m tools.course.page
 
 .PHONY: derived
 derived: readme ## Write every file that follows from the cards: tables, and rows of the survey that are missing
 	$(RUN) -m attnlab_widgets.survey --missing
 
 .PHONY: new
-new: $(INSTALLED) ## Begin a mechanism from one that is like it: make new NAME=hartley FAMILY=spectral LIKE=fnet
+new: $(INSTALLED) ## Begin a mechanism from one that is like it: make new NAME=hartley FAMILY=convolution LIKE=fnet
 	@$(RUN) .ci/new.py $(NAME) $(FAMILY) $(LIKE)
 
 .PHONY: pictures
@@ -146,7 +146,7 @@ site: $(INSTALLED) ## Build the web site in site/, which opens from disk: lesson
 
 .PHONY: course
 course: $(INSTALLED) ## Write the lessons as a course: editions for students and teachers, assignments, pages to print
-	$(RUN) -m attnlab.course course
+	$(RUN) -m tools.course course
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code and mend what the linter can mend

@@ -1,6 +1,6 @@
 """A page and its test, copied from a mechanism that is like it, with the names changed.
 
-    make new NAME=hartley FAMILY=spectral LIKE=fnet
+    make new NAME=hartley FAMILY=convolution LIKE=fnet
 
 What is left to do is in CONTRIBUTING.md and docs/guides/add_a_mechanism.md.
 """

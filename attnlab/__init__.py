@@ -24,7 +24,11 @@ this file needs itself have an underscore, so that Tab after ``attnlab.`` offers
 import importlib as _importlib
 import typing as _typing
 
+import attnlab.core.moved as _moved
+
 __version__ = "0.1.0"
+
+_moved.answer()
 
 _HOMES = {
     "cards": "attnlab.catalog",
@@ -43,7 +47,6 @@ _HOMES = {
 _ROOMS = (
     "catalog",
     "core",
-    "course",
     "exercises",
     "experiments",
     "figures",
@@ -51,8 +54,9 @@ _ROOMS = (
     "measure",
     "mechanisms",
     "models",
+    "predictions",
     "pretrained",
-    "readme",
+    "structures",
     "tasks",
     "testing",
     "train",
@@ -87,14 +91,7 @@ if _typing.TYPE_CHECKING:
     from attnlab.models.tiny import TinyTransformer
 
 
-def _beside(card: _typing.Any) -> _typing.Any:
-    """What a notebook shows beside a card; the floor that draws it is loaded when one is shown."""
-    return _importlib.import_module("attnlab_widgets.card_maps").beside(card)
-
-
 def __getattr__(name: str) -> _typing.Any:
-    if name in ("card", "cards"):
-        _importlib.import_module("attnlab.core.card").show_beside(_beside)
     if _HOMES.get(name, "").startswith("attnlab_widgets."):
         return _importlib.import_module("attnlab.core.extras").of_widgets(_HOMES[name], name)
     if name in _HOMES:

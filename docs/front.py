@@ -7,11 +7,11 @@ from pathlib import Path
 
 import attnlab
 from attnlab.core.card import Card
-from attnlab.readme import lessons
 from docs.maps import wall
 from docs.mechanisms import families, title_of
 from docs.places import HOME, ROOT, Sources, html_block
 from docs.widgets import frame, framed
+from tools.readme import lessons
 
 
 def write(sources: Sources) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.catalog import pages
-from attnlab.course.lesson import prediction
-from attnlab.readme import Lesson, lessons
 from docs.outputs import Outputs
 from docs.places import HOME, ROOT, Sources, fenced, html_block, on_the_web
 from docs.widgets import Widgets
+from tools.course.lesson import prediction
+from tools.readme import Lesson, lessons
 
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\([^)]*\)\]\(([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")

@@ -19,11 +19,11 @@ from attnlab.catalog import pages
 from attnlab.core.card import Card
 from attnlab.figures.maps import heat_map
 from attnlab.figures.static import draw
-from attnlab.readme import Lesson, lessons
 from docs.lessons import module_path, read
 from docs.maps import TITLE, Implied, implied, small
 from docs.places import ROOT, Sources, fenced, html_block, on_the_web
 from docs.reference import markdown
+from tools.readme import Lesson, lessons
 
 SEVERAL = 3  # pages
 _LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:]) ")

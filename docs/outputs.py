@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from attnlab.course.predictions import Prediction
+from attnlab.predictions import Prediction
 from docs.widgets import VIEW, Widgets
 
 PLOTLY = "application/vnd.plotly.v1+json"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.readme import home
+from attnlab.core.home import home
 
 ROOT = Path(__file__).parents[1]
 HOME = home(ROOT)

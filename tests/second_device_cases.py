@@ -25,14 +25,14 @@ from attnlab.core.patterns import padding as without_padded
 from attnlab.core.probe import record
 from attnlab.core.sparse.auto import auto
 from attnlab.core.sparse.blocked import blocked
-from attnlab.core.text_pairs import TextPairs
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.query_key.collect import collect
 from attnlab.lens.spectrum import spectrum
 from attnlab.models.positions import schemes
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.text_pairs import TextPairs
+from attnlab.structures.tree_batch import TreeBatch
 from tests import scheme_inputs, second_device
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import (

@@ -22,10 +22,9 @@ from torch import nn
 
 import attnlab
 import docs.__main__ as site
-from attnlab import course, pretrained
+from attnlab import pretrained
 from attnlab.core import files
 from attnlab.core.card import Card
-from attnlab.course.__main__ import main as course_main
 from attnlab.experiments.__main__ import main as experiments_main
 from attnlab.figures.maps import heat_map
 from attnlab.measure import rows
@@ -33,9 +32,11 @@ from attnlab.measure.__main__ import main as measure_main
 from attnlab.models.generate import generate
 from attnlab.models.storage import DIGEST
 from attnlab.models.tiny import TinyTransformer
-from attnlab.readme import Lesson
 from attnlab.train import CheckpointError, load_checkpoint, lock, save_checkpoint
 from tests.bad_calls import REFUSE, Call, fault
+from tools import course
+from tools.course.__main__ import main as course_main
+from tools.readme import Lesson
 
 ROOT = Path(__file__).parents[1]
 DEEP = "[" * 200_000
@@ -67,8 +68,8 @@ COMMANDS = sorted(
     if '\nif __name__ == "__main__"' in path.read_text(encoding="utf-8")
 )
 HARMLESS = {
-    "attnlab.course.page": "Without arguments",
-    "attnlab.readme": "Without arguments",
+    "tools.course.page": "Without arguments",
+    "tools.readme": "Without arguments",
     "docs": "or into",
 }
 """They write where nothing but their own is, and say so when they are asked for help."""

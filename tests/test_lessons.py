@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from attnlab.course import core
-from attnlab.course.lesson import prediction
-from attnlab.course.predictions import Prediction, of_lesson
-from attnlab.readme import home
+from attnlab.core.home import home
+from attnlab.predictions import Prediction, of_lesson
 from tests.trained import first_training, printing_cells
+from tools.course import core
+from tools.course.lesson import prediction
 
 ROOT = Path(__file__).parents[1]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))

@@ -23,30 +23,34 @@ ROOT = Path(__file__).parents[1]
 # Imports point down: a room may use those of a lower floor, and what is listed beside it.
 FLOORS = {
     "core": 0,
-    "mechanisms": 1,
-    "catalog": 2,
-    "models": 2,
-    "lens": 3,
-    "tasks": 3,
-    "train": 3,
-    "measure": 3,
-    "exercises": 3,
-    "readme": 3,
-    "figures": 4,
-    "experiments": 4,
-    "pretrained": 4,
-    "course": 4,
-    "testing": 4,
-    "widgets": 5,
+    "predictions": 1,
+    "structures": 1,
+    "mechanisms": 2,
+    "catalog": 3,
+    "models": 3,
+    "lens": 4,
+    "tasks": 4,
+    "train": 4,
+    "measure": 4,
+    "exercises": 4,
+    "figures": 5,
+    "experiments": 5,
+    "pretrained": 5,
+    "testing": 5,
+    "widgets": 6,
+    "tools": 7,
 }
 NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name
 NEIGHBOURS_IN_FUNCTIONS = {("measure", room) for room in ("lens", "tasks", "train", "exercises")}
-ONLY = {"figures": {"core"}}  # pictures are drawn from arrays and cards, never from models
+ONLY = {
+    "figures": {"core", "structures"}
+}  # pictures are drawn from arrays and cards, never from models
 NEVER = {("widgets", "measure")}  # a widget shows what is; benchmarks are another matter
 MEASURING = {"cost_counts", "cost_lab", "survey"}  # but these widgets show measuring itself
 
 # `import attnlab` must work, and be quick, on a machine that has torch and little else.
 PACKAGES = {"torch", "numpy", "jaxtyping", "sympy"}
+OURS = {"attnlab", "attnlab_widgets", "tools"}
 MORE_PACKAGES = {
     "train": {"accelerate", "safetensors", "tqdm"},
     "figures": {"plotly"},
@@ -80,7 +84,7 @@ def tracked(root: Path) -> list[Path]:
 
 
 def library(root: Path) -> Iterator[tuple[Path, ast.Module]]:
-    homes = (root / "attnlab", root / "widgets/attnlab_widgets")
+    homes = (root / "attnlab", root / "widgets/attnlab_widgets", root / "tools")
     for path in tracked(root):
         if path.suffix == ".py" and any(home in path.parents for home in homes):
             yield path, tree_of(path)
@@ -110,8 +114,8 @@ def module_of(root: Path, path: Path) -> str:
 def room_of(module: str) -> str:
     """attnlab.core.shapes is in core; attnlab_widgets.x in widgets; attnlab itself is the face."""
     top, *rest = module.split(".")
-    if top == "attnlab_widgets":
-        return "widgets"
+    if top in ("attnlab_widgets", "tools"):
+        return top.removeprefix("attnlab_")
     return rest[0] if rest else "face"
 
 
@@ -178,7 +182,7 @@ def imports_point_down(root: Path) -> list[str]:
             faults.append(f"{where(root, path)}: the room {room!r} has no floor yet")
             continue
         for found in imports(root, path, tree):
-            if not found.module.startswith("attnlab"):
+            if not found.module.startswith(("attnlab", "tools")):
                 continue
             target = room_of(found.module)
             if (room, target) in NEVER and path.stem in MEASURING:
@@ -204,7 +208,9 @@ def module_level_packages_are_few(root: Path) -> list[str]:
     faults = []
     for path, tree in library(root):
         room = room_of(module_of(root, path))
-        allowed = PACKAGES | MORE_PACKAGES.get(room, set()) | {"attnlab", "attnlab_widgets"}
+        allowed = (
+            PACKAGES | MORE_PACKAGES.get(room, set()) | {"attnlab", "attnlab_widgets", "tools"}
+        )
         for found in imports(root, path, tree):
             top = found.module.split(".")[0]
             if found.in_function or found.for_types or top in sys.stdlib_module_names:
@@ -760,7 +766,7 @@ KEPT = [
     (generators_are_left_as_they_were, "attnlab/testing/a.py", "torch.manual_seed(0)"),
     (no_test_hides_another, "tests/test_a.py", "class TestA:\n    def test_a(self): ..."),
     (the_library_does_not_print, "attnlab/measure/__main__.py", "print(1)"),
-    (the_library_does_not_print, "attnlab/readme.py", "def main():\n    print(1)"),
+    (the_library_does_not_print, "tools/readme.py", "def main():\n    print(1)"),
     (generators_are_left_as_they_were, "attnlab/a.py", "torch.Generator().manual_seed(0)"),
     (
         generators_are_left_as_they_were,

@@ -7,6 +7,7 @@ and the exponent that a test expects come from one place.
 """
 
 import functools
+import importlib
 import inspect
 import re
 import typing
@@ -275,18 +276,16 @@ class Beside(NamedTuple):
     links: str = ""
 
 
-_beside: list[Callable[[Card], Beside]] = []
-
-
-def show_beside(function: Callable[[Card], Beside]) -> None:
-    """Have ``function`` say what is shown beside each card. Maps are computed, and lessons known,
-    on floors above this one, which a card cannot call itself."""
-    _beside[:] = [function]
-
-
 def shown_beside(card: Card) -> Beside:
-    """What is shown beside a card; nothing where nobody has said what."""
-    return _beside[0](card) if _beside else Beside()
+    """The map and the links of a card, which the widgets draw; empty where they are not installed.
+
+    They stand on a floor above this one, so they are imported when a card is shown.
+    """
+    try:
+        maps = importlib.import_module("attnlab_widgets.card_maps")
+    except ModuleNotFoundError:
+        return Beside()
+    return maps.beside(card)
 
 
 def in_plain_text(expression: sympy.Expr) -> str:

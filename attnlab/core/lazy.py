@@ -11,7 +11,11 @@ def modules_of(package: str) -> Callable[[str], ModuleType]:
     """The ``__getattr__`` of a package: its modules, each imported when it is asked for."""
 
     def load(name: str) -> ModuleType:
-        if name.startswith("_") or find_spec(f"{package}.{name}") is None:
+        try:
+            found = None if name.startswith("_") else find_spec(f"{package}.{name}")
+        except ModuleNotFoundError as moved:  # it stands elsewhere today
+            raise AttributeError(str(moved)) from moved
+        if found is None:
             raise AttributeError(f"{package} has no {name!r}")
         return importlib.import_module(f"{package}.{name}")
 

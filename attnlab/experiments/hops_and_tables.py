@@ -31,7 +31,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.table import TableQuestion
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.structure.extra_hop import ExtraHop
@@ -39,6 +38,7 @@ from attnlab.mechanisms.structure.rci import cell_scores
 from attnlab.models.layers import Block, Stack
 from attnlab.models.pair_readers import PairReader, TwoEncoders, in_both
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.table import TableQuestion
 from attnlab.tasks import Batch
 from attnlab.tasks.linked_pages import LinkedPages
 from attnlab.tasks.tables import SPECIAL, Tables

@@ -36,11 +36,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.structure.gtn import GTN, Paths, meta_paths
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 
 SEEDS, TRAINING, SPREAD = (0, 1, 2), 200, 0.1
 VENUES, PAPERS, AUTHORS, CITIES = 8, 40, 16, 4

@@ -32,12 +32,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 
 SEEDS, TASKS = (0, 1, 2), ("degree", "neighbours")
 FEWEST, MOST, DEGREE = 6, 10, 2.4

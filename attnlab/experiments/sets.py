@@ -38,8 +38,8 @@ from torch.nn import functional as F
 
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.memory.perceiver_io import Latents, PerceiverIO
-from attnlab.mechanisms.memory.set_transformer import ISAB, PMA, SAB, Induced
+from attnlab.mechanisms.latents.perceiver_io import Latents, PerceiverIO
+from attnlab.mechanisms.latents.set_transformer import ISAB, PMA, SAB, Induced
 from attnlab.tasks.digits import Digits
 from attnlab.tasks.gaussian_mixtures import GaussianMixtures, Mixture
 from attnlab.tasks.set_maximum import SetMaximum

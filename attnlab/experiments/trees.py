@@ -38,10 +38,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.tree_batch import TreeBatch
 from attnlab.tasks import Batch, Task
 from attnlab.tasks.agreement import Agreement
 from attnlab.tasks.listops import ListOps

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.core.graph import Graph
 from attnlab.core.markup import escape
 from attnlab.figures import svg
 from attnlab.figures.arguments import check_mapping, check_texts
@@ -16,6 +15,7 @@ from attnlab.figures.arrays import Array, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import GROUPS, SERIES, SIGNED, colours, theme_name
+from attnlab.structures.graph import Graph
 
 MOST_NODES = 200
 _ONE, _OF_MANY, _SIDE, _GAP, _TOP, _DOT = 420, 240, 26, 12, 34, 21  # pixels

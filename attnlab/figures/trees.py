@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from attnlab.core.markup import escape
-from attnlab.core.tree import Tree
 from attnlab.figures import svg
 from attnlab.figures.arguments import check_texts
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import colours, theme_name
+from attnlab.structures.tree import Tree
 
 MOST_LABELS = 1024
 _WIDEST_TEXT = 120  # columns

@@ -112,7 +112,7 @@ def beside_trained(
     model: nn.Module, inputs: Tensor, *, family: str, layer: int = 0
 ) -> dict[str, Tensor]:
     """Maps (n, n) by name, for ``map_gallery``: those of the heads of one layer of a trained model,
-    then of each mechanism of a ``family`` ("spectral", "kernelized", …) that reads what this layer
+    then of each mechanism of a ``family`` (such as "kernelized") that reads what this layer
     reads and takes over its projections.
 
     ``inputs`` is one sequence, b = 1, as the model takes it: tokens, or vectors where ``model`` is

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from attnlab.core.options import Size
 from attnlab.core.shapes import checked
-from attnlab.core.text_pairs import TextPairs
 from attnlab.mechanisms.structure.rci import PairAttention, joined
 from attnlab.models.layers import Block, Stack
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.text_pairs import TextPairs
 
 
 class PairReader(nn.Module):

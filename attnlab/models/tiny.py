@@ -41,7 +41,6 @@ from torch.nn import functional as F
 from attnlab.core.carried import cleared
 from attnlab.core.options import takes_structure
 from attnlab.core.positions import positions_of
-from attnlab.core.structure import Structure
 from attnlab.core.suggest import check_choice, suggestion
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
 from attnlab.models import inputs, positions, storage
@@ -49,6 +48,7 @@ from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_b
 from attnlab.models.mixers import build_cross, build_mixers, structural
 from attnlab.models.options import CLASSIFIERS, Attention, Options, as_list, changed
 from attnlab.models.reversible import ReversibleStack
+from attnlab.structures.structure import Structure
 
 
 class DecoderState(NamedTuple):

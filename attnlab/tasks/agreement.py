@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnlab.core.suggest import check_choice
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks import Batch, Example
 from attnlab.tasks.english import ENGLISH
 from attnlab.tasks.grammar import DEEPEST, NUMBERS

@@ -32,7 +32,7 @@ import numpy as np
 
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice, suggestion
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 
 NUMBERS = ("singular", "plural")
 DEEPEST = 64

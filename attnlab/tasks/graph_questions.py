@@ -24,9 +24,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.suggest import check_choice
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from attnlab.tasks import UNSCORED, Batch, Example, Task
 from attnlab.tasks.sequences import in_split
 

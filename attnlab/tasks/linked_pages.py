@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.integers import check_integer
-from attnlab.core.text_pairs import TextPairs
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from attnlab.structures.text_pairs import TextPairs
 from attnlab.tasks import Batch, Example, Task
 from attnlab.tasks.documentation import topics_by_split
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from attnlab.core.options import check_value
 from attnlab.core.suggest import check_choice
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks import Batch, Example
 from attnlab.tasks.tree_forms import FILLER, FORMS, TreeForm
 from attnlab.tasks.tree_shapes import check_depths, labelled, random_shape

@@ -32,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnlab.core.suggest import check_choice
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks import Batch, Example
 from attnlab.tasks.tree_forms import FILLER, FORMS, TreeForm
 from attnlab.tasks.tree_shapes import check_depths, labelled, random_shape

@@ -34,9 +34,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.suggest import check_choice
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from attnlab.tasks import UNSCORED, Batch, Example, Task
 from attnlab.tasks.call_graph import calls
 from attnlab.tasks.import_graph import imports

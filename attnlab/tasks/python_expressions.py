@@ -31,7 +31,7 @@ from importlib import resources
 from pathlib import Path
 
 from attnlab.core.files import write_file
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.standard_library import asked
 
 TYPES = ("bool", "bytes", "int", "list", "str", "tuple")

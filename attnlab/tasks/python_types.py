@@ -28,7 +28,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnlab.core.suggest import check_choice
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks import SPLITS, Batch, Example
 from attnlab.tasks.python_expressions import (
     MOST_LEAVES,

@@ -27,8 +27,8 @@ from torch.nn.utils.rnn import pad_sequence
 from attnlab.core.integers import check_integer
 from attnlab.core.options import check_value
 from attnlab.core.suggest import check_choice
-from attnlab.core.table import Table, TableQuestion
-from attnlab.core.text_pairs import TextPairs
+from attnlab.structures.table import Table, TableQuestion
+from attnlab.structures.text_pairs import TextPairs
 from attnlab.tasks import SPLITS, Batch, Example, Task
 from attnlab.tasks.facts import Facts, facts, facts_of_split, number, subjects
 

@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor, from_numpy
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice, suggestion
-from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import TreeBatch, parents_of
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from attnlab.structures.tree import Tree
+from attnlab.structures.tree_batch import TreeBatch, parents_of
 from attnlab.tasks import Batch
 from attnlab.tasks.sequences import display_names, in_split
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 
 
 def random_shape(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from attnlab_widgets.graph_view import GraphView
 
-from attnlab.core.graph import Graph
+from attnlab.structures.graph import Graph
 from tests.widgets.test_graph_view import modules
 
 pytestmark = pytest.mark.browser

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.course.predictions import prediction
+from attnlab.predictions import prediction
 
 pytestmark = pytest.mark.browser
 

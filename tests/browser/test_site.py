@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 import attnlab
-from attnlab.readme import lessons
+from tools.readme import lessons
 
 ROOT = Path(__file__).parents[2]
 LESSON = "lessons/00_start_here.html"

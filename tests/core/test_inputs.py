@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.core.graph import Graph
 from attnlab.core.integers import check_integer
 from attnlab.core.search import Codes, Index, nearest
-from attnlab.core.table import Table, TableQuestion
-from attnlab.core.tree import Tree
 from attnlab.measure.costs import counted, decodes, state_bytes
 from attnlab.measure.subject import subjects
+from attnlab.structures.graph import Graph
+from attnlab.structures.table import Table, TableQuestion
+from attnlab.structures.tree import Tree
 
 TABLE = Table(["a", "b"], [["1", "2"]])
 KEYS = torch.randn(700, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -14,7 +14,7 @@ from attnlab.exercises import (
     check_transform_flops,
     fourier,
 )
-from attnlab.mechanisms.spectral import fnet
+from attnlab.mechanisms.convolution import fnet
 from tests.exercises.frame import answers_to, named, numbers_of
 
 

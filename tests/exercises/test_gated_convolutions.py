@@ -10,7 +10,8 @@ from attnlab.exercises import (
     check_hyena_map,
     gated_convolutions,
 )
-from attnlab.mechanisms.spectral import h3, hyena
+from attnlab.mechanisms.convolution import hyena
+from attnlab.mechanisms.recurrence import h3
 
 
 def hyena_map(gates, filters):

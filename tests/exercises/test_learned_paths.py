@@ -7,8 +7,6 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.exercises import (
     check_along_edges,
     check_path_count,
@@ -17,6 +15,8 @@ from attnlab.exercises import (
     learned_paths,
 )
 from attnlab.mechanisms.structure import gtn
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from tests.exercises.frame import answers_to, named, numbers_of
 
 

@@ -10,8 +10,8 @@ from attnlab.exercises import (
     check_near_share,
     shared_work,
 )
-from attnlab.mechanisms.spectral import dynamic_convolution, lightweight_convolution
-from attnlab.mechanisms.spectral.lite_transformer import LongShort, LongShortAttention
+from attnlab.mechanisms.convolution import dynamic_convolution, lightweight_convolution
+from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
 
 
 def band(w, n):

@@ -15,7 +15,7 @@ from attnlab.exercises import (
     check_share_left,
     state_spaces,
 )
-from attnlab.mechanisms.spectral import selective_scan
+from attnlab.mechanisms.recurrence import selective_scan
 from tests.exercises.frame import answers_to, named, numbers_of
 
 

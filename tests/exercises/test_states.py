@@ -12,7 +12,7 @@ from attnlab.exercises import (
     check_time_mixing,
     states,
 )
-from attnlab.mechanisms.memory.rwkv import RWKV, State
+from attnlab.mechanisms.recurrence.rwkv import RWKV, State
 
 
 def joined(first, second, w, tokens):

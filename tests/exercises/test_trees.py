@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.exercises import (
     Verdict,
     check_subtree_mask,
@@ -15,6 +14,7 @@ from attnlab.exercises import (
     check_tree_lstm,
     check_tree_node,
 )
+from attnlab.structures.tree_batch import TreeBatch
 from tests.exercises.frame import answers_to
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.experiments import hops_and_tables as experiment
 from attnlab.experiments.hops_and_tables import PAGES, READERS, SEEDS
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from attnlab.tasks.tables import Tables
 
 STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/55_hops_and_tables.json"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.experiments import node_tokens
 from attnlab.experiments.node_tokens import TASKS, Graphs, build, graphs, right
 from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 
 STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/53_node_tokens.json"
 

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from attnlab.core.graph import Graph
 from attnlab.figures.graphs import draw_graph
 from attnlab.figures.theme import DARK, GROUPS, LIGHT, SIGNED
+from attnlab.structures.graph import Graph
 
 PATH = Graph(3, [(0, 1), (2, 2), (1, 2)]).both_ways()
 PLACES = [(0, 0), (1, 5), (2, 0)]

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.tree import Tree
 from attnlab.figures.graphs import draw_graph
 from attnlab.figures.trees import draw_tree
+from attnlab.structures.graph import Graph
+from attnlab.structures.tree import Tree
 from tests.test_bad_calls import FIGURES, figures
 
 ODD = "a\x00\x07\x1b\ud800\udfff\ufffe<b>&'\"$x$ end"

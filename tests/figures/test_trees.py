@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.core.tree import Tree
 from attnlab.figures.theme import DARK, LIGHT
 from attnlab.figures.trees import draw_tree, tree_text
+from attnlab.structures.tree import Tree
 
 BARKS = Tree.read("(S (NP the dog) (VP barks))")
 WORD = st.text("abcdéX_", min_size=1, max_size=9)

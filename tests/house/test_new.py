@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE, TEST = "attnlab/mechanisms/spectral/fnet.py", "tests/mechanisms/spectral/test_fnet.py"
+PAGE, TEST = "attnlab/mechanisms/convolution/fnet.py", "tests/mechanisms/convolution/test_fnet.py"
 
 
 @pytest.fixture
@@ -17,16 +17,16 @@ def new(script):
 
 @pytest.fixture
 def house(tmp_path):
-    for name in (PAGE, TEST, "attnlab/mechanisms/spectral/__init__.py"):
+    for name in (PAGE, TEST, "attnlab/mechanisms/convolution/__init__.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
 def test_the_names_are_changed_everywhere(new, house, capsys):
-    assert new.main(["hartley_mixing", "spectral", "fnet"], house) == 0
-    page = (house / "attnlab/mechanisms/spectral/hartley_mixing.py").read_text()
-    test = (house / "tests/mechanisms/spectral/test_hartley_mixing.py").read_text()
+    assert new.main(["hartley_mixing", "convolution", "fnet"], house) == 0
+    page = (house / "attnlab/mechanisms/convolution/hartley_mixing.py").read_text()
+    test = (house / "tests/mechanisms/convolution/test_hartley_mixing.py").read_text()
     assert {"HartleyMixing"} <= {
         node.name for node in ast.walk(ast.parse(page)) if isinstance(node, ast.ClassDef)
     }
@@ -34,17 +34,17 @@ def test_the_names_are_changed_everywhere(new, house, capsys):
     assert "fnet" not in page
     assert "aliases" not in page, "they are the other's"
     assert "fnet" not in test.replace("modeling_fnet", ""), "another library's keeps its name"
-    assert "from attnlab.mechanisms.spectral import hartley_mixing" in test
+    assert "from attnlab.mechanisms.convolution import hartley_mixing" in test
     assert "make derived" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["Hartley", "spectral", "fnet"], "small letters"),
-        (["hartley", "fourier", "fnet"], "there are spectral"),
-        (["hartley", "spectral", "fourier"], "there is no page fourier.py; there are fnet"),
-        (["fnet", "spectral", "fnet"], "spectral/fnet.py is there already"),
+        (["Hartley", "convolution", "fnet"], "small letters"),
+        (["hartley", "fourier", "fnet"], "there are convolution"),
+        (["hartley", "convolution", "fourier"], "there is no page fourier.py; there are fnet"),
+        (["fnet", "convolution", "fnet"], "convolution/fnet.py is there already"),
     ],
 )
 def test_what_cannot_be_made_is_said(new, house, capsys, given, words):

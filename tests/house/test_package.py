@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.readme import home
+from attnlab.core.home import home
 
 ROOT = Path(__file__).parents[2]
 NO_NETWORK = """

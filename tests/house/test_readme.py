@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab import readme
 from attnlab.catalog import cards
+from attnlab.core.home import home
 from attnlab.models.positions import schemes
+from tools import readme
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ("README.md", "MECHANISMS.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -83,7 +84,7 @@ def test_a_lesson_that_says_nothing_of_itself_is_named(clone, message, missing):
 @pytest.mark.parametrize("lesson", readme.lessons(ROOT), ids=lambda lesson: lesson.path)
 def test_a_lesson_opens_with_its_question_and_badges(lesson):
     header = "".join(json.loads((ROOT / lesson.path).read_text())["cells"][0]["source"])
-    place = readme.home(ROOT)
+    place = home(ROOT)
     assert lesson.question in header
     assert f"{lesson.minutes} min" in header
     assert place.colab(lesson.path).split("(")[-1] in header
@@ -123,7 +124,7 @@ def test_the_first_page_is_two_screens():
 
 
 def test_every_address_names_the_slug_that_pyproject_names():
-    place = readme.home(ROOT)
+    place = home(ROOT)
     files = [ROOT / name for name in ("README.md", "CITATION.cff", "pyproject.toml")]
     for path in files:
         for slug in re.findall(

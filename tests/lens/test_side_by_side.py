@@ -83,12 +83,12 @@ def test_a_family_stands_beside_the_heads_of_a_trained_layer():
     x = torch.randn(1, N, DIM)
     with attnlab.watch(own) as seen:
         own(x)
-    found = beside_trained(own, x, family="spectral")
+    found = beside_trained(own, x, family="convolution")
     heads, others = list(found)[:HEADS], list(found)[HEADS:]
     assert heads == [f"trained, head {at}" for at in range(HEADS)]
     for at, name in enumerate(heads):
         assert torch.allclose(found[name], seen[0].weights[0, at], atol=1e-6)
-    assert others == [card.title for card in attnlab.cards() if card.family == "spectral"]
+    assert others == [card.title for card in attnlab.cards() if card.family == "convolution"]
     assert all(found[name].shape == (N, N) for name in others)
     diagonals = found[attnlab.card("s4d").title]
     assert torch.allclose(diagonals[1:, 1:], diagonals[:-1, :-1], atol=1e-5)
@@ -105,7 +105,7 @@ def test_a_layer_of_a_model_reads_what_it_reads_in_the_model():
     with attnlab.watch(model) as seen:
         model(tokens)
     for layer in range(2):
-        found = beside_trained(model, tokens, family="spectral", layer=layer)
+        found = beside_trained(model, tokens, family="convolution", layer=layer)
         for head in range(HEADS):
             own = found[f"trained, head {head}"]
             assert torch.allclose(own, seen[layer].weights[0, head], atol=1e-6)
@@ -116,14 +116,14 @@ def test_what_cannot_stand_there_is_refused():
     with pytest.raises(ValueError, match="there is no family 'spectra'; did you mean"):
         beside_trained(own, x, family="spectra")
     with pytest.raises(ValueError, match="below 0, the number of layers with heads in this Linear"):
-        beside_trained(torch.nn.Linear(DIM, DIM), x, family="spectral")
+        beside_trained(torch.nn.Linear(DIM, DIM), x, family="convolution")
     with pytest.raises(ValueError, match=r"layer should be below 1, .* got 1"):
-        beside_trained(own, x, family="spectral", layer=1)
+        beside_trained(own, x, family="convolution", layer=1)
     with pytest.raises(TypeError, match="layer"):
-        beside_trained(own, x, family="spectral", layer="1")
+        beside_trained(own, x, family="convolution", layer="1")
     with pytest.raises(ValueError, match=r"inputs should be one sequence, .* got \(2, 13, 48\)"):
-        beside_trained(own, torch.randn(2, N, DIM), family="spectral")
+        beside_trained(own, torch.randn(2, N, DIM), family="convolution")
     with pytest.raises(TypeError, match="model should be of class Module, got None"):
-        beside_trained(None, x, family="spectral")
+        beside_trained(None, x, family="convolution")
     with pytest.raises(TypeError, match=r"inputs should be of class Tensor, got \[1, 2\]"):
-        beside_trained(own, [1, 2], family="spectral")
+        beside_trained(own, [1, 2], family="convolution")

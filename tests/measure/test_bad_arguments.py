@@ -8,9 +8,9 @@ import torch
 
 from attnlab.measure.count import count, exponent
 from attnlab.measure.memory import resident
-from attnlab.measure.notebooks import find
 from attnlab.measure.timing import compare, quartiles, thread_count
 from attnlab.measure.topics.kernelized import crossover
+from tools.notebooks import find
 
 
 def square(x):

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import attnlab
-from attnlab.core.text_pairs import TextPairs
 from attnlab.models.pair_readers import PairReader, TwoEncoders, in_both
+from attnlab.structures.text_pairs import TextPairs
 
 SIZES = {"dim": 12, "heads": 2, "layers": 1, "max_len": 11}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.agreement import Agreement, attractors
 from attnlab.tasks.english import ENGLISH
 from attnlab.tasks.tree_forms import FORMS

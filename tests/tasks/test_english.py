@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.english import ENGLISH
 
 PLURALS = {"children", "women", "men", "mice", "geese", "wolves", "shelves"}

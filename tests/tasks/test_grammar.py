@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.grammar import Grammar
 
 SMALL = Grammar(

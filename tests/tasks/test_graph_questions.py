@@ -6,7 +6,7 @@ import networkx
 import pytest
 import torch
 
-from attnlab.core.graph import Graph
+from attnlab.structures.graph import Graph
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.graph_questions import GraphQuestions, distances, triangles
 from tests.tasks.shallow import majority_by

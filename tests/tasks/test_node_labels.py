@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.core.graph import Graph
+from attnlab.structures.graph import Graph
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.node_labels import FUNCTIONS, GRAPHS, NodeLabels
 

@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks import python_expressions
 from attnlab.tasks.python_expressions import (
     FILE,

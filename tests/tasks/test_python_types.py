@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.python_expressions import OPEN_ROOTS, TYPES, expressions, type_of
 from attnlab.tasks.python_types import MARK, PythonTypes, marked
 from tests.tasks.bracketed import depth, leaves, rows

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.tree_forms import FORMS, TreeForm
 
 WORDS, PHRASES = ("the", "dog", "cats", "chase", "barks", "NP"), ("S", "NP", "VP")

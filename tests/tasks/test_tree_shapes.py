@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from attnlab.tasks.tree_shapes import check_depths, labelled, random_shape
 
 COUNTS = some.sampled_from([(2,), (1, 2), (1, 2, 2), (2, 3, 5), (1, 7)])

@@ -28,10 +28,10 @@ from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
 from attnlab_widgets.who_is_chosen import WhoIsChosen
 
-from attnlab.core.table import Table, TableQuestion
 from attnlab.lens.far_context import FarContext, far_context
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.table import Table, TableQuestion
 from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 TINY = {"dim": 8, "layers": 1, "heads": 2}

@@ -19,9 +19,9 @@ from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 
 MAPS = torch.full((2, 3, 5, 5), 0.2)
 META, SPARSE = torch.ones(2, 3, 5, 5, device="meta"), torch.ones(5).to_sparse()

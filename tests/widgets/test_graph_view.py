@@ -26,11 +26,11 @@ from attnlab_widgets.graph_view import GraphView
 from PIL import Image
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.mechanisms.structure.graph_transformer import GraphTransformer
 from attnlab.mechanisms.structure.token_gt import TokenGT
 from attnlab.models.tiny import TinyTransformer
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from tests.widgets.stored import stored, unlike, write
 
 N = 7

@@ -4,8 +4,8 @@ pytest.importorskip("ipywidgets")
 
 from attnlab_widgets.predict import Prediction, ask, predict
 
-from attnlab.course.predictions import Prediction as Asked
-from attnlab.course.predictions import prediction
+from attnlab.predictions import Prediction as Asked
+from attnlab.predictions import prediction
 
 
 @pytest.fixture

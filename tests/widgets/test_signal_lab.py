@@ -15,8 +15,11 @@ from attnlab_widgets.signal_picture import extents
 
 from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix
-from attnlab.mechanisms.spectral.lightweight_convolution import Lightweight, LightweightConvolution
-from attnlab.mechanisms.spectral.s4d import S4D, StateSpace
+from attnlab.mechanisms.convolution.lightweight_convolution import (
+    Lightweight,
+    LightweightConvolution,
+)
+from attnlab.mechanisms.recurrence.s4d import S4D, StateSpace
 from tests.widgets.stored import NEAR_FLOAT32, assert_fresh, write
 
 KERNELS = [one["name"] for one in signal_presets.kernels()]

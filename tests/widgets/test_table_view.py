@@ -10,8 +10,8 @@ import torch
 import traitlets
 from attnlab_widgets.table_view import TableView
 
-from attnlab.core.table import Table, TableQuestion
 from attnlab.mechanisms.structure.rci import cell_scores
+from attnlab.structures.table import Table, TableQuestion
 from tests.widgets.stills import table
 from tests.widgets.stored import assert_fresh, write
 

@@ -13,7 +13,7 @@ import traitlets
 from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.tree_tables import MOST, Numbered, read
 
-from attnlab.core.tree import Tree
+from attnlab.structures.tree import Tree
 from tests.widgets.stored import assert_fresh, write
 
 TREES = [

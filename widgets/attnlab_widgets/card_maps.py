@@ -15,12 +15,12 @@ from torch import Tensor
 
 from attnlab.catalog import build, card, cards, pages, remembered
 from attnlab.core.card import Beside, Card
+from attnlab.core.home import Home, home
 from attnlab.core.markup import escape
 from attnlab.figures.svg import png
 from attnlab.figures.theme import CIVIDIS
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.side_by_side import layers, map_of
-from attnlab.readme import Home, home
 from attnlab_widgets.wall_cards import LESSONS, lessons
 
 LENGTH, DIM, HEADS = 16, 16, 2

@@ -20,20 +20,12 @@ from attnlab.core.probe import record
 from attnlab.core.recurrence import Cell
 from attnlab.mechanisms.learned import memorizing_transformer
 from attnlab.mechanisms.learned.memorizing_transformer import MemorizingAttention
-from attnlab.mechanisms.memory import (
-    block_recurrent,
-    brc,
-    compressive_transformer,
-    gru,
-    lstm,
-    nbrc,
-    rwkv,
-    transformer_xl,
-)
+from attnlab.mechanisms.memory import block_recurrent, compressive_transformer, transformer_xl
 from attnlab.mechanisms.memory.block_recurrent import BlockRecurrent, Gate
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
-from attnlab.mechanisms.memory.rwkv import RWKV
 from attnlab.mechanisms.memory.transformer_xl import TransformerXL
+from attnlab.mechanisms.recurrence import brc, gru, lstm, nbrc, rwkv
+from attnlab.mechanisms.recurrence.rwkv import RWKV
 
 AHEAD, SEGMENT, NEAR, FAR, LOST = range(5)
 """Where a position is while a segment is read: not read yet, in the segment, in the memory, in the

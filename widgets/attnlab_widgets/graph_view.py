@@ -18,10 +18,10 @@ import traitlets
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.figures.arrays import numbers, plain, tokens_for
 from attnlab.figures.labels import visible
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from attnlab_widgets import graph_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
 from attnlab_widgets.drawing import Drawing

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.modes import mode
 from attnlab.figures.arrays import numbers
 from attnlab.lens.watch import watch
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 from attnlab_widgets.layers import layers_of
 
 MOST_NODES, MOST_WEIGHTS = 500, 100_000

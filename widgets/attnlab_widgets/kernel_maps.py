@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import linear_recurrence, patterns
+from attnlab.core import patterns
 from attnlab.core.integers import check_integer
 from attnlab.core.probe import record
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import choose
 from attnlab.figures.arguments import check_flag, check_number
 from attnlab.mechanisms.kernelized import linear, performer
+from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
 
 KINDS = {
     "softmax": "softmax, exact",

@@ -14,9 +14,9 @@ from typing import Any
 import ipywidgets as widgets
 
 from attnlab.core.markup import escape
-from attnlab.course.predictions import Prediction as Asked
-from attnlab.course.predictions import prediction
 from attnlab.figures.arguments import check_list
+from attnlab.predictions import Prediction as Asked
+from attnlab.predictions import prediction
 
 LONG = 8  # more choices than this become a list to scroll
 TRY = "ATTNLAB_TRY_PREDICTIONS"  # set under test: what a lesson asks is also looked at

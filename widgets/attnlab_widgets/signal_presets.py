@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core import state_space
-from attnlab.mechanisms.spectral.lightweight_convolution import LightweightConvolution
-from attnlab.mechanisms.spectral.s4d import S4D
+from attnlab.mechanisms.convolution.lightweight_convolution import LightweightConvolution
+from attnlab.mechanisms.recurrence.s4d import S4D
 
 LENGTH = 64
 DIGIT = (

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import printable
-from attnlab.core.table import Table, TableQuestion
 from attnlab.figures.arguments import check_list
 from attnlab.figures.arrays import numbers
+from attnlab.structures.table import Table, TableQuestion
 from attnlab_widgets import table_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
 from attnlab_widgets.drawing import Drawing

@@ -17,11 +17,11 @@ import traitlets
 from numpy.typing import NDArray
 
 from attnlab.core.suggest import check_choice
-from attnlab.core.tree import Tree
 from attnlab.figures.arguments import check_list, check_number
 from attnlab.figures.arrays import plain
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import THEMES
+from attnlab.structures.tree import Tree
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.tree_picture import still_map, still_tables

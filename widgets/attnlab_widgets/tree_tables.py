@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.core.brackets import shown
 from attnlab.core.markup import printable
-from attnlab.core.tree import Tree
+from attnlab.structures.brackets import shown
+from attnlab.structures.tree import Tree
 
 MOST = 24
 

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
-from attnlab.core.laplacian import spectrum
 from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare, thread_count
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from attnlab.structures.laplacian import spectrum
 
 DIM, HEADS, DEGREE, FEATURES, REPEATS = 64, 4, 10, 8, 7
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
-from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.measure.count import exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
+from attnlab.structures.tree import Tree
+from attnlab.structures.tree_batch import TreeBatch
 
 DIM, HEADS, TREES, LEAVES = 64, 4, 32, 64
 SHAPES: dict[str, Callable[[random.Random, int], int]] = {

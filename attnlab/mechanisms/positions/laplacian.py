@@ -2,7 +2,7 @@ r"""Laplacian positions: a node is told where it stands in its graph.
 
 On a line, positions are waves of several lengths. On a graph, waves are the eigenvectors of its
 Laplacian: the slowest ones change least along the edges. The first k, without those of eigenvalue 0
-(one for each component, ``attnlab.core.laplacian``), give each node i a row $\lambda_i$ of k
+(one for each component, ``attnlab.structures.laplacian``), give each node i a row $\lambda_i$ of k
 numbers, which is added to its vector:
 
 $$x_i \leftarrow x_i + C \lambda_i + c$$
@@ -35,12 +35,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import fits
-from attnlab.core.laplacian import eigenvectors, spectrum
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
+from attnlab.structures.graph_batch import GraphBatch
+from attnlab.structures.laplacian import eigenvectors, spectrum
 
 
 @dataclass(frozen=True, kw_only=True)

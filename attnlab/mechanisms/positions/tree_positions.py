@@ -38,7 +38,7 @@ from attnlab.core.card import Card, Paper, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
-from attnlab.core.tree_batch import NONE, TreeBatch
+from attnlab.structures.tree_batch import NONE, TreeBatch
 
 
 @dataclass(frozen=True, kw_only=True)

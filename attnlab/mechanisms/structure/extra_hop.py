@@ -47,9 +47,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.edge_sums import products
-from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import wide
@@ -62,6 +59,9 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
+from attnlab.structures.edge_sums import products
+from attnlab.structures.graph_attention import of_tokens, over_edges, over_pairs
+from attnlab.structures.graph_batch import GraphBatch
 
 SLOPE = 0.2
 

@@ -50,13 +50,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.edge_sums import collected
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Outputs, SelfValues, TokenPadding, Tokens, checked
+from attnlab.structures.edge_sums import collected
+from attnlab.structures.graph_batch import GraphBatch
 
 Choices = Float[Tensor, "h s t"]  # w of each channel, of the t = K + 1 kinds; the last is I
 MOST_PATHS = 100_000

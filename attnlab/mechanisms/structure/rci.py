@@ -69,7 +69,7 @@ from attnlab.core.shapes import (
 )
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import check_choice
-from attnlab.core.text_pairs import TextPairs
+from attnlab.structures.text_pairs import TextPairs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,9 +54,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite, fits
-from attnlab.core.laplacian import eigenvectors
 from attnlab.core.latents import ATTEND, Form
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import normal
@@ -70,6 +68,8 @@ from attnlab.core.shapes import (
     Values,
     checked,
 )
+from attnlab.structures.graph_batch import GraphBatch
+from attnlab.structures.laplacian import eigenvectors
 
 
 @dataclass(frozen=True, kw_only=True)

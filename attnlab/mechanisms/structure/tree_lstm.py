@@ -42,7 +42,7 @@ from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
-from attnlab.core.tree_batch import TreeBatch
+from attnlab.structures.tree_batch import TreeBatch
 
 Gates = Float[Tensor, "b n 4 d"]  # W x + b of i, o, u and f
 Recurrent = Float[Tensor, "4 d d"]  # U of i, o, u and f, each applied as h U

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import attnlab
-from attnlab.core.complex_heads import ComplexHeads
 from attnlab.core.complex_linear import ComplexLinear, as_complex, as_pairs
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense.complex_attention import FORMS, ComplexAttention, naive
+from attnlab.mechanisms.dense.complex_attention.heads import ComplexHeads
 from attnlab.mechanisms.positions import complex_embedding
 
 C = torch.complex128

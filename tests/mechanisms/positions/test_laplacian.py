@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 
 DIM = 6
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnlab
-from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.mechanisms.positions.tree_positions import FORMS, Stack, naive
-from tests.core.test_tree_batch import TREES, right_branching
+from attnlab.structures.tree import Tree
+from attnlab.structures.tree_batch import TreeBatch
+from tests.structures.test_tree_batch import TREES, right_branching
 
 DIM = 26
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.mechanisms.dense.full import naive as full
 from attnlab.mechanisms.structure.extra_hop import FORMS, Hop, at_hubs
-from tests.core.test_graph import graphs
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from tests.structures.test_graph import graphs
 
 HEADS, WIDTH, OUT = 2, 3, 5
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense.full import naive as full
 from attnlab.mechanisms.structure.graph_transformer import FORMS
 from attnlab.mechanisms.structure.graph_transformer.layer import GraphTransformerLayer
-from tests.core.test_graph import graphs
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from tests.structures.test_graph import graphs
 
 LISTS = st.lists(graphs(features=2), min_size=1, max_size=3)
 HEADS, WIDTH, OUT = 2, 3, 5

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.probe import record
 from attnlab.mechanisms.structure.gtn import FORMS, edges, meta_paths, naive
-from tests.core.test_graph import graphs
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from tests.structures.test_graph import graphs
 
 LISTS = st.lists(graphs(), min_size=1, max_size=3)
 HEADS, WIDTH = 2, 3

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import attnlab
-from attnlab.core.text_pairs import TextPairs
 from attnlab.mechanisms.dense.full import naive as full
 from attnlab.mechanisms.structure.rci import FORMS, Reading, cell_scores, joined
+from attnlab.structures.text_pairs import TextPairs
 
 MODELS = ["interaction", "representation"]
 PAIRS = TextPairs.of([3, 1, 2], [2, 5, 3], length=7)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 import attnlab
-from attnlab.core.graph import Graph
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.mechanisms.structure.token_gt import FORMS, GraphTokens, Identified, orthogonal_rows
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
 
 DIM = 6
 GRAPHS = [

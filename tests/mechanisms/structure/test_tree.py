@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import attnlab
-from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.structure.tree import FORMS, TreeAttention
 from attnlab.mechanisms.structure.tree.dense import interpolate, upward_average
 from attnlab.mechanisms.structure.tree.parallel import along_paths
 from attnlab.mechanisms.structure.tree.shares import by_shares
-from tests.core.test_tree_batch import TREES, left_branching, right_branching, unary_chain
+from attnlab.structures.tree import Tree
+from attnlab.structures.tree_batch import TreeBatch
+from tests.structures.test_tree_batch import TREES, left_branching, right_branching, unary_chain
 
 H, E = 2, 3
 SHAPES = {

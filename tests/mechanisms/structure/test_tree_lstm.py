@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attnlab
-from attnlab.core.tree import Tree
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.mechanisms.structure.tree_lstm import FORMS
-from tests.core.test_tree_batch import TREES, left_branching, right_branching, unary_chain
+from attnlab.structures.tree import Tree
+from attnlab.structures.tree_batch import TreeBatch
+from tests.structures.test_tree_batch import TREES, left_branching, right_branching, unary_chain
 
 WIDTH = 3
 

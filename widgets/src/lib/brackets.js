@@ -1,4 +1,4 @@
-// Bracketed text as a tree {label, children}, and back: attnlab.core.brackets, with its sentences.
+// Bracketed text as a tree {label, children}, and back: attnlab.structures.brackets, with its sentences.
 
 export const MOST = 24;
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"; // Python's

@@ -12,8 +12,8 @@ from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
+from attnlab.mechanisms.latents.perceiver_io import Latents, PerceiverIO
 from attnlab.mechanisms.memory.compressive_transformer import Compression, CompressiveTransformer
-from attnlab.mechanisms.memory.perceiver_io import Latents, PerceiverIO
 from attnlab.mechanisms.memory.transformer_xl import Segments, TransformerXL
 
 DIM, HEADS, REPEATS = 256, 4, 15

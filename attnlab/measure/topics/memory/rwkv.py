@@ -12,7 +12,7 @@ from attnlab.measure.count import exponent
 from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.memory import rwkv
+from attnlab.mechanisms.recurrence import rwkv
 
 DIM, NARROW, REPEATS = 256, 32, 7
 PEER = "Hugging Face"

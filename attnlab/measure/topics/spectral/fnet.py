@@ -11,8 +11,8 @@ from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
+from attnlab.mechanisms.convolution.fnet import FNet
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.spectral.fnet import FNet
 
 DIM, HEADS, REPEATS = 256, 4, 11
 

@@ -11,7 +11,7 @@ from attnlab.measure.count import count, exponent
 from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.spectral.s4d import S4D
+from attnlab.mechanisms.recurrence.s4d import S4D
 
 DIM, REPEATS = 256, 5
 

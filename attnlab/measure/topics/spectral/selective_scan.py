@@ -12,8 +12,8 @@ from attnlab.measure.count import exponent
 from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
-from attnlab.mechanisms.spectral import selective_scan
-from attnlab.mechanisms.spectral.selective_scan import SelectiveScan
+from attnlab.mechanisms.recurrence import selective_scan
+from attnlab.mechanisms.recurrence.selective_scan import SelectiveScan
 
 SMALL, LARGE, STATE, REPEATS = 32, 512, 16, 5
 WORK = "the same scan of every token in both: no keys"

@@ -58,10 +58,9 @@ import sympy
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import linear_recurrence, patterns
+from attnlab.core import patterns
 from attnlab.core.card import Card, Paper, letters
 from attnlab.core.heads import Heads
-from attnlab.core.linear_recurrence import Sums, reciprocal
 from attnlab.core.options import Size
 from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
@@ -76,6 +75,7 @@ from attnlab.core.shapes import (
     Values,
     checked,
 )
+from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
     Features,
     dpfp_features,
@@ -83,6 +83,7 @@ from attnlab.mechanisms.kernelized.linear.feature_maps import (
     exponential_features,
     relu_features,
 )
+from attnlab.mechanisms.kernelized.linear.recurrence import Sums, reciprocal
 
 __all__ = [
     "CARD",

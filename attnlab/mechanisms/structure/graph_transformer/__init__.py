@@ -14,7 +14,7 @@ $$s_{ij} = \frac{1}{\sqrt{d}} \sum_{c=1}^{d} q_{ic}\, k_{jc}\, (E\, e_{ij})_c$$
 
 Nothing depends on how the nodes are numbered: permuting them permutes the output. That also means
 that a node is not told where in the graph it stands; for this the first layer's input is given the
-eigenvectors of the graph's Laplacian (``positions="laplacian"``, ``attnlab.core.laplacian``).
+eigenvectors of the graph's Laplacian (``positions="laplacian"``, ``attnlab.structures.laplacian``).
 
 Cost, with $n_E$ edges: ``naive`` takes $2 h n^2 (d + e)$ FLOPs and holds a score for each pair of
 nodes (for each of up to r parallel edges); ``edges`` takes $2 h n_E (d + e)$ and holds one vector
@@ -46,10 +46,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core import edge_sums
 from attnlab.core.card import Card, Paper, letters
-from attnlab.core.graph_attention import of_tokens, over_edges, over_pairs
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
 from attnlab.core.precision import wide
@@ -62,6 +59,9 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
+from attnlab.structures import edge_sums
+from attnlab.structures.graph_attention import of_tokens, over_edges, over_pairs
+from attnlab.structures.graph_batch import GraphBatch
 
 Gates = Float[Tensor, "... h d"]  # E e of each of the m edges, of which there may be none
 

@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.graph_batch import GraphBatch
 from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.options import Size
 from attnlab.core.shapes import Tokens, checked
 from attnlab.mechanisms.structure.graph_transformer import edges as attend
 from attnlab.mechanisms.structure.graph_transformer import products
+from attnlab.structures.graph_batch import GraphBatch
 
 Norm = Literal["batch", "layer"]
 Stream = Float[Tensor, "... dim"]  # one vector for each of the m edges of the structure

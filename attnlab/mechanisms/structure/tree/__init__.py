@@ -64,10 +64,10 @@ from attnlab.core.options import Size
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
-from attnlab.core.tree_batch import TreeBatch
 from attnlab.mechanisms.structure.tree.dense import dense
 from attnlab.mechanisms.structure.tree.parallel import parallel
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Tables, Vertical, Weights, row
+from attnlab.structures.tree_batch import TreeBatch
 
 # ---- naive
 

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, checked
-from attnlab.core.tree_batch import NONE, TreeBatch
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
+from attnlab.structures.tree_batch import NONE, TreeBatch
 
 
 @checked

@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 from attnlab.core.precision import wide
 from attnlab.core.shapes import SelfValues, checked
-from attnlab.core.tree_batch import NONE, TreeBatch
 from attnlab.mechanisms.structure.tree.shares import by_shares
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
+from attnlab.structures.tree_batch import NONE, TreeBatch
 
 SHORT = 20
 """Nodes above a leaf, up to which it is faster to go along all paths."""

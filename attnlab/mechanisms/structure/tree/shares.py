@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.precision import wide
-from attnlab.core.tree_batch import NONE, TreeBatch
 from attnlab.mechanisms.structure.tree.dense import at_places, covers, replaced
 from attnlab.mechanisms.structure.tree.tables import row
+from attnlab.structures.tree_batch import NONE, TreeBatch
 
 
 def by_shares(

@@ -1,0 +1,52 @@
+"""An import of a module's old path fails with a sentence that names the new one."""
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+_PAGES = {
+    ("mechanisms.spectral", "mechanisms.convolution"): (
+        "convolutional_attention dynamic_convolution fnet hyena lightweight_convolution "
+        "lite_transformer"
+    ),
+    ("mechanisms.spectral", "mechanisms.recurrence"): "gss h3 retention s4d selective_scan",
+    ("mechanisms.memory", "mechanisms.recurrence"): "brc gru lstm nbrc rwkv",
+    ("mechanisms.memory", "mechanisms.latents"): "perceiver_io set_transformer",
+    ("core", "structures"): (
+        "brackets edge_sums graph graph_attention graph_batch laplacian nltk_trees structure table "
+        "text_pairs tree tree_batch"
+    ),
+}
+_MODULES = {
+    "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
+    "core.linear_recurrence": "attnlab.mechanisms.kernelized.linear.recurrence",
+    "course.predictions": "attnlab.predictions",
+    "course": "tools.course",
+    "measure.notebooks": "tools.notebooks",
+    "mechanisms.spectral": "attnlab.mechanisms.convolution or attnlab.mechanisms.recurrence",
+    "readme": "tools.readme",
+}
+MOVED = {f"attnlab.{old}": new for old, new in _MODULES.items()} | {
+    f"attnlab.{old}.{name}": f"attnlab.{new}.{name}"
+    for (old, new), names in _PAGES.items()
+    for name in names.split()
+}
+
+
+class _Moved(MetaPathFinder):
+    """The last finder that Python asks: nobody before it has found the module."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
+        if new := MOVED.get(fullname):
+            where = ", in a clone of the repository" if new.startswith("tools") else ""
+            # Without a name: Python would take a named error for a missing attribute.
+            raise ModuleNotFoundError(f"{fullname} is now {new}{where}")
+
+
+def answer() -> None:
+    """Answer imports of old paths for the rest of the process."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())

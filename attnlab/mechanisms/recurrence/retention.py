@@ -1,0 +1,289 @@
+r"""Retention: linear attention whose weights fade with distance.
+
+Linear attention sums all keys and values that came before, and what was summed once is never
+forgotten. Retention multiplies the sum by a decay $\gamma < 1$ at each token, one for each head,
+and turns queries and keys by an angle that grows with their position, so that their product depends
+on the distance:
+
+$$o_i = \sum_{j \le i} \gamma^{i - j}\, (q_i \cdot k_j)\, v_j,\qquad y = \big(\mathrm{silu}(x W_G)
+\odot \mathrm{norm}(o)\big) W_O$$
+
+There is no denominator: weights have either sign, and each head of a token is divided by its root
+mean square instead. The sum is a recurrence, $S_i = \gamma S_{i-1} + k_i v_i^\top$ with $o_i =
+q_i^\top S_i$. The heads decay at different rates, $\gamma_h = 1 - 2^{-5 - h}$ with h from 0.
+
+Cost: $2 n^2 h\, (d + e)$ FLOPs, or $2 n h\, (c\, (d + e) + 2 d e)$ by chunks of c tokens.
+
+``naive``      all weights at once: $(Q K^\top \odot D)\, V$ with $D_{ij} = \gamma^{i - j}$. The
+               paper calls it parallel.
+``recurrent``  the sum S, one token at a time.
+``chunked``    weights inside chunks, S from one chunk to the next.
+
+The paper's letters: its B is our c, and its R the sum before a chunk, our S; $\theta$ is its angle.
+
+Common mistakes: a last chunk that is shorter, decayed as if it were whole; angles of RoPE: here
+they are $\theta = 10000^{-t / (d / 2 - 1)}$ for t = 0 … d / 2 - 1.
+
+Departures. The paper divides D by the root of its row sums and the scores by their sums, against
+overflow; both vanish in the norm, but for its small constant, and are left out: the layer keeps
+what it sums in float32 up to the norm. Padded tokens are skipped.
+
+Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei. Retentive Network: A Successor to Transformer for Large
+Language Models. 2023, arXiv:2307.08621, section 2.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.card import Card, Paper, letters
+from attnlab.core.carried import emptied
+from attnlab.core.convolution import toeplitz
+from attnlab.core.heads import Heads
+from attnlab.core.options import Options, Size
+from attnlab.core.precision import exact_dtype, unrounded, wide, widened
+from attnlab.core.probe import note
+from attnlab.core.recurrence import check_state, skipping_padding
+from attnlab.core.shapes import (
+    NewTokens,
+    Outputs,
+    Queries,
+    SelfKeys,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    checked,
+)
+
+Sums = Float[Tensor, "b h d e"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retaining(Options):
+    """How it is computed.
+
+    ``chunk``  tokens per chunk of the chunked form (c)
+    """
+
+    chunk: Size = 64
+
+
+def fading(heads: int, n: int, like: Tensor) -> Float[Tensor, "h n"]:
+    """γ⁰ … γ^(n - 1) of every head."""
+    h = torch.arange(heads, dtype=exact_dtype(like.device), device=like.device)
+    log = torch.log1p(-(2.0 ** (-5 - h)))
+    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(wide(like).dtype)
+
+
+def turned(x: Tensor, positions: Tensor) -> Tensor:
+    """(…, n, d) with the pairs (2t, 2t + 1) of each row turned by position · θ_t."""
+    half, exact = x.shape[-1] // 2, exact_dtype(x.device)
+    theta = 10000 ** -torch.linspace(0, 1, half, dtype=exact, device=x.device)
+    angle = positions.to(exact)[:, None] * theta
+    cos, sin = (part.to(x.dtype) for part in (angle.cos(), angle.sin()))
+    even, odd = x.unflatten(-1, (half, 2)).unbind(-1)
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+
+# ---- naive
+
+
+@checked
+def naive(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
+    """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
+    with unrounded(v.device):
+        wide_q, wide_k, wide_v = widened(q, k, v)
+        scores = note("scores", wide_q @ wide_k.mT)
+        weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
+        return (weights @ wide_v).to(v.dtype)
+
+
+# ---- recurrent
+
+
+@checked
+def recurrent(
+    q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()
+) -> Outputs:
+    """The sum, token by token (eq. 6)."""
+    wide_q, wide_k, wide_v = widened(q, k, v)
+    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], nothing(k, v), []
+    with unrounded(v.device):
+        for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
+            S = gamma * S + ki.mT @ vi
+            out.append(qi @ S)
+    note("state", S)
+    return torch.cat(out, dim=2).to(v.dtype)
+
+
+def nothing(k: SelfKeys, v: SelfValues) -> Sums:
+    """The sum before the first token."""
+    return wide(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
+
+
+# ---- chunked
+
+
+@checked
+def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
+    """Weights inside chunks, the sum from one chunk to the next (eq. 7)."""
+    out, S = advance(q, k, v, nothing(k, v), options.chunk)
+    note("state", S)
+    return out
+
+
+def advance(q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int) -> tuple[Outputs, Sums]:
+    """The outputs of the next tokens after the sum ``S``, and the sum after them."""
+    wide_q, wide_k, wide_v = widened(q, k, v)
+    c = min(chunk, q.shape[2])
+    powers, out = fading(q.shape[1], c + 1, v)[..., None], []
+    with unrounded(v.device):
+        inside = toeplitz(powers[:, :-1, 0])
+        for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
+            t = qi.shape[2]
+            near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
+            out.append(near + powers[:, 1 : t + 1] * (qi @ S))
+            S = powers[:, t, None] * S + ki.mT @ (powers[:, :t].flip(1) * vi)
+    return torch.cat(out, dim=2).to(v.dtype), S
+
+
+FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
+
+# ---- module
+
+
+class State(NamedTuple):
+    """What a layer knows of the tokens before: h · d · e numbers per sequence, with keys turned as
+    the next token sees them."""
+
+    sums: Sums
+
+    def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
+        """With nothing of the documents that have ended (b,)."""
+        return emptied(self, ended)
+
+
+class GatedOutput(nn.Module):
+    """Each head divided by its root mean square, times SiLU of a gate, projected."""
+
+    def __init__(self, heads: int, width: int, dim: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.gate = nn.Linear(dim, heads * width, bias=False)
+        self.project = nn.Linear(heads * width, dim, bias=False)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.project.weight
+
+    def forward(self, out: Tensor, x: Tokens) -> Tokens:
+        each = wide(out).unflatten(-1, (self.heads, -1))
+        normed = F.rms_norm(each, each.shape[-1:], eps=1e-6).flatten(-2).to(x.dtype)
+        return self.project(F.silu(self.gate(x)) * normed)
+
+
+class Retention(nn.Module):
+    """Multi-scale retention: (b, n, dim) → (b, n, dim), causal; zeros at padding.
+
+    Values are ``value_scale`` times as wide as queries and keys. ``step`` decodes; its state is the
+    sum of every head. ``lens.mixing_matrix`` is exact: one map per head, before the norm.
+    """
+
+    @checked
+    def __init__(
+        self, dim: Size, heads: Size, *, form: Literal["naive", "recurrent", "chunked"] = "chunked",
+        options: Retaining = Retaining(), value_scale: Size = 2,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if dim % heads == 0 and dim // heads % 2:
+            raise ValueError(
+                f"dim={dim} with heads={heads} gives heads of width {dim // heads}, but pairs are "
+                "turned: choose heads of an even width"
+            )
+        self.heads = Heads(dim, heads, value_dim=value_scale * max(1, dim // heads))
+        self.heads.output = GatedOutput(heads, self.heads.value_dim, dim)
+        self.dim, self.form, self.options = dim, form, options
+
+    @checked
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
+        self.heads.fits(x, "x")
+        return skipping_padding(self._mixed, x, padding)
+
+    def _mixed(self, x: Tokens) -> Tokens:
+        out = FORMS[self.form](*self._projected(x), options=self.options)
+        return self.heads.output(self.heads.join(out), x)
+
+    def _projected(self, x: Tokens) -> tuple[Tensor, ...]:
+        """Queries, keys and values; queries and keys turned by their places in ``x``. Not in half
+        precision: what is not divided by row sums may be beyond the numbers of float16."""
+        q, k, v = widened(*self.heads.project(x))
+        places = torch.arange(x.shape[1], device=x.device)
+        return turned(q, places), turned(k * k.shape[-1] ** -0.5, places), v
+
+    @checked
+    def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
+        """The next t tokens given the state after all before them (None at the beginning)."""
+        self.heads.fits(x, "x")
+        q, k, v = self._projected(x)
+        begin = State(nothing(k, v))
+        if state is None:
+            state = begin
+        check_state(state, begin)
+        out, sums = advance(q, k, v, state.sums, self.options.chunk)
+        # Places are counted from the first token of a call, and begin anew with the next call.
+        back = turned(sums.mT, -torch.full((1,), x.shape[1], device=x.device)).mT
+        return self.heads.output(self.heads.join(out), x), note("state", State(back.contiguous()))
+
+    def extra_repr(self) -> str:
+        return f"form={self.form!r}, {self.options}".removesuffix(", ")
+
+
+# ---- card
+
+n, h, d, e, c = letters("n h d e c")
+
+CARD = Card(
+    name="retention",
+    title="RetNet: retention",
+    family="recurrence",
+    role="attend",
+    paper=Paper(
+        "Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei",
+        "Retentive Network: A Successor to Transformer for Large Language Models",
+        "arXiv",
+        2023,
+        "2307.08621",
+    ),
+    forms=FORMS,
+    causal="always",
+    because="its state holds what was read before",
+    options=Retaining,
+    letters={"c": "chunk"},
+    time={
+        "naive": 2 * h * n**2 * (d + e),
+        "recurrent": 4 * h * n * d * e,
+        "chunked": 2 * h * n * (c * (d + e) + 2 * d * e),
+    },
+    memory={
+        "naive": h * n**2,
+        "recurrent": h * n * (d + 2 * e),
+        "chunked": h * n * (d + 2 * e) + h * c**2,
+    },
+    notes={
+        "naive": ("scores", "weights"),
+        "recurrent": ("state",),
+        "chunked": ("state",),
+    },
+    departures=(
+        "weights are not divided by their row sums, which vanish in the norm that follows",
+        "padded tokens are skipped",
+    ),
+    variants=({"chunk": 3}, {"value_scale": 1}),
+    build=Retention,
+    aliases=("retnet",),
+    gives_up="The past fades at a rate that is fixed per head, whatever the tokens say.",
+)

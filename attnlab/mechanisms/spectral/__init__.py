@@ -1,5 +1,0 @@
-"""Mixing without attention: Fourier transforms, convolutions and state spaces."""
-
-from attnlab.core.lazy import modules_of
-
-__getattr__ = modules_of(__name__)
