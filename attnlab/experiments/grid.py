@@ -62,13 +62,15 @@ class Arm:
 
 
 class Trained(NamedTuple):
-    """What is scored: a model, and which it is. ``quick`` says that a few texts are enough."""
+    """What is scored: a model, and which it is. ``quick`` says that a few texts are enough;
+    ``history`` is that of its training, if it is scored at its end."""
 
     model: Any
     arm: Arm
     name: str
     seed: int
     quick: bool
+    history: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,7 @@ class Grid:
     def batches(self, *, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
         """The rows of one training after the other. What an earlier run has measured, ``kept`` by
         the names of the rows, is not measured again."""
-        held = self._by_training(kept)
+        held = self.by_training(kept)
         with thread_count(threads):
             for figure, measure in self.baselines.items():
                 yield [kept.get(figure) or self._row(figure, measure(quick))]
@@ -157,13 +159,14 @@ class Grid:
     def _measured(self, arm: str, seed: int, quick: bool) -> list[Row]:
         one = self.arms[arm]
         if one.frames:
-            models = self.film(arm, seed, steps=(0, QUICK) if quick else None)
+            history, models = None, self.film(arm, seed, steps=(0, QUICK) if quick else None)
         else:
-            models = {0: self.train(arm, seed, steps=QUICK if quick else None)[0]}
+            model, history = self.train(arm, seed, steps=QUICK if quick else None)
+            models = {0: model}
         return [
             self._row(self._figure(arm, what, str(seed), str(step)), found)
             for step, model in models.items()
-            for what, found in self.score(Trained(model, one, arm, seed, quick)).items()
+            for what, found in self.score(Trained(model, one, arm, seed, quick, history)).items()
         ]
 
     def _figure(self, arm: str, what: str, seed: str, step: str) -> str:
@@ -175,19 +178,22 @@ class Grid:
         value, unit, note = (*found, "")[:3] if isinstance(found, tuple) else (found, self.unit, "")
         return Row(figure, value, unit, note=note)
 
-    def _by_training(self, kept: Mapping[str, Row]) -> dict[tuple[str, int], list[Row]]:
-        """The rows of each training that are there; where the names of two arms begin alike, a row
-        belongs to the longer one."""
+    def by_training(self, kept: Mapping[str, Row]) -> dict[tuple[str, int], list[Row]]:
+        """The rows of each training (arm, seed), of those that are ``kept`` by their names. Where
+        two arms could have a row, it belongs to the one whose names say more."""
+        names = {(arm, seed): self._names(arm, seed) for arm in self.arms for seed in self.seeds}
         found: dict[tuple[str, int], list[Row]] = {}
-        for arm in sorted(self.arms, key=len, reverse=True):
-            for seed in self.seeds:
-                names = re.escape(self._figure(arm, "\0", str(seed), "\1"))
-                names = names.replace("\0", ".*").replace("\1", r"\d+")
-                own = [figure for figure in kept if re.fullmatch(names, figure)]
-                if own:
-                    found[arm, seed] = [kept[figure] for figure in own]
-                    kept = {name: row for name, row in kept.items() if name not in own}
+        for training in sorted(names, key=lambda each: len(names[each]), reverse=True):
+            own = [figure for figure in kept if re.fullmatch(names[training], figure)]
+            if own:
+                found[training] = [kept[figure] for figure in own]
+                kept = {figure: row for figure, row in kept.items() if figure not in own}
         return found
+
+    def _names(self, arm: str, seed: int) -> str:
+        """A pattern for the names of the rows of one training."""
+        names = re.escape(self._figure(arm, "\0", str(seed), "\1"))
+        return names.replace("\0", ".*").replace("\1", r"\d+")
 
 
 class Grids(tuple[Grid, ...]):

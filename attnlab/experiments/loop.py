@@ -3,14 +3,11 @@
 The stored rows of these experiments were trained so; a new experiment takes ``fit``.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
-
-from attnlab.train import History, State
 
 
 def descend(
