@@ -1,8 +1,8 @@
 """The command line of a folder of modules that each yield rows: benchmarks or experiments.
 
 The folder's modules are found by walking it. The first line of a module's docstring is its title,
-and `rows(*, quick, threads)` does the work and yields the rows. A module can be interrupted, its rows
-written as they come, if it also has `figures(*, quick)`, the names of all rows, and
+and `rows(*, quick, threads)` does the work and yields the rows. A module can be interrupted, and
+its rows are written as they come, if it also has `figures(*, quick)`, the names of all rows, and
 `row(figure, *, quick, threads)`; or `batches(*, quick, threads, kept)`, lists of rows that are
 measured together, where `kept` are those that the file holds and that are not measured again.
 """
