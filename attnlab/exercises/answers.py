@@ -5,12 +5,14 @@ import numbers
 import reprlib
 import textwrap
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 
 import numpy as np
 from torch import Tensor
 
 from attnlab.exercises.attempt import as_float64, note_mistakes
+from attnlab.exercises.check import Check
 from attnlab.exercises.verdict import Verdict, type_name
 
 # What a simple ratio of the answer to the right number usually means, by unit.
@@ -50,6 +52,30 @@ _PREFIXES = {
     2.0**20: "1024²",
     2.0**30: "1024³",
 }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberExercise(Check):
+    """An exercise whose answer is a number; calling it with one gives the `Verdict`.
+
+    `mistakes` maps wrong numbers to sentences. `unit` and `tolerance` are those of `check_number`.
+    """
+
+    _: KW_ONLY
+    right: float
+    mistakes: Mapping[float, str]
+    unit: str = ""
+    tolerance: float = 1e-6
+
+    def __call__(self, answer: object) -> Verdict:
+        """Is the number right?"""
+        return check_number(
+            answer,
+            self.right,
+            tolerance=self.tolerance,
+            unit=self.unit,
+            mistakes=self.mistakes,
+        )
 
 
 def check_number(

@@ -280,8 +280,8 @@ def require(
     known_mistakes: Sequence[KnownMistake] = (),
     cases: Sequence[Arguments] = (),
     explain: Callable[[], str | None] = lambda: None,
-) -> None:
-    """A `Mistake` that says what is wrong, unless the function is right on `given`.
+) -> Answer:
+    """The answer on `given` if it is right; else a `Mistake` that says what is wrong.
 
     `shape` names the axes of the right result. `explain` is asked where no known mistake agrees.
     """
@@ -289,7 +289,7 @@ def require(
     answer, expected = run(function, given), as_float64(truth(*given.values()))
     assert expected is not None
     if same(answer.value, expected):
-        return
+        return answer
     found = as_float64(answer.value)
     fits = found is not None and found.shape == expected.shape
     sentence = recognise(function, (given,) if fits else (given, *cases), known_mistakes)
@@ -411,16 +411,16 @@ def part_faults(
 # ---- side effects
 
 
-def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
-    """A `Mistake` where the numbers are right, but an argument was changed, or the result has half
+def check_side_effects(answer: Answer) -> None:
+    """A `Mistake` where the result is right, but an argument was changed, or the result has half
     precision. float32 for float64 is fine: no exercise asks for a dtype."""
-    answer = run(function, given)
-    if answer.changed:
-        raise Mistake(
-            f"The numbers are right, but {changed_in_place(answer)} The caller still needs the old "
-            "values: compute new tensors."
-        )
     dtype = str(getattr(answer.value, "dtype", "")).removeprefix("torch.")
+    if answer.changed:
+        right = "The mask is right" if dtype == "bool" else "The numbers are right"
+        raise Mistake(
+            f"{right}, but {changed_in_place(answer)} The caller still needs the old values: "
+            "compute new tensors."
+        )
     if dtype in ("float16", "bfloat16"):
         raise Mistake(
             f"The numbers are nearly right, but the result is {dtype}, which keeps two or three "
@@ -428,14 +428,12 @@ def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
         )
 
 
-def check_arguments(function: Function, given: Arguments) -> None:
-    """A `Mistake` where a mask is right, but an argument was changed."""
-    answer = run(function, given)
-    if answer.changed:
-        raise Mistake(
-            f"The mask is right, but {changed_in_place(answer)} The caller still needs the old "
-            "values."
-        )
+def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
+    """Call a function that is right once more and ``check_side_effects``."""
+    check_side_effects(run(function, given))
+
+
+check_arguments = check_arguments_and_dtype
 
 
 def changed_in_place(answer: Answer) -> str:

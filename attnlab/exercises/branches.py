@@ -1,18 +1,17 @@
 """A check of lesson 50: the mean along each branch of a tree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
+    Arguments,
     random_tensors,
-    require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop
 
 _COVERS = (
@@ -46,114 +45,131 @@ def _nodes(covers: Tensor) -> Tensor:
     return covers.cumsum(0).clamp(min=1)[..., None]
 
 
-_AVERAGE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The sum has the leaf and the count has not: one more stands on a branch than its nodes. "
-        "The code that the authors released divides like this; the paper counts the leaf.",
-        _inside(lambda s, covers: s.cumsum(0)[1:] / _nodes(covers)),
-    ),
-    (
-        "The leaf is missing from the sum, although it is counted: row 0 of S stands on every "
-        "branch.",
-        _inside(lambda s, covers: s[1:].cumsum(0) / (_nodes(covers) + 1)),
-    ),
-    (
-        "The leaf is missing: this is the mean of the nodes alone, and row 0 of S stands on every "
-        "branch, too.",
-        _inside(lambda s, covers: s[1:].cumsum(0) / _nodes(covers)),
-    ),
-    (
-        "Nothing is divided: these are the sums along the branches.",
-        _inside(lambda s, covers: s.cumsum(0)[1:]),
-    ),
-    (
-        "The mean counts every row down to the node's own. Count those that are above the leaf: "
-        "others hold a zero there that is not a value.",
+def _upward_average_cases(times: int = 1) -> Iterator[Arguments]:
+    covers = torch.tensor(_COVERS, dtype=torch.bool)
+    covers = covers.repeat_interleave(2 * times - 1, 0).repeat(1, times)
+    yield {"s": _interpolated(covers), "covers": covers}
+
+
+def _upward_average_then(function: Function, given: Arguments) -> None:
+    (large,) = _upward_average_cases(2)
+    require_no_loop(function, given, large, over="nodes or leaves")
+
+
+check_upward_average = Exercise(
+    """Is it the mean along each branch? `upward_average(s (m + 1, l, e), covers (m, l)) ->
+    (m, l, e)`.
+
+    Row 0 of s has the leaves, row i + 1 node i, the deepest first, and one node has the value zero.
+    """,
+    right=_averaged,
+    cases=_upward_average_cases,
+    axes="m l e",
+    mistakes={
+        _inside(lambda s, covers: s.cumsum(0)[1:] / _nodes(covers)): (
+            "The sum has the leaf and the count has not: one more stands on a branch than its "
+            "nodes. The code that the authors released divides like this; the paper counts the "
+            "leaf."
+        ),
+        _inside(lambda s, covers: s[1:].cumsum(0) / (_nodes(covers) + 1)): (
+            "The leaf is missing from the sum, although it is counted: row 0 of S stands on every "
+            "branch."
+        ),
+        _inside(lambda s, covers: s[1:].cumsum(0) / _nodes(covers)): (
+            "The leaf is missing: this is the mean of the nodes alone, and row 0 of S stands on "
+            "every branch, too."
+        ),
+        _inside(lambda s, covers: s.cumsum(0)[1:]): (
+            "Nothing is divided: these are the sums along the branches."
+        ),
         _inside(
             lambda s, covers: (
                 s.cumsum(0)[1:] / torch.arange(2, len(s) + 1, dtype=s.dtype)[:, None, None]
             )
+        ): (
+            "The mean counts every row down to the node's own. Count those that are above the "
+            "leaf: others hold a zero there that is not a value."
         ),
-    ),
-    (
-        "The mean is that of the node and the leaf alone; the nodes between them are missing.",
-        _inside(lambda s, covers: (s[:1] + s[1:]) / 2),
-    ),
-    (
-        "It goes down from the root and should go up from the leaf: rows stand the deepest first, "
-        "so add from the first row on.",
+        _inside(lambda s, covers: (s[:1] + s[1:]) / 2): (
+            "The mean is that of the node and the leaf alone; the nodes between them are missing."
+        ),
         _inside(
             lambda s, covers: (
                 (s[:1] + s[1:].flip(0).cumsum(0).flip(0))
                 / (covers.flip(0).cumsum(0).flip(0)[..., None] + 1)
             )
+        ): (
+            "It goes down from the root and should go up from the leaf: rows stand the deepest "
+            "first, so add from the first row on."
         ),
-    ),
-    (
-        "Whether a leaf is below a node is decided by `covers` and not by whether a vector is "
-        "zero: a node's own value can be zero.",
-        lambda s, covers: _averaged(s, (s[1:] != 0).any(-1)),
-    ),
-    (
-        "Outside the subtrees it should be zero: multiply by `covers` at the end.",
-        lambda s, covers: s.cumsum(0)[1:] / (covers.cumsum(0)[..., None] + 1),
-    ),
-    (
-        "It adds along the leaves, from left to right. The branch goes through the rows: axis 0.",
-        _inside(lambda s, covers: s.cumsum(1)[1:] / (covers.cumsum(1)[..., None] + 1)),
-    ),
+        (lambda s, covers: _averaged(s, (s[1:] != 0).any(-1))): (
+            "Whether a leaf is below a node is decided by `covers` and not by whether a vector is "
+            "zero: a node's own value can be zero."
+        ),
+        (lambda s, covers: s.cumsum(0)[1:] / (covers.cumsum(0)[..., None] + 1)): (
+            "Outside the subtrees it should be zero: multiply by `covers` at the end."
+        ),
+        _inside(lambda s, covers: s.cumsum(1)[1:] / (covers.cumsum(1)[..., None] + 1)): (
+            "It adds along the leaves, from left to right. The branch goes through the rows: axis "
+            "0."
+        ),
+    },
+    praise="Every branch is averaged from its leaf up to the node, the leaf counted.",
+    then=_upward_average_then,
 )
-
-
-@returns_verdict
-def check_upward_average(function: Function) -> str:
-    """Is it the mean along each branch? `upward_average(s (m + 1, l, e), covers (m, l)) ->
-    (m, l, e)`.
-
-    Row 0 of s has the leaves, row i + 1 node i, the deepest first, and one node has the value zero.
-    """
-    covers = torch.tensor(_COVERS, dtype=torch.bool)
-    given = {"s": _interpolated(covers), "covers": covers}
-    require(function, given, _averaged, shape="m l e", known_mistakes=_AVERAGE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    larger = covers.repeat_interleave(3, 0).repeat(1, 2)
-    large = {"s": _interpolated(larger), "covers": larger}
-    require_no_loop(function, given, large, over="nodes or leaves")
-    return "Every branch is averaged from its leaf up to the node, the leaf counted."
 
 
 # ---- two numbers
 
-_ROOT_MISTAKEN = {
-    4.375: "That is the mean from the bottom up, with the new value of the node in place of its "
-    "own: a branch holds the values that the tokens have at the beginning.",
-    4.5: "The leaf 3 is missing from its branch: a branch is the leaf and the nodes above it.",
-    5.5: "The leaves are missing: these are the means of the nodes on the branches alone.",
-    7.25: "The leaf is missing from the counts: a branch with one node has two vectors.",
-    25 / 3: "That is the sum of the two branch means. Divide by the number of leaves.",
-    4.2: "All branches were thrown together: average each branch first.",
-    3.75: "That is the mean of the four values of the tree. The root stands on both branches.",
-    3.5: "The branch to the leaf 2 has one node, the root: the node 4 is not above this leaf.",
-    13 / 3: "That is one of the branches. The root has two leaves.",
-}
+check_root_value = NumberExercise(
+    "Is it the value of the root 6 above the leaf 2 and the node 4, which has the leaf 3?",
+    right=((2 + 6) / 2 + (3 + 4 + 6) / 3) / 2,
+    tolerance=1e-3,
+    unit="(the value of the root)",
+    mistakes={
+        4.375: (
+            "That is the mean from the bottom up, with the new value of the node in place of its "
+            "own: a branch holds the values that the tokens have at the beginning."
+        ),
+        ((2 + 6) / 2 + (4 + 6) / 2) / 2: (
+            "The leaf 3 is missing from its branch: a branch is the leaf and the nodes above it."
+        ),
+        (6 + (4 + 6) / 2) / 2: (
+            "The leaves are missing: these are the means of the nodes on the branches alone."
+        ),
+        ((2 + 6) / 1 + (3 + 4 + 6) / 2) / 2: (
+            "The leaf is missing from the counts: a branch with one node has two vectors."
+        ),
+        (2 + 6) / 2 + (3 + 4 + 6) / 3: (
+            "That is the sum of the two branch means. Divide by the number of leaves."
+        ),
+        (2 + 6 + 3 + 4 + 6) / 5: "All branches were thrown together: average each branch first.",
+        (6 + 2 + 4 + 3) / 4: (
+            "That is the mean of the four values of the tree. The root stands on both branches."
+        ),
+        3.5: "The branch to the leaf 2 has one node, the root: the node 4 is not above this leaf.",
+        (3 + 4 + 6) / 3: "That is one of the branches. The root has two leaves.",
+    },
+)
 
 
-def check_root_value(value: object) -> Verdict:
-    """Is it the value of the root 6 above the leaf 2 and the node 4, which has the leaf 3?"""
-    unit = "(the value of the root)"
-    return check_number(value, 25 / 6, tolerance=1e-3, unit=unit, mistakes=_ROOT_MISTAKEN)
-
-
-_CHAIN_MISTAKEN: dict[float, str] = {
-    4801: "That is the balanced tree. Here the subtrees are larger.",
-    4095: "Those are the rows of the nodes. Each leaf attends to all leaves, too.",
-    8128: "A node belongs to its own subtree: one more pair for each node.",
-    6175: "The nodes below a node are missing: it attends to its leaves and to its nodes.",
-    4096: "Those are the rows of the leaves. The nodes attend to their subtrees, too.",
-    16129: "Those are all pairs.",
-}
-
-
-def check_chain_pairs(pairs: object) -> Verdict:
-    """Is it how many pairs the mask leaves in a right-branching tree of 64 leaves?"""
-    return check_number(pairs, 8191, tolerance=1e-5, unit="pairs", mistakes=_CHAIN_MISTAKEN)
+check_chain_pairs = NumberExercise(
+    "Is it how many pairs the mask leaves in a right-branching tree of 64 leaves?",
+    right=64 * 64 + sum(2 * i + 1 for i in range(1, 64)),
+    tolerance=1e-5,
+    unit="pairs",
+    mistakes={
+        4801: "That is the balanced tree. Here the subtrees are larger.",
+        sum(2 * i + 1 for i in range(1, 64)): (
+            "Those are the rows of the nodes. Each leaf attends to all leaves, too."
+        ),
+        64 * 64 + sum(2 * i for i in range(1, 64)): (
+            "A node belongs to its own subtree: one more pair for each node."
+        ),
+        64 * 64 + sum(i + 1 for i in range(1, 64)): (
+            "The nodes below a node are missing: it attends to its leaves and to its nodes."
+        ),
+        64 * 64: "Those are the rows of the leaves. The nodes attend to their subtrees, too.",
+        (64 + 63) ** 2: "Those are all pairs.",
+    },
+)

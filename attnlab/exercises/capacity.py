@@ -1,33 +1,26 @@
 """Checks of lesson 24: numbers for a hundred pairs, a state that fades, states that read blocks."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.answers import NumberExercise
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- numbers for a hundred pairs
 
 DEVIATIONS = 2.33  # a normal number is below −2.33 in 1 % of cases
-_NUMBERS_MISTAKEN: dict[float, str] = {
-    100: "That is enough for orthogonal keys. Random keys disturb each other.",
-    DEVIATIONS * 99: "The noise has the deviation √((m − 1) / d): square 2.33.",
-    99 / DEVIATIONS**2: "That is the inverse: d must be larger than the number of pairs.",
-}
 
-
-def check_state_numbers(d: object) -> Verdict:
-    """Is it the d at which 100 pairs with random keys have 99 % of their signs right?"""
-    expected = DEVIATIONS**2 * 99
-    return check_number(d, expected, tolerance=0.03, unit="numbers", mistakes=_NUMBERS_MISTAKEN)
+check_state_numbers = NumberExercise(
+    "Is it the d at which 100 pairs with random keys have 99 % of their signs right?",
+    right=DEVIATIONS**2 * 99,
+    tolerance=0.03,
+    unit="numbers",
+    mistakes={
+        100: "That is enough for orthogonal keys. Random keys disturb each other.",
+        DEVIATIONS * 99: "The noise has the deviation √((m − 1) / d): square 2.33.",
+        99 / DEVIATIONS**2: "That is the inverse: d must be larger than the number of pairs.",
+    },
+)
 
 
 # ---- a state that fades
@@ -45,41 +38,31 @@ def _fading(
     return queries @ S if last else torch.stack(out)
 
 
-_FADING_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Each query reads the state before its own pair is written. Write first.",
-        partial(_fading, early=True),
-    ),
-    (
-        "All queries read the last state. Each reads the state after its own token.",
-        partial(_fading, last=True),
-    ),
-    (
-        "The state does not fade: it is multiplied by g at each token.",
-        lambda keys, values, queries, g: _fading(keys, values, queries, 1.0),
-    ),
-    (
-        "The new pair has the factor 1 − g. Here it is written whole.",
-        lambda keys, values, queries, g: _fading(keys, values, queries, g, newest=1 - g),
-    ),
-    (
-        "The newest pair has faded as well. Only what was in the state before it fades.",
-        lambda keys, values, queries, g: _fading(keys, values, queries, g, newest=g),
-    ),
-)
-
-
-@returns_verdict
-def check_fading(function: Function) -> str:
+check_fading = Exercise(
     """Does the state fade by g at each token? `fading(keys, values, queries, g)`.
 
     `keys` and `queries` (n, d), `values` (n, e); it returns (n, e).
-    """
-    keys, values, queries = random_tensors((7, 5), (7, 3), (7, 5), seed=24)
-    given = {"keys": keys, "values": values, "queries": queries, "g": 0.8}
-    require(function, given, _fading, shape="n e", known_mistakes=_FADING_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A pair that is t tokens old has the weight g to the power of t."
+    """,
+    right=_fading,
+    cases=drawn(24, keys=(7, 5), values=(7, 3), queries=(7, 5), g=0.8),
+    axes="n e",
+    mistakes={
+        but(early=True): "Each query reads the state before its own pair is written. Write first.",
+        but(last=True): (
+            "All queries read the last state. Each reads the state after its own token."
+        ),
+        (lambda keys, values, queries, g: _fading(keys, values, queries, 1.0)): (
+            "The state does not fade: it is multiplied by g at each token."
+        ),
+        (lambda keys, values, queries, g: _fading(keys, values, queries, g, newest=1 - g)): (
+            "The new pair has the factor 1 − g. Here it is written whole."
+        ),
+        (lambda keys, values, queries, g: _fading(keys, values, queries, g, newest=g)): (
+            "The newest pair has faded as well. Only what was in the state before it fades."
+        ),
+    },
+    praise="A pair that is t tokens old has the weight g to the power of t.",
+)
 
 
 # ---- vectors that read blocks
@@ -111,50 +94,34 @@ def _blocks(
     return torch.cat([*out, new])
 
 
-_BLOCKS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The tokens read the states that have read their own block, and with them their future. "
-        "They attend to the states from before the block.",
-        partial(_blocks, late=True),
-    ),
-    ("A token attends to later tokens of its block.", partial(_blocks, causal=False)),
-    (
-        "The states attend to the tokens alone. They attend to each other, too.",
-        partial(_blocks, alone=True),
-    ),
-    (
-        "The tokens do not attend to the states: nothing of earlier blocks reaches them.",
-        partial(_blocks, blind=True),
-    ),
-    (
-        "Every block starts from the first states. Carry the new ones on.",
-        partial(_blocks, apart=True),
-    ),
-    ("The scores are not divided by √d.", partial(_blocks, scaled=False)),
-    (
-        "The gate is the wrong way round: g is the share of the old states.",
-        lambda x, s, length, Wq, Wk, Wv, g: _blocks(x, s, length, Wq, Wk, Wv, 1 - g),
-    ),
-    (
-        "The states are replaced by what they read: the gate is missing.",
-        lambda x, s, length, Wq, Wk, Wv, g: _blocks(x, s, length, Wq, Wk, Wv, 0.0),
-    ),
-    (
-        "The states are right, but stand above the outputs. They come last.",
-        lambda x, s, *rest: _blocks(x, s, *rest).roll(len(s), 0),
-    ),
-)
-
-
-@returns_verdict
-def check_block_states(function: Function) -> str:
+check_block_states = Exercise(
     """Do state vectors read block by block? `blocks(x, s, length, Wq, Wk, Wv, g)`.
 
     `x` (n, d), n a multiple of `length`, `s` (r, d), the matrices (d, d) are applied as `x @ W`; it
     returns (n + r, d): the outputs, and below them the states after the last block.
-    """
-    x, s, Wq, Wk, Wv = random_tensors((12, 5), (2, 5), (5, 5), (5, 5), (5, 5), seed=25)
-    given = {"x": x, "s": s, "length": 4, "Wq": Wq, "Wk": Wk, "Wv": Wv, "g": 0.7}
-    require(function, given, _blocks, shape="rows d", known_mistakes=_BLOCKS_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "All that a later block learns of an earlier one has passed two vectors."
+    """,
+    right=_blocks,
+    cases=drawn(25, x=(12, 5), s=(2, 5), length=4, Wq=(5, 5), Wk=(5, 5), Wv=(5, 5), g=0.7),
+    axes="rows d",
+    mistakes={
+        but(late=True): "The tokens read the states that have read their own block, and with them "
+        "their future. They attend to the states from before the block.",
+        but(causal=False): "A token attends to later tokens of its block.",
+        but(alone=True): "The states attend to the tokens alone. They attend to each other, too.",
+        but(blind=True): (
+            "The tokens do not attend to the states: nothing of earlier blocks reaches them."
+        ),
+        but(apart=True): "Every block starts from the first states. Carry the new ones on.",
+        but(scaled=False): "The scores are not divided by √d.",
+        (lambda x, s, length, Wq, Wk, Wv, g: _blocks(x, s, length, Wq, Wk, Wv, 1 - g)): (
+            "The gate is the wrong way round: g is the share of the old states."
+        ),
+        (lambda x, s, length, Wq, Wk, Wv, g: _blocks(x, s, length, Wq, Wk, Wv, 0.0)): (
+            "The states are replaced by what they read: the gate is missing."
+        ),
+        (lambda x, s, *rest: _blocks(x, s, *rest).roll(len(s), 0)): (
+            "The states are right, but stand above the outputs. They come last."
+        ),
+    },
+    praise="All that a later block learns of an earlier one has passed two vectors.",
+)

@@ -3,48 +3,56 @@
 import math
 import numbers
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments,
+    Arguments,
     note_mistakes,
-    require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- numbers
 
-
-def check_time_crossing(length: object) -> Verdict:
-    """Is it where 4n²d FLOPs at 80 a nanosecond and 4nrd at 10 take equally long, for r = 64?"""
-    mistakes: dict[float, str] = {
-        64: "There the counts are equal. The features' FLOPs take 8 times as long each, so at this "
-        "length they lose.",
-        8: "The other way round: the slower FLOPs are those of the features, so the times cross at "
-        "a larger length than the counts.",
+check_time_crossing = NumberExercise(
+    "Is it where 4n²d FLOPs at 80 a nanosecond and 4nrd at 10 take equally long, for r = 64?",
+    right=8 * 64,
+    unit="tokens",
+    mistakes={
+        64: (
+            "There the counts are equal. The features' FLOPs take 8 times as long each, so at this "
+            "length they lose."
+        ),
+        8: (
+            "The other way round: the slower FLOPs are those of the features, so the times cross "
+            "at a larger length than the counts."
+        ),
         4096: "One r too many: divide 4n²d / 80 = 4nrd / 10 by 4nd first.",
-    }
-    return check_number(length, 8 * 64, unit="tokens", mistakes=mistakes)
+    },
+)
 
 
-def check_training_gain(times: object) -> Verdict:
-    """Is it how many times faster a step is if 20 % of its time gets 10 times faster?"""
-    mistakes = {
+check_training_gain = NumberExercise(
+    "Is it how many times faster a step is if 20 % of its time gets 10 times faster?",
+    right=1 / (0.8 + 0.2 / 10),
+    tolerance=2e-3,
+    unit="times",
+    mistakes={
         10: "Only attention gets 10 times faster; the other 80 % of the step take as long as ever.",
         2: "20 % of the factor is not the answer: add up the times, 0.8 and 0.2 / 10.",
-        0.82: "That is the new time as a share of the old one; how many times faster is its "
-        "inverse.",
-        1.25: "That is the limit, when attention takes no time at all.",
+        0.8 + 0.2 / 10: (
+            "That is the new time as a share of the old one; how many times faster is its inverse."
+        ),
+        1 / 0.8: "That is the limit, when attention takes no time at all.",
         1.18: "That is 1 + 0.18, what is saved. The step is 1 / 0.82 times as fast.",
-    }
-    return check_number(times, 1 / 0.82, tolerance=2e-3, unit="times", mistakes=mistakes)
+    },
+)
 
 
 # ---- an exponent
@@ -59,48 +67,7 @@ def _exponent(sizes: Tensor, costs: Tensor) -> Tensor:
     return _slope(sizes.log(), costs.log())
 
 
-_EXPONENT_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The logarithms are missing: a power is a straight line only against logarithms.", _slope),
-    (
-        "Only the costs are logarithms; the sizes need one too.",
-        lambda sizes, costs: _slope(sizes, costs.log()),
-    ),
-    (
-        "Only the sizes are logarithms; the costs need one too.",
-        lambda sizes, costs: _slope(sizes.log(), costs),
-    ),
-    (
-        "It is the slope from the first point to the last; the points between count as well.",
-        lambda sizes, costs: (costs[-1] / costs[0]).log() / (sizes[-1] / sizes[0]).log(),
-    ),
-    (
-        "The line goes through the origin: subtract the means first, so that a constant factor in "
-        "front of the power changes nothing.",
-        lambda sizes, costs: (sizes.log() * costs.log()).sum() / sizes.log().square().sum(),
-    ),
-    (
-        "Sizes and costs are exchanged: the covariance is divided by the square of the logarithms "
-        "of the sizes.",
-        lambda sizes, costs: _exponent(costs, sizes),
-    ),
-    (
-        "That is the correlation, at most 1: divide by the squares of the sizes alone.",
-        lambda sizes, costs: (_exponent(sizes, costs) * _exponent(costs, sizes)).sqrt(),
-    ),
-)
-
-
-@returns_verdict
-def check_exponent(function: Function) -> str:
-    """Is it the least-squares slope of log costs against log sizes? `exponent(sizes, costs)`.
-
-    `sizes` and `costs` are float64 (n,), all positive. Called with five and with four points.
-    """
-
-    def exponent(sizes: Tensor, costs: Tensor) -> object:
-        slope = function(sizes, costs)
-        return torch.tensor(float(slope)) if isinstance(slope, numbers.Real) else slope
-
+def _exponent_cases() -> Iterator[Arguments]:
     cases = (
         ([128.0, 256, 512, 2048, 4096], [3.1, 5.2, 14.0, 170.0, 644.0]),
         ([64.0, 96, 512, 1000], [7.0, 7.5, 21.0, 33.0]),
@@ -110,9 +77,42 @@ def check_exponent(function: Function) -> str:
             "sizes": torch.tensor(sizes, dtype=torch.float64),
             "costs": torch.tensor(costs, dtype=torch.float64),
         }
-        require(exponent, given, _exponent, shape="", known_mistakes=_EXPONENT_MISTAKEN)
-    check_arguments(function, given)
-    return "A factor in front of the power moves the line and leaves the slope."
+        yield given
+
+
+check_exponent = Exercise(
+    """Is it the least-squares slope of log costs against log sizes? `exponent(sizes, costs)`.
+
+    `sizes` and `costs` are float64 (n,), all positive. Called with five and with four points.
+    """,
+    right=_exponent,
+    cases=_exponent_cases,
+    axes="",
+    mistakes={
+        _slope: "The logarithms are missing: a power is a straight line only against logarithms.",
+        (lambda sizes, costs: _slope(sizes, costs.log())): (
+            "Only the costs are logarithms; the sizes need one too."
+        ),
+        (lambda sizes, costs: _slope(sizes.log(), costs)): (
+            "Only the sizes are logarithms; the costs need one too."
+        ),
+        (lambda sizes, costs: (costs[-1] / costs[0]).log() / (sizes[-1] / sizes[0]).log()): (
+            "It is the slope from the first point to the last; the points between count as well."
+        ),
+        (lambda sizes, costs: (sizes.log() * costs.log()).sum() / sizes.log().square().sum()): (
+            "The line goes through the origin: subtract the means first, so that a constant factor "
+            "in front of the power changes nothing."
+        ),
+        (lambda sizes, costs: _exponent(costs, sizes)): (
+            "Sizes and costs are exchanged: the covariance is divided by the square of the "
+            "logarithms of the sizes."
+        ),
+        (lambda sizes, costs: (_exponent(sizes, costs) * _exponent(costs, sizes)).sqrt()): (
+            "That is the correlation, at most 1: divide by the squares of the sizes alone."
+        ),
+    },
+    praise="A factor in front of the power moves the line and leaves the slope.",
+)
 
 
 # ---- a stop-watch

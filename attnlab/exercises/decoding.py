@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -17,21 +17,21 @@ from attnlab.exercises.attempt import (
     random_tensors,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- bytes
 
-_BYTES_MISTAKEN: dict[float, str] = {
-    2 * 80 * 64 * 128 * 2: "Only the 8 key/value heads are kept, not the 64 query heads.",
-    80 * 8 * 128 * 2: "Half of it: keys and values are kept, and each number takes 2 bytes.",
-    2 * 8 * 128 * 2: "That is one layer. Every layer has a cache of its own.",
-    2 * 80 * 128 * 2: "That is one key/value head; there are 8.",
-}
-
-
-def check_cache_bytes(given: object) -> Verdict:
-    """Is it the cache of one token, in bytes, with 80 layers and 8 key/value heads of width 128?"""
-    return check_number(given, 2 * 80 * 8 * 128 * 2, unit="bytes", mistakes=_BYTES_MISTAKEN)
+check_cache_bytes = NumberExercise(
+    "Is it the cache of one token, in bytes, with 80 layers and 8 key/value heads of width 128?",
+    right=2 * 80 * 8 * 128 * 2,
+    unit="bytes",
+    mistakes={
+        2 * 80 * 64 * 128 * 2: "Only the 8 key/value heads are kept, not the 64 query heads.",
+        80 * 8 * 128 * 2: "Half of it: keys and values are kept, and each number takes 2 bytes.",
+        2 * 8 * 128 * 2: "That is one layer. Every layer has a cache of its own.",
+        2 * 80 * 128 * 2: "That is one key/value head; there are 8.",
+    },
+)
 
 
 # ---- a layer with a cache

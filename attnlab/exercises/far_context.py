@@ -1,27 +1,28 @@
 """Checks of lesson 33: the far part, tokens that stand there alone, a standard error, a study."""
 
 import math
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
-from attnlab.exercises.attempt import KnownMistake, random_tensors, require, run
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.answers import NumberExercise
+from attnlab.exercises.attempt import Arguments, random_tensors, run
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.verdict import Function
 
 # ---- the far part
 
-_FAR_PART_MISTAKEN: dict[float, str] = {
-    512 - 128: "The distance is counted from the first measured token, not from the end.",
-    512 - 64: "The 128 tokens before the measured ones are left as they are.",
-    128.0: "That is the near part.",
-}
-
-
-def check_far_part(count: object) -> Verdict:
-    """Of 512 tokens the last 64 are measured: how many are changed beyond a distance of 128?"""
-    return check_number(count, 512 - 64 - 128, unit="tokens", mistakes=_FAR_PART_MISTAKEN)
+check_far_part = NumberExercise(
+    "Of 512 tokens the last 64 are measured: how many are changed beyond a distance of 128?",
+    right=512 - 64 - 128,
+    unit="tokens",
+    mistakes={
+        512 - 128: "The distance is counted from the first measured token, not from the end.",
+        512 - 64: "The 128 tokens before the measured ones are left as they are.",
+        128.0: "That is the near part.",
+    },
+)
 
 
 # ---- tokens that can be copied from the far part alone
@@ -47,47 +48,7 @@ def _elsewhere(tokens: Tensor, last: int, distance: int) -> Tensor:
     return ~_copied(tokens, last, distance, near=False)
 
 
-_COPIED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Tokens that stand in the near part as well are counted: those can be copied from there.",
-        partial(_copied, near=False),
-    ),
-    (
-        "A token may also be copied from a measured token before it: those are unchanged, too.",
-        partial(_copied, measured=False),
-    ),
-    (
-        "Tokens after a token take part. The model has not read those when it predicts it.",
-        partial(_copied, anywhere=True),
-    ),
-    (
-        "No token is left: each token is compared with itself, too. What the model has read ends "
-        "just before it, `tokens[far:i]`.",
-        partial(_copied, itself=True),
-    ),
-    (
-        "The far part is one token too short: it ends just before the near part, which has "
-        "`distance` tokens.",
-        partial(_copied, short=1),
-    ),
-    (
-        "The near part begins one token too early, at the last token of the far part.",
-        partial(_copied, early=1),
-    ),
-    (
-        "The token just before a token is left out: the model has read it.",
-        partial(_copied, before=1),
-    ),
-    ("These are the tokens that do not stand in the far part.", _elsewhere),
-)
-
-
-@returns_verdict
-def check_copied(function: Function) -> str:
-    """Which measured tokens stand in the far part only? `copied(tokens, last, distance)`.
-
-    `tokens` is (n,); it returns (last,), True or False. In the texts each border decides.
-    """
+def _copied_cases() -> Iterator[Arguments]:
     tokens = torch.arange(53).square() % 37 % 17
     tokens[[5, 34, 45]] = 20  # 34 is the last of the far part in the first case,
     tokens[[20, 38]] = 22  # and 20 in the second: it stands there alone
@@ -95,9 +56,40 @@ def check_copied(function: Function) -> str:
     tokens[[2, 44, 49]] = 23  # and one that is measured twice
     tokens[51] = 24  # one that stands nowhere before
     for last, distance in ((11, 7), (19, 13)):
-        given = {"tokens": tokens, "last": last, "distance": distance}
-        require(function, given, _copied, shape="last", known_mistakes=_COPIED_MISTAKEN)
-    return "Their prediction is what the far part alone can have helped."
+        yield {"tokens": tokens, "last": last, "distance": distance}
+
+
+check_copied = Exercise(
+    """Which measured tokens stand in the far part only? `copied(tokens, last, distance)`.
+
+    `tokens` is (n,); it returns (last,), True or False. In the texts each border decides.
+    """,
+    right=_copied,
+    cases=_copied_cases,
+    axes="last",
+    mistakes={
+        but(near=False): (
+            "Tokens that stand in the near part as well are counted: those can be "
+            "copied from there."
+        ),
+        but(measured=False): (
+            "A token may also be copied from a measured token before it: those are unchanged, too."
+        ),
+        but(anywhere=True): (
+            "Tokens after a token take part. The model has not read those when it predicts it."
+        ),
+        but(itself=True): "No token is left: each token is compared with itself, too. What the "
+        "model has read ends just before it, `tokens[far:i]`.",
+        but(short=1): "The far part is one token too short: it ends just before the near part, "
+        "which has `distance` tokens.",
+        but(early=1): (
+            "The near part begins one token too early, at the last token of the far part."
+        ),
+        but(before=1): "The token just before a token is left out: the model has read it.",
+        _elsewhere: "These are the tokens that do not stand in the far part.",
+    },
+    praise="Their prediction is what the far part alone can have helped.",
+)
 
 
 # ---- the standard error of a mean difference
@@ -114,36 +106,29 @@ def _standard_error(
     return units.std(correction=ddof) / math.sqrt(len(units))
 
 
-_ERROR_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "All tokens count as independent. Those of one text are not: take the mean of each text, "
-        "and the deviation of these means.",
-        partial(_standard_error, alone=True),
-    ),
-    (
-        "Losses before and after count as independent. Take the difference of each token first: "
-        "most of what makes a token hard is in both.",
-        partial(_standard_error, paired=False),
-    ),
-    (
-        "The deviation of b means is divided by √(b − 1), not by √b, before it becomes an error: "
-        "use `std`, which does so.",
-        partial(_standard_error, ddof=0),
-    ),
-    (
-        "That is the deviation of the texts. The error of their mean is smaller, by √b.",
-        lambda before, after: (after - before).mean(1).std(),
-    ),
-)
-
-
-@returns_verdict
-def check_standard_error(function: Function) -> str:
-    """Is it the error of the mean change? `standard_error(before, after)`: both (b, m)."""
+def _standard_error_cases() -> Iterator[Arguments]:
     before, noise, text = random_tensors((7, 5), (7, 5), (7, 1), seed=33)
-    given = {"before": before.square(), "after": before.square() + 0.3 * noise + text}
-    require(function, given, _standard_error, shape="", known_mistakes=_ERROR_MISTAKEN)
-    return "A text is one draw, however many of its tokens are measured."
+    yield {"before": before.square(), "after": before.square() + 0.3 * noise + text}
+
+
+check_standard_error = Exercise(
+    "Is it the error of the mean change? `standard_error(before, after)`: both (b, m).",
+    right=_standard_error,
+    cases=_standard_error_cases,
+    axes="",
+    mistakes={
+        but(alone=True): "All tokens count as independent. Those of one text are not: take the "
+        "mean of each text, and the deviation of these means.",
+        but(paired=False): "Losses before and after count as independent. Take the difference of "
+        "each token first: most of what makes a token hard is in both.",
+        but(ddof=0): "The deviation of b means is divided by √(b − 1), not by √b, before it "
+        "becomes an error: use `std`, which does so.",
+        (lambda before, after: (after - before).mean(1).std()): (
+            "That is the deviation of the texts. The error of their mean is smaller, by √b."
+        ),
+    },
+    praise="A text is one draw, however many of its tokens are measured.",
+)
 
 
 # ---- a whole study
@@ -195,49 +180,45 @@ def _far_use(
     return torch.stack(found)
 
 
-_FAR_USE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The sign is reversed: the loss after the change less the loss before it.",
-        partial(_far_use, sign=-1),
-    ),
-    ("The near part was replaced, and the far part left as it is.", partial(_far_use, swap=True)),
-    (
-        "Everything before the measured tokens was replaced: leave the near part as it is.",
-        partial(_far_use, whole=True),
-    ),
-    (
-        "All measured tokens are averaged: take those that stand in the far part only.",
-        partial(_far_use, class_of="all"),
-    ),
-    (
-        "The losses of all tokens are averaged, those of the replaced ones, too. Take the last "
-        "ones.",
-        partial(_far_use, everywhere=True),
-    ),
-    (
-        "It is a mean of the means of the texts. Average over all tokens of the class at once: a "
-        "text with few of them counts less.",
-        partial(_far_use, class_of="rows"),
-    ),
-)
+def _far_use_cases() -> Iterator[Arguments]:
+    tokens = torch.arange(4 * 41).square().reshape(4, 41) % 53 % 19
+    other = (3 * tokens + 5) % 19
+    numbers = {"last": 9, "distances": (3, 7, 13)}
+    yield {"losses_of": _Losses(), "tokens": tokens, "other": other, **numbers}
 
 
-@returns_verdict
-def check_far_use(function: Function) -> str:
+def _far_use_explained(function: Function, given: Arguments) -> str | None:
+    if "tokens" not in run(function, given).changed:
+        return None
+    return (
+        "`tokens` is changed in place, so that the next distance and `losses_of(tokens)` no longer "
+        "see the text as it was. Make a new tensor, by `torch.cat` or `tokens.clone()`."
+    )
+
+
+check_far_use = Exercise(
     """Is the far part replaced, and the change averaged over the tokens that stand there alone?
 
     `far_use(losses_of, tokens, other, last, distances)`: `tokens` and `other` are (b, n),
     `losses_of(tokens)` is (b, n − 1); it returns a tensor with a mean for each distance.
-    """
-    tokens = torch.arange(4 * 41).square().reshape(4, 41) % 53 % 19
-    given = {
-        "losses_of": _Losses(), "tokens": tokens, "other": (3 * tokens + 5) % 19, "last": 9,
-        "distances": (3, 7, 13),
-    }  # fmt: skip
-    if "tokens" in run(function, given).changed:
-        raise Mistake(
-            "`tokens` is changed in place, so that the next distance and `losses_of(tokens)` no "
-            "longer see the text as it was. Make a new tensor, by `torch.cat` or `tokens.clone()`."
-        )
-    require(function, given, _far_use, shape="distances", known_mistakes=_FAR_USE_MISTAKEN)
-    return "That is the measurement behind the curves of this lesson."
+    """,
+    right=_far_use,
+    cases=_far_use_cases,
+    axes="distances",
+    explain=_far_use_explained,
+    mistakes={
+        but(sign=-1): "The sign is reversed: the loss after the change less the loss before it.",
+        but(swap=True): "The near part was replaced, and the far part left as it is.",
+        but(whole=True): (
+            "Everything before the measured tokens was replaced: leave the near part as it is."
+        ),
+        but(class_of="all"): (
+            "All measured tokens are averaged: take those that stand in the far part only."
+        ),
+        but(everywhere=True): "The losses of all tokens are averaged, those of the replaced ones, "
+        "too. Take the last ones.",
+        but(class_of="rows"): "It is a mean of the means of the texts. Average over all tokens of "
+        "the class at once: a text with few of them counts less.",
+    },
+    praise="That is the measurement behind the curves of this lesson.",
+)

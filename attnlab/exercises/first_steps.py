@@ -1,12 +1,12 @@
 """Checks of lesson 00: a row of a map, the share of a head, its parameters, and a writer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Answer,
     Arguments,
@@ -16,84 +16,77 @@ from attnlab.exercises.attempt import (
     expect_tensors,
     part_faults,
     random_tensors,
-    require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- a row, and parameters
 
-_POSITION_MISTAKEN: dict[float, str] = {
-    4: "That is the same letter, the first time. The head attends to the letter after it.",
-    19: "That is the letter just before: to it attends layer 0, head 1.",
-    6: "One place too far: the first p stands at position 4, and the letter after it at 5.",
-    20: "That is the second p itself.",
-    21: "That is the letter to be predicted, but it comes later: the mask forbids it.",
-}
+check_attended_position = NumberExercise(
+    "Where does the induction head attend from position 20 of *uncopyrightables*, read twice?",
+    right="uncopyrightables".index("p") + 1,
+    unit="(position)",
+    mistakes={
+        4: "That is the same letter, the first time. The head attends to the letter after it.",
+        19: "That is the letter just before: to it attends layer 0, head 1.",
+        6: "One place too far: the first p stands at position 4, and the letter after it at 5.",
+        20: "That is the second p itself.",
+        21: "That is the letter to be predicted, but it comes later: the mask forbids it.",
+    },
+)
 
 
-def check_attended_position(given: object) -> Verdict:
-    """Where does the induction head attend from position 20 of *uncopyrightables*, read twice?"""
-    return check_number(given, 5, unit="(position)", mistakes=_POSITION_MISTAKEN)
-
-
-_PARAMETERS_MISTAKEN: dict[float, str] = {
-    4 * 64 * 64: "The four matrices are right. The layer norm is missing.",
-    4 * 64 * 64 + 64: "The layer norm has a scale and a shift, 64 numbers each.",
-    4 * 65 * 64 + 128: "These matrices have no biases.",
-    4 * (4 * 64 * 64 + 128): "Those are bytes in float32; the numbers themselves are counted.",
-    3 * 64 * 64 + 128: "One matrix is missing: the output projection.",
-    4 * (4 * 64 * 64) + 128: "The heads share the width: four heads have no more than one.",
-    4 * 64 * 16 + 128: "All four heads together have the width 64, not one of them alone.",
-}
-
-
-def check_attention_parameters(given: object) -> Verdict:
-    """How many parameters has an attention layer of width 64 with its layer norm?"""
-    right = 4 * 64 * 64 + 2 * 64
-    return check_number(given, right, unit="parameters", mistakes=_PARAMETERS_MISTAKEN)
+check_attention_parameters = NumberExercise(
+    "How many parameters has an attention layer of width 64 with its layer norm?",
+    right=4 * 64 * 64 + 2 * 64,
+    unit="parameters",
+    mistakes={
+        4 * 64 * 64: "The four matrices are right. The layer norm is missing.",
+        4 * 64 * 64 + 64: "The layer norm has a scale and a shift, 64 numbers each.",
+        4 * 65 * 64 + 128: "These matrices have no biases.",
+        4 * (4 * 64 * 64 + 128): "Those are bytes in float32; the numbers themselves are counted.",
+        3 * 64 * 64 + 128: "One matrix is missing: the output projection.",
+        4 * (4 * 64 * 64) + 128: "The heads share the width: four heads have no more than one.",
+        4 * 64 * 16 + 128: "All four heads together have the width 64, not one of them alone.",
+    },
+)
 
 
 # ---- the share of a head
 
-_SHARE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "You divide by all rows, but row 0 has no token before it.",
-        lambda w: w.diagonal(-1).sum() / len(w),
-    ),
-    (
-        "That is the share of the token itself: the diagonal is one too high.",
-        lambda w: w.diagonal().mean(),
-    ),
-    (
-        "That is the share of the NEXT token: rows are queries, columns are keys.",
-        lambda w: w.diagonal(1).mean(),
-    ),
-    (
-        "That is a sum. Divide by the number of rows that have a token before.",
-        lambda w: w.diagonal(-1).sum(),
-    ),
-    ("Those are the shares of the rows: average them.", lambda w: w.diagonal(-1)),
-    ("That is the share of the token two places before.", lambda w: w.diagonal(-2).mean()),
-)
+
+def _previous_share_cases() -> Iterator[Arguments]:
+    (scores,) = random_tensors((7, 7), seed=3)
+    yield {"weights": scores.softmax(-1)}
 
 
-@returns_verdict
-def check_previous_share(function: Function) -> str:
+check_previous_share = Exercise(
     """Is it the mean weight on the token just before? `previous_share(weights (n, n)) -> number`.
 
     The mean is over the rows that have a token before. Called with n = 7.
-    """
-    (scores,) = random_tensors((7, 7), seed=3)
-    given = {"weights": scores.softmax(-1)}
-    require(
-        function,
-        given,
-        lambda w: w.diagonal(-1).mean(),
-        shape="",
-        known_mistakes=_SHARE_MISTAKEN,
-    )
-    return "A head with a share of 1 attends to the token just before and to nothing else."
+    """,
+    right=lambda w: w.diagonal(-1).mean(),
+    cases=_previous_share_cases,
+    axes="",
+    mistakes={
+        (lambda w: w.diagonal(-1).sum() / len(w)): (
+            "You divide by all rows, but row 0 has no token before it."
+        ),
+        (lambda w: w.diagonal().mean()): (
+            "That is the share of the token itself: the diagonal is one too high."
+        ),
+        (lambda w: w.diagonal(1).mean()): (
+            "That is the share of the NEXT token: rows are queries, columns are keys."
+        ),
+        (lambda w: w.diagonal(-1).sum()): (
+            "That is a sum. Divide by the number of rows that have a token before."
+        ),
+        (lambda w: w.diagonal(-1)): "Those are the shares of the rows: average them.",
+        (lambda w: w.diagonal(-2).mean()): "That is the share of the token two places before.",
+    },
+    praise="A head with a share of 1 attends to the token just before and to nothing else.",
+)
 
 
 # ---- a writer

@@ -1,38 +1,37 @@
 """Checks of lesson 35: a count, padding left out, a mixing without loss, a block, by halves."""
 
 import math
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
+    Arguments,
     random_tensors,
-    require,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise, but, drawn
+from attnlab.exercises.verdict import Function, Mistake
 from attnlab.exercises.work import work_of
 
 # ---- a count of FLOPs
 
-_FLOPS_MISTAKEN: dict[float, str] = {
-    2.5 * 1024 * 64 * math.log2(1024): (
-        "The transform has n · dim points, so its logarithm is that of n · dim."
-    ),
-    2.5 * 1024 * 64 * math.log(1024 * 64): "It is the logarithm to base 2.",
-    4 * 1024 * 64 * (1024 + 64): "That is the cost of the matrices of cosines and sines.",
-    5 * 1024 * 64 * 16: "The numbers are real: that saves one half.",
-}
-
-
-def check_transform_flops(flops: object) -> Verdict:
-    """Is it 2.5 N log₂ N for N = n · dim with n = 1,024 and dim = 64?"""
-    expected = 2.5 * 1024 * 64 * 16
-    return check_number(flops, expected, tolerance=0.01, unit="FLOPs", mistakes=_FLOPS_MISTAKEN)
+check_transform_flops = NumberExercise(
+    "Is it 2.5 N log₂ N for N = n · dim with n = 1,024 and dim = 64?",
+    right=2.5 * 1024 * 64 * math.log2(1024 * 64),
+    tolerance=0.01,
+    unit="FLOPs",
+    mistakes={
+        2.5 * 1024 * 64 * math.log2(1024): (
+            "The transform has n · dim points, so its logarithm is that of n · dim."
+        ),
+        2.5 * 1024 * 64 * math.log(1024 * 64): "It is the logarithm to base 2.",
+        4 * 1024 * 64 * (1024 + 64): "That is the cost of the matrices of cosines and sines.",
+        5 * 1024 * 64 * 16: "The numbers are real: that saves one half.",
+    },
+)
 
 
 # ---- the mixing of a padded batch
@@ -64,40 +63,32 @@ def _padded(x: Tensor, real: Tensor, *, padding: str = "left out", early: bool =
     return out
 
 
-_PADDED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Zeros are transformed with the tokens: the waves of n places are not those of the real "
-        "tokens alone. Transform `x[i, real[i]]`.",
-        partial(_padded, padding="zeros"),
-    ),
-    ("The padding is mixed with the tokens.", partial(_padded, padding="as it is")),
-    (
-        "The padding is mixed with the tokens, and hidden afterwards.",
-        partial(_padded, padding="hidden"),
-    ),
-    (
-        "The real part is taken after each of the two transforms. Take it once, at the end: the "
-        "product of two imaginary parts is real.",
-        partial(_padded, early=True),
-    ),
-    (
-        "The sequences of the batch are mixed with each other: transform the last two axes.",
-        lambda x, real: torch.fft.fftn(x).real,
-    ),
-)
+def _padded_mixing_cases() -> Iterator[Arguments]:
+    (x,) = random_tensors((3, 7, 5), seed=35)
+    yield {"x": x, "real": torch.arange(7) < torch.tensor([[4], [7], [5]])}
 
 
-@returns_verdict
-def check_padded_mixing(function: Function) -> str:
+check_padded_mixing = Exercise(
     """Is each sequence of a padded batch mixed alone? `mix(x, real)`.
 
     `x` (b, n, dim), `real` (b, n) True at the first tokens of a sequence; zeros at the padding.
-    """
-    (x,) = random_tensors((3, 7, 5), seed=35)
-    given = {"x": x, "real": torch.arange(7) < torch.tensor([[4], [7], [5]])}
-    require(function, given, _padded, shape="b n dim", known_mistakes=_PADDED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A sequence has the same outputs in every batch."
+    """,
+    right=_padded,
+    cases=_padded_mixing_cases,
+    axes="b n dim",
+    mistakes={
+        but(padding="zeros"): "Zeros are transformed with the tokens: the waves of n places are "
+        "not those of the real tokens alone. Transform `x[i, real[i]]`.",
+        but(padding="as it is"): "The padding is mixed with the tokens.",
+        but(padding="hidden"): "The padding is mixed with the tokens, and hidden afterwards.",
+        but(early=True): "The real part is taken after each of the two transforms. Take it once, "
+        "at the end: the product of two imaginary parts is real.",
+        (lambda x, real: torch.fft.fftn(x).real): (
+            "The sequences of the batch are mixed with each other: transform the last two axes."
+        ),
+    },
+    praise="A sequence has the same outputs in every batch.",
+)
 
 
 # ---- a mixing that loses nothing
@@ -112,27 +103,24 @@ def _hartley(
     return out / x.numel() ** 0.5 if normed else out
 
 
-_HARTLEY_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The sines are subtracted: it is cos θ + sin θ.", partial(_hartley, sign=-1)),
-    ("Only the width of each token is transformed.", partial(_hartley, tokens=False)),
-    ("Only the tokens are transformed, the width is not.", partial(_hartley, width=False)),
-    ("It is not divided by √(n · dim).", partial(_hartley, normed=True)),
-    ("That is FNet's mixing, which loses a half of its input.", _mixed),
-    (
-        "That is real less imaginary part of the transform of both axes at once, the waves of the "
-        "sum of two angles. Transform one axis after the other.",
-        lambda x: torch.fft.fft2(x).real - torch.fft.fft2(x).imag,
-    ),
+check_hartley = Exercise(
+    "Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim).",
+    right=_hartley,
+    cases=drawn(36, x=(7, 5)),
+    axes="n dim",
+    mistakes={
+        but(sign=-1): "The sines are subtracted: it is cos θ + sin θ.",
+        but(tokens=False): "Only the width of each token is transformed.",
+        but(width=False): "Only the tokens are transformed, the width is not.",
+        but(normed=True): "It is not divided by √(n · dim).",
+        _mixed: "That is FNet's mixing, which loses a half of its input.",
+        (lambda x: torch.fft.fft2(x).real - torch.fft.fft2(x).imag): (
+            "That is real less imaginary part of the transform of both axes at once, the waves of "
+            "the sum of two angles. Transform one axis after the other."
+        ),
+    },
+    praise="Applied twice it gives n · dim times x: nothing is lost.",
 )
-
-
-@returns_verdict
-def check_hartley(function: Function) -> str:
-    """Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim)."""
-    (x,) = random_tensors((7, 5), seed=36)
-    require(function, {"x": x}, _hartley, shape="n dim", known_mistakes=_HARTLEY_MISTAKEN)
-    check_arguments_and_dtype(function, {"x": x})
-    return "Applied twice it gives n · dim times x: nothing is lost."
 
 
 # ---- a block
@@ -160,39 +148,29 @@ def _block(
     return norm(z) if last and not one else z
 
 
-_BLOCK_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The residual connections are missing.", partial(_block, residual=False)),
-    (
-        "The first sum is missing: the input is added to its mixing.",
-        partial(_block, sums=(0, 1)),
-    ),
-    (
-        "The second sum is missing: its input is added to what the feed-forward network makes.",
-        partial(_block, sums=(1, 0)),
-    ),
-    ("The layer normalisations are missing.", partial(_block, norms=False)),
-    ("The last layer normalisation is missing.", partial(_block, last=False)),
-    (
-        "The norms stand before the mixing and the feed-forward network. In FNet they come after "
-        "each sum.",
-        partial(_block, before=True),
-    ),
-    ("The nonlinear function is GELU, not ReLU.", partial(_block, relu=True)),
-    ("The feed-forward network is missing.", partial(_block, one=True)),
-)
-
-
-@returns_verdict
-def check_fnet_block(function: Function) -> str:
+check_fnet_block = Exercise(
     """Is it FNet's encoder block? `block(x, W1, W2)`: `x` (n, dim), `W1` (dim, f), `W2` (f, dim).
 
     Layer normalisation without gain and bias, after each of the two sums.
-    """
-    x, W1, W2 = random_tensors((7, 5), (5, 11), (11, 5), seed=37)
-    given = {"x": x, "W1": W1, "W2": W2}
-    require(function, given, _block, shape="n dim", known_mistakes=_BLOCK_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "All that is learned stands in the two matrices of each position."
+    """,
+    right=_block,
+    cases=drawn(37, x=(7, 5), W1=(5, 11), W2=(11, 5)),
+    axes="n dim",
+    mistakes={
+        but(residual=False): "The residual connections are missing.",
+        but(sums=(0, 1)): "The first sum is missing: the input is added to its mixing.",
+        but(sums=(1, 0)): (
+            "The second sum is missing: its input is added to what the feed-forward network makes."
+        ),
+        but(norms=False): "The layer normalisations are missing.",
+        but(last=False): "The last layer normalisation is missing.",
+        but(before=True): "The norms stand before the mixing and the feed-forward network. In FNet "
+        "they come after each sum.",
+        but(relu=True): "The nonlinear function is GELU, not ReLU.",
+        but(one=True): "The feed-forward network is missing.",
+    },
+    praise="All that is learned stands in the two matrices of each position.",
+)
 
 
 # ---- the fast transform
@@ -214,32 +192,8 @@ def _fast(x: Tensor, *, sign: int = -1, turned: bool = True, mixed: bool = False
     return torch.stack([y.real, y.imag])
 
 
-_FAST_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The sign of the angle is wrong: it is e^(−2πi k / n).", partial(_fast, sign=1)),
-    (
-        "The odd half is not turned: its k-th number is multiplied by e^(−2πi k / n).",
-        partial(_fast, turned=False),
-    ),
-    (
-        "The two halves of the result are mixed up: first all sums, then all differences.",
-        partial(_fast, mixed=True),
-    ),
-    ("It is not divided by n.", lambda x: _fast(x) / len(x)),
-    ("It is not divided by √n.", lambda x: _fast(x) / len(x) ** 0.5),
-)
-
-
-@returns_verdict
-def check_fast_transform(function: Function) -> str:
-    """Is it F_n x in about n log n steps? `fast(x)`: `x` (n, dim), n a power of 2; (2, n, dim).
-
-    Called with n = 8, dim = 3, and with n = 512, dim = 1, where all tensors together may have no
-    more than n² elements.
-    """
-    for n, dim in ((8, 3), (512, 1)):
-        (x,) = random_tensors((n, dim), seed=n)
-        require(function, {"x": x}, _fast, shape="2 n dim", known_mistakes=_FAST_MISTAKEN)
-    made = work_of(function, {"x": x})
+def _fast_transform_then(function: Function, given: Arguments) -> str:
+    made, n = work_of(function, given), len(given["x"])
     if any("_fft" in name for name in made.names):
         raise Mistake("`torch.fft` is what you build here: do without it.")
     if made.elements > n**2:
@@ -249,3 +203,28 @@ def check_fast_transform(function: Function) -> str:
             "takes about n log₂ n."
         )
     return f"It makes {made.elements:,} numbers, and the matrix of waves alone has {n**2:,}."
+
+
+check_fast_transform = Exercise(
+    """Is it F_n x in about n log n steps? `fast(x)`: `x` (n, dim), n a power of 2; (2, n, dim).
+
+    Called with n = 8, dim = 3, and with n = 512, dim = 1, where all tensors together may have no
+    more than n² elements.
+    """,
+    right=_fast,
+    cases=drawn([8, 512], x=[(8, 3), (512, 1)]),
+    axes="2 n dim",
+    mistakes={
+        but(sign=1): "The sign of the angle is wrong: it is e^(−2πi k / n).",
+        but(turned=False): (
+            "The odd half is not turned: its k-th number is multiplied by e^(−2πi k / n)."
+        ),
+        but(mixed=True): (
+            "The two halves of the result are mixed up: first all sums, then all differences."
+        ),
+        (lambda x: _fast(x) / len(x)): "It is not divided by n.",
+        (lambda x: _fast(x) / len(x) ** 0.5): "It is not divided by √n.",
+    },
+    praise="",
+    then=_fast_transform_then,
+)

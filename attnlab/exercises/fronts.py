@@ -1,28 +1,33 @@
 """Checks of lesson 72: a chance, a Pareto front, and who is beaten by whom on every seed."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import note_mistakes, run
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 Points = Mapping[str, tuple[float, float]]
 Seeds = Mapping[str, Sequence[float]]
 
 # ---- a chance
 
-
-def check_seed_chance(chance: object) -> Verdict:
-    """Is it how often all three seeds of one of two equal mechanisms are above all of the other?"""
-    mistakes: dict[float, str] = {
-        1 / 20: "That is for one of them, named before; either of the two may come out on top.",
-        1 / 8: "Three seeds are not three coins: each of the three must be above all three of the "
-        "other, not above one.",
+check_seed_chance = NumberExercise(
+    "Is it how often all three seeds of one of two equal mechanisms are above all of the other?",
+    right=2 / math.comb(6, 3),
+    mistakes={
+        1 / math.comb(6, 3): (
+            "That is for one of them, named before; either of the two may come out on top."
+        ),
+        1 / 8: (
+            "Three seeds are not three coins: each of the three must be above all three of the "
+            "other, not above one."
+        ),
         1 / 64: "The six comparisons are not independent; count the orders of six results.",
         10.0: "In per cent that is right; write it as a share.",
-    }
-    return check_number(chance, 1 / 10, mistakes=mistakes)
+    },
+)
 
 
 # ---- a front

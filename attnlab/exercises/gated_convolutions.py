@@ -7,49 +7,48 @@ import torch
 from torch import Tensor
 
 from attnlab.core.convolution import short_convolution, toeplitz
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     Parts,
     changed_in_place,
-    check_arguments_and_dtype,
     expect_tensors,
     note_mistakes,
     part_faults,
     random_tensors,
-    require,
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise, but, drawn
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- the size of a state
 
 DIM, HEADS, STATE, SHIFT = 64, 4, 16, 4
 _D = DIM // HEADS
-_STATE_MISTAKEN: dict[float, str] = {
-    DIM * (STATE + SHIFT - 1): (
-        "That is a state of N numbers for each channel. H3 keeps one for each of the d × d "
-        "products of a head."
-    ),
-    DIM * STATE * _D: "The shift has a state, too: the last p − 1 keys.",
-    DIM * (STATE * _D + SHIFT): (
-        "The shift needs the last p − 1 keys; the newest key comes with the token."
-    ),
-    DIM * (2 * STATE * _D + SHIFT - 1): (
-        "N counts numbers, not complex modes: N / 2 modes of two numbers each are stored."
-    ),
-    STATE * _D**2 + _D * (SHIFT - 1): "That is one head; there are 4.",
-    STATE * DIM**2 + DIM * (SHIFT - 1): (
-        "Products are taken inside a head: d × d for each of the heads, not dim × dim."
-    ),
-}
 
-
-def check_h3_state(numbers: object) -> Verdict:
-    """Is it the numbers that H3 keeps, with dim = 64, 4 heads, N = 16 and a shift of 4 taps?"""
-    return check_number(numbers, DIM * (STATE * _D + SHIFT - 1), mistakes=_STATE_MISTAKEN)
+check_h3_state = NumberExercise(
+    "Is it the numbers that H3 keeps, with dim = 64, 4 heads, N = 16 and a shift of 4 taps?",
+    right=DIM * (STATE * _D + SHIFT - 1),
+    mistakes={
+        DIM * (STATE + SHIFT - 1): (
+            "That is a state of N numbers for each channel. H3 keeps one for each of the d × d "
+            "products of a head."
+        ),
+        DIM * STATE * _D: "The shift has a state, too: the last p − 1 keys.",
+        DIM * (STATE * _D + SHIFT): (
+            "The shift needs the last p − 1 keys; the newest key comes with the token."
+        ),
+        DIM * (2 * STATE * _D + SHIFT - 1): (
+            "N counts numbers, not complex modes: N / 2 modes of two numbers each are stored."
+        ),
+        STATE * _D**2 + _D * (SHIFT - 1): "That is one head; there are 4.",
+        STATE * DIM**2 + DIM * (SHIFT - 1): (
+            "Products are taken inside a head: d × d for each of the heads, not dim × dim."
+        ),
+    },
+)
 
 
 # ---- the map of one channel
@@ -75,48 +74,38 @@ def _circular(filters: Tensor) -> Tensor:
     return filters[:, (i[:, None] - i) % filters.shape[1]]
 
 
-_MAP_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The matrices stand in reading order. What is applied first, D_1 S_1, stands on the right.",
-        partial(_map, turned=True),
-    ),
-    (
-        "The gates are taken in reversed order: the first gate follows the first filter.",
-        partial(_map, reversed_gates=True),
-    ),
-    (
-        "Each gate stands before its filter. Hyena convolves first and multiplies the result.",
-        partial(_map, gate_first=True),
-    ),
-    (
-        "The filters go round: the last tokens reach the first. Where j is later than i, the entry "
-        "is zero.",
-        partial(_map, matrices=_circular),
-    ),
-    (
-        "The filters look ahead: the entry of output i and input j is h at i − j, not at j − i.",
-        partial(_map, matrices=lambda filters: toeplitz(filters).mT),
-    ),
-    ("The gates are missing.", partial(_map, gated=False)),
-    (
-        "That is the first filter and gate only; all of them are multiplied.",
-        lambda gates, filters: _map(gates[:1], filters[:1]),
-    ),
-)
-
-
-@returns_verdict
-def check_hyena_map(function: Function) -> str:
+check_hyena_map = Exercise(
     """Is it the map of one channel of Hyena? `hyena_map(gates, filters)`.
 
     `gates` and `filters` are (N, n), the first row is applied first. It returns (n, n), whose entry
     i, j is the weight of value j in output i. Called with N = 3 and n = 5.
-    """
-    gates, filters = random_tensors((3, 5), (3, 5), seed=37)
-    given = {"gates": gates, "filters": filters}
-    require(function, given, _map, shape="n n", known_mistakes=_MAP_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "The gates are the only part of this map that depends on the tokens."
+    """,
+    right=_map,
+    cases=drawn(37, gates=(3, 5), filters=(3, 5)),
+    axes="n n",
+    mistakes={
+        but(turned=True): (
+            "The matrices stand in reading order. What is applied first, D_1 S_1, "
+            "stands on the right."
+        ),
+        but(reversed_gates=True): (
+            "The gates are taken in reversed order: the first gate follows the first filter."
+        ),
+        but(gate_first=True): (
+            "Each gate stands before its filter. Hyena convolves first and multiplies the result."
+        ),
+        but(matrices=_circular): "The filters go round: the last tokens reach the first. Where j "
+        "is later than i, the entry is zero.",
+        but(matrices=lambda filters: toeplitz(filters).mT): (
+            "The filters look ahead: the entry of output i and input j is h at i − j, not at j − i."
+        ),
+        but(gated=False): "The gates are missing.",
+        (lambda gates, filters: _map(gates[:1], filters[:1])): (
+            "That is the first filter and gate only; all of them are multiplied."
+        ),
+    },
+    praise="The gates are the only part of this map that depends on the tokens.",
+)
 
 
 # ---- a sum that recalls
@@ -138,47 +127,35 @@ def _associate(
     return (scores if latest is None else scores.tril(latest)) @ v
 
 
-_ASSOCIATE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "No shift: each key meets its own value, so that a query finds the key itself, and not "
-        "what stood after it.",
-        partial(_associate, shift=torch.clone),
-    ),
-    (
-        "The values are shifted, and the keys are not. Each value meets the key before it, so a "
-        "value stays at its place.",
-        lambda q, k, v: _associate(q, k, _one_later(v), shift=torch.clone),
-    ),
-    (
-        "The shift goes the wrong way: it brings each value together with the key after it.",
-        partial(_associate, shift=lambda k: torch.cat((k[1:], torch.zeros_like(k[:1])))),
-    ),
-    (
-        "The shift goes round: the first value meets the last key, which comes from the future. "
-        "Before the first token there is zero.",
-        partial(_associate, shift=lambda k: k.roll(1, 0)),
-    ),
-    ("The sum runs over all tokens, later ones included.", partial(_associate, latest=None)),
-    (
-        "The newest token is left out: the sum runs up to j = i.",
-        partial(_associate, latest=-1),
-    ),
-    ("There is no softmax here: the weight is the dot product.", partial(_associate, softmax=True)),
-)
-
-
-@returns_verdict
-def check_associate(function: Function) -> str:
+check_associate = Exercise(
     """Does the sum recall what followed a key? `associate(q, k, v)`.
 
     `q` and `k` are (n, d), `v` (n, e). Output i is the sum over j ≤ i of (q_i · k_{j−1}) v_j, with
     zeros before the first key. Called with n = 7, d = 3, e = 5.
-    """
-    q, k, v = random_tensors((7, 3), (7, 3), (7, 5), seed=38)
-    given = {"q": q, "k": k, "v": v}
-    require(function, given, _associate, shape="n e", known_mistakes=_ASSOCIATE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "One shift and two products: a layer without softmax that recalls."
+    """,
+    right=_associate,
+    cases=drawn(38, q=(7, 3), k=(7, 3), v=(7, 5)),
+    axes="n e",
+    mistakes={
+        but(shift=torch.clone): "No shift: each key meets its own value, so that a query finds the "
+        "key itself, and not what stood after it.",
+        (lambda q, k, v: _associate(q, k, _one_later(v), shift=torch.clone)): (
+            "The values are shifted, and the keys are not. Each value meets the key before it, so "
+            "a value stays at its place."
+        ),
+        but(shift=lambda k: torch.cat((k[1:], torch.zeros_like(k[:1])))): (
+            "The shift goes the wrong way: it brings each value together with the key after it."
+        ),
+        but(shift=lambda k: k.roll(1, 0)): (
+            "The shift goes round: the first value meets the last key, which comes from the "
+            "future. Before the first token there is zero."
+        ),
+        but(latest=None): "The sum runs over all tokens, later ones included.",
+        but(latest=-1): "The newest token is left out: the sum runs up to j = i.",
+        but(softmax=True): "There is no softmax here: the weight is the dot product.",
+    },
+    praise="One shift and two products: a layer without softmax that recalls.",
+)
 
 
 # ---- a layer of H3 that reads on

@@ -2,22 +2,24 @@
 pairs of two axial layers, and axial attention's generator.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     as_float64,
     check_arguments,
-    check_arguments_and_dtype,
     random_tensors,
     require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- a neighbourhood
 
@@ -45,95 +47,87 @@ def _height(i: Tensor, width: int) -> int:
     return (int(i.max()) + 1) // width
 
 
-_NEAR_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It wraps around the end of a line: i − j alone does not show whether j is the "
-        "neighbour of i or the first pixel of the next line. Take i % width and j % width "
-        "first, then their distance.",
-        _wrapped,
-    ),
-    (
-        "Distances are taken for total widths: `rows` and `columns` are radii, for EACH side; you "
-        "use half of them.",
-        lambda i, j, w, rows, columns: _near(i, j, w, rows // 2, columns // 2),
-    ),
-    (
-        "`rows` and `columns` are exchanged: i // width is the row (the line), i % width the "
-        "column.",
-        lambda i, j, w, rows, columns: _near(i, j, w, columns, rows),
-    ),
-    (
-        "The lines are cut in the wrong place: a line has `width` pixels, so i // width is its "
-        "number. You divide by the height.",
-        lambda i, j, w, rows, columns: _near(i, j, _height(i, w), rows, columns),
-    ),
-    (
-        "That is a strip: a window of consecutive positions, |i − j| ≤ columns. The pixel above is "
-        "`width` positions back.",
-        lambda i, j, w, rows, columns: (i - j).abs() <= columns,
-    ),
-    (
-        "That is a longer strip: |i − j| ≤ rows·width + columns also contains everything in "
-        "between, which is whole lines.",
-        lambda i, j, w, rows, columns: (i - j).abs() <= rows * w + columns,
-    ),
-    (
-        "That is a cross of bands: near in the row OR near in the column. A neighbour is near in "
-        "both: `&`.",
-        lambda i, j, w, rows, columns: (
-            (_apart(i, j, w)[0].abs() <= rows) | (_apart(i, j, w)[1].abs() <= columns)
-        ),
-    ),
-    (
-        "Only the rows are compared: nothing keeps the columns near.",
-        lambda i, j, w, rows, columns: _apart(i, j, w)[0].abs() <= rows,
-    ),
-    (
-        "Only the columns are compared: nothing keeps the rows near.",
-        lambda i, j, w, rows, columns: _apart(i, j, w)[1].abs() <= columns,
-    ),
-    (
-        "The absolute value of the distances is missing: a negative distance is ≤ any radius, so "
-        "pixels far away on one side are seen, too.",
-        lambda i, j, w, rows, columns: (
-            (_apart(i, j, w)[0] <= rows) & (_apart(i, j, w)[1] <= columns)
-        ),
-    ),
-    (
-        "One pixel is missing on each side: the border itself is included, ≤, not <.",
-        lambda i, j, w, rows, columns: (
-            (_apart(i, j, w)[0].abs() < rows) & (_apart(i, j, w)[1].abs() < columns)
-        ),
-    ),
-    (
-        "That is a diamond: the two distances are added. In a rectangle each has its own limit.",
-        lambda i, j, w, rows, columns: sum(x.abs() for x in _apart(i, j, w)) <= max(rows, columns),
-    ),
-    (
-        "It sees the past only: `j <= i` is not wanted here. Pixels below and to the right are "
-        "neighbours too.",
-        lambda i, j, w, rows, columns: (j <= i) & _near(i, j, w, rows, columns),
-    ),
-    (
-        "No pixel sees itself: at distance 0 it is in its own neighbourhood.",
-        lambda i, j, w, rows, columns: (i != j) & _near(i, j, w, rows, columns),
-    ),
-)
-
-
-@returns_verdict
-def check_neighbourhood(function: Function) -> str:
+check_neighbourhood = Exercise(
     """Is it the rectangle around a pixel? `near(i, j, width, rows, columns) -> (n, m)`.
 
     `i` (n, 1) and `j` (1, m) are integer positions of pixels in raster order, in lines of `width`.
     True where j is at most `rows` lines and at most `columns` columns away from i. Called for 5
     lines of 11 pixels with radii 2 and 3, and for 11 lines of 7 with 3 and 2.
-    """
-    for height, width, rows, columns in ((5, 11, 2, 3), (11, 7, 3, 2)):
-        given = _grid(height, width, rows=rows, columns=columns)
-        require(function, given, _near, shape="n m", known_mistakes=_NEAR_MISTAKEN)
-    check_arguments(function, given)
-    return "Row and column first, then distances: no neighbour is wrong at the end of a line."
+    """,
+    right=_near,
+    cases=lambda: [
+        _grid(height, width, rows=rows, columns=columns)
+        for height, width, rows, columns in ((5, 11, 2, 3), (11, 7, 3, 2))
+    ],
+    axes="n m",
+    mistakes={
+        _wrapped: "It wraps around the end of a line: i − j alone does not show whether j is the "
+        "neighbour of i or the first pixel of the next line. Take i % width and j % width first, "
+        "then their distance.",
+        (lambda i, j, w, rows, columns: _near(i, j, w, rows // 2, columns // 2)): (
+            "Distances are taken for total widths: `rows` and `columns` are radii, for EACH side; "
+            "you use half of them."
+        ),
+        (lambda i, j, w, rows, columns: _near(i, j, w, columns, rows)): (
+            "`rows` and `columns` are exchanged: i // width is the row (the line), i % width the "
+            "column."
+        ),
+        (lambda i, j, w, rows, columns: _near(i, j, _height(i, w), rows, columns)): (
+            "The lines are cut in the wrong place: a line has `width` pixels, so i // width is its "
+            "number. You divide by the height."
+        ),
+        (lambda i, j, w, rows, columns: (i - j).abs() <= columns): (
+            "That is a strip: a window of consecutive positions, |i − j| ≤ columns. The pixel "
+            "above is `width` positions back."
+        ),
+        (lambda i, j, w, rows, columns: (i - j).abs() <= rows * w + columns): (
+            "That is a longer strip: |i − j| ≤ rows·width + columns also contains everything in "
+            "between, which is whole lines."
+        ),
+        (
+            lambda i, j, w, rows, columns: (
+                (_apart(i, j, w)[0].abs() <= rows) | (_apart(i, j, w)[1].abs() <= columns)
+            )
+        ): (
+            "That is a cross of bands: near in the row OR near in the column. A neighbour is near "
+            "in both: `&`."
+        ),
+        (lambda i, j, w, rows, columns: _apart(i, j, w)[0].abs() <= rows): (
+            "Only the rows are compared: nothing keeps the columns near."
+        ),
+        (lambda i, j, w, rows, columns: _apart(i, j, w)[1].abs() <= columns): (
+            "Only the columns are compared: nothing keeps the rows near."
+        ),
+        (
+            lambda i, j, w, rows, columns: (
+                (_apart(i, j, w)[0] <= rows) & (_apart(i, j, w)[1] <= columns)
+            )
+        ): (
+            "The absolute value of the distances is missing: a negative distance is ≤ any radius, "
+            "so pixels far away on one side are seen, too."
+        ),
+        (
+            lambda i, j, w, rows, columns: (
+                (_apart(i, j, w)[0].abs() < rows) & (_apart(i, j, w)[1].abs() < columns)
+            )
+        ): ("One pixel is missing on each side: the border itself is included, ≤, not <."),
+        (
+            lambda i, j, w, rows, columns: (
+                sum(x.abs() for x in _apart(i, j, w)) <= max(rows, columns)
+            )
+        ): (
+            "That is a diamond: the two distances are added. In a rectangle each has its own limit."
+        ),
+        (lambda i, j, w, rows, columns: (j <= i) & _near(i, j, w, rows, columns)): (
+            "It sees the past only: `j <= i` is not wanted here. Pixels below and to the right are "
+            "neighbours too."
+        ),
+        (lambda i, j, w, rows, columns: (i != j) & _near(i, j, w, rows, columns)): (
+            "No pixel sees itself: at distance 0 it is in its own neighbourhood."
+        ),
+    },
+    praise="Row and column first, then distances: no neighbour is wrong at the end of a line.",
+)
 
 
 def _grid(height: int, width: int, **more: int) -> Arguments:
@@ -224,19 +218,24 @@ def _both(cases: list[Arguments], function: Function) -> Tensor | None:
 
 # ---- pairs of two axial layers
 
-
-def check_axial_pairs(given: object) -> Verdict:
-    """How many pairs have two axial layers, not causal, on 48 lines of 64 pixels, in one head?"""
-    mistakes = {
-        9_437_184.0: "That is full attention, n².",
-        340_992.0: "Each pixel is counted once only: it attends to itself in both layers.",
-        196_608.0: "That is the layer along rows alone, n·W.",
-        147_456.0: "That is the layer along columns alone, n·H.",
-        6_400.0: "That is W² + H², one row and one column. There are 48 rows and 64 columns.",
-        112.0: "That is the number of keys of one pixel in both layers, H + W. There are n pixels.",
-        172_032.0: "That is half of it: nothing is masked here.",
-    }
-    return check_number(given, 344_064, unit="pairs", mistakes=mistakes)
+check_axial_pairs = NumberExercise(
+    "How many pairs have two axial layers, not causal, on 48 lines of 64 pixels, in one head?",
+    right=48 * 64 * (64 + 48),
+    unit="pairs",
+    mistakes={
+        (48 * 64) ** 2: "That is full attention, n².",
+        48 * 64 * (64 + 48 - 1): (
+            "Each pixel is counted once only: it attends to itself in both layers."
+        ),
+        48 * 64 * 64: "That is the layer along rows alone, n·W.",
+        48 * 64 * 48: "That is the layer along columns alone, n·H.",
+        64**2 + 48**2: "That is W² + H², one row and one column. There are 48 rows and 64 columns.",
+        64 + 48: (
+            "That is the number of keys of one pixel in both layers, H + W. There are n pixels."
+        ),
+        48 * 64 * (64 + 48) / 2: "That is half of it: nothing is masked here.",
+    },
+)
 
 
 # ---- the generator
@@ -279,73 +278,54 @@ def _generator(
     return (parts[0] * line + parts[1] * above).reshape(x.shape)
 
 
-_GENERATOR_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The columns of rows are not moved down: each row gets what was computed from all of "
-        "itself, so a pixel depends on later pixels of its own row.",
-        lambda x, h, w: _generator(x, h, w, moved="none"),
-    ),
-    (
-        "The result moves by one pixel, not by one row: all but the first pixel of a row still "
-        "depend on later pixels of their row. Move whole rows, grid[:-1].",
-        lambda x, h, w: _generator(x, h, w, moved="pixel"),
-    ),
-    (
-        "The result moves one column to the right; it should move one row down.",
-        lambda x, h, w: _generator(x, h, w, moved="column"),
-    ),
-    (
-        "`roll` brings the last row to the top, so the first row depends on the whole image. The "
-        "first row gets zeros.",
-        lambda x, h, w: _generator(x, h, w, moved="round"),
-    ),
-    (
-        "The own row is not masked: a pixel attends to the pixels on its right, which are later.",
-        lambda x, h, w: _generator(x, h, w, masked=(False, False, True)),
-    ),
-    (
-        "The complete rows are masked, so pixels above and to the right are out of reach. Only "
-        "the own row needs a mask along the row.",
-        lambda x, h, w: _generator(x, h, w, masked=(True, True, True)),
-    ),
-    (
-        "The columns are not masked: a pixel attends to rows below.",
-        lambda x, h, w: _generator(x, h, w, masked=(True, False, False)),
-    ),
-    (
-        "The columns attend to x itself; they should attend to the result of the complete rows.",
-        lambda x, h, w: _generator(x, h, w, columns_of="x"),
-    ),
-    (
-        "`height` and `width` are exchanged: the image has `height` rows of `width` pixels.",
-        lambda x, h, w: _generator(x, h, w, swapped=True),
-    ),
-    (
-        "The scores are not divided by √d.",
-        lambda x, h, w: _generator(x, h, w, scale=1.0),
-    ),
-    (
-        "That is the masked own row alone: the complete rows above are missing.",
-        lambda x, h, w: _generator(x, h, w, parts=(True, False)),
-    ),
-    (
-        "That is the part from above alone: add the masked attention within the own row.",
-        lambda x, h, w: _generator(x, h, w, parts=(False, True)),
-    ),
-)
+def _generator_cases() -> Iterator[Arguments]:
+    for height, width, d in ((5, 3, 2), (3, 7, 2)):
+        (x,) = random_tensors((height * width, d), seed=width)
+        yield {"x": x, "height": height, "width": width}
 
 
-@returns_verdict
-def check_generator(function: Function) -> str:
+check_generator = Exercise(
     """Is it axial attention's generator? `generator(x, height, width) -> (n, d)`.
 
     `x` (n, d) are the pixels in raster order, n = height · width; queries, keys and values are the
     input of each attention, and the result is row_masked(x) + down(column_masked(row(x))). Called
     for 5 rows of 3 pixels and for 3 rows of 7.
-    """
-    for height, width, d in ((5, 3, 2), (3, 7, 2)):
-        (x,) = random_tensors((height * width, d), seed=width)
-        given = {"x": x, "height": height, "width": width}
-        require(function, given, _generator, shape="n d", known_mistakes=_GENERATOR_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Every earlier pixel is in reach, and no later one: complete rows, moved down by one."
+    """,
+    right=_generator,
+    cases=_generator_cases,
+    axes="n d",
+    mistakes={
+        but(moved="none"): "The columns of rows are not moved down: each row gets what was "
+        "computed from all of itself, so a pixel depends on later pixels of its own row.",
+        but(moved="pixel"): "The result moves by one pixel, not by one row: all but the first "
+        "pixel of a row still depend on later pixels of their row. Move whole rows, grid[:-1].",
+        but(moved="column"): (
+            "The result moves one column to the right; it should move one row down."
+        ),
+        but(moved="round"): "`roll` brings the last row to the top, so the first row depends on "
+        "the whole image. The first row gets zeros.",
+        but(masked=(False, False, True)): (
+            "The own row is not masked: a pixel attends to the "
+            "pixels on its right, which are later."
+        ),
+        but(masked=(True, True, True)): "The complete rows are masked, so pixels above and to the "
+        "right are out of reach. Only the own row needs a mask along the row.",
+        but(masked=(True, False, False)): (
+            "The columns are not masked: a pixel attends to rows below."
+        ),
+        but(columns_of="x"): (
+            "The columns attend to x itself; they should attend to the result of the complete rows."
+        ),
+        but(swapped=True): (
+            "`height` and `width` are exchanged: the image has `height` rows of `width` pixels."
+        ),
+        but(scale=1.0): "The scores are not divided by √d.",
+        but(parts=(True, False)): (
+            "That is the masked own row alone: the complete rows above are missing."
+        ),
+        but(parts=(False, True)): (
+            "That is the part from above alone: add the masked attention within the own row."
+        ),
+    },
+    praise="Every earlier pixel is in reach, and no later one: complete rows, moved down by one.",
+)

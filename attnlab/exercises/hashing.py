@@ -1,41 +1,38 @@
 """Checks of lesson 14: how many rounds, queries without a key, one round of sorted chunks."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
-    KnownMistake,
-    check_arguments,
-    check_arguments_and_dtype,
     random_tensors,
-    require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_square
 
 # ---- how many rounds
 
-_ROUNDS_MISTAKEN: dict[float, str] = {
-    4: "That is the number of rounds for 94 %: 1 - 0.5⁴.",
-    6: "Six rounds find it with 98.4 %, still below 99 %.",
-    8: "Eight rounds are enough, and so are fewer.",
-    198: "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %.",
-    2: "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %.",
-}
+_ROUNDS = math.log(0.01) / math.log(0.5)  # 6.64
 _NOT_WHOLE = "There are whole rounds only: six are too few, so round up."
+_NO_SUM = "Chances do not add up: two rounds of 50 % find it with 75 %, not 100 %."
 
-
-def check_rounds(rounds: object) -> Verdict:
-    """Is it the smallest number of rounds, each with a chance of 50 %, that find it with 99 %?"""
-    parts = dict.fromkeys((6.6, 6.64, 6.644, math.log(0.01) / math.log(0.5)), _NOT_WHOLE)
-    mistakes = {**_ROUNDS_MISTAKEN, **parts}
-    return check_number(rounds, 7, unit="rounds", mistakes=mistakes)
+check_rounds = NumberExercise(
+    "Is it the smallest number of rounds, each with a chance of 50 %, that find it with 99 %?",
+    right=math.ceil(_ROUNDS),
+    unit="rounds",
+    mistakes={
+        4: "That is the number of rounds for 94 %: 1 - 0.5⁴.",
+        6: "Six rounds find it with 98.4 %, still below 99 %.",
+        8: "Eight rounds are enough, and so are fewer.",
+        **dict.fromkeys((2, 198), _NO_SUM),
+        **dict.fromkeys((6.6, 6.64, 6.644, _ROUNDS), _NOT_WHOLE),
+    },
+)
 
 
 # ---- queries that find no key
@@ -46,58 +43,52 @@ def _without_key(own: Tensor, keys: Tensor) -> Tensor:
     return ~(same & torch.ones_like(same).tril()).any(-1)
 
 
-_WITHOUT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It is inverted: True for the queries that find a key.",
-        lambda own, keys: ~_without_key(own, keys),
-    ),
-    (
-        "Later keys are counted as found: it should be causal, j ≤ i.",
-        lambda own, keys: ~(own[:, None] == keys).any(-1),
-    ),
-    (
-        "The key of the query's own position is left out: j ≤ i, and not j < i.",
-        lambda own, keys: ~((own[:, None] == keys).tril(-1)).any(-1),
-    ),
-    (
-        "Only the key of the query's own position is compared: all keys before it count, too.",
-        lambda own, keys: own != keys,
-    ),
-    (
-        "Those are keys that no query finds: rows are queries, ask for each row.",
-        lambda own, keys: ~(own[:, None] == keys).tril().any(0),
-    ),
-    (
-        "Buckets are compared with themselves: `own` has those of the queries, `keys` those of the "
-        "keys.",
-        lambda own, keys: _without_key(own, own),
-    ),
-    (
-        "Queries and keys are exchanged: `own` has the buckets of the queries.",
-        lambda own, keys: _without_key(keys, own),
-    ),
-    (
-        "That is how many there are; give one truth value for each query.",
-        lambda own, keys: _without_key(own, keys).sum(),
-    ),
-)
-
-
-@returns_verdict
-def check_without_key(function: Function) -> str:
-    """Which queries find no key? `without_key(own (n,), keys (n,)) -> (n,)`, True where none.
-
-    The buckets of queries and of keys in one round; causal, each query may find the keys up to its
-    own position.
-    """
+def _without_key_cases() -> Iterator[Arguments]:
     for n, buckets in ((29, 16), (17, 12)):
         generator = torch.Generator().manual_seed(n)
         own, keys = torch.randint(buckets, (2, n), generator=generator)
         keys[0] = own[0]  # the first query finds the key of its own position
-        given = {"own": own, "keys": keys}
-        require(function, given, _without_key, shape="n", known_mistakes=_WITHOUT_MISTAKEN)
-    check_arguments(function, given)
-    return "With separate queries and keys a bucket can hold queries and no key."
+        yield {"own": own, "keys": keys}
+
+
+check_without_key = Exercise(
+    """Which queries find no key? `without_key(own (n,), keys (n,)) -> (n,)`, True where none.
+
+    The buckets of queries and of keys in one round; causal, each query may find the keys up to its
+    own position.
+    """,
+    right=_without_key,
+    cases=_without_key_cases,
+    axes="n",
+    mistakes={
+        (lambda own, keys: ~_without_key(own, keys)): (
+            "It is inverted: True for the queries that find a key."
+        ),
+        (lambda own, keys: ~(own[:, None] == keys).any(-1)): (
+            "Later keys are counted as found: it should be causal, j ≤ i."
+        ),
+        (lambda own, keys: ~((own[:, None] == keys).tril(-1)).any(-1)): (
+            "The key of the query's own position is left out: j ≤ i, and not j < i."
+        ),
+        (lambda own, keys: own != keys): (
+            "Only the key of the query's own position is compared: all keys before it count, too."
+        ),
+        (lambda own, keys: ~(own[:, None] == keys).tril().any(0)): (
+            "Those are keys that no query finds: rows are queries, ask for each row."
+        ),
+        (lambda own, keys: _without_key(own, own)): (
+            "Buckets are compared with themselves: `own` has those of the queries, `keys` those of "
+            "the keys."
+        ),
+        (lambda own, keys: _without_key(keys, own)): (
+            "Queries and keys are exchanged: `own` has the buckets of the queries."
+        ),
+        (lambda own, keys: _without_key(own, keys).sum()): (
+            "That is how many there are; give one truth value for each query."
+        ),
+    },
+    praise="With separate queries and keys a bucket can hold queries and no key.",
+)
 
 
 # ---- one round: sort, cut into chunks, look back, undo
@@ -127,73 +118,59 @@ def _round(
     return {"yes": out, "no": out[order], "twice": out[order][order]}[undone]
 
 
-def _changed(**options: Any) -> Callable[..., Tensor]:
-    return lambda *given: _round(*given, **options)
+def _sorted_round_cases() -> Iterator[Arguments]:
+    for n, d, e, chunk, number in ((24, 5, 3, 4, 3), (15, 3, 2, 3, 2)):
+        q, v = random_tensors((n, d), (n, e))
+        buckets = torch.randint(number, (n,), generator=torch.Generator().manual_seed(n))
+        yield {"q": q, "v": v, "buckets": buckets, "chunk": chunk}
 
-
-_ROUND_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The order is not undone: row i of the result is the token that stands i-th in the sorted "
-        "order.",
-        _changed(undone="no"),
-    ),
-    (
-        "The order is applied a second time; undo it: `out[order] = sorted_out`, or take "
-        "`order.argsort()`.",
-        _changed(undone="twice"),
-    ),
-    (
-        "A query is compared with its own chunk only: the chunk before it is missing.",
-        _changed(back=False),
-    ),
-    (
-        "Keys of other buckets are attended to: a chunk can hold several buckets, so compare them.",
-        _changed(compared=False),
-    ),
-    (
-        "Later tokens are attended to: compare the positions of queries and keys, not their places "
-        "in the sorted order.",
-        _changed(causal=False),
-    ),
-    (
-        "Tokens attend to themselves although they have other keys: the score |q| is always the "
-        "largest.",
-        _changed(itself="always"),
-    ),
-    ("A token that has no key in its two chunks attends to itself.", _changed(itself="never")),
-    ("The keys are as long as the queries; they have length 1.", _changed(unit=False)),
-    ("The scores are not divided by √d.", _changed(scale=1.0)),
-    (
-        "Within a bucket, later tokens stand first: sort with `stable=True`, so that tokens of one "
-        "bucket keep their order.",
-        _changed(stable=False),
-    ),
-    (
-        "That is the whole bucket, without chunks: a query is compared with 2 · `chunk` keys.",
-        lambda q, v, buckets, chunk: _round(q, v, buckets, len(q)),
-    ),
-)
 
 _LONG = 480
 
 
-@returns_verdict
-def check_sorted_round(function: Function) -> str:
-    """Is it one round of LSH attention? `lsh_round(q (n, d), v (n, e), buckets (n,), chunk)`.
-
-    Causal. Tokens are sorted by (bucket, position) and cut into chunks; a query attends to earlier
-    tokens of its bucket in its own chunk and the one before, to itself only if it has none. Also
-    called with n = 480, where no tensor may grow with n².
-    """
-    for n, d, e, chunk, number in ((24, 5, 3, 4, 3), (15, 3, 2, 3, 2)):
-        q, v = random_tensors((n, d), (n, e))
-        buckets = torch.randint(number, (n,), generator=torch.Generator().manual_seed(n))
-        given: Arguments = {"q": q, "v": v, "buckets": buckets, "chunk": chunk}
-        require(function, given, _round, shape="n e", known_mistakes=_ROUND_MISTAKEN)
-    check_arguments_and_dtype(function, given)
+def _sorted_round_then(function: Function, given: Arguments) -> None:
     q, v = random_tensors((_LONG, 2), (_LONG, 1))
     many = {"q": q, "v": v, "buckets": torch.arange(_LONG) % 32, "chunk": 6}
     require_no_square(
         function, many, _LONG, "Compare the queries of a chunk with 2 · `chunk` keys only."
     )
-    return "Sorted, cut, compared with two chunks, and put back: 2 · chunk scores for each query."
+
+
+check_sorted_round = Exercise(
+    """Is it one round of LSH attention? `lsh_round(q (n, d), v (n, e), buckets (n,), chunk)`.
+
+    Causal. Tokens are sorted by (bucket, position) and cut into chunks; a query attends to earlier
+    tokens of its bucket in its own chunk and the one before, to itself only if it has none. Also
+    called with n = 480, where no tensor may grow with n².
+    """,
+    right=_round,
+    cases=_sorted_round_cases,
+    axes="n e",
+    mistakes={
+        but(undone="no"): "The order is not undone: row i of the result is the token that stands "
+        "i-th in the sorted order.",
+        but(undone="twice"): "The order is applied a second time; undo it: `out[order] = "
+        "sorted_out`, or take `order.argsort()`.",
+        but(back=False): (
+            "A query is compared with its own chunk only: the chunk before it is missing."
+        ),
+        but(compared=False): (
+            "Keys of other buckets are attended to: a chunk can hold several "
+            "buckets, so compare them."
+        ),
+        but(causal=False): "Later tokens are attended to: compare the positions of queries and "
+        "keys, not their places in the sorted order.",
+        but(itself="always"): "Tokens attend to themselves although they have other keys: the "
+        "score |q| is always the largest.",
+        but(itself="never"): "A token that has no key in its two chunks attends to itself.",
+        but(unit=False): "The keys are as long as the queries; they have length 1.",
+        but(scale=1.0): "The scores are not divided by √d.",
+        but(stable=False): "Within a bucket, later tokens stand first: sort with `stable=True`, so "
+        "that tokens of one bucket keep their order.",
+        (lambda q, v, buckets, chunk: _round(q, v, buckets, len(q))): (
+            "That is the whole bucket, without chunks: a query is compared with 2 · `chunk` keys."
+        ),
+    },
+    praise="Sorted, cut, compared with two chunks, and put back: 2 · chunk scores for each query.",
+    then=_sorted_round_then,
+)

@@ -1,31 +1,35 @@
 """Checks of lesson 55: readings of a table, scores of cells, a hop, a mark that follows links."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
     random_tensors,
-    require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- how many readings
 
-_READINGS_MISTAKEN: dict[float, str] = {
-    240: "That is one reading for each cell. Rows and columns are read once each, not every cell.",
-    30: "That counts the rows alone: the columns are read as well.",
-    8: "That counts the columns alone: the rows are read as well.",
-    39: "The question is not read alone: in the interaction model it stands in every reading.",
-}
-
-
-def check_readings(readings: object) -> Verdict:
-    """Is it the number of readings for a table of 30 rows and 8 columns?"""
-    return check_number(readings, 38, unit="readings", mistakes=_READINGS_MISTAKEN)
+check_readings = NumberExercise(
+    "Is it the number of readings for a table of 30 rows and 8 columns?",
+    right=30 + 8,
+    unit="readings",
+    mistakes={
+        30 * 8: (
+            "That is one reading for each cell. Rows and columns are read once each, not every "
+            "cell."
+        ),
+        30: "That counts the rows alone: the columns are read as well.",
+        8: "That counts the columns alone: the rows are read as well.",
+        1 + 30 + 8: (
+            "The question is not read alone: in the interaction model it stands in every reading."
+        ),
+    },
+)
 
 
 # ---- scores of cells
@@ -35,49 +39,44 @@ def _cells(rows: Tensor, columns: Tensor) -> Tensor:
     return rows.log_softmax(-1)[:, None, 1] + columns.log_softmax(-1)[None, :, 1]
 
 
-_CELLS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It adds the raw logits of “yes”, as the released code does, and leaves those of “no” out: "
-        "take log probabilities.",
-        lambda rows, columns: rows[:, None, 1] + columns[None, :, 1],
-    ),
-    (
-        "These are the log probabilities of “no”: “yes” is the second logit.",
-        lambda rows, columns: (
-            rows.log_softmax(-1)[:, None, 0] + columns.log_softmax(-1)[None, :, 0]
-        ),
-    ),
-    (
-        "The softmax runs over the rows (and over the columns) of the table. Each text has a "
-        "softmax of its own, over no and yes.",
-        lambda rows, columns: rows.log_softmax(0)[:, None, 1] + columns.log_softmax(0)[None, :, 1],
-    ),
-    (
-        "Probabilities are added; add their logarithms.",
-        lambda rows, columns: rows.softmax(-1)[:, None, 1] + columns.softmax(-1)[None, :, 1],
-    ),
-    (
-        "That is the product of the two probabilities: the score is its logarithm.",
-        lambda rows, columns: _cells(rows, columns).exp(),
-    ),
-    (
-        "The table is turned: cell (i, j) is row i and column j.",
-        lambda rows, columns: _cells(rows, columns).T,
-    ),
-)
-
-
-@returns_verdict
-def check_cells(function: Function) -> str:
+check_cells = Exercise(
     """Is it log p of the row + log p of the column? `cells(rows, columns)`.
 
     `rows` is (r, 2), `columns` (c, 2): logits of no and yes. It returns (r, c).
-    """
-    rows, columns = random_tensors((5, 2), (3, 2), seed=55)
-    given = {"rows": rows, "columns": columns}
-    require(function, given, _cells, shape="r c", known_mistakes=_CELLS_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "One number for each cell, from one for each row and one for each column."
+    """,
+    right=_cells,
+    cases=drawn(55, rows=(5, 2), columns=(3, 2)),
+    axes="r c",
+    mistakes={
+        (lambda rows, columns: rows[:, None, 1] + columns[None, :, 1]): (
+            "It adds the raw logits of “yes”, as the released code does, and leaves those of “no” "
+            "out: take log probabilities."
+        ),
+        (
+            lambda rows, columns: (
+                rows.log_softmax(-1)[:, None, 0] + columns.log_softmax(-1)[None, :, 0]
+            )
+        ): ("These are the log probabilities of “no”: “yes” is the second logit."),
+        (
+            lambda rows, columns: (
+                rows.log_softmax(0)[:, None, 1] + columns.log_softmax(0)[None, :, 1]
+            )
+        ): (
+            "The softmax runs over the rows (and over the columns) of the table. Each text has a "
+            "softmax of its own, over no and yes."
+        ),
+        (lambda rows, columns: rows.softmax(-1)[:, None, 1] + columns.softmax(-1)[None, :, 1]): (
+            "Probabilities are added; add their logarithms."
+        ),
+        (lambda rows, columns: _cells(rows, columns).exp()): (
+            "That is the product of the two probabilities: the score is its logarithm."
+        ),
+        (lambda rows, columns: _cells(rows, columns).T): (
+            "The table is turned: cell (i, j) is row i and column j."
+        ),
+    },
+    praise="One number for each cell, from one for each row and one for each column.",
+)
 
 
 # ---- one hop
@@ -108,44 +107,39 @@ def _empty_is_nan(q: Tensor, k: Tensor, v: Tensor, links: Tensor) -> Tensor:
     return _hop(q, k, v, links).masked_fill(~linked[:, None], torch.nan)
 
 
-_HOP_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The links are followed backwards: page b of a link (a, b) attends to page a.",
-        lambda q, k, v, links: _hop(q, k, v, links, turned=True),
-    ),
-    (
-        "Links count in both directions: only the page to which a link leads attends.",
-        lambda q, k, v, links: _hop(q, k, v, links, both=True),
-    ),
-    (
-        "Each page attends to itself as well: what a page was is joined later, not here.",
-        lambda q, k, v, links: _hop(q, k, v, links, own=True),
-    ),
-    (
-        "Every page attends to every page, whatever the links.",
-        lambda q, k, v, links: _hop(q, k, v, links, everyone=True),
-    ),
-    ("The scores lack the factor 1/√d.", lambda q, k, v, links: _hop(q, k, v, links, scaled=False)),
-    (
-        "A page to which no link leads gets NaN, from a softmax over nothing: give it zeros.",
-        _empty_is_nan,
-    ),
-)
+def _hop_cases() -> Iterator[Arguments]:
+    q, k, v = random_tensors((6, 5), (6, 5), (6, 3), seed=56)
+    links = torch.tensor([[0, 1], [2, 1], [4, 1], [1, 3], [3, 2], [5, 2], [2, 5]])
+    yield {"q": q, "k": k, "v": v, "links": links}
 
 
-@returns_verdict
-def check_hop(function: Function) -> str:
+check_hop = Exercise(
     """Is it one hop along links? `hop(q, k, v, links)`.
 
     `q` and `k` are (n, d), `v` is (n, e), `links` (m, 2): from the first page to the second. It
     returns (n, e).
-    """
-    q, k, v = random_tensors((6, 5), (6, 5), (6, 3), seed=56)
-    links = torch.tensor([[0, 1], [2, 1], [4, 1], [1, 3], [3, 2], [5, 2], [2, 5]])
-    given = {"q": q, "k": k, "v": v, "links": links}
-    require(function, given, _hop, shape="n e", known_mistakes=_HOP_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Each page has a softmax over the pages that link to it."
+    """,
+    right=_hop,
+    cases=_hop_cases,
+    axes="n e",
+    mistakes={
+        but(turned=True): (
+            "The links are followed backwards: page b of a link (a, b) attends to page a."
+        ),
+        but(both=True): (
+            "Links count in both directions: only the page to which a link leads attends."
+        ),
+        but(own=True): (
+            "Each page attends to itself as well: what a page was is joined later, not here."
+        ),
+        but(everyone=True): "Every page attends to every page, whatever the links.",
+        but(scaled=False): "The scores lack the factor 1/√d.",
+        _empty_is_nan: (
+            "A page to which no link leads gets NaN, from a softmax over nothing: give it zeros."
+        ),
+    },
+    praise="Each page has a softmax over the pages that link to it.",
+)
 
 
 # ---- a mark that follows links
@@ -168,32 +162,6 @@ def _follow(
     return mark * has if word else mark
 
 
-_FOLLOW_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The links are followed backwards.",
-        lambda *given: _follow(*given, turned=True),
-    ),
-    (
-        "Pages that a shorter way reaches are counted, too: leave them out.",
-        lambda *given: _follow(*given, shorter=False),
-    ),
-    (
-        "Pages on the way, and the named page itself, are counted: only those at the end may be.",
-        lambda *given: _follow(*given, at_most=True),
-    ),
-    ("It follows one link, whatever `hops` is.", lambda *given: _follow(*given, one=True)),
-    (
-        "Pages without the word are marked: multiply by `has`.",
-        lambda *given: _follow(*given, word=False),
-    ),
-    ("All pages with the word are marked, linked or not.", lambda named, has, links, hops: has),
-    (
-        "It counts the ways: two ways to a page are one mark.",
-        lambda named, has, links, hops: _ways(named, has, links, hops),
-    ),
-)
-
-
 def _ways(named: Tensor, has: Tensor, links: Tensor, hops: int) -> Tensor:
     ways = named
     for _ in range(hops):
@@ -201,19 +169,32 @@ def _ways(named: Tensor, has: Tensor, links: Tensor, hops: int) -> Tensor:
     return ways * _follow(named, has, links, hops)
 
 
-@returns_verdict
-def check_follow(function: Function) -> str:
+check_follow = Exercise(
     """Is it 1 at the pages with the word whose shortest way has `hops` links?
     `follow(named, has, links, hops)`.
 
     `named` (n,) is 1 at the page that the question names, `has` (n,) is 1 at pages with the word,
     and `links` (m, 2) lead from the first page to the second. It returns (n,), of 0 and 1.
-    """
-    for hops in (1, 2, 3):
-        given = _linked(hops)
-        require(function, given, _follow, shape="n", known_mistakes=_FOLLOW_MISTAKEN)
-    check_arguments_and_dtype(function, _linked(2))
-    return "The mark goes one link further with each hop, and only the right pages keep it."
+    """,
+    right=_follow,
+    cases=lambda: [_linked(hops) for hops in (1, 2, 3)],
+    axes="n",
+    mistakes={
+        but(turned=True): "The links are followed backwards.",
+        but(shorter=False): "Pages that a shorter way reaches are counted, too: leave them out.",
+        but(at_most=True): (
+            "Pages on the way, and the named page itself, are counted: only those "
+            "at the end may be."
+        ),
+        but(one=True): "It follows one link, whatever `hops` is.",
+        but(word=False): "Pages without the word are marked: multiply by `has`.",
+        (lambda named, has, links, hops: has): "All pages with the word are marked, linked or not.",
+        (lambda named, has, links, hops: _ways(named, has, links, hops)): (
+            "It counts the ways: two ways to a page are one mark."
+        ),
+    },
+    praise="The mark goes one link further with each hop, and only the right pages keep it.",
+)
 
 
 def _linked(hops: int) -> Arguments:

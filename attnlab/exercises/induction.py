@@ -5,14 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.answers import NumberExercise
+from attnlab.exercises.exercise import Exercise, drawn
 
 _TOKENS = (3, 1, 4, 1, 1, 3, 4, 3)
 
@@ -47,51 +41,34 @@ def _last(tokens: Sequence[int]) -> Tensor:
     return keys & (keys.flip(1).cumsum(1).flip(1) == 1)
 
 
-_KEYS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Those are the earlier places of the query's own token: the key is one place further on.",
-        _duplicates,
-    ),
-    (
-        "A query is among its own keys, where its token stands twice in a row: only places before "
-        "the query count.",
-        _after,
-    ),
-    (
-        "Rows and columns are exchanged: the row is the query, the column the key.",
-        lambda tokens: _keys(tokens).mT,
-    ),
-    (
-        "Later occurrences count here, too: only what came before the query is known to it.",
-        lambda tokens: torch.nn.functional.pad(_same(tokens)[:, :-1], (1, 0)),
-    ),
-    (
-        "Only one key of each query is marked: each earlier occurrence of its token has one.",
-        _last,
-    ),
-    (
-        "These keys come before an earlier occurrence: the key is one place further on, not back.",
-        lambda tokens: torch.nn.functional.pad(_duplicates(tokens)[:, 1:], (0, 1)),
-    ),
-)
-
-
-@returns_verdict
-def check_induction_keys(function: Function) -> str:
+check_induction_keys = Exercise(
     """Which keys does the induction share count? `keys(tokens) -> (n, n)`, True = counted.
 
     The row is the query, the column the key. `tokens` are whole numbers. Called with 8 tokens.
-    """
-    require(
-        function,
-        {"tokens": _TOKENS},
-        lambda tokens: _keys(tokens).double(),
-        shape="n n",
-        known_mistakes=tuple(
-            (text, lambda tokens, made=made: made(tokens).double()) for text, made in _KEYS_MISTAKEN
+    """,
+    right=_keys,
+    cases=lambda: [{"tokens": _TOKENS}],
+    axes="n n",
+    mistakes={
+        _duplicates: "Those are the earlier places of the query's own token: the key is one place "
+        "further on.",
+        _after: "A query is among its own keys, where its token stands twice in a row: only places "
+        "before the query count.",
+        (lambda tokens: _keys(tokens).mT): (
+            "Rows and columns are exchanged: the row is the query, the column the key."
         ),
-    )
-    return "A head with all of its attention on these keys has an induction share of 1."
+        (lambda tokens: torch.nn.functional.pad(_same(tokens)[:, :-1], (1, 0))): (
+            "Later occurrences count here, too: only what came before the query is known to it."
+        ),
+        _last: "Only one key of each query is marked: each earlier occurrence of its token has "
+        "one.",
+        (lambda tokens: torch.nn.functional.pad(_duplicates(tokens)[:, 1:], (0, 1))): (
+            "These keys come before an earlier occurrence: the key is one place further on, not "
+            "back."
+        ),
+    },
+    praise="A head with all of its attention on these keys has an induction share of 1.",
+)
 
 
 # ---- a head by hand
@@ -113,72 +90,70 @@ def _head(x: Tensor, sharpness: float) -> Tensor:
     return _attended(x, sharpness * x @ _shifted(x).mT)
 
 
-_HEAD_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The keys are the tokens' own vectors, so the head attends to earlier places of the same "
-        "token: each key should be the vector of the token before it.",
-        lambda x, sharpness: _attended(x, sharpness * x @ x.mT),
-    ),
-    (
-        "The queries are shifted, not the keys: a query is the vector of its own token.",
-        lambda x, sharpness: _attended(x, sharpness * _shifted(x) @ x.mT),
-    ),
-    (
-        "Queries attend to the future: mask the keys after the query before the softmax.",
-        lambda x, sharpness: _attended(x, sharpness * x @ _shifted(x).mT, causal=False),
-    ),
-    (
-        "The key of the first token is the vector of the last one (`roll` goes around): nothing "
-        "stands before the first token, and its key is zero.",
-        lambda x, sharpness: _attended(x, sharpness * x @ x.roll(1, 0).mT),
-    ),
-    (
-        "The values are shifted, too: what is passed on is the vector of the attended token.",
-        lambda x, sharpness: _attended(x, sharpness * x @ _shifted(x).mT, values=_shifted(x)),
-    ),
-    (
-        "The scores are not multiplied by the sharpness.",
-        lambda x, sharpness: _attended(x, x @ _shifted(x).mT),
-    ),
-    (
-        "The keys are shifted the other way: the key of a place is the vector of the token before.",
-        lambda x, sharpness: _attended(
-            x, sharpness * x @ torch.nn.functional.pad(x[1:], (0, 0, 0, 1)).mT
-        ),
-    ),
-)
-
-
-@returns_verdict
-def check_induction_head(function: Function) -> str:
+check_induction_head = Exercise(
     """Is this an induction head? `head(x, sharpness) -> (n, d)`.
 
     `x` (n, d) are the tokens' vectors. The first layer gives each place the vector of the token
     before it, zeros to the first; the second attends, causally, with the scores sharpness · (own
     vector · vector of the token before), and passes on the vectors of the attended tokens. Called
     with n = 7 and d = 5.
-    """
-    (x,) = random_tensors((7, 5), seed=6)
-    given = {"x": x, "sharpness": 1.5}
-    require(function, given, _head, shape="n d", known_mistakes=_HEAD_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Two layers: the first one tells each place what came before, the second one matches it."
+    """,
+    right=_head,
+    cases=drawn(6, x=(7, 5), sharpness=1.5),
+    axes="n d",
+    mistakes={
+        (lambda x, sharpness: _attended(x, sharpness * x @ x.mT)): (
+            "The keys are the tokens' own vectors, so the head attends to earlier places of the "
+            "same token: each key should be the vector of the token before it."
+        ),
+        (lambda x, sharpness: _attended(x, sharpness * _shifted(x) @ x.mT)): (
+            "The queries are shifted, not the keys: a query is the vector of its own token."
+        ),
+        (lambda x, sharpness: _attended(x, sharpness * x @ _shifted(x).mT, causal=False)): (
+            "Queries attend to the future: mask the keys after the query before the softmax."
+        ),
+        (lambda x, sharpness: _attended(x, sharpness * x @ x.roll(1, 0).mT)): (
+            "The key of the first token is the vector of the last one (`roll` goes around): "
+            "nothing stands before the first token, and its key is zero."
+        ),
+        (lambda x, sharpness: _attended(x, sharpness * x @ _shifted(x).mT, values=_shifted(x))): (
+            "The values are shifted, too: what is passed on is the vector of the attended token."
+        ),
+        (lambda x, sharpness: _attended(x, x @ _shifted(x).mT)): (
+            "The scores are not multiplied by the sharpness."
+        ),
+        (
+            lambda x, sharpness: _attended(
+                x, sharpness * x @ torch.nn.functional.pad(x[1:], (0, 0, 0, 1)).mT
+            )
+        ): (
+            "The keys are shifted the other way: the key of a place is the vector of the token "
+            "before."
+        ),
+    },
+    praise="Two layers: the first one tells each place what came before, the second one matches "
+    "it.",
+)
 
 
 # ---- uniform attention
 
-_UNIFORM_MISTAKEN = {
-    0.4: "That is the last x alone. The x at place 2 has an induction key, too.",
-    11 / 15: "That is the sum over two queries. Divide by their number.",
-    11 / 75: "Queries without any induction key do not count: divide by the number of those that "
-    "have one.",
-    0.625: "A query attends to itself, too: place 2 attends to 3 places, place 4 to 5.",
-    (1 / 3 + 1 / 5) / 2: "The last x has two induction keys: the tokens after both earlier x.",
-    1 / 3: "That is the x at place 2 alone. The last x counts, too.",
-}
-
-
-def check_uniform_share(share: object) -> Verdict:
-    """Is it the induction share of uniform attention on the tokens x y x z x?"""
-    right, unit = (1 / 3 + 2 / 5) / 2, "(the induction share)"
-    return check_number(share, right, tolerance=1e-2, unit=unit, mistakes=_UNIFORM_MISTAKEN)
+check_uniform_share = NumberExercise(
+    "Is it the induction share of uniform attention on the tokens x y x z x?",
+    right=(1 / 3 + 2 / 5) / 2,
+    tolerance=1e-2,
+    unit="(the induction share)",
+    mistakes={
+        2 / 5: "That is the last x alone. The x at place 2 has an induction key, too.",
+        1 / 3 + 2 / 5: "That is the sum over two queries. Divide by their number.",
+        (1 / 3 + 2 / 5) / 5: (
+            "Queries without any induction key do not count: divide by the number of those that "
+            "have one."
+        ),
+        (1 / 2 + 3 / 4) / 2: (
+            "A query attends to itself, too: place 2 attends to 3 places, place 4 to 5."
+        ),
+        (1 / 3 + 1 / 5) / 2: "The last x has two induction keys: the tokens after both earlier x.",
+        1 / 3: "That is the x at place 2 alone. The last x counts, too.",
+    },
+)

@@ -1,46 +1,48 @@
 """Checks of lesson 23: the variance of random features, the linear order, and a causal layer."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     Parts,
     as_float64,
-    check_arguments_and_dtype,
     expect_tensors,
     part_faults,
     random_tensors,
-    require,
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 from attnlab.exercises.work import Work
 
 # ---- how many features
 
-_FEATURES_MISTAKEN: dict[float, str] = {
-    (math.exp(10) - 1) / 0.5: "The variance is the square of the relative spread: 0.5², not 0.5.",
-    math.exp(10) - 1: "That is for a relative spread of 1.",
-    (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
-    math.sqrt((math.exp(10) - 1) / 0.25): "That is the root of the answer: r is in the variance.",
-    (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
-}
-
-
-def check_feature_count(features: object) -> Verdict:
-    """Is it the r for which the relative spread is 0.5 where |x + y|² = 10?"""
-    right = (math.exp(10) - 1) / 0.25
-    mistakes = _FEATURES_MISTAKEN
-    return check_number(features, right, tolerance=1e-3, unit="features", mistakes=mistakes)
+check_feature_count = NumberExercise(
+    "Is it the r for which the relative spread is 0.5 where |x + y|² = 10?",
+    right=(math.exp(10) - 1) / 0.25,
+    tolerance=1e-3,
+    unit="features",
+    mistakes={
+        (math.exp(10) - 1) / 0.5: (
+            "The variance is the square of the relative spread: 0.5², not 0.5."
+        ),
+        math.exp(10) - 1: "That is for a relative spread of 1.",
+        (math.exp(5) - 1) / 0.25: "That halves the exponent: the variance has the whole |x + y|².",
+        math.sqrt((math.exp(10) - 1) / 0.25): (
+            "That is the root of the answer: r is in the variance."
+        ),
+        (math.exp(20) - 1) / 0.25: "That doubles the exponent: it is |x + y|², not its double.",
+    },
+)
 
 
 # ---- the variance
@@ -155,46 +157,10 @@ def _attended(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(0))[:, None]
 
 
-_ORDER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The denominator is missing: each row is divided by φ(q)·Σφ(k), the sum of its weights.",
-        lambda q, k, v: q @ (k.mT @ v),
-    ),
-    (
-        "It divides by the number of keys; the weights of a row sum to φ(q)·Σφ(k).",
-        lambda q, k, v: q @ (k.mT @ v) / len(k),
-    ),
-    (
-        "Every row is divided by one number, the sum over all queries; each query has its own sum.",
-        lambda q, k, v: q @ (k.mT @ v) / (q @ k.sum(0)).sum(),
-    ),
-    (
-        "It divides by the sum of the keys' features alone; the denominator is its dot product "
-        "with φ(q).",
-        lambda q, k, v: q @ (k.mT @ v) / k.sum(),
-    ),
-    (
-        "It uses a softmax: the features replace it, and their products are the weights.",
-        lambda q, k, v: (q @ k.mT).softmax(-1) @ v,
-    ),
-)
-
-
-@returns_verdict
-def check_linear_order(function: Function) -> str:
-    """Is it attention without the n × m map? `linear_attention(phi_q, phi_k, v) -> (n, e)`.
-
-    `phi_q` (n, r) and `phi_k` (m, r) are features, all positive, and `v` (m, e) values; every query
-    attends to every key. Called with (n, m, r, e) = (7, 11, 5, 3) and (97, 101, 5, 3), where no
-    tensor may be larger than the inputs.
-    """
+def _linear_order_cases() -> Iterator[Arguments]:
     for n, m in ((7, 11), (97, 101)):
         q, k, v = random_tensors((n, 5), (m, 5), (m, 3), seed=n)
-        given = {"phi_q": q.exp(), "phi_k": k.exp(), "v": v}
-        require(function, given, _attended, shape="n e", known_mistakes=_ORDER_MISTAKEN)
-    _without_a_map(function, given)
-    check_arguments_and_dtype(function, given)
-    return "Keys and values are summed once for all queries: the cost grows with n, not n²."
+        yield {"phi_q": q.exp(), "phi_k": k.exp(), "v": v}
 
 
 def _without_a_map(function: Function, given: Arguments) -> None:
@@ -210,6 +176,40 @@ def _without_a_map(function: Function, given: Arguments) -> None:
         f"The numbers are right, but a tensor of {axes} = {seen.shape} is made on the way: "
         "multiply keys and values first, φ(q) (φ(k)ᵀ v)."
     )
+
+
+check_linear_order = Exercise(
+    """Is it attention without the n × m map? `linear_attention(phi_q, phi_k, v) -> (n, e)`.
+
+    `phi_q` (n, r) and `phi_k` (m, r) are features, all positive, and `v` (m, e) values; every query
+    attends to every key. Called with (n, m, r, e) = (7, 11, 5, 3) and (97, 101, 5, 3), where no
+    tensor may be larger than the inputs.
+    """,
+    right=_attended,
+    cases=_linear_order_cases,
+    axes="n e",
+    mistakes={
+        (lambda q, k, v: q @ (k.mT @ v)): (
+            "The denominator is missing: each row is divided by φ(q)·Σφ(k), the sum of its weights."
+        ),
+        (lambda q, k, v: q @ (k.mT @ v) / len(k)): (
+            "It divides by the number of keys; the weights of a row sum to φ(q)·Σφ(k)."
+        ),
+        (lambda q, k, v: q @ (k.mT @ v) / (q @ k.sum(0)).sum()): (
+            "Every row is divided by one number, the sum over all queries; each query has its own "
+            "sum."
+        ),
+        (lambda q, k, v: q @ (k.mT @ v) / k.sum()): (
+            "It divides by the sum of the keys' features alone; the denominator is its dot product "
+            "with φ(q)."
+        ),
+        (lambda q, k, v: (q @ k.mT).softmax(-1) @ v): (
+            "It uses a softmax: the features replace it, and their products are the weights."
+        ),
+    },
+    praise="Keys and values are summed once for all queries: the cost grows with n, not n².",
+    then=_without_a_map,
+)
 
 
 # ---- causal attention by positive features
@@ -250,68 +250,7 @@ def _long_keys(q: Tensor, k: Tensor, v: Tensor, omega: Tensor) -> Tensor:
     return _averaged(torch.logsumexp(a[:, None] + b, -1), v)
 
 
-_PERFORMER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Queries use later keys: the sums of a query end with its own position.",
-        lambda q, k, v, omega: _averaged(_logarithms(q, k, omega), v, len(q)),
-    ),
-    (
-        "A position does not use its own key: add the key and the value first, then read.",
-        lambda q, k, v, omega: _averaged(_logarithms(q, k, omega), v, -1),
-    ),
-    (
-        "The scale is missing: queries and keys are multiplied by d^(-1/4).",
-        lambda q, k, v, omega: _averaged(_logarithms(q, k, omega, lambda x: x), v),
-    ),
-    (
-        "Queries and keys are divided by √d each: it is d^(-1/4) each, 1/√d together.",
-        lambda q, k, v, omega: _averaged(
-            _logarithms(q, k, omega, lambda x: x * x.shape[-1] ** -0.5), v
-        ),
-    ),
-    (
-        "The whole 1/√d is given to the query: share it out, d^(-1/4) to each, or the estimate "
-        "varies more.",
-        lambda q, k, v, omega: _performer(_scaled(q), k / _scaled(torch.ones_like(k)), v, omega),
-    ),
-    (
-        "The |y|²/2 of the keys is missing: it differs from key to key and does not cancel.",
-        _long_keys,
-    ),
-    (
-        "Each key has its own maximum taken out: that changes its weight. Of the keys, only what "
-        "all of them share cancels.",
-        _by_key_maxima,
-    ),
-    (
-        "It is not divided by the sum of the weights, φ(q)·Σφ(k).",
-        lambda q, k, v, omega: _logarithms(q, k, omega).exp().tril() @ v / len(omega),
-    ),
-    (
-        "It is not divided by the sum of the weights, and the features lack 1/√r as well.",
-        lambda q, k, v, omega: _logarithms(q, k, omega).exp().tril() @ v,
-    ),
-    (
-        "The denominator sums over all keys; a query's sum ends with its own position.",
-        lambda q, k, v, omega: _logarithms(q, k, omega).softmax(-1).tril() @ v,
-    ),
-    (
-        "That is the exact softmax; it should be the estimate by the drawn rows omega.",
-        lambda q, k, v, omega: _averaged(_scaled(q) @ _scaled(k).mT, v),
-    ),
-)
-
-
-@returns_verdict
-def check_causal_performer(function: Function) -> str:
-    """Is it causal attention by positive features? `performer(q, k, v, omega) -> (n, e)`.
-
-    `q` and `k` are (n, d), `v` (n, e), `omega` (r, d); no n × n tensor may be made, and long
-    queries and keys must not overflow. Called with n = 31, d = 7, e = 3, r = 5.
-    """
-    given = _sequences()
-    require(function, given, _performer, shape="n e", known_mistakes=_PERFORMER_MISTAKEN)
-    check_arguments_and_dtype(function, given)
+def _causal_performer_then(function: Function, given: Arguments) -> None:
     with Work() as seen:
         run(function, given)
     if seen.largest >= len(given["q"]) ** 2:
@@ -327,7 +266,59 @@ def check_causal_performer(function: Function) -> str:
             "is smaller than any float there. Subtract a maximum from the exponents first: each "
             "query may have its own, the keys need one for all of them."
         )
-    return "Causal, without an n × n map, and safe for long queries and keys."
+
+
+check_causal_performer = Exercise(
+    """Is it causal attention by positive features? `performer(q, k, v, omega) -> (n, e)`.
+
+    `q` and `k` are (n, d), `v` (n, e), `omega` (r, d); no n × n tensor may be made, and long
+    queries and keys must not overflow. Called with n = 31, d = 7, e = 3, r = 5.
+    """,
+    right=_performer,
+    cases=lambda: [_sequences()],
+    axes="n e",
+    mistakes={
+        (lambda q, k, v, omega: _averaged(_logarithms(q, k, omega), v, len(q))): (
+            "Queries use later keys: the sums of a query end with its own position."
+        ),
+        (lambda q, k, v, omega: _averaged(_logarithms(q, k, omega), v, -1)): (
+            "A position does not use its own key: add the key and the value first, then read."
+        ),
+        (lambda q, k, v, omega: _averaged(_logarithms(q, k, omega, lambda x: x), v)): (
+            "The scale is missing: queries and keys are multiplied by d^(-1/4)."
+        ),
+        (
+            lambda q, k, v, omega: _averaged(
+                _logarithms(q, k, omega, lambda x: x * x.shape[-1] ** -0.5), v
+            )
+        ): ("Queries and keys are divided by √d each: it is d^(-1/4) each, 1/√d together."),
+        (
+            lambda q, k, v, omega: _performer(_scaled(q), k / _scaled(torch.ones_like(k)), v, omega)
+        ): (
+            "The whole 1/√d is given to the query: share it out, d^(-1/4) to each, or the estimate "
+            "varies more."
+        ),
+        _long_keys: (
+            "The |y|²/2 of the keys is missing: it differs from key to key and does not cancel."
+        ),
+        _by_key_maxima: "Each key has its own maximum taken out: that changes its weight. Of the "
+        "keys, only what all of them share cancels.",
+        (lambda q, k, v, omega: _logarithms(q, k, omega).exp().tril() @ v / len(omega)): (
+            "It is not divided by the sum of the weights, φ(q)·Σφ(k)."
+        ),
+        (lambda q, k, v, omega: _logarithms(q, k, omega).exp().tril() @ v): (
+            "It is not divided by the sum of the weights, and the features lack 1/√r as well."
+        ),
+        (lambda q, k, v, omega: _logarithms(q, k, omega).softmax(-1).tril() @ v): (
+            "The denominator sums over all keys; a query's sum ends with its own position."
+        ),
+        (lambda q, k, v, omega: _averaged(_scaled(q) @ _scaled(k).mT, v)): (
+            "That is the exact softmax; it should be the estimate by the drawn rows omega."
+        ),
+    },
+    praise="Causal, without an n × n map, and safe for long queries and keys.",
+    then=_causal_performer_then,
+)
 
 
 def _sequences(length: float = 0.0) -> Arguments:

@@ -6,33 +6,34 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
     random_tensors,
-    require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_square
 
 # ---- how many paths
 
 KINDS, STEPS = 6, 3
 NODES = 300  # of the ring that shows whether a matrix is made
-_PATHS_MISTAKEN: dict[float, str] = {
-    KINDS**STEPS: "No step at all is a choice, too: there are K + 1 at each place.",
-    (KINDS + 1) ** STEPS - 1: "No step at all, three times, is a product, too.",
-    (KINDS + 1) * STEPS: "The choices multiply: each of the first goes with each of the second.",
-    KINDS * STEPS: "The choices multiply, and no step at all is one of them.",
-    STEPS ** (KINDS + 1): "There are s places, and at each of them one of K + 1 kinds.",
-}
 
-
-def check_path_count(count: object) -> Verdict:
-    """Is it (K + 1) to the power of s, for K = 6 kinds and s = 3 choices?"""
-    return check_number(count, (KINDS + 1) ** STEPS, unit="products", mistakes=_PATHS_MISTAKEN)
+check_path_count = NumberExercise(
+    "Is it (K + 1) to the power of s, for K = 6 kinds and s = 3 choices?",
+    right=(KINDS + 1) ** STEPS,
+    unit="products",
+    mistakes={
+        KINDS**STEPS: "No step at all is a choice, too: there are K + 1 at each place.",
+        (KINDS + 1) ** STEPS - 1: "No step at all, three times, is a product, too.",
+        (KINDS + 1) * STEPS: (
+            "The choices multiply: each of the first goes with each of the second."
+        ),
+        KINDS * STEPS: "The choices multiply, and no step at all is one of them.",
+        STEPS ** (KINDS + 1): "There are s places, and at each of them one of K + 1 kinds.",
+    },
+)
 
 
 # ---- where paths lead
@@ -57,35 +58,6 @@ def _soft_paths(A: Tensor, w: Tensor) -> Tensor:
     return _by_row_sums(_product(A, w))
 
 
-_SOFT_PATHS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The matrices are multiplied in the wrong order: the first choice stands on the left.",
-        lambda A, w: _by_row_sums(_product(A, w, turned=True)),
-    ),
-    (
-        "The softmax is missing: the choices w become weights that sum to 1 over the kinds.",
-        lambda A, w: _by_row_sums(_product(A, w, soft=False)),
-    ),
-    (
-        "The softmax runs over the choices: it should run over the kinds, the last axis of w.",
-        lambda A, w: _by_row_sums(_product(A, w, axis=0)),
-    ),
-    ("The product is not divided by its row sums.", _product),
-    (
-        "The product is divided by its column sums: the rows should sum to 1.",
-        lambda A, w: _by_row_sums(_product(A, w).mT).mT,
-    ),
-    (
-        "The matrices are added: one step after another is their product.",
-        lambda A, w: _by_row_sums(torch.einsum("st,tij->ij", w.softmax(-1), A)),
-    ),
-    (
-        "A row of zeros was divided by zero: a node from which no path leads on keeps zeros.",
-        lambda A, w: _product(A, w) / _product(A, w).sum(-1, keepdim=True),
-    ),
-)
-
-
 def _adjacencies() -> Tensor:
     """Two kinds of edges between five nodes; node 4 has none."""
     found = (random_tensors((2, 5, 5), seed=54)[0] > 0.2).double()
@@ -93,18 +65,40 @@ def _adjacencies() -> Tensor:
     return found
 
 
-@returns_verdict
-def check_soft_paths(function: Function) -> str:
+check_soft_paths = Exercise(
     """Which nodes do soft paths lead to? `soft_paths(A, w) -> (n, n)`.
 
     `A` (t, n, n) are adjacencies, `w` (s, t) the choices before the softmax. The rows of the result
     sum to 1, or are zero. Called with t = 2, n = 5, s = 2 and 3.
-    """
-    for steps in (2, 3):
-        given = {"A": _adjacencies(), "w": random_tensors((steps, 2), seed=steps)[0]}
-        require(function, given, _soft_paths, shape="n n", known_mistakes=_SOFT_PATHS_MISTAKEN)
-        check_arguments_and_dtype(function, given)
-    return "A product of soft choices is a sum over all paths of their kinds."
+    """,
+    right=_soft_paths,
+    cases=lambda: [
+        {"A": _adjacencies(), "w": random_tensors((steps, 2), seed=steps)[0]} for steps in (2, 3)
+    ],
+    axes="n n",
+    mistakes={
+        (lambda A, w: _by_row_sums(_product(A, w, turned=True))): (
+            "The matrices are multiplied in the wrong order: the first choice stands on the left."
+        ),
+        (lambda A, w: _by_row_sums(_product(A, w, soft=False))): (
+            "The softmax is missing: the choices w become weights that sum to 1 over the kinds."
+        ),
+        (lambda A, w: _by_row_sums(_product(A, w, axis=0))): (
+            "The softmax runs over the choices: it should run over the kinds, the last axis of w."
+        ),
+        _product: "The product is not divided by its row sums.",
+        (lambda A, w: _by_row_sums(_product(A, w).mT).mT): (
+            "The product is divided by its column sums: the rows should sum to 1."
+        ),
+        (lambda A, w: _by_row_sums(torch.einsum("st,tij->ij", w.softmax(-1), A))): (
+            "The matrices are added: one step after another is their product."
+        ),
+        (lambda A, w: _product(A, w) / _product(A, w).sum(-1, keepdim=True)): (
+            "A row of zeros was divided by zero: a node from which no path leads on keeps zeros."
+        ),
+    },
+    praise="A product of soft choices is a sum over all paths of their kinds.",
+)
 
 
 # ---- the weight of a path
@@ -116,45 +110,35 @@ def _weight(w: Tensor, path: Sequence[int], *, turned: bool = True, soft: bool =
     return torch.stack([row[kind] for row, kind in zip(rows, kinds, strict=True)])
 
 
-_WEIGHT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The path is read from the wrong end: it starts at the node that is attended to, which is "
-        "the last choice.",
-        lambda w, path: _weight(w, path, turned=False).prod(),
-    ),
-    (
-        "The weights are added: a path needs all of its steps, so that they are multiplied.",
-        lambda w, path: _weight(w, path).sum(),
-    ),
-    (
-        "The softmax is missing: w are the choices before it.",
-        lambda w, path: _weight(w, path, soft=False).prod(),
-    ),
-    (
-        "That is the mean weight of a step; the weight of the path is the product.",
-        lambda w, path: _weight(w, path).mean(),
-    ),
-    (
-        "That is the smallest weight of a step; the weight of the path is the product.",
-        lambda w, path: _weight(w, path).min(),
-    ),
-)
-
-
-@returns_verdict
-def check_path_weight(function: Function) -> str:
+check_path_weight = Exercise(
     """What does a meta-path weigh? `weight(w, path)`: one number, as a tensor.
 
     `w` (s, t) are the choices before the softmax, `path` s kinds in the order in which they are
     walked, from the node that is attended to. Called with s = 3, t = 4.
-    """
-    given = {"w": random_tensors((3, 4), seed=57)[0], "path": (2, 0, 3)}
-    require(
-        function, given, lambda w, path: _weight(w, path).prod(), shape="",
-        known_mistakes=_WEIGHT_MISTAKEN,
-    )  # fmt: skip
-    check_arguments_and_dtype(function, given)
-    return "The weights of all paths sum to 1."
+    """,
+    right=lambda w, path: _weight(w, path).prod(),
+    cases=lambda: [{"w": random_tensors((3, 4), seed=57)[0], "path": (2, 0, 3)}],
+    axes="",
+    mistakes={
+        (lambda w, path: _weight(w, path, turned=False).prod()): (
+            "The path is read from the wrong end: it starts at the node that is attended to, which "
+            "is the last choice."
+        ),
+        (lambda w, path: _weight(w, path).sum()): (
+            "The weights are added: a path needs all of its steps, so that they are multiplied."
+        ),
+        (lambda w, path: _weight(w, path, soft=False).prod()): (
+            "The softmax is missing: w are the choices before it."
+        ),
+        (lambda w, path: _weight(w, path).mean()): (
+            "That is the mean weight of a step; the weight of the path is the product."
+        ),
+        (lambda w, path: _weight(w, path).min()): (
+            "That is the smallest weight of a step; the weight of the path is the product."
+        ),
+    },
+    praise="The weights of all paths sum to 1.",
+)
 
 
 # ---- a layer that goes along edges
@@ -182,33 +166,6 @@ def _along(
     return (mean + v) / (2 if half else 1 + (reach != 0).to(v.dtype))
 
 
-_ALONG_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The choices are applied in the wrong order: the last matrix meets the vectors first.",
-        partial(_along, turned=True),
-    ),
-    (
-        "The vectors go against the edges: they are taken at the source and added at the target.",
-        partial(_along, back=True),
-    ),
-    ("The softmax is missing: w are the choices before it.", partial(_along, choose=torch.clone)),
-    (
-        "The last kind is missing: with its weight each vector stays where it is.",
-        partial(_along, stay=False),
-    ),
-    (
-        "The sums are not divided by the row sums of the product, which are what a column of ones "
-        "becomes on the same way.",
-        partial(_along, sums=False),
-    ),
-    ("The vector of the node itself is missing from the last mean.", partial(_along, own=False)),
-    (
-        "A node that no path reaches has only its own vector: divide by 1 there, not by 2.",
-        partial(_along, half=True),
-    ),
-)
-
-
 def _edges_given(*, certain: bool) -> Arguments:
     """Six nodes, two kinds; where the choices are ``certain``, nodes 4 and 5 reach nothing."""
     v, w = random_tensors((6, 3), (3, 3), seed=58)
@@ -220,21 +177,41 @@ def _edges_given(*, certain: bool) -> Arguments:
     return {"v": v, "w": w, "sources": sources, "targets": targets, "kinds": kinds}
 
 
-@returns_verdict
-def check_along_edges(function: Function) -> str:
+def _along_edges_then(function: Function, given: Arguments) -> None:
+    ring = torch.arange(NODES)
+    v, w = random_tensors((NODES, 3), (3, 3), seed=59)
+    large = {"v": v, "w": w, "sources": ring, "targets": (ring + 1) % NODES, "kinds": ring % 2}
+    require_no_square(function, large, NODES, "Go along the edges.")
+
+
+check_along_edges = Exercise(
     """Is it the layer without a product of matrices? `along(v, w, sources, targets, kinds)`.
 
     `v` (n, e) are vectors, `w` (s, t) the choices before the softmax, the last of the t kinds no
     step at all; the others are (m,), for each edge. It returns (n, e): the mean over where paths
     lead, and then the mean of this and the node's own vector. Called with n = 6, m = 7, e = 3,
     s = t = 3, with soft choices and with certain ones.
-    """
-    for certain in (False, True):
-        given = _edges_given(certain=certain)
-        require(function, given, _along, shape="n e", known_mistakes=_ALONG_MISTAKEN)
-        check_arguments_and_dtype(function, given)
-    ring = torch.arange(NODES)
-    v, w = random_tensors((NODES, 3), (3, 3), seed=59)
-    large = {"v": v, "w": w, "sources": ring, "targets": (ring + 1) % NODES, "kinds": ring % 2}
-    require_no_square(function, large, NODES, "Go along the edges.")
-    return "Its cost grows with the edges, and no n × n matrix was made."
+    """,
+    right=_along,
+    cases=lambda: [_edges_given(certain=certain) for certain in (False, True)],
+    axes="n e",
+    mistakes={
+        but(turned=True): (
+            "The choices are applied in the wrong order: the last matrix meets the vectors first."
+        ),
+        but(back=True): (
+            "The vectors go against the edges: they are taken at the source and added "
+            "at the target."
+        ),
+        but(choose=torch.clone): "The softmax is missing: w are the choices before it.",
+        but(stay=False): "The last kind is missing: with its weight each vector stays where it is.",
+        but(sums=False): "The sums are not divided by the row sums of the product, which are what "
+        "a column of ones becomes on the same way.",
+        but(own=False): "The vector of the node itself is missing from the last mean.",
+        but(half=True): (
+            "A node that no path reaches has only its own vector: divide by 1 there, not by 2."
+        ),
+    },
+    praise="Its cost grows with the edges, and no n × n matrix was made.",
+    then=_along_edges_then,
+)

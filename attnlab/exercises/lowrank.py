@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     LARGEST_COUNT,
     Arguments,
@@ -18,7 +18,7 @@ from attnlab.exercises.attempt import (
     require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- keys over the length
 
@@ -203,19 +203,21 @@ def _explained(function: Function, wrong: str) -> str:
 
 # ---- the parameters of E and F
 
-_COUNT_MISTAKEN: dict[float, str] = {
-    12 * 128 * 512: "E and F are two matrices.",
-    12 * 12 * 2 * 128 * 512: "That is without sharing: the heads of a layer share E and F here.",
-    128 * 512: "That is one matrix for all layers: layerwise sharing.",
-    2 * 128 * 512: "That is one layer; there are 12.",
-    12 * 2 * 128 * 768: "E and F act on the length, n = 512, and not on the model width.",
-}
-
-
-def check_projection_parameters(added: object) -> Verdict:
-    """Is it what an E and an F per layer add to 12 layers, with n = 512 and k = 128?"""
-    right = 12 * 2 * 128 * 512
-    return check_number(added, right, tolerance=0.02, unit="parameters", mistakes=_COUNT_MISTAKEN)
+check_projection_parameters = NumberExercise(
+    "Is it what an E and an F per layer add to 12 layers, with n = 512 and k = 128?",
+    right=12 * 2 * 128 * 512,
+    tolerance=0.02,
+    unit="parameters",
+    mistakes={
+        12 * 128 * 512: "E and F are two matrices.",
+        12 * 12 * 2 * 128 * 512: (
+            "That is without sharing: the heads of a layer share E and F here."
+        ),
+        128 * 512: "That is one matrix for all layers: layerwise sharing.",
+        2 * 128 * 512: "That is one layer; there are 12.",
+        12 * 2 * 128 * 768: "E and F act on the length, n = 512, and not on the model width.",
+    },
+)
 
 
 # ---- a layer

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -13,7 +13,7 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the k best keys
 
@@ -124,17 +124,21 @@ def check_gated(function: Function) -> str:
 
 # ---- the size of an index
 
-_INDEX_MISTAKEN: dict[float, str] = {
-    12: "That counts the keys alone; the values of each layer are stored as well.",
-    24 * 16: "The heads of a layer have together as many numbers as one state: dim, not h · dim.",
-    12 * 16: "The heads of a layer have together as many numbers as one state, and values count.",
-    1 / 24: "That is the inverse: how many times as many numbers do keys and values need?",
-}
-
-
-def check_index_ratio(ratio: object) -> Verdict:
-    """Is it the ratio for 12 layers of 16 heads, keys and values against states?"""
-    return check_number(ratio, 24, unit="times", mistakes=_INDEX_MISTAKEN)
+check_index_ratio = NumberExercise(
+    "Is it the ratio for 12 layers of 16 heads, keys and values against states?",
+    right=2 * 12,
+    unit="times",
+    mistakes={
+        12: "That counts the keys alone; the values of each layer are stored as well.",
+        24 * 16: (
+            "The heads of a layer have together as many numbers as one state: dim, not h · dim."
+        ),
+        12 * 16: (
+            "The heads of a layer have together as many numbers as one state, and values count."
+        ),
+        1 / 24: "That is the inverse: how many times as many numbers do keys and values need?",
+    },
+)
 
 
 # ---- a memory in segments

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -13,23 +13,26 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- how many tokens
 
 ATOMS, BONDS = 20, 22
-_TOKENS_MISTAKEN: dict[float, str] = {
-    ATOMS + 2 * BONDS: "The token of the graph itself is missing.",
-    1 + ATOMS + BONDS: "An edge leads one way: a bond without a direction is two edges.",
-    ATOMS + BONDS: "A bond is two edges, one each way, and the graph has a token of its own.",
-    ATOMS: "Those are the atoms. Edges are tokens, too.",
-    1 + ATOMS + ATOMS * (ATOMS - 1): "Only the edges that are there become tokens, not all pairs.",
-}
 
-
-def check_token_count(count: object) -> Verdict:
-    """Is it 1 + n + m for a molecule of 20 atoms and 22 bonds, each of them two edges?"""
-    return check_number(count, 1 + ATOMS + 2 * BONDS, unit="tokens", mistakes=_TOKENS_MISTAKEN)
+check_token_count = NumberExercise(
+    "Is it 1 + n + m for a molecule of 20 atoms and 22 bonds, each of them two edges?",
+    right=1 + ATOMS + 2 * BONDS,
+    unit="tokens",
+    mistakes={
+        ATOMS + 2 * BONDS: "The token of the graph itself is missing.",
+        1 + ATOMS + BONDS: "An edge leads one way: a bond without a direction is two edges.",
+        ATOMS + BONDS: "A bond is two edges, one each way, and the graph has a token of its own.",
+        ATOMS: "Those are the atoms. Edges are tokens, too.",
+        1 + ATOMS + ATOMS * (ATOMS - 1): (
+            "Only the edges that are there become tokens, not all pairs."
+        ),
+    },
+)
 
 
 # ---- what the product of two identifiers tells

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments,
@@ -14,7 +14,7 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- weights from points
 
@@ -210,14 +210,14 @@ def check_strongest(function: Function) -> str:
 
 # ---- bytes of the vectors
 
-_BYTES_MISTAKEN: dict[float, str] = {
-    46_080_000: "Queries AND keys: each token has both in every head.",
-    184_320_000: "That is float32. A float16 number takes two bytes.",
-    7_680_000: "That is one layer. There are twelve of them.",
-    640_000: "That is one head. There are 12 × 12 of them.",
-}
-
-
-def check_collected_bytes(size: object) -> Verdict:
-    """Is it what 2,500 tokens of BERT-base take, queries and keys in float16?"""
-    return check_number(size, 92_160_000, unit="bytes", mistakes=_BYTES_MISTAKEN)
+check_collected_bytes = NumberExercise(
+    "Is it what 2,500 tokens of BERT-base take, queries and keys in float16?",
+    right=2_500 * 12 * 12 * 2 * 64 * 2,
+    unit="bytes",
+    mistakes={
+        2_500 * 12 * 12 * 64 * 2: "Queries AND keys: each token has both in every head.",
+        2_500 * 12 * 12 * 2 * 64 * 4: "That is float32. A float16 number takes two bytes.",
+        2_500 * 12 * 2 * 64 * 2: "That is one layer. There are twelve of them.",
+        2_500 * 2 * 64 * 2: "That is one head. There are 12 × 12 of them.",
+    },
+)

@@ -5,14 +5,14 @@ import math
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the rotation
 
@@ -243,17 +243,18 @@ def check_buckets(function: Function) -> str:
 
 # ---- a turn of the slowest pair
 
-_TURN_MISTAKEN = {
-    1000: "After 1,000 positions it has turned by 1 radian; once around is 2π radians.",
-    6.283185: "That is the fastest pair, θ = 1.",
-    360_000: "θ is in radians: once around is 2π, not 360.",
-    10_000: "10,000 is the base; the slowest θ is 10000^(-6/8) = 0.001.",
-    62831.85: "Pair t = 3 of a head of width 8 has θ = 10000^(-6/8) = 0.001, not 0.0001.",
-}
-
-
-def check_slowest_turn(positions: object) -> Verdict:
-    """Is it the number of positions after which θ = 0.001 radians have become a full turn?"""
-    return check_number(
-        positions, 2000 * math.pi, tolerance=1e-3, unit="positions", mistakes=_TURN_MISTAKEN
-    )
+check_slowest_turn = NumberExercise(
+    "Is it the number of positions after which θ = 0.001 radians have become a full turn?",
+    right=2 * math.pi / 0.001,
+    tolerance=1e-3,
+    unit="positions",
+    mistakes={
+        1 / 0.001: "After 1,000 positions it has turned by 1 radian; once around is 2π radians.",
+        2 * math.pi: "That is the fastest pair, θ = 1.",
+        360 / 0.001: "θ is in radians: once around is 2π, not 360.",
+        10_000: "10,000 is the base; the slowest θ is 10000^(-6/8) = 0.001.",
+        2 * math.pi / 0.0001: (
+            "Pair t = 3 of a head of width 8 has θ = 10000^(-6/8) = 0.001, not 0.0001."
+        ),
+    },
+)

@@ -1,18 +1,19 @@
 """Checks of lesson 60: keys moved to the queries, and the strongest keys among the nearest."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the moved keys
 
@@ -146,15 +147,17 @@ def check_top_share(function: Function) -> str:
 
 # ---- equal lengths
 
-_FACTOR_MISTAKEN = {
-    9: "That is the ratio of the lengths. The queries grow by c and the keys shrink by c: both "
-    "move.",
-    1 / 3: "That is the other direction: the keys are the longer, and they are divided by c.",
-    1 / 9: "That is a ratio of the lengths, and the wrong way round. Both sides change by c.",
-    6: "That is the length that both have afterwards.",
-}
-
-
-def check_equal_lengths(factor: object) -> Verdict:
-    """Is it the c that makes queries of length 2, times c, as long as keys of 18, divided by c?"""
-    return check_number(factor, 3, unit="(the factor of the queries)", mistakes=_FACTOR_MISTAKEN)
+check_equal_lengths = NumberExercise(
+    "Is it the c that makes queries of length 2, times c, as long as keys of 18, divided by c?",
+    right=math.sqrt(18 / 2),
+    unit="(the factor of the queries)",
+    mistakes={
+        18 / 2: (
+            "That is the ratio of the lengths. The queries grow by c and the keys shrink by c: "
+            "both move."
+        ),
+        1 / 3: "That is the other direction: the keys are the longer, and they are divided by c.",
+        1 / 9: "That is a ratio of the lengths, and the wrong way round. Both sides change by c.",
+        math.sqrt(18 * 2): "That is the length that both have afterwards.",
+    },
+)

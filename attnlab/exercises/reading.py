@@ -8,31 +8,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- what arrives from a key
 
-_ARRIVAL_MISTAKEN: dict[float, str] = {
-    0.8: "That is its weight. How long is the value that it carries?",
-    0.08: "That is what arrives from it. Which part is it of all that arrives?",
-    25 / 29: "That is the share of the other two keys.",
-    400 / 29: "That is in per cent; a share is a number from 0 to 1.",
-    14.0: "That is in per cent; a share is a number from 0 to 1.",
-    1 / 61: "That is its part of the lengths alone. Multiply each length by its weight.",
-}
-
-
-def check_arrival_share(share: object) -> Verdict:
+check_arrival_share = NumberExercise(
     """Is it the first key's share of weight × length, for the weights 0.8, 0.15 and 0.05 and values
-    of the lengths 0.1, 2 and 4?"""
-    return check_number(share, 4 / 29, tolerance=2e-3, mistakes=_ARRIVAL_MISTAKEN)
+    of the lengths 0.1, 2 and 4?""",
+    right=0.8 * 0.1 / (0.8 * 0.1 + 0.15 * 2 + 0.05 * 4),
+    tolerance=2e-3,
+    mistakes={
+        0.8: "That is its weight. How long is the value that it carries?",
+        0.8 * 0.1: "That is what arrives from it. Which part is it of all that arrives?",
+        25 / 29: "That is the share of the other two keys.",
+        400 / 29: "That is in per cent; a share is a number from 0 to 1.",
+        14.0: "That is in per cent; a share is a number from 0 to 1.",
+        0.1 / (0.1 + 2 + 4): (
+            "That is its part of the lengths alone. Multiply each length by its weight."
+        ),
+    },
+)
 
 
 # ---- the breadth of a row

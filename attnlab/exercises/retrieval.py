@@ -6,28 +6,30 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- a sharp enough β
 
-_SHARP_MISTAKEN: dict[float, str] = {
-    math.log(0.9 / 0.1) / 2: "The dot products differ by 1, not by 2.",
-    math.log10(9): "That is the logarithm to base 10; the softmax has powers of e.",
-    9.0: "The ratio of the weights is 9 to 1, and it is e^β.",
-    -math.log(0.9): "That solves e^(−β) = 0.9. The weights are e^β and 1, divided by their sum.",
-}
-
-
-def check_sharp(beta: object) -> Verdict:
-    """Is it the β at which dot products 1 and 0 get the weights 0.9 and 0.1?"""
-    return check_number(beta, math.log(9), tolerance=0.02, mistakes=_SHARP_MISTAKEN)
+check_sharp = NumberExercise(
+    "Is it the β at which dot products 1 and 0 get the weights 0.9 and 0.1?",
+    right=math.log(0.9 / 0.1),
+    tolerance=0.02,
+    mistakes={
+        math.log(0.9 / 0.1) / 2: "The dot products differ by 1, not by 2.",
+        math.log10(9): "That is the logarithm to base 10; the softmax has powers of e.",
+        9.0: "The ratio of the weights is 9 to 1, and it is e^β.",
+        -math.log(0.9): (
+            "That solves e^(−β) = 0.9. The weights are e^β and 1, divided by their sum."
+        ),
+    },
+)
 
 
 # ---- the energy

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -20,7 +20,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 from attnlab.exercises.work import require_no_loop
 
 # ---- one step
@@ -227,19 +227,19 @@ def _tokens(*, full: bool, c: int = 7) -> Arguments:
 
 # ---- when the cache is larger
 
-_TOKENS_MISTAKEN: dict[float, str] = {
-    32: "32 tokens hold 4,096 numbers: exactly S, but z is there as well.",
-    32.5: "That solves the equation. But tokens are whole: at how many is the cache larger?",
-    64: "Per token the cache holds a key and a value, 128 numbers.",
-    65: "Per token the cache holds a key and a value, 128 numbers.",
-    4160: "Those are the numbers in S and z. How many tokens fill as many?",
-}
-
-
-def check_cache_length(tokens: object) -> Verdict:
-    """Is it the first length at which a cache of width 64 holds more numbers than S and z?"""
-    mistakes = _TOKENS_MISTAKEN
-    return check_number(tokens, 33, tolerance=1e-3, unit="tokens", mistakes=mistakes)
+check_cache_length = NumberExercise(
+    "Is it the first length at which a cache of width 64 holds more numbers than S and z?",
+    right=(64 * 64 + 64) // (2 * 64) + 1,
+    tolerance=1e-3,
+    unit="tokens",
+    mistakes={
+        32: "32 tokens hold 4,096 numbers: exactly S, but z is there as well.",
+        32.5: "That solves the equation. But tokens are whole: at how many is the cache larger?",
+        64: "Per token the cache holds a key and a value, 128 numbers.",
+        65: "Per token the cache holds a key and a value, 128 numbers.",
+        4160: "Those are the numbers in S and z. How many tokens fill as many?",
+    },
+)
 
 
 # ---- the delta rule

@@ -6,28 +6,28 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- equal counts of pairs
 
-_PAIRS_MISTAKEN: dict[float, str] = {
-    32: "The set passes the inducing points twice: they attend to it, and it attends to them.",
-    1024: "That is 32². Solve 2 · 32 · n = n².",
-    16: "That is half of 32. Solve 2 · 32 · n = n².",
-    128: "Only two attentions are made: 2 · 32 · n pairs, not 4 · 32 · n.",
-}
-
-
-def check_equal_pairs(n: object) -> Verdict:
-    """Is it the n at which 32 inducing points compare as many pairs as full attention?"""
-    return check_number(n, 64, unit="members", mistakes=_PAIRS_MISTAKEN)
+check_equal_pairs = NumberExercise(
+    "Is it the n at which 32 inducing points compare as many pairs as full attention?",
+    right=2 * 32,
+    unit="members",
+    mistakes={
+        32: "The set passes the inducing points twice: they attend to it, and it attends to them.",
+        1024: "That is 32². Solve 2 · 32 · n = n².",
+        16: "That is half of 32. Solve 2 · 32 · n = n².",
+        128: "Only two attentions are made: 2 · 32 · n pairs, not 4 · 32 · n.",
+    },
+)
 
 
 # ---- a pool

@@ -8,41 +8,42 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import banded
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- parameters of two halves
 
 DIM, HEADS, KERNEL = 512, 8, 7
 _HALF = (DIM // 2) ** 2
-_PARAMETERS_MISTAKEN: dict[float, str] = {
-    4
-    * DIM**2: "That is full attention. Every matrix of long-short range attention is half as wide.",
-    4 * _HALF: "Those are the four matrices of the half that attends; the other half has two.",
-    4 * _HALF + KERNEL * HEADS // 2: (
-        "The half that convolves has matrices, too: one before the convolution and one after it."
-    ),
-    6 * _HALF: "The weights of the convolution are missing: k for each of its heads.",
-    6 * _HALF + KERNEL * HEADS: "Only half of the heads convolve.",
-    6 * _HALF + KERNEL * DIM // 2: (
-        "The channels of a head share their k weights. That count has k for every channel."
-    ),
-    8 * _HALF + KERNEL * HEADS // 2: (
-        "The half that convolves has no queries and no keys: two matrices, not four."
-    ),
-}
 
-
-def check_convolved_parameters(count: object) -> Verdict:
-    """Is it the parameters of long-short range attention, dim = 512, 8 heads, k = 7, no biases?"""
-    expected = 6 * _HALF + KERNEL * HEADS // 2
-    return check_number(count, expected, mistakes=_PARAMETERS_MISTAKEN)
+check_convolved_parameters = NumberExercise(
+    "Is it the parameters of long-short range attention, dim = 512, 8 heads, k = 7, no biases?",
+    right=6 * _HALF + KERNEL * HEADS // 2,
+    mistakes={
+        4 * DIM**2: (
+            "That is full attention. Every matrix of long-short range attention is half as wide."
+        ),
+        4 * _HALF: "Those are the four matrices of the half that attends; the other half has two.",
+        4 * _HALF + KERNEL * HEADS // 2: (
+            "The half that convolves has matrices, too: one before the convolution and one after "
+            "it."
+        ),
+        6 * _HALF: "The weights of the convolution are missing: k for each of its heads.",
+        6 * _HALF + KERNEL * HEADS: "Only half of the heads convolve.",
+        6 * _HALF + KERNEL * DIM // 2: (
+            "The channels of a head share their k weights. That count has k for every channel."
+        ),
+        8 * _HALF + KERNEL * HEADS // 2: (
+            "The half that convolves has no queries and no keys: two matrices, not four."
+        ),
+    },
+)
 
 
 # ---- a band

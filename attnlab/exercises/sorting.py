@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -19,19 +19,19 @@ from attnlab.exercises.attempt import (
     require,
     run,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
-_LENGTH_MISTAKEN: dict[float, str] = {
-    128: "That is the number of blocks, n / B = 2 B; the length is B times as large.",
-    4096: "That is B²: a query attends to two blocks, 2 B keys, and not to one.",
-    16384: "That is 4 B²: the two blocks are already in 2 B.",
-    64: "That is the length of a block; n / B = 2 B has to be solved for n.",
-}
-
-
-def check_sorting_length(n: object) -> Verdict:
-    """Is it the length at which sorting costs as much as attention, for blocks of 64?"""
-    return check_number(n, 8192, unit="tokens", mistakes=_LENGTH_MISTAKEN)
+check_sorting_length = NumberExercise(
+    "Is it the length at which sorting costs as much as attention, for blocks of 64?",
+    right=2 * 64 * 64,
+    unit="tokens",
+    mistakes={
+        128: "That is the number of blocks, n / B = 2 B; the length is B times as large.",
+        4096: "That is B²: a query attends to two blocks, 2 B keys, and not to one.",
+        16384: "That is 4 B²: the two blocks are already in 2 B.",
+        64: "That is the length of a block; n / B = 2 B has to be solved for n.",
+    },
+)
 
 
 # ---- causal clusters

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -19,7 +19,7 @@ from attnlab.exercises.attempt import (
     require,
 )
 from attnlab.exercises.skipping import attend_in_blocks, require_skipped
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the aligned predicate
 
@@ -210,19 +210,22 @@ def check_summaries(function: Function) -> str:
 
 # ---- the keys of the last position
 
-
-def check_strided_keys(given: object) -> Verdict:
-    """How many keys has the last of n = 16,384 positions with the strided pattern and s = 128?"""
-    mistakes = {
-        257.0: "Two keys are counted twice: i and i − s are in the window and in the column.",
-        256.0: "One key is still counted twice: both i and i − s are in the window and the column.",
-        254.0: "One too few: the window has s + 1 keys, i itself and the s before it.",
-        127.0: "That is the column alone, without i itself.",
-        128.0: "That is one of the two factors; the number of keys in their union is wanted.",
-        129.0: "That is the window alone.",
-        16384.0: "That is full causal attention.",
-    }
-    return check_number(given, 255, unit="keys", mistakes=mistakes)
+check_strided_keys = NumberExercise(
+    "How many keys has the last of n = 16,384 positions with the strided pattern and s = 128?",
+    right=(128 + 1) + 16_384 // 128 - 2,  # i and i − s stand in both
+    unit="keys",
+    mistakes={
+        (128 + 1) + 16_384 // 128: (
+            "Two keys are counted twice: i and i − s are in the window and in the column."
+        ),
+        256: "One key is still counted twice: both i and i − s are in the window and the column.",
+        254: "One too few: the window has s + 1 keys, i itself and the s before it.",
+        127: "That is the column alone, without i itself.",
+        128: "That is one of the two factors; the number of keys in their union is wanted.",
+        129: "That is the window alone.",
+        16_384: "That is full causal attention.",
+    },
+)
 
 
 # ---- the fixed pattern, block by block

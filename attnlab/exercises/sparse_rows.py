@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -11,22 +11,21 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the gap
 
-_GAP_MISTAKEN: dict[float, str] = {
-    0.25: "That is α − 1. The scores are multiplied by it, so the gap is its inverse.",
-    1.0: "That is the gap of sparsemax, α = 2.",
-    2.0: "That is the gap of 1.5-entmax.",
-    0.8: "That is 1/α; the threshold has (α − 1) z in it.",
-    1.25: "That is α itself.",
-}
-
-
-def check_gap(gap: object) -> Verdict:
-    """Is it how far behind the second of two scores gets the weight 0, for α = 1.25?"""
-    return check_number(gap, 4.0, mistakes=_GAP_MISTAKEN)
+check_gap = NumberExercise(
+    "Is it how far behind the second of two scores gets the weight 0, for α = 1.25?",
+    right=1 / (1.25 - 1),
+    mistakes={
+        0.25: "That is α − 1. The scores are multiplied by it, so the gap is its inverse.",
+        1.0: "That is the gap of sparsemax, α = 2.",
+        2.0: "That is the gap of 1.5-entmax.",
+        0.8: "That is 1/α; the threshold has (α − 1) z in it.",
+        1.25: "That is α itself.",
+    },
+)
 
 
 # ---- sparsemax

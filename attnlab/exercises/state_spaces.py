@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -25,25 +25,25 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 from attnlab.exercises.work import require_no_loop
 
 # ---- a half-life
 
-_HALF_LIFE_MISTAKEN: dict[float, str] = {
-    math.log(2) / 0.01: "The real part of the pole is missing: a token multiplies by e^(Δ Re A).",
-    1 / 0.005: "After so many tokens the state has fallen to 1/e, not to one half.",
-    math.log(2) / 0.5: "That is the half-life in units of time, of which a token takes 0.01.",
-    math.log2(math.e) / 0.005: "The logarithm of 2 multiplies: 2 = e^(0.005 n).",
-}
-
-
-def check_mode_half_life(tokens: object) -> Verdict:
-    """Is it the number of tokens after which a mode with Re A = -1/2 and Δ = 0.01 has halved?"""
-    expected = math.log(2) / 0.005
-    return check_number(
-        tokens, expected, tolerance=0.01, unit="tokens", mistakes=_HALF_LIFE_MISTAKEN
-    )
+check_mode_half_life = NumberExercise(
+    "Is it the number of tokens after which a mode with Re A = -1/2 and Δ = 0.01 has halved?",
+    right=math.log(2) / (0.5 * 0.01),
+    tolerance=0.01,
+    unit="tokens",
+    mistakes={
+        math.log(2) / 0.01: (
+            "The real part of the pole is missing: a token multiplies by e^(Δ Re A)."
+        ),
+        1 / 0.005: "After so many tokens the state has fallen to 1/e, not to one half.",
+        math.log(2) / 0.5: "That is the half-life in units of time, of which a token takes 0.01.",
+        math.log2(math.e) / 0.005: "The logarithm of 2 multiplies: 2 = e^(0.005 n).",
+    },
+)
 
 
 # ---- the kernel
@@ -192,20 +192,20 @@ def check_convolved_piece(function: Function) -> str:
 
 # ---- what a step leaves
 
-_SHARE_MISTAKEN: dict[float, str] = {
-    1 - math.exp(-1.5): "That is what has faded; asked is what is left.",
-    math.exp(-3): "The pole A is missing: the state is multiplied by e^(ΔA).",
-    math.exp(-0.5): "The step is missing: the state is multiplied by e^(ΔA).",
-    math.exp(1.5): "A is negative, so that the state fades: e^(−1.5).",
-    0.5**3: "The state is not halved three times: with A = −0.5 a step of 1 leaves e^(−0.5).",
-    -1.5: "That is the exponent ΔA; the share is e to this power.",
-    100 * math.exp(-1.5): "That is in per cent; a share is a number from 0 to 1.",
-}
-
-
-def check_share_left(share: object) -> Verdict:
-    """Is it the share of a state with A = -0.5 that a token with the step 3 leaves?"""
-    return check_number(share, math.exp(-1.5), tolerance=0.02, mistakes=_SHARE_MISTAKEN)
+check_share_left = NumberExercise(
+    "Is it the share of a state with A = -0.5 that a token with the step 3 leaves?",
+    right=math.exp(3 * -0.5),
+    tolerance=0.02,
+    mistakes={
+        1 - math.exp(-1.5): "That is what has faded; asked is what is left.",
+        math.exp(-3): "The pole A is missing: the state is multiplied by e^(ΔA).",
+        math.exp(-0.5): "The step is missing: the state is multiplied by e^(ΔA).",
+        math.exp(1.5): "A is negative, so that the state fades: e^(−1.5).",
+        0.5**3: "The state is not halved three times: with A = −0.5 a step of 1 leaves e^(−0.5).",
+        -1.5: "That is the exponent ΔA; the share is e to this power.",
+        100 * math.exp(-1.5): "That is in per cent; a share is a number from 0 to 1.",
+    },
+)
 
 
 # ---- two spans joined

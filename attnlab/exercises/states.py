@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -22,23 +22,25 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- a half-life
 
 DECAY = 0.02
-_HALF_LIFE_MISTAKEN: dict[float, str] = {
-    1 / DECAY: "After 1 / w tokens the weight is 1 / e of what it was, 0.37 and not 0.5.",
-    0.5 / DECAY: "The weight does not fall by the same amount each token, but by the same factor.",
-    math.log10(2) / DECAY: "That is the logarithm to base 10; the factor is e^(−w).",
-    1 / (math.log(2) * DECAY): "e^(−w n) = 1/2 gives n = log(2) / w: multiply by log 2.",
-}
 
-
-def check_half_life(tokens: object) -> Verdict:
-    """Is it the number of tokens after which e^(−w n) is one half, with w = 0.02?"""
-    expected = math.log(2) / DECAY
-    return check_number(tokens, expected, tolerance=0.02, mistakes=_HALF_LIFE_MISTAKEN)
+check_half_life = NumberExercise(
+    "Is it the number of tokens after which e^(−w n) is one half, with w = 0.02?",
+    right=math.log(2) / DECAY,
+    tolerance=0.02,
+    mistakes={
+        1 / DECAY: "After 1 / w tokens the weight is 1 / e of what it was, 0.37 and not 0.5.",
+        0.5 / DECAY: (
+            "The weight does not fall by the same amount each token, but by the same factor."
+        ),
+        math.log10(2) / DECAY: "That is the logarithm to base 10; the factor is e^(−w).",
+        1 / (math.log(2) * DECAY): "e^(−w n) = 1/2 gives n = log(2) / w: multiply by log 2.",
+    },
+)
 
 
 # ---- a push
@@ -54,21 +56,20 @@ def upper(strength: float) -> float:
     return h
 
 
-_PUSH_MISTAKEN: dict[float, str] = {
-    STRENGTH * upper(STRENGTH): (
-        "That brings the candidate to zero. The gate keeps half of the old state, which is still "
-        "positive: the candidate must be −h."
-    ),
-    2 * upper(STRENGTH): "The feedback is a times the state, in the candidate.",
-    upper(STRENGTH): "That is the state itself. The push stands inside the tanh, beside a h.",
-    2 * STRENGTH: "The unit rests at h = tanh(a h), which is below 1.",
-}
-
-
-def check_push(push: object) -> Verdict:
-    """Is it the size of u at which c h + (1 − c) tanh(a h − u) is zero, for a = 1.5, c = 0.5?"""
-    expected = 2 * STRENGTH * upper(STRENGTH)  # tanh(a h - u) = -h = tanh(-a h)
-    return check_number(push, expected, tolerance=0.02, mistakes=_PUSH_MISTAKEN)
+check_push = NumberExercise(
+    "Is it the size of u at which c h + (1 − c) tanh(a h − u) is zero, for a = 1.5, c = 0.5?",
+    right=2 * STRENGTH * upper(STRENGTH),  # tanh(a h − u) = −h = tanh(−a h)
+    tolerance=0.02,
+    mistakes={
+        STRENGTH * upper(STRENGTH): (
+            "That brings the candidate to zero. The gate keeps half of the old state, which is "
+            "still positive: the candidate must be −h."
+        ),
+        2 * upper(STRENGTH): "The feedback is a times the state, in the candidate.",
+        upper(STRENGTH): "That is the state itself. The push stands inside the tanh, beside a h.",
+        2 * STRENGTH: "The unit rests at h = tanh(a h), which is below 1.",
+    },
+)
 
 
 # ---- two pieces of a sum

@@ -6,14 +6,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- bytes
 
@@ -107,20 +107,22 @@ def check_calibrate(function: Function) -> str:
 
 # ---- the width of a factorized table
 
-_WIDTH_MISTAKEN: dict[float, str] = {
-    1600 * 48 / 1648: (
-        "There both tables are equally large. r is a whole number, so it is the largest one below."
-    ),
-    47: "1600 · 47 + 48 · 47 is more than 1600 · 48: the matrix counts as well.",
-    48: "With r = 48 the table alone is as large as before, and the matrix comes on top.",
-    1599: "r is the width of a row, which is less than the width of the model.",
-    24: "Half the width is fewer, but it is not the largest r.",
-}
-
-
-def check_table_width(width: object) -> Verdict:
-    """Is it the largest r for which 1600 r + 48 r is less than 1600 · 48?"""
-    return check_number(width, 46, tolerance=1e-3, unit="numbers per row", mistakes=_WIDTH_MISTAKEN)
+check_table_width = NumberExercise(
+    "Is it the largest r for which 1600 r + 48 r is less than 1600 · 48?",
+    right=1600 * 48 // (1600 + 48),
+    tolerance=1e-3,
+    unit="numbers per row",
+    mistakes={
+        1600 * 48 / 1648: (
+            "There both tables are equally large. r is a whole number, so it is the largest one "
+            "below."
+        ),
+        47: "1600 · 47 + 48 · 47 is more than 1600 · 48: the matrix counts as well.",
+        48: "With r = 48 the table alone is as large as before, and the matrix comes on top.",
+        1599: "r is the width of a row, which is less than the width of the model.",
+        24: "Half the width is fewer, but it is not the largest r.",
+    },
+)
 
 
 # ---- subwords that do not depend on the place

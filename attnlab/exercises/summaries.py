@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -17,7 +17,7 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- which summaries a query may attend to
 
@@ -219,18 +219,19 @@ def check_block_means(function: Function) -> str:
 
 # ---- the keys of transient global attention
 
-
-def check_transient_keys(given: object) -> Verdict:
-    """How many keys has a position in the middle: n = 16,384, radius 127, blocks of 16?"""
-    mistakes = {
-        1278.0: "A position attends to itself as well: 2r + 1.",
-        1151.0: "The window has 127 tokens on EACH side.",
-        255.0: "That is the window alone; the summaries of all blocks are keys, too.",
-        1024.0: "Those are the summaries alone; the window is attended to as well.",
-        1263.0: "The summaries of blocks inside the window are not left out: all of them are keys.",
-        16384.0: "That is full attention.",
-    }
-    return check_number(given, 1279, unit="keys", mistakes=mistakes)
+check_transient_keys = NumberExercise(
+    "How many keys has a position in the middle: n = 16,384, radius 127, blocks of 16?",
+    right=2 * 127 + 1 + 16_384 // 16,
+    unit="keys",
+    mistakes={
+        2 * 127 + 16_384 // 16: "A position attends to itself as well: 2r + 1.",
+        127 + 16_384 // 16: "The window has 127 tokens on EACH side.",
+        2 * 127 + 1: "That is the window alone; the summaries of all blocks are keys, too.",
+        16_384 // 16: "Those are the summaries alone; the window is attended to as well.",
+        1263: "The summaries of blocks inside the window are not left out: all of them are keys.",
+        16_384: "That is full attention.",
+    },
+)
 
 
 # ---- transient global attention

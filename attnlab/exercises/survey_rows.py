@@ -9,23 +9,24 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.core.growths import GROWTHS
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import note_mistakes, run
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- a hidden square
 
-
-def check_hash_length(length: object) -> Verdict:
-    """Is it where hashing into 2n / m buckets costs as much as the chunks, for m = d = e = 64?"""
-    mistakes: dict[float, str] = {
+check_hash_length = NumberExercise(
+    "Is it where hashing into 2n / m buckets costs as much as the chunks, for m = d = e = 64?",
+    right=(64 + 64 + 1) * 64 * 2,
+    unit="tokens",
+    mistakes={
         516: "That is the number of buckets at which both cost equally; the length is b m / 2.",
         33_024: "There are b = 2n / m buckets, twice as many as n / m.",
         258: "That is n / m. The length is asked for.",
         16_384: "Nearly: the bracket is d + e + 1 = 129, not 128.",
         1_056_768: "Divide by d: one bucket costs d FLOPs for each token, not one.",
-    }
-    return check_number(length, 16_512, unit="tokens", mistakes=mistakes)
+    },
+)
 
 
 # ---- which growth

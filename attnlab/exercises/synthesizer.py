@@ -1,11 +1,12 @@
 """Checks of lesson 20: the length of a table, Factorized Dense, a mixture, and a Dense layer."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -13,21 +14,22 @@ from attnlab.exercises.attempt import (
     random_tensors,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 # ---- the length at which a table is as large as two matrices
 
-_LENGTH_MISTAKEN: dict[float, str] = {
-    64: "That sets eight tables equal to 8 · 512 numbers: W_Q and W_K have 2 · 512² together.",
-    724: "The heads are missing: there are eight tables, one for each head.",
-    181: "That counts one matrix. Both W_Q and W_K are left out.",
-    65536: "That is L². Take the square root.",
-}
-
-
-def check_table_length(longest: object) -> Verdict:
-    """Is it the length at which 8 tables of L × L hold as many numbers as W_Q and W_K of 512?"""
-    return check_number(longest, 256, tolerance=2e-3, unit="positions", mistakes=_LENGTH_MISTAKEN)
+check_table_length = NumberExercise(
+    "Is it the length at which 8 tables of L × L hold as many numbers as W_Q and W_K of 512?",
+    right=math.sqrt(2 * 512**2 / 8),
+    tolerance=2e-3,
+    unit="positions",
+    mistakes={
+        64: "That sets eight tables equal to 8 · 512 numbers: W_Q and W_K have 2 · 512² together.",
+        724: "The heads are missing: there are eight tables, one for each head.",
+        181: "That counts one matrix. Both W_Q and W_K are left out.",
+        2 * 512**2 / 8: "That is L². Take the square root.",
+    },
+)
 
 
 # ---- Factorized Dense

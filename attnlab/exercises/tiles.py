@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
@@ -18,7 +18,7 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- the online softmax
 
@@ -359,16 +359,20 @@ def _refuse_wrong_merge(function: Function, given: dict[str, Tensor], instead: s
 
 # ---- the bytes of the matrix that is not written down
 
-_BYTES_MISTAKEN: dict[float, str] = {
-    8192 * 8192: "Heads and bytes are missing: there are 4 matrices of 4-byte numbers.",
-    3 * 4 * 4 * 8192 * 8192: "That is the peak of `naive`, which holds three such blocks at once.",
-    4 * 4 * 8192 * 64: "That is one tensor of queries, keys or values; a score belongs to a pair.",
-}
-
-
-def check_score_bytes(given: object) -> Verdict:
-    """Is it what the scores of 4 heads and 8,192 tokens take in float32?"""
-    return check_number(given, 4 * 4 * 8192 * 8192, unit="bytes", mistakes=_BYTES_MISTAKEN)
+check_score_bytes = NumberExercise(
+    "Is it what the scores of 4 heads and 8,192 tokens take in float32?",
+    right=4 * 4 * 8192 * 8192,
+    unit="bytes",
+    mistakes={
+        8192 * 8192: "Heads and bytes are missing: there are 4 matrices of 4-byte numbers.",
+        3 * 4 * 4 * 8192 * 8192: (
+            "That is the peak of `naive`, which holds three such blocks at once."
+        ),
+        4 * 4 * 8192 * 64: (
+            "That is one tensor of queries, keys or values; a score belongs to a pair."
+        ),
+    },
+)
 
 
 # ---- causal attention in tiles

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     KnownMistake,
     check_arguments_and_dtype,
@@ -15,7 +15,7 @@ from attnlab.exercises.attempt import (
     require,
     run,
 )
-from attnlab.exercises.verdict import Function, Mistake, Verdict, returns_verdict, type_name
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
 
 # ---- what the decoder reads, and what it is to answer
 
@@ -167,23 +167,25 @@ def check_layer_norm(function: Function) -> str:
 _DIM, _HIDDEN = 64, 256
 _ATTENTION, _FEED_FORWARD = 4 * _DIM**2, 2 * _DIM * _HIDDEN + _HIDDEN + _DIM
 _LAYER = 2 * _ATTENTION + _FEED_FORWARD + 3 * 2 * _DIM
-_COUNT_MISTAKEN: dict[float, str] = {
-    _LAYER - _ATTENTION - 2 * _DIM: "That is an encoder layer: cross-attention and its norm are "
-    "missing.",
-    _LAYER - _ATTENTION: "Cross-attention has four matrices of its own.",
-    _LAYER - 6 * _DIM: "The three norms are missing: each has a gain and a bias per dimension.",
-    _LAYER - 3 * _DIM: "Each norm has a gain and a bias.",
-    _LAYER - _HIDDEN - _DIM: "The two biases of the feed-forward network are missing.",
-    _LAYER - 6 * _DIM - _HIDDEN - _DIM: "Those are the matrices; norms and biases are missing.",
-    _LAYER - 2 * _DIM**2: "The output matrices of the two attentions are missing.",
-    _LAYER + 2 * _ATTENTION: "The number of heads changes nothing: they share out the width.",
-}
 
-
-def check_decoder_parameters(count: object) -> Verdict:
+check_decoder_parameters = NumberExercise(
     """Is it what a decoder layer of width 64 holds, with 256 hidden units and no biases in the
-    attentions?"""
-    return check_number(count, _LAYER, unit="parameters", mistakes=_COUNT_MISTAKEN)
+    attentions?""",
+    right=_LAYER,
+    unit="parameters",
+    mistakes={
+        _LAYER - _ATTENTION - 2 * _DIM: (
+            "That is an encoder layer: cross-attention and its norm are missing."
+        ),
+        _LAYER - _ATTENTION: "Cross-attention has four matrices of its own.",
+        _LAYER - 6 * _DIM: "The three norms are missing: each has a gain and a bias per dimension.",
+        _LAYER - 3 * _DIM: "Each norm has a gain and a bias.",
+        _LAYER - _HIDDEN - _DIM: "The two biases of the feed-forward network are missing.",
+        _LAYER - 6 * _DIM - _HIDDEN - _DIM: "Those are the matrices; norms and biases are missing.",
+        _LAYER - 2 * _DIM**2: "The output matrices of the two attentions are missing.",
+        _LAYER + 2 * _ATTENTION: "The number of heads changes nothing: they share out the width.",
+    },
+)
 
 
 # ---- a decoder layer

@@ -55,7 +55,7 @@ def returns_verdict(
     @functools.wraps(check)
     def verdict(function: Function, /, *args: P.args, **kwargs: P.kwargs) -> Verdict:
         try:
-            _callable(function, check.__name__)
+            require_function(function, check.__name__)
             return Verdict(True, check(function, *args, **kwargs))
         except Mistake as mistake:
             return Verdict(False, str(mistake))
@@ -64,7 +64,8 @@ def returns_verdict(
     return verdict
 
 
-def _callable(function: object, check: str) -> None:
+def require_function(function: object, check: str) -> None:
+    """A `Mistake` where the check of that name was given something that cannot be called."""
     if not callable(function):
         raise Mistake(
             f"`{check}` takes the function itself and calls it; it was given "

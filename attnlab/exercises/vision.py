@@ -5,14 +5,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlab.exercises.answers import check_number
+from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     check_arguments_and_dtype,
     require,
 )
-from attnlab.exercises.verdict import Function, Verdict, returns_verdict
+from attnlab.exercises.verdict import Function, returns_verdict
 
 
 def _weights(n: int) -> Tensor:
@@ -173,18 +173,22 @@ def check_mean_by_offset(function: Function) -> str:
 
 # ---- chance
 
-_CHANCE_MISTAKEN = {
-    14 / 196: "That counts the query's own patch: it is not one of the others.",
-    13 / 195: "Uniform attention goes to all patches, the query's own included: divide by n.",
-    15 / 256: "That is a grid of 16 × 16 patches. 16 is the side of a patch, and the image has "
-    "224 / 16 to a row.",
-    7 / 64: "That is the grid of the digits, 8 × 8.",
-    223 / 224**2: "Those are pixels. A patch has 16 × 16 of them.",
-    13: "That is how many patches there are. What share of the attention do they get?",
-}
-
-
-def check_uniform_row(share: object) -> Verdict:
-    """Is it the share that the others of a row get, 224 × 224 pixels in patches of 16 × 16?"""
-    right, unit = 13 / 196, "(a share)"
-    return check_number(share, right, tolerance=2e-3, unit=unit, mistakes=_CHANCE_MISTAKEN)
+check_uniform_row = NumberExercise(
+    "Is it the share that the others of a row get, 224 × 224 pixels in patches of 16 × 16?",
+    right=(14 - 1) / 14**2,
+    tolerance=2e-3,
+    unit="(a share)",
+    mistakes={
+        14 / 14**2: "That counts the query's own patch: it is not one of the others.",
+        13 / (14**2 - 1): (
+            "Uniform attention goes to all patches, the query's own included: divide by n."
+        ),
+        15 / 16**2: (
+            "That is a grid of 16 × 16 patches. 16 is the side of a patch, and the image has 224 / "
+            "16 to a row."
+        ),
+        7 / 64: "That is the grid of the digits, 8 × 8.",
+        223 / 224**2: "Those are pixels. A patch has 16 × 16 of them.",
+        13: "That is how many patches there are. What share of the attention do they get?",
+    },
+)

@@ -1,21 +1,15 @@
 """Lesson 30's checks: how far a memory reaches, its update, what a mean tells, and a reader."""
 
-import math
-
-import numpy as np
-import pytest
 import torch
 
 from attnlab.exercises import (
     carried_memory,
-    check_mean_floor,
     check_most_used,
     check_next_memory,
-    check_reach,
 )
-from attnlab.exercises.carried_memory import _GRADIENT
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
 from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
+from tests.exercises.frame import answers_to
 
 
 def next_memory(memory, segment, M):
@@ -43,32 +37,7 @@ def read(x, Wq, Wk, Wv, c, M, k, s):
 
 
 RIGHT = [(check_next_memory, next_memory), (check_most_used, read)]
-TABLES = [
-    (check_next_memory, carried_memory._NEXT_MISTAKEN),
-    (check_most_used, carried_memory._READ_MISTAKEN),
-]
-
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert sentence in found.message
-
-
-def test_a_memory_with_a_gradient_is_named():
-    def kept(memory, segment, M):
-        both = torch.cat([memory, segment])
-        return both[max(0, len(both) - M) :]
-
-    assert _GRADIENT in check_next_memory(kept).message
+TestAnswers = answers_to(RIGHT)
 
 
 def test_what_is_kept_is_what_the_library_keeps():
@@ -79,29 +48,3 @@ def test_what_is_kept_is_what_the_library_keeps():
     x = torch.randn(26, 7, generator=torch.Generator().manual_seed(0)).double()
     mine = layer.heads.output(carried_memory._read(x, *matrices, 4, 8, 3, 2))
     torch.testing.assert_close(mine, layer(x[None])[0])
-
-
-@pytest.mark.parametrize(
-    ("check", "right", "table"),
-    [
-        (check_reach, (12 * 384, 4608.0), carried_memory._REACH_MISTAKEN),
-        (check_mean_floor, (0.297, 0.3, np.float32(0.2971)), carried_memory._FLOOR_MISTAKEN),
-    ],
-)
-def test_numbers(check, right, table):
-    for number in right:
-        assert check(number).right
-    for wrong, sentence in table.items():
-        found = check(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
-
-
-def test_the_floor_of_means_is_that_of_the_task():
-    """Drawn passages of different symbols: what is left of a group after those just read."""
-    paid = []
-    for place in range(7):
-        group = range((place - 23) // 2 * 2, (place - 23) // 2 * 2 + 2)  # the target's
-        read = range(-24, place - 24 + 1)  # symbols of the period before, known by this segment
-        paid.append(math.log(len(set(group) - set(read))))
-    assert check_mean_floor(sum(paid) / 7).right

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnlab.exercises import check_cache_bytes, check_grouped_layer
+from attnlab.exercises import check_grouped_layer
 from tests.exercises.frame import answers_to
 
 Parts = tuple[Tensor, ...]
@@ -129,15 +129,3 @@ def test_the_values_hold_the_keys(refuses: Callable) -> None:
         return y, keys, keys
 
     refuses(check_grouped_layer(twice), "`values` holds the keys")
-
-
-def test_bytes_of_one_token(refuses: Callable) -> None:
-    assert check_cache_bytes(327_680).right
-    for given, words in (
-        (2 * 80 * 64 * 128 * 2, "not the 64 query heads"),
-        (80 * 8 * 128 * 2, "keys and values are kept, and each number"),
-        (2 * 8 * 128 * 2, "one layer"),
-        (2 * 80 * 128 * 2, "one key/value head"),
-        (..., "no number yet"),
-    ):
-        refuses(check_cache_bytes(given), words)

@@ -1,16 +1,14 @@
 """Lesson 33's checks: the far part, tokens that stand there alone, a standard error, a study."""
 
-import pytest
 import torch
 
 from attnlab.exercises import (
     check_copied,
-    check_far_part,
     check_far_use,
     check_standard_error,
-    far_context,
 )
 from attnlab.lens.far_context import CLASSES, token_classes
+from tests.exercises.frame import answers_to
 
 
 def copied(tokens, last, distance):
@@ -40,33 +38,7 @@ RIGHT = [
     (check_standard_error, standard_error),
     (check_far_use, far_use),
 ]
-TABLES = [
-    (check_copied, far_context._COPIED_MISTAKEN),
-    (check_standard_error, far_context._ERROR_MISTAKEN),
-    (check_far_use, far_context._FAR_USE_MISTAKEN),
-]
-
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert sentence in found.message
-
-
-def test_the_far_part():
-    assert check_far_part(320).right
-    for wrong, sentence in far_context._FAR_PART_MISTAKEN.items():
-        found = check_far_part(wrong)
-        assert not found.right
-        assert sentence[1:] in found.message
+TestAnswers = answers_to(RIGHT)
 
 
 def test_a_study_that_changes_the_text_is_told_so():
@@ -75,10 +47,3 @@ def test_a_study_that_changes_the_text_is_told_so():
         return far_use(losses_of, tokens, other, last, distances)
 
     assert "`tokens` is changed in place" in check_far_use(in_place).message
-
-
-@pytest.mark.parametrize(
-    "check", [check_far_part, check_copied, check_standard_error, check_far_use]
-)
-def test_an_answer_not_yet_given_is_no_mistake(check):
-    assert not check(...).right

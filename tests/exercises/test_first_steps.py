@@ -3,75 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
-    check_attended_position,
-    check_attention_parameters,
     check_previous_share,
     check_writer,
 )
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (4, "That is the same letter"),
-        (19, "layer 0, head 1"),
-        (20, "the second p itself"),
-        (21, "the mask forbids it"),
-        (..., "no number yet"),
-    ],
-)
-def test_positions(given: object, words: str, refuses: Callable) -> None:
-    assert check_attended_position(5).right
-    refuses(check_attended_position(given), words)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (16_384, "The layer norm is missing"),
-        (16_448, "a scale and a shift"),
-        (12_416, "the output projection"),
-        (65_664, "The heads share the width"),
-        (4_224, "All four heads together"),
-    ],
-)
-def test_parameters(given: int, words: str, refuses: Callable) -> None:
-    assert check_attention_parameters(16_512).right
-    refuses(check_attention_parameters(given), words)
-
-
-SHARE_WRONG = {
-    "all rows": ("You divide by all rows", lambda w: w.diagonal(-1).sum() / 7),
-    "itself": ("share of the token itself", lambda w: w.diagonal().mean()),
-    "next": ("share of the NEXT token", lambda w: w.diagonal(1).mean()),
-    "sum": ("That is a sum", lambda w: w.diagonal(-1).sum()),
-    "two": ("two places before", lambda w: w.diagonal(-2).mean()),
-    "none": ("`return`", lambda w: None),
-    "rows": ("average them", lambda w: w.diagonal(-1)),
-    "map": ("Wrong shape", lambda w: w),
-}
-
-
-@pytest.mark.parametrize(
-    "share",
-    [
-        lambda w: w.diagonal(-1).mean(),
-        lambda w: sum(w[i, i - 1].item() for i in range(1, len(w))) / (len(w) - 1),
-    ],
-)
-def test_shares(share: Callable) -> None:
-    verdict = check_previous_share(share)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "share"), SHARE_WRONG.values(), ids=SHARE_WRONG)
-def test_wrong_shares(words: str, share: Callable, refuses: Callable) -> None:
-    refuses(check_previous_share(share), words)
+from tests.exercises.frame import answers_to
 
 
 def probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
@@ -159,14 +98,14 @@ WRITER_WRONG = {
     "prompt": ("gets the prompt alone", writer(cut=lambda text: text[:3])),
     "newest": ("gets the newest token alone", writer(cut=lambda text: text[-1:])),
     "first": ("logits of the first position", writer(place=0)),
-    "new only": ("Wrong shape: `ids`", writer(start=3)),
     "division": ("At temperature 0 nothing is drawn", writer(greedy=False)),
     "no draw": (
         "Nothing is drawn",
         lambda logits_of, ids, steps, t, k, draw: [*ids, *range(steps)],
     ),
-    "none": ("`return`", lambda *given: None),
     "text": ("a list of whole numbers", lambda *given: str(writer()(*given))),
+    "new only": ("Wrong shape: `ids`", writer(start=3)),
+    "none": ("`return`", lambda *given: None),
     "raises": ("raised ZeroDivisionError", lambda *given: 1 / 0),
 }  # fmt: skip
 
@@ -176,19 +115,13 @@ def divided(logits: Tensor, t: float, k: int | None) -> Tensor:
     return found / found.sum()
 
 
-@pytest.mark.parametrize("write", [writer(), in_tensors, writer(divided)])
-def test_writers(write: Callable) -> None:
-    verdict = check_writer(write)
-    assert verdict.right, verdict.message
+RIGHT = [
+    (check_previous_share, lambda w: w.diagonal(-1).mean()),
+    (
+        check_previous_share,
+        lambda w: sum(w[i, i - 1].item() for i in range(1, len(w))) / (len(w) - 1),
+    ),
+    *((check_writer, write) for write in (writer(), in_tensors, writer(divided))),
+]
 
-
-@pytest.mark.parametrize(("words", "write"), WRITER_WRONG.values(), ids=WRITER_WRONG)
-def test_wrong_writers(words: str, write: Callable, refuses: Callable) -> None:
-    refuses(check_writer(write), words)
-
-
-@pytest.mark.parametrize(
-    ("check", "table"), [(check_previous_share, SHARE_WRONG), (check_writer, WRITER_WRONG)]
-)
-def test_messages_differ(check: Callable, table: dict, tells_apart: Callable) -> None:
-    tells_apart(check, table)
+TestAnswers = answers_to(RIGHT, [(check_writer, WRITER_WRONG)])

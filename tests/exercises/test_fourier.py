@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 from torch.nn import functional as F
 
@@ -11,11 +10,9 @@ from attnlab.exercises import (
     check_fnet_block,
     check_hartley,
     check_padded_mixing,
-    check_transform_flops,
-    fourier,
 )
 from attnlab.mechanisms.convolution import fnet
-from tests.exercises.frame import answers_to, named, numbers_of
+from tests.exercises.frame import answers_to
 
 
 def mix(x, real):
@@ -60,26 +57,15 @@ RIGHT = [
     (check_hartley, hartley),
     (check_fast_transform, fast),
     (check_fnet_block, block),
-    (check_transform_flops, 2_621_440),
 ]
 TABLES = [
-    (check_padded_mixing, named(fourier._PADDED_MISTAKEN)),
-    (check_hartley, named(fourier._HARTLEY_MISTAKEN)),
     (
         check_fast_transform,
         {
             "matrix": ("takes about n log₂ n", by_matrix),
             "library": ("is what you build here", by_library),
-            **named(fourier._FAST_MISTAKEN),
         },
     ),
-    (check_fnet_block, named(fourier._BLOCK_MISTAKEN)),
-    (check_transform_flops, numbers_of(fourier._FLOPS_MISTAKEN)),
 ]
 
 TestAnswers = answers_to(RIGHT, TABLES)
-
-
-@pytest.mark.parametrize("check", [check for check, _ in TABLES])
-def test_an_answer_not_yet_given_is_no_mistake(check):
-    assert not check(...).right

@@ -1,33 +1,12 @@
 """The checks of lesson 72 name each mistake, and accept every way of writing the right answer."""
 
 from collections.abc import Callable
-from itertools import permutations
 from statistics import fmean
 
 import pytest
 
-from attnlab.exercises import check_beaten, check_front, check_seed_chance
+from attnlab.exercises import check_beaten, check_front
 from tests.exercises.frame import answers_to
-
-
-def test_the_right_chance() -> None:
-    orders = list(permutations(range(6)))
-    apart = [o for o in orders if max(o[:3]) < min(o[3:]) or max(o[3:]) < min(o[:3])]
-    assert check_seed_chance(len(apart) / len(orders))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (0.05, "either of the two"),
-        (1 / 8, "three coins"),
-        (1 / 64, "not independent"),
-        (10, "write it as a share"),
-    ],
-)
-def test_wrong_chances(wrong: float, words: str, refuses: Callable) -> None:
-    refuses(check_seed_chance(wrong), words)
-
 
 # ---- a front
 

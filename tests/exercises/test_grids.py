@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.exercises import (
     Verdict,
-    check_axial_pairs,
     check_axis,
     check_generator,
     check_neighbourhood,
@@ -56,17 +54,13 @@ def attend(x: Tensor, seen: Tensor) -> Tensor:
     return (x @ x.T / x.shape[1] ** 0.5).masked_fill(~seen, -torch.inf).softmax(-1) @ x
 
 
-def generator(
-    x: Tensor, height: int, width: int, inner: Any = None, outer: Any = None, down: Any = None
-) -> Tensor:
-    """The exercise with masks of flat positions; the parts can be exchanged for mistakes."""
+def generator(x: Tensor, height: int, width: int) -> Tensor:
+    """The exercise with masks of flat positions."""
     i = torch.arange(height * width)
     past = i <= i[:, None]
     row, column = (shares(i[:, None], i[None], width, axis) for axis in (1, 0))
-    down = down or (lambda y: torch.cat([y[:width] * 0, y[:-width]]))
-    inner = row & past if inner is None else inner(row, past)
-    line, up = (row, column & past) if outer is None else outer(row, column, past)
-    return attend(x, inner) + down(attend(attend(x, line), up))
+    above = attend(attend(x, row), column & past)
+    return attend(x, row & past) + torch.cat([above[:width] * 0, above[:-width]])
 
 
 def generator_by_rows(x: Tensor, height: int, width: int) -> Tensor:
@@ -97,49 +91,8 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
 ]
 
 
-def wrapped(i: Tensor, j: Tensor, width: int, rows: int, columns: int) -> Tensor:
-    steps = {a * width + b for a in range(-rows, rows + 1) for b in range(-columns, columns + 1)}
-    return torch.isin(i - j, torch.tensor(sorted(steps)))
-
-
 NEAR_WRONG: dict[str, tuple[str, Any]] = {
-    "wrapped": ("wraps around", wrapped),
-    "total": ("total widths", lambda i, j, w, r, c: near(i, j, w, r // 2, c // 2)),
-    "exchanged": ("are exchanged", lambda i, j, w, r, c: near(i, j, w, c, r)),
-    "row and column": (
-        "are exchanged",
-        lambda i, j, w, r, c: ((i % w - j % w).abs() <= r) & ((i // w - j // w).abs() <= c),
-    ),
-    "height": ("divide by the height", lambda i, j, w, r, c: near(i, j, len(i) // w, r, c)),
-    "strip": ("That is a strip", lambda i, j, w, r, c: (i - j).abs() <= c),
-    "long strip": ("longer strip", lambda i, j, w, r, c: (i - j).abs() <= r * w + c),
-    "or": (
-        "cross of bands",
-        lambda i, j, w, r, c: ((i // w - j // w).abs() <= r) | ((i % w - j % w).abs() <= c),
-    ),
-    "rows": ("Only the rows", lambda i, j, w, r, c: (i // w - j // w).abs() <= r),
-    "columns": ("Only the columns", lambda i, j, w, r, c: (i % w - j % w).abs() <= c),
-    "no sign": (
-        "The absolute value of the distances is missing",
-        lambda i, j, w, r, c: (i // w - j // w <= r) & (i % w - j % w <= c),
-    ),
-    "short": (
-        "One pixel is missing on each side",
-        lambda i, j, w, r, c: near(i, j, w, r - 1, c - 1),
-    ),
-    "diamond": (
-        "a diamond",
-        lambda i, j, w, r, c: (i // w - j // w).abs() + (i % w - j % w).abs() <= max(r, c),
-    ),
-    "past": ("the past only", lambda i, j, w, r, c: near(i, j, w, r, c) & (j <= i)),
-    "blind": ("No pixel sees itself", lambda i, j, w, r, c: near(i, j, w, r, c) & (i != j)),
-    "row": ("Wrong shape", lambda i, j, w, r, c: near(i, j, w, r, c)[0]),
-    "None": ("`return`", lambda i, j, w, r, c: None),
     "other": ("where 0 is right", lambda i, j, w, r, c: near(i, j, w, r + 1, c)),
-    "in place": (
-        "`i` changed in place",
-        lambda i, j, w, r, c: near(i.clone(), j, w, r, c) | (i.add_(1) < 0),
-    ),
 }
 
 AXIS_WRONG: dict[str, tuple[str, Any]] = {
@@ -155,9 +108,9 @@ AXIS_WRONG: dict[str, tuple[str, Any]] = {
     "height": ("divide by the height", lambda i, j, w, axis: shares(i, j, len(i) // w, axis)),
     "past": ("the past only", lambda i, j, w, axis: shares(i, j, w, axis) & (j <= i)),
     "blind": ("No pixel sees itself", lambda i, j, w, axis: shares(i, j, w, axis) & (i != j)),
+    "other": ("numbers are not", lambda i, j, w, axis: shares(i, j, 2 * w, axis)),
     "raised": ("raised ZeroDivisionError", lambda i, j, w, axis: 1 // 0),
     "None": ("`return`", lambda i, j, w, axis: None),
-    "other": ("numbers are not", lambda i, j, w, axis: shares(i, j, 2 * w, axis)),
     "in place": (
         "`j` changed in place",
         lambda i, j, w, axis: shares(i, j.clone(), w, axis) | (j.add_(1) < 0),
@@ -165,76 +118,10 @@ AXIS_WRONG: dict[str, tuple[str, Any]] = {
 }
 
 
-def _pieces(x: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """The masked own row, and what comes from above."""
-    alone = generator(x, height, width, down=lambda y: 0 * y)
-    return alone, generator(x, height, width) - alone
-
-
-GENERATOR_WRONG: dict[str, tuple[str, Any]] = {
-    "not moved": ("not moved down", lambda x, h, w: generator(x, h, w, down=lambda y: y)),
-    "pixel": (
-        "by one pixel, not by one row",
-        lambda x, h, w: generator(x, h, w, down=lambda y: torch.cat([y[:1] * 0, y[:-1]])),
-    ),
-    "right": (
-        "one column to the right",
-        lambda x, h, w: generator(
-            x,
-            h,
-            w,
-            down=lambda y: torch.where(torch.arange(h * w)[:, None] % w == 0, 0, y.roll(1, 0)),
-        ),
-    ),
-    "round": ("`roll`", lambda x, h, w: generator(x, h, w, down=lambda y: y.roll(w, 0))),
-    "open": ("own row is not masked", lambda x, h, w: generator(x, h, w, inner=lambda r, p: r)),
-    "masked rows": (
-        "complete rows are masked",
-        lambda x, h, w: generator(x, h, w, outer=lambda r, c, p: (r & p, c & p)),
-    ),
-    "below": (
-        "attends to rows below",
-        lambda x, h, w: generator(x, h, w, outer=lambda r, c, p: (r, c)),
-    ),
-    "columns of x": (
-        "The columns attend to x",
-        lambda x, h, w: generator(x, h, w, outer=lambda r, c, p: (torch.eye(h * w).bool(), c & p)),
-    ),
-    "exchanged": ("are exchanged", lambda x, h, w: generator(x, w, h)),
-    "unscaled": (
-        "not divided by √d",
-        lambda x, h, w: generator(2**0.25 * x, h, w) / 2**0.25,
-    ),
-    "inner": ("own row alone", lambda x, h, w: _pieces(x, h, w)[0]),
-    "outer": ("from above alone", lambda x, h, w: _pieces(x, h, w)[1]),
-    "None": ("`return`", lambda x, h, w: None),
-}
-
 TABLES = [
     (check_neighbourhood, NEAR_WRONG),
     (check_axis, AXIS_WRONG),
-    (check_generator, GENERATOR_WRONG),
 ]
 
 
 TestAnswers = answers_to(RIGHT, TABLES)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "words"),
-    [
-        (9_437_184, "full attention"),
-        (340_992, "itself in both layers"),
-        (196_608, "along rows alone"),
-        (147_456, "along columns alone"),
-        (6_400, "one row and one column"),
-        (112, "keys of one pixel"),
-        (172_032, "half of it"),
-    ],
-)
-def test_pairs_of_two_axial_layers(pairs: int, words: str) -> None:
-    counted = sum(Axes(width=64, axis=axis).pattern().count(48 * 64) for axis in (0, 1))
-    assert check_axial_pairs(counted).right
-    verdict = check_axial_pairs(pairs)
-    assert not verdict.right
-    assert words in verdict.message

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
     check_linformer_layer,
     check_projected_keys,
-    check_projection_parameters,
     check_rank,
 )
 from tests.exercises.frame import answers_to
@@ -117,27 +115,6 @@ TestRank = answers_to(
     [(check_rank, solution) for solution in [by_count, by_loop, by_search, by_numpy]],
     [(check_rank, RANK_WRONG)],
 )
-
-
-# ---- the parameters of E and F
-
-COUNTS = {
-    786_432: "two matrices",
-    18_874_368: "without sharing",
-    65_536: "layerwise sharing",
-    131_072: "one layer",
-    2_359_296: "act on the length",
-}
-
-
-def test_count_is_24_matrices() -> None:
-    for right in (24 * 128 * 512, 1.57e6, 1.6e6):
-        assert check_projection_parameters(right).right
-
-
-@pytest.mark.parametrize(("given", "words"), COUNTS.items())
-def test_wrong_counts_are_named(given: int, words: str, refuses: Callable) -> None:
-    refuses(check_projection_parameters(given), words)
 
 
 # ---- a layer

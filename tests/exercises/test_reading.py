@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import (
-    check_arrival_share,
     check_arriving_shares,
     check_entropy,
     check_mean_ablation,
@@ -17,19 +16,6 @@ from attnlab.exercises import (
 from tests.exercises.frame import answers_to
 
 # ---- numbers
-
-ARRIVALS = {0.8: "its weight", 0.08: "all that arrives", 1 / 61: "lengths alone", 14: "per cent"}
-
-
-def test_the_share_is_four_of_29() -> None:
-    for share in (0.08 / (0.08 + 0.15 * 2 + 0.05 * 4), 0.14, 0.138, np.float32(4 / 29)):
-        assert check_arrival_share(share).right
-
-
-@pytest.mark.parametrize(("given", "words"), ARRIVALS.items())
-def test_wrong_shares_are_named(given: float, words: str, refuses: Callable) -> None:
-    refuses(check_arrival_share(given), words)
-
 
 # ---- entropy
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import (
-    check_cache_length,
     check_causal_chunk,
     check_delta_layer,
     check_running_step,
@@ -190,26 +189,6 @@ def test_sums_after_the_chunk_are_the_future_too(refuses: Callable) -> None:
         return q @ (s + k.T @ v) / (q @ (z + k.sum(0)))[:, None]
 
     refuses(check_causal_chunk(reads_all), "the sums only afterwards")
-
-
-# ---- when the cache is larger
-
-LENGTHS = {
-    32: "z is there as well",
-    32.5: "tokens are whole",
-    64: "a key and a value",
-    65: "a key and a value",
-    4160: "how many tokens fill as many",
-}
-
-
-def test_length_is_the_first_whole_one() -> None:
-    assert check_cache_length(64 * 65 // 128 + 1).right
-
-
-@pytest.mark.parametrize(("given", "words"), LENGTHS.items())
-def test_wrong_lengths_are_named(given: float, words: str, refuses: Callable) -> None:
-    refuses(check_cache_length(given), words)
 
 
 # ---- the delta rule

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -13,7 +12,6 @@ from attnlab.exercises import (
     Verdict,
     check_aligned,
     check_fixed_blocks,
-    check_strided_keys,
     check_summaries,
 )
 from attnlab.exercises.sparse import _ALIGNED_MISTAKEN, _SUMMARIES_MISTAKEN
@@ -213,22 +211,3 @@ TABLES = [
 
 
 TestAnswers = answers_to(RIGHT, TABLES)
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        (257, "counted twice"),
-        (256, "one key is still counted twice"),
-        (254, "one too few"),
-        (127, "without i itself"),
-        (128, "one of the two factors"),
-        (129, "the window alone"),
-        (16384, "full causal attention"),
-    ],
-)
-def test_keys_of_the_last_position(keys: int, words: str) -> None:
-    assert check_strided_keys(int(Factors(stride=128).pattern().row(16383, 16384).numel())).right
-    verdict = check_strided_keys(keys)
-    assert not verdict.right
-    assert words in verdict.message

@@ -1,41 +1,15 @@
 """The checks of lesson 16 name each mistake, and accept every way of writing the right answer."""
 
-from collections.abc import Callable
-
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import (
     check_entmax_attention,
-    check_gap,
     check_soft_mask,
     check_sparsemax,
 )
 from attnlab.mechanisms.learned.entmax.implicit import entmax
 from tests.exercises.frame import answers_to
-
-# ---- the gap
-
-
-def test_the_gap_is_right() -> None:
-    assert check_gap(4).right
-    assert check_gap(1 / 0.25).right
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (0.25, "that is α − 1"),
-        (1, "gap of sparsemax"),
-        (2, "1.5-entmax"),
-        (0.8, "1/α"),
-        (1.25, "α"),
-    ],
-)
-def test_gap_mistakes_by_name(given: float, words: str, refuses: Callable) -> None:
-    refuses(check_gap(given), words)
-
 
 # ---- sparsemax
 

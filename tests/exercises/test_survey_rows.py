@@ -9,29 +9,9 @@ import torch
 from torch import nn
 
 from attnlab.core.growths import GROWTHS
-from attnlab.exercises import check_growth, check_hash_length, check_survey_row
+from attnlab.exercises import check_growth, check_survey_row
 from attnlab.measure.count import count
 from attnlab.measure.fit import fit
-
-
-def test_the_length_is_where_both_terms_of_the_card_are_equal() -> None:
-    n = next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129)
-    assert check_hash_length(n)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (516, "number of buckets"),
-        (33_024, "twice as many"),
-        (258, "That is n / m"),
-        (16_384, "129, not 128"),
-        (1_056_768, "Divide by d"),
-    ],
-)
-def test_wrong_lengths(wrong: float, words: str, refuses: Callable) -> None:
-    refuses(check_hash_length(wrong), words)
-
 
 # ---- which growth
 

@@ -10,7 +10,6 @@ from attnlab.exercises import (
     check_dense_layer,
     check_factorized,
     check_mixture,
-    check_table_length,
 )
 from attnlab.mechanisms.lowrank.synthesizer import Synthesis, Synthesizer
 
@@ -175,27 +174,12 @@ WRONG_LAYER = {
     "no W_O": ("W_O is missing", wrong_layer(out=False)),
     "nothing": ("None", lambda *given: None),
 }
-WRONG_LENGTH = {
-    64: "have 2 · 512² together",
-    724: "heads are missing",
-    181: "counts one matrix",
-    65536: "square root",
-}
 
 
 @pytest.mark.parametrize("name", WRONG_LAYER)
 def test_wrong_layers_are_named(name, refuses):
     words, wrong = WRONG_LAYER[name]
     refuses(check_dense_layer(wrong), words)
-
-
-@pytest.mark.parametrize(("given", "words"), WRONG_LENGTH.items())
-def test_wrong_lengths_are_named(given, words, refuses):
-    refuses(check_table_length(given), words)
-
-
-def test_length_is_the_square_root() -> None:
-    assert check_table_length((2 * 512**2 / 8) ** 0.5).right
 
 
 @pytest.mark.parametrize("name", WRONG_FACTORIZED)

@@ -10,7 +10,6 @@ from torch import Tensor
 from attnlab.exercises import (
     check_merge,
     check_online_softmax,
-    check_score_bytes,
     check_tiled_attention,
 )
 from tests.exercises.frame import answers_to
@@ -327,25 +326,6 @@ MERGE_WRONG = {
 TestMerge = answers_to(
     [(check_merge, solution) for solution in MERGE_RIGHT.values()], [(check_merge, MERGE_WRONG)]
 )
-
-
-# ---- the bytes of the scores
-
-BYTES = {
-    8192**2: "heads and bytes are missing",
-    12 * 4 * 8192**2: "three such blocks",
-    16 * 8192 * 64: "belongs to a pair",
-    4 * 8192**2: "number of elements",
-}
-
-
-def test_the_scores_take_one_gibibyte() -> None:
-    assert check_score_bytes(2**30).right
-
-
-@pytest.mark.parametrize(("given", "words"), BYTES.items())
-def test_wrong_bytes_are_named(given: int, words: str, refuses: Callable) -> None:
-    refuses(check_score_bytes(given), words)
 
 
 # ---- causal attention in tiles

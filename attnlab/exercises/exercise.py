@@ -1,0 +1,143 @@
+"""An exercise as data: the right formula, the known mistakes, and the numbers it is called with.
+
+    check_hartley = Exercise(
+        "Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim).",
+        right=_hartley,  # (x, features=True): a mistake changes one part
+        cases=drawn(36, x=(7, 5)),
+        axes="n dim",
+        mistakes={
+            but(features=False): "Only the tokens are transformed, the width is not.",
+            (lambda x: …): "That is FNet's mixing, which loses a half of its input.",
+        },
+        praise="Applied twice it gives n · dim times x: nothing is lost.",
+    )
+
+The exercise is called with the learner's function and gives a `Verdict`. The function is compared
+with ``right`` on each of the cases; where it differs, with each known mistake.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from attnlab.exercises.attempt import (
+    Answer,
+    Arguments,
+    KnownMistake,
+    check_side_effects,
+    note_mistakes,
+    random_tensors,
+    require,
+)
+from attnlab.exercises.check import Check
+from attnlab.exercises.verdict import Function, Mistake, Verdict, require_function
+
+Formula = Callable[..., object]
+Cases = Callable[..., Iterable[Arguments]]
+
+
+@dataclass(frozen=True, eq=False)
+class But:
+    """The right formula of an exercise, called with other options."""
+
+    options: Mapping[str, Any]
+
+    def of(self, right: Formula) -> Formula:
+        return lambda *given: right(*given, **self.options)
+
+
+def but(**options: Any) -> But:
+    """A known mistake: the right formula of the exercise with other ``options``."""
+    return But(options)
+
+
+Mistakes = Mapping[Formula | But, str]  # what is wrong, and the sentence about it
+
+
+def drawn(seed: int | list[int] = 0, /, **arguments: Any) -> Cases:
+    """Cases with random tensors: a tuple is a shape, a list has an entry for each of the cases.
+
+    Everything else is passed on as it is. ``drawn(3, x=(7, 5), k=[1, 2])`` makes two cases from one
+    seed, ``drawn([3, 4], x=[(7, 5), (4, 2)])`` two of their own shapes and numbers.
+    """
+    lists = [x for x in (seed, *arguments.values()) if isinstance(x, list)]
+
+    def cases() -> Iterable[Arguments]:
+        for place in range(len(lists[0]) if lists else 1):
+            now = {name: _entry(x, place) for name, x in arguments.items()}
+            shapes = {name: x for name, x in now.items() if isinstance(x, tuple)}
+            tensors = random_tensors(*shapes.values(), seed=_entry(seed, place))
+            yield now | dict(zip(shapes, tensors, strict=True))
+
+    return cases
+
+
+def _entry(value: Any, place: int) -> Any:
+    return value[place] if isinstance(value, list) else value
+
+
+def _no_cases() -> tuple[Arguments, ...]:
+    return ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exercise(Check):
+    """An exercise whose answer is a function; calling it with one gives the `Verdict`.
+
+    `question` is the help: what is asked for, the signature, shapes and sizes. `axes` names the
+    axes of the result. `mistakes` maps wrong formulas to sentences, as `check_number` maps wrong
+    numbers to them; the first formula that gives what the function gave is named. Some run only
+    where sizes agree: `alike` are further cases on which mistakes are looked for. `explain` is
+    asked where no known mistake agrees, with the function and the case. `then` is called last,
+    with the last case: it raises a `Mistake`, or adds to the `praise`.
+    """
+
+    _: KW_ONLY
+    right: Formula
+    cases: Cases
+    axes: str
+    mistakes: Mistakes
+    praise: str
+    alike: Cases = _no_cases
+    explain: Callable[[Function, Arguments], str | None] = lambda function, given: None
+    then: Callable[[Function, Arguments], str | None] = lambda function, given: None
+
+    @cached_property
+    def known_mistakes(self) -> tuple[KnownMistake, ...]:
+        """Each sentence with its formula, made whole."""
+        return tuple(
+            (sentence, formula.of(self.right) if isinstance(formula, But) else formula)
+            for formula, sentence in self.mistakes.items()
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What it can say of a known mistake, each sentence once."""
+        return tuple(dict.fromkeys(self.mistakes.values()))
+
+    def __call__(self, function: Function, /, **options: Any) -> Verdict:
+        """Is the function right? `options` go to ``cases``."""
+        note_mistakes(self.sentences)
+        try:
+            require_function(function, self.__name__)
+            given: Arguments = {}
+            answers = []
+            for given in self.cases(**options):
+                answers.append(self._require(function, given))
+            for answer in answers:
+                check_side_effects(answer)
+            return Verdict(True, self.praise + (self.then(function, given) or ""))
+        except Mistake as mistake:
+            return Verdict(False, str(mistake))
+
+    def _require(self, function: Function, given: Arguments) -> Answer:
+        return require(
+            function,
+            given,
+            self.right,
+            shape=self.axes,
+            known_mistakes=self.known_mistakes,
+            cases=tuple(self.alike()),
+            explain=partial(self.explain, function, given),
+        )
