@@ -63,7 +63,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                 reader = train_reader(arm, seed, steps=2 if quick else DIGIT_STEPS)
                 yield Row(f"digits; {arm}; seed {seed}", round(right(reader), 1), "%")
         for n in CLUSTER_TESTS:
-            points, true = unseen_sets(n)
+            points, true = unseen_sets(n, 5 if quick else 200)
             for name, mixture in (("true", true), ("EM", maximum_likelihood(points))):
                 found = round(mixture.log_likelihood(points).mean().item(), 2)
                 yield Row(f"clusters; {name}; {n} points", found, "nats")

@@ -157,9 +157,10 @@ def choices(model: Reader, windows: int = 256) -> dict[str, float]:
 
 def _scores(trained: Trained) -> Scores:
     note, found = f"{parameters(trained.model):,} parameters", {}
+    windows = 256 if trained.quick else 1024
     for typos in TYPOS:
         task = Topics(trained.arm.task.unit, typos=typos)
-        found[f"{typos} % typos"] = (accuracy(trained.model, task), "%", note)
+        found[f"{typos} % typos"] = (accuracy(trained.model, task, windows), "%", note)
     if trained.name == "GBST":
         found = {f"GBST, {what}": share for what, share in found.items()}
         for state, seen in (("untrained", build("GBST", trained.seed)), ("trained", trained.model)):

@@ -27,7 +27,8 @@ def names(folder: ModuleType) -> list[str]:
     """The modules of the folder that can be run, in alphabetical order; what they share is in the
     folder's ``SHARED``."""
     found = {module.name for module in pkgutil.iter_modules(folder.__path__)}
-    return sorted(found - set(getattr(folder, "SHARED", ())))
+    found -= set(getattr(folder, "SHARED", ()))
+    return sorted(name for name in found if not name.startswith("_"))
 
 
 def module(folder: ModuleType, name: str) -> ModuleType:
