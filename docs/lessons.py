@@ -65,7 +65,7 @@ class _Page:
         return _LINK.sub(lambda link: f"]({self._address(link[1])})", source)
 
     def _address(self, target: str) -> str:
-        """Of a page here for a lesson or a mechanism, else of the file in the repository."""
+        """The address of a lesson's or mechanism's page here, or else of the repository's file."""
         path, _, part = target.partition("#")
         if path == NOTATION:
             return target

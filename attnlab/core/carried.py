@@ -66,8 +66,8 @@ def check_inputs(parts: Mapping[str, tuple[Tensor, int]], seen: Tensor, like: Te
 
 
 def still_seen(seen: Bool[Tensor, "b r"], ended: Bool[Tensor, "b"]) -> Bool[Tensor, "b r"]:
-    """Which columns may be attended to after the end of a document in those sequences where
-    ``ended`` is True: none of theirs."""
+    """The mask after a document has ended: all columns of a sequence whose ``ended`` is True become
+    False."""
     check_ended(ended, len(seen))
     return seen & ~ended[:, None]
 

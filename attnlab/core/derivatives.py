@@ -33,7 +33,7 @@ within.register_autograd(_backward, setup_context=_remember)
 
 
 def refuse_second(what: str) -> None:
-    """In a backward pass without a derivative of its own: an error where one is asked for.
+    """Raise if a second derivative is requested from a backward pass that defines none.
 
     PyTorch's ``once_differentiable`` looks at the gradient that arrives. Of a plain sum that is a
     constant, and a ``create_graph=True`` would get gradients without a graph, in silence.

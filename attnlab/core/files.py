@@ -129,7 +129,7 @@ class Delivery:
 
     @cached_property
     def fates(self) -> dict[str, Fate]:
-        """Of every file that is made or, with `clear`, was made before."""
+        """What happens to each file that is made or, with `clear`, was made before."""
         known = self.known
         made = {p.relative_to(self.made).as_posix() for p in self.made.rglob("*") if p.is_file()}
         there = {name for name in known if self.clear and os.path.lexists(self.folder / name)}

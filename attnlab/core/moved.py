@@ -11,26 +11,46 @@ _PAGES = {
         "lite_transformer"
     ),
     ("mechanisms.spectral", "mechanisms.recurrence"): "gss h3 retention s4d selective_scan",
-    ("mechanisms.memory", "mechanisms.recurrence"): "brc gru lstm nbrc rwkv",
+    ("mechanisms.memory", "mechanisms.recurrence"): "gru lstm rwkv",
     ("mechanisms.memory", "mechanisms.latents"): "perceiver_io set_transformer",
     ("core", "structures"): (
         "brackets edge_sums graph graph_attention graph_batch laplacian nltk_trees structure table "
         "text_pairs tree tree_batch"
     ),
+    ("figures", "core"): "arguments arrays",
 }
 _MODULES = {
     "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
     "core.linear_recurrence": "attnlab.mechanisms.kernelized.linear.recurrence",
+    "core.bistable": "attnlab.mechanisms.recurrence.bistable",
     "course.predictions": "attnlab.predictions",
     "course": "tools.course",
     "measure.notebooks": "tools.notebooks",
+    "mechanisms.memory.brc": "attnlab.mechanisms.recurrence.bistable",
+    "mechanisms.memory.nbrc": "attnlab.mechanisms.recurrence.bistable",
+    "mechanisms.recurrence.brc": "attnlab.mechanisms.recurrence.bistable",
+    "mechanisms.recurrence.nbrc": "attnlab.mechanisms.recurrence.bistable",
     "mechanisms.spectral": "attnlab.mechanisms.convolution or attnlab.mechanisms.recurrence",
     "readme": "tools.readme",
+}
+_WIDGETS = {
+    "lens": "graph_structure graph_weights head_states kernel_maps recorded_model tree_tables",
+    "figures": "drawing loss_curve mathml",
+    "lens.sources": "inputs joined layer_names layers patches readers tokens windows",
 }
 MOVED = {f"attnlab.{old}": new for old, new in _MODULES.items()} | {
     f"attnlab.{old}.{name}": f"attnlab.{new}.{name}"
     for (old, new), names in _PAGES.items()
     for name in names.split()
+}
+MOVED |= {
+    f"attnlab_widgets.{name}": f"attnlab.{new}.{name}"
+    for new, names in _WIDGETS.items()
+    for name in names.split()
+} | {
+    "attnlab_widgets.cost_counts": "attnlab.measure.by_name",
+    "attnlab_widgets.film_layers": "attnlab.lens.memories",
+    "attnlab_widgets.live_training": "attnlab.train.in_turn",
 }
 
 

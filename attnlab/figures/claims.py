@@ -7,10 +7,10 @@ from typing import Any
 import plotly.graph_objects as go
 import sympy
 
+from attnlab.core.arguments import check_list, check_mapping, check_positive, check_texts
 from attnlab.core.card import LIKE_N, Card
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
-from attnlab.figures.arguments import check_list, check_mapping, check_positive, check_texts
 from attnlab.figures.curves import WIDTH
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis, label_width, layout

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_grid_names, check_mapping, check_texts
-from attnlab.figures.arrays import Array, numbers
+from attnlab.core.arguments import check_grid_names, check_mapping, check_texts
+from attnlab.core.arrays import Array, numbers
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width
 from attnlab.figures.picture import Picture, Row

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.arguments import check_list, check_mapping, check_number, check_positive
+from attnlab.core.arrays import Array
 from attnlab.core.growths import GROWTHS
 from attnlab.core.suggest import choose
-from attnlab.figures.arguments import check_list, check_mapping, check_number, check_positive
-from attnlab.figures.arrays import Array
 from attnlab.figures.curves import packed, series_style, whole_number
 from attnlab.figures.labels import escaped
 from attnlab.figures.theme import SERIES, Theme, rgb

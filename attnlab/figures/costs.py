@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.core.suggest import choose
-from attnlab.figures import cost_marks as marks
-from attnlab.figures.arguments import (
+from attnlab.core.arguments import (
     check_flag,
     check_list,
     check_mapping,
@@ -17,7 +15,9 @@ from attnlab.figures.arguments import (
     check_positive,
     check_texts,
 )
-from attnlab.figures.arrays import Array, numbers
+from attnlab.core.arrays import Array, numbers
+from attnlab.core.suggest import choose
+from attnlab.figures import cost_marks as marks
 from attnlab.figures.curves import (
     curve_layout,
     label_ends,
@@ -136,7 +136,7 @@ class _Beside:
     def traces(
         self, points: Mapping[str, Array], letter: str, lengths: Array, heights: Array, look: Theme
     ) -> tuple[list[Any], list[Any]]:
-        """Those behind the curves, and those before them."""
+        """The marks behind the curves, and the marks in front of them."""
         places = {name: place for place, name in enumerate(points)}
         behind = [
             marks.fitted(name, ends, points[name], places[name])

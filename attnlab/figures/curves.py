@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arrays import Array
+from attnlab.core.arrays import Array
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import label_width, layout, note, text_width
 from attnlab.figures.theme import DASHES, MARKERS, SERIES, Theme, rgb

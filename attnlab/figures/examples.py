@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.arguments import check_list, check_texts
+from attnlab.core.arrays import Array, booleans, numbers, tokens_for
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_texts
-from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import escaped, labels, visible
 from attnlab.figures.layout import axis, bare_axis, layout, note, text_width
 from attnlab.figures.picture import Picture

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_mapping, check_size, check_texts
-from attnlab.figures.arrays import Array, numbers, tokens_for
+from attnlab.core.arguments import check_mapping, check_size, check_texts
+from attnlab.core.arrays import Array, numbers, tokens_for
 from attnlab.figures.labels import escaped, labels, sentence
 from attnlab.figures.layout import bare_axis, hatching, label_width, layout, note, text_width
 from attnlab.figures.picture import Picture, Row

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.core.arguments import check_mapping, check_texts
+from attnlab.core.arrays import Array, numbers, tokens_for
 from attnlab.core.markup import escape
 from attnlab.figures import svg
-from attnlab.figures.arguments import check_mapping, check_texts
-from attnlab.figures.arrays import Array, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import GROUPS, SERIES, SIGNED, colours, theme_name

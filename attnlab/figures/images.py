@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_grid_names, check_positive, check_texts
-from attnlab.figures.arrays import Array, numbers
+from attnlab.core.arguments import check_grid_names, check_positive, check_texts
+from attnlab.core.arrays import Array, numbers
 from attnlab.figures.examples import GREYS
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import (
+from attnlab.core.arguments import (
     check_limits,
     check_mapping,
     check_positive,
     check_texts,
 )
-from attnlab.figures.arrays import Array, numbers
+from attnlab.core.arrays import Array, numbers
 from attnlab.figures.curves import curve_layout, label_ends, packed, series_style, whole_number
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_mapping, check_texts
-from attnlab.figures.arrays import Array, numbers
+from attnlab.core.arguments import check_mapping, check_texts
+from attnlab.core.arrays import Array, numbers
 from attnlab.figures.curves import curve_layout, packed, padded, series_style
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_flag, check_list, check_mapping, check_texts
-from attnlab.figures.arrays import Array, numbers
+from attnlab.core.arguments import check_flag, check_list, check_mapping, check_texts
+from attnlab.core.arrays import Array, numbers
 from attnlab.figures.curves import (
     curve_layout,
     packed,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arrays import Array
+from attnlab.core.arrays import Array
 from attnlab.figures.labels import escaped, labels, tick_step
 from attnlab.figures.layout import (
     axis,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_list, check_positive, check_texts
-from attnlab.figures.arrays import Array, booleans, numbers, tokens_for
+from attnlab.core.arguments import check_list, check_positive, check_texts
+from attnlab.core.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import (
     add_player,

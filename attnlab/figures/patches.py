@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from attnlab.core.arguments import check_grid_names, check_list, check_positive, check_texts
+from attnlab.core.arrays import Array, booleans, numbers
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_grid_names, check_list, check_positive, check_texts
-from attnlab.figures.arrays import Array, booleans, numbers
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width
 from attnlab.figures.map_drawing import bar_length, colour_axis

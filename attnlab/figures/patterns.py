@@ -12,16 +12,16 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from attnlab.core.integers import check_integer
-from attnlab.core.patterns import Pattern
-from attnlab.figures.arguments import (
+from attnlab.core.arguments import (
     check_list,
     check_mapping,
     check_names,
     check_size,
     check_texts,
 )
-from attnlab.figures.arrays import booleans
+from attnlab.core.arrays import booleans
+from attnlab.core.integers import check_integer
+from attnlab.core.patterns import Pattern
 from attnlab.figures.costs import cost_curves
 from attnlab.figures.labels import sentence
 from attnlab.figures.pattern_drawing import (

@@ -14,9 +14,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from attnlab.core.arguments import check_list, check_mapping, check_texts
+from attnlab.core.arrays import Array, plain
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_mapping, check_texts
-from attnlab.figures.arrays import Array, plain
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import add_player, bare_axis, hatching, layout, note, text_width
 from attnlab.figures.picture import Picture, Row

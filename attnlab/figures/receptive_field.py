@@ -7,8 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from attnlab.core.arguments import check_flag, check_size, check_texts
 from attnlab.core.patterns import Pattern, ReceptiveField, receptive_field
-from attnlab.figures.arguments import check_flag, check_size, check_texts
 from attnlab.figures.labels import sentence
 from attnlab.figures.layout import add_player
 from attnlab.figures.pattern_drawing import SIDE, one_panel

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.figures.arguments import check_list, check_mapping, check_positive, check_texts
+from attnlab.core.arguments import check_list, check_mapping, check_positive, check_texts
 from attnlab.figures.curves import curve_layout, packed, series_style, value_axis
 from attnlab.figures.labels import escaped
 from attnlab.figures.layout import axis

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from attnlab.core.arguments import check_texts
 from attnlab.core.markup import escape
 from attnlab.figures import svg
-from attnlab.figures.arguments import check_texts
 from attnlab.figures.labels import sentence, visible
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import colours, theme_name

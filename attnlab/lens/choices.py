@@ -82,7 +82,7 @@ def full_weights(queries: Vectors, keys: Vectors, allowed: Allowed) -> Weights:
 
 @checked
 def recall(weights: Weights, chosen: Allowed, *, top: int) -> float:
-    """Of the weight of each query's ``top`` heaviest keys, the share that is chosen; their mean."""
+    """The mean share of the weight of each query's ``top`` heaviest keys that is chosen."""
     heaviest = _heaviest(weights, top)
     most = (weights * heaviest).sum(dim=1)
     found = (weights * (heaviest & chosen)).sum(dim=1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.lens.axes import Axis, leaves, size
 from attnlab.lens.snapshots import BLOCKED, History, Roles, Snapshot
 
@@ -150,9 +150,9 @@ class Attention:
         return self._computed()
 
     def _computed(self) -> Tensor:
-        queries, keys = wide(self.queries), wide(self.keys)
+        queries, keys = upcast(self.queries), upcast(self.keys)
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
-        with unrounded(queries.device):
+        with no_autocast(queries.device):
             scores = queries @ keys.mT * self._factor()
         for value in self._additive():
             scores = scores + value
@@ -181,7 +181,7 @@ class Attention:
             yield value if by == 1 else value * by
 
     def _constant(self) -> list[bool]:
-        """Of each addend, whether it is constant along the softmax, and so changes no weight."""
+        """Whether each addend is constant along the softmax, so that it changes no weight."""
         roles, history = self._roles, self._history
         along = roles.queries if history.over_queries else roles.keys
         return [not addend.has(along) for addend, _ in history.addends]

@@ -173,7 +173,7 @@ class Watcher(TorchFunctionMode):
         return None
 
     def _projected(self, module: nn.Module) -> None:
-        """An attnlab layer's projection has run: whose, and whether it was the last one."""
+        """Called after each projection of an attnlab layer; the output projection ends the call."""
         owner = self._owners.get(module)
         if owner is not None:
             self._frames[-1].owner = owner

@@ -20,8 +20,8 @@ class Keys(NamedTuple):
 
 
 def all_keys(n: int, causal: bool = False) -> Keys:
-    """Of PyTorch's fused attention on a CPU, which leaves out blocks of keys that come after every
-    query of a block."""
+    """Keys that PyTorch's fused attention reads on a CPU, where it leaves out blocks of keys that
+    come after every query of a block."""
     block = 256 if n >= 768 else 64 if n >= 192 else 32
     return Keys((n + 1) / 2, min(n, (n + block) / 2)) if causal else Keys(n, n)
 

@@ -22,7 +22,7 @@ _NAME = ("mechanism", "peer", "form", "causal")
 
 @dataclass(frozen=True)
 class Summary:
-    """One layer, one pass. An exponent is None where fewer than two points bear it.
+    """One layer, one pass. The exponent is None if fewer than two lengths were measured.
 
     claimed        slope of the card's FLOPs over the lengths, the mixing alone
     counted        slope of the counted FLOPs, the mixing alone

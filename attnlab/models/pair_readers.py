@@ -51,8 +51,8 @@ class PairReader(nn.Module):
         *,
         structure: TextPairs | None = None,
     ) -> Float[Tensor, "b 2"]:
-        """Of sequences of a question and a text, as ``structure`` says; ``padding``, if given, is
-        that of the structure."""
+        """Score sequences of a question and a text, as ``structure`` divides them; ``padding``, if
+        given, must be that of the structure."""
         pairs = TextPairs.fitting(structure, tokens, padding)
         out: Tensor = self.output(pairs.pooled(self.encode(tokens, pairs)))
         return out

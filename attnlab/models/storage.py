@@ -40,7 +40,7 @@ def save(
 
 
 def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
-    """Of the metadata and of the name, dtype, shape and bytes of every tensor, in a fixed order."""
+    """A digest of the metadata and of each tensor's name, dtype, shape and bytes."""
     sum_of = sha256(json.dumps(sorted(metadata.items())).encode())
     for name, tensor in sorted(tensors.items()):
         sum_of.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -130,7 +130,7 @@ class _OfBart(_OfLibrary):
 
 
 def _padding(mask: Tensor | None) -> Tensor | None:
-    """Of a mask (b, 1, n, m), bool or added to the scores: which states are real."""
+    """Which states are real, by a mask (b, 1, n, m) that is bool or added to the scores."""
     if mask is None:
         return None
     row = mask[:, 0, 0]

@@ -173,7 +173,7 @@ class GraphBatch(Structure):
 
     @property
     def _pairs(self) -> Int[Tensor, "m"]:
-        """Of each edge the place of its pair among all b · n · n; in ascending order."""
+        """The index of each edge's pair among all b · n · n pairs, in ascending order."""
         n = self.padding.shape[1]
         return self.targets * n + self.sources % max(n, 1)
 

@@ -51,8 +51,8 @@ class Spectrum:
         return self.vectors * signs
 
     def turned(self, generator: torch.Generator | None = None) -> Float[Tensor, "b n k"]:
-        """Those of each repeated eigenvalue in a basis of their subspace drawn at random; for an
-        eigenvalue that is not repeated this is a sign."""
+        """The eigenvectors, those of each repeated eigenvalue turned at random in their subspace;
+        an eigenvector whose eigenvalue is not repeated gets a random sign."""
         found = self.vectors.clone()
         for row, groups in enumerate(self.groups.tolist()):
             for group in set(groups):
@@ -70,7 +70,7 @@ class Spectrum:
         return torch.nn.functional.pad(apart.long().cumsum(1), (1, 0))
 
     def projector(self, row: int, group: int) -> Float[Tensor, "n n"]:
-        """Of graph ``row`` the projection on the subspace of one group: the same in any basis."""
+        """The projection on the subspace of one group in graph ``row``, the same in any basis."""
         own = self.vectors[row][:, self.groups[row] == group]
         return own @ own.mT
 

@@ -1,4 +1,4 @@
-"""What a layer is told beside its tokens: what connects them.
+"""Trees and graphs as a second input of a layer: which tokens are connected.
 
 A `TreeBatch` or a `GraphBatch` describes b sequences of n tokens, of which some may be padding.
 """

@@ -55,8 +55,8 @@ class TextPairs(Structure):
 
     @classmethod
     def example(cls, padding: Bool[Tensor, "b n"]) -> "TextPairs":
-        """Of the tokens that ``padding`` marks the first half, rounded up, are the question, the
-        others the text that is read with it."""
+        """Pairs whose question is the first half, rounded up, of the tokens that ``padding`` marks;
+        the other tokens are the text that is read with it."""
         counted = padding.cumsum(1)
         asked = (counted[:, -1:] + 1) // 2 if padding.shape[1] else counted
         return cls(padding, padding & (counted > asked))
@@ -75,7 +75,7 @@ class TextPairs(Structure):
 
     @once
     def apart(self) -> Bool[Tensor, "b 1 n n"]:
-        """The same where each is read alone: the tokens of its own text."""
+        """The mask if the two texts are read separately: each token attends within its own text."""
         same = self.in_text[:, :, None] == self.in_text[:, None]
         mask: Tensor = self.together & same[:, None]
         return mask

@@ -78,7 +78,7 @@ class Tree:
         return [tree for tree in self.subtrees() if tree.is_leaf]
 
     def nodes(self) -> list["Tree"]:
-        """Those with children; a node comes before its children."""
+        """The subtrees that have children; a node comes before its children."""
         return [tree for tree in self.subtrees() if not tree.is_leaf]
 
     @property

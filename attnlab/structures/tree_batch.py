@@ -169,7 +169,7 @@ class TreeBatch(Structure):
         return found
 
     def children(self, row: int) -> dict[int, list[int]]:
-        """Of one tree the children of each token from left to right, children before parents."""
+        """The children of each token of one tree, from left to right; children before parents."""
         parents, start = self.parents[row].tolist(), self.start[row].tolist()
         depth = self.depth[row].tolist()
         found: dict[int, list[int]] = {}
@@ -297,7 +297,7 @@ def _trimmed(places: Tensor, of: Tensor) -> Tensor:
 
 
 def _rows_at(x: Tensor, places: Tensor) -> Tensor:
-    """Of x (b, n, y) the rows at ``places`` (b, l): (b, l, y), -1 where there is no place."""
+    """Gather rows of x (b, n, y) at ``places`` (b, l): (b, l, y), -1 where a place is missing."""
     index = places.clamp(min=0)[..., None].expand(-1, -1, x.shape[2])
     return x.gather(1, index).where(places[..., None] != NONE, NONE)
 

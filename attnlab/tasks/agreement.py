@@ -154,7 +154,7 @@ def _tree_form(form: str, words: int) -> TreeForm:
 
 @lru_cache(maxsize=16)
 def _least_depth(attractors: int) -> int:
-    """Of a sentence with so many attractors."""
+    """The least depth of a sentence with so many attractors."""
     counted = _NOUNS["plural"]
     depth = 1
     while not ENGLISH.chance("NP-who[singular]", depth=depth, count=attractors, counted=counted):

@@ -103,8 +103,8 @@ class LinkedPages(Task):
         return self._rows(split, size, generator)
 
     def of_pages(self, batch: Batch) -> tuple[Tensor, TextPairs, GraphBatch]:
-        """Of a batch each page alone: its tokens (b · p, t), which of them are the question's, and
-        the links, as graphs (b, p) with one node for each page."""
+        """Each page of a batch by itself: its tokens (b · p, t), which of them are the question's,
+        and the links, as graphs (b, p) with one node for each page."""
         t, links = self.page_length, batch.structure
         tokens, padding = batch.inputs.view(-1, t), links.padding.view(-1, t)
         separators = (tokens == SPECIAL.index("[sep]")).cumsum(1)
@@ -209,7 +209,7 @@ class Documentation(NamedTuple):
     def window(
         self, title: str, count: int, word: str, random: Random, *, with_word: bool
     ) -> list[str] | None:
-        """So many consecutive words of a page, with ``word`` or without; None if none is found."""
+        """``count`` consecutive words of a page, with ``word`` or without, or None."""
         text = self.texts[title]
         last = max(len(text) - count, 0)
         if with_word:

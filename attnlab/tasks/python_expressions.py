@@ -178,7 +178,7 @@ def _quotient(children: Sequence[Tree]) -> str | None:
 
 
 def _remainder(children: Sequence[Tree]) -> str | None:
-    """Of a string and anything: the formatted string."""
+    """The type of `a % b`: for a string on the left the formatted string."""
     left = type_of(children[0])
     return left if left in ("str", "bytes") else _number(children)
 
@@ -198,7 +198,7 @@ def _product(children: Sequence[Tree]) -> str | None:
 
 
 def _part(children: Sequence[Tree]) -> str | None:
-    """Of a slice, or of one item."""
+    """The type of a slice, or of one item."""
     value, index = children
     whole = type_of(value)
     if index.label == "Slice":

@@ -101,7 +101,7 @@ class Tables(Task):
 
     @property
     def length(self) -> int:
-        """Of the longest question with the longest text."""
+        """The number of tokens of the longest question with the longest text."""
         longest_text = _longest_text(self.subjects, self.rows, self.of)
         return 3 + _longest_question(self.subjects) + longest_text
 

@@ -128,7 +128,7 @@ def fit(
 
 
 def _signature() -> inspect.Signature:
-    """That of `fit` with the options of `Settings` by name, for `help` and completion."""
+    """The signature of `fit` with the options of `Settings` by name, for `help` and completion."""
     own = list(inspect.signature(fit).parameters.values())[:-1]
     named = inspect.signature(Settings).parameters.values()
     options = [option for option in named if option.name != "steps"]

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -29,12 +31,7 @@ ARROWS = """root => [...root.querySelectorAll("[data-arrow]")].map(line => [
     line.y1.baseVal.value - line.y2.baseVal.value])"""
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("complex_words.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+notebook = in_a_notebook("complex_words", MAKE, ASK)
 
 
 def check_arrows(root: Any, arrows: list[Any]) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, saved, slide
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -28,19 +30,7 @@ print(json.dumps({"claims": lab.claims, "n": lab.n, "options": lab.options,
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("cost_lab.ipynb", [MAKE, TABLE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    notebook.output(1).locator("[data-drawn]").wait_for()
-    return notebook
-
-
-def slide(widget: Any, name: str, at: int) -> None:
-    widget.get_by_test_id(name).evaluate(
-        "(input, at) => { input.value = at; input.dispatchEvent(new Event('input')); }", at
-    )
+notebook = in_a_notebook("cost_lab", MAKE, TABLE, ASK, shown=2)
 
 
 def test_a_claim_shows_the_curve_and_a_measurement_comes(notebook: Any, soon: Any) -> None:
@@ -85,17 +75,13 @@ def test_a_row_is_sorted_and_checked(notebook: Any, soon: Any) -> None:
 
 
 def test_saved_files_are_alive(notebook: Any, lab: Any, page: Any, soon: Any) -> None:
-    page.goto((lab.folder / "costs.html").as_uri())
-    costs = page.get_by_test_id("cost-lab")
-    costs.and_(page.locator("[data-drawn]")).wait_for()
+    costs = saved(page, lab.folder / "costs.html", "cost-lab")
     costs.get_by_test_id("mechanism").select_option("performer")
     soon(lambda: "Performer" in costs.get_by_test_id("question").inner_text(), True)
     costs.get_by_test_id("claim-n²").click()
     soon(lambda: "nearest: n;" in costs.get_by_test_id("exponents").inner_text(), True)
     assert costs.get_by_test_id("measure").is_disabled()
-    page.goto((lab.folder / "survey.html").as_uri())
-    table = page.get_by_test_id("survey")
-    table.and_(page.locator("[data-drawn]")).wait_for()
+    table = saved(page, lab.folder / "survey.html", "survey")
     table.get_by_test_id("family").select_option("lowrank")
     soon(lambda: table.locator("tbody tr").first.get_attribute("data-name"), "linformer")
     assert table.get_by_test_id("check-linformer").is_disabled()

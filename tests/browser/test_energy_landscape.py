@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, pixels, slide
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -20,27 +22,14 @@ print(json.dumps({"said": landscape.description(), "query": landscape.query, "be
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("energy_landscape.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(landscape: Any) -> None:
+    landscape.get_by_test_id("preset").select_option("two alike")
+    landscape.get_by_test_id("preset").select_option("four patterns")
+    landscape.get_by_test_id("summary").filter(has_text="from (0.50, 0.40)").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def landscape(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("energy-landscape")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "landscape.html").as_uri())
-        found = page.get_by_test_id("energy-landscape")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    found.get_by_test_id("preset").select_option("two alike")
-    found.get_by_test_id("preset").select_option("four patterns")
-    found.get_by_test_id("summary").filter(has_text="from (0.50, 0.40)").wait_for()
-    return found
+notebook = in_a_notebook("energy_landscape", MAKE, ASK)
+landscape = in_both("energy-landscape", "landscape.html", begin)
 
 
 def column(landscape: Any, at: int) -> list[str]:
@@ -52,14 +41,9 @@ def test_a_dragged_query_falls_into_another_valley(landscape: Any, soon: Any, st
     still(landscape)
     assert "pattern a" in landscape.get_by_test_id("summary").inner_text()
     box = landscape.get_by_test_id("landscape").bounding_box()
-    dot = landscape.get_by_test_id("query").locator(".qp-reach").bounding_box()
-    x, y = dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2
-    mouse = landscape.page.mouse
-    mouse.move(x, y)
-    mouse.down()
-    mouse.move(x - 9, y + 9)
-    mouse.move(2 * box["x"] + box["width"] - x, 2 * box["y"] + box["height"] - y, steps=4)
-    mouse.up()
+    x, y = middle(landscape.get_by_test_id("query").locator(".qp-reach"))
+    opposite = 2 * box["x"] + box["width"] - x, 2 * box["y"] + box["height"] - y
+    drag(landscape.page, (x, y), (x - 9, y + 9), opposite)
     summary = landscape.get_by_test_id("summary")
     soon(lambda: "pattern c" in summary.inner_text(), True)
     assert landscape.get_by_test_id("preset").input_value() == ""
@@ -75,13 +59,11 @@ def test_keys_move_and_beta_flattens(landscape: Any, soon: Any) -> None:
     landscape.page.keyboard.press("Shift+ArrowLeft")
     soon(lambda: query.get_attribute("aria-valuetext").startswith("at 0.1"), True)
     valley = landscape.locator("canvas.qp-map")
-    before = valley.evaluate("canvas => canvas.toDataURL()")
-    landscape.get_by_test_id("beta").evaluate(
-        "input => { input.value = -3; input.dispatchEvent(new Event('input')); }"
-    )
+    before = pixels(valley)
+    slide(landscape, "beta", -3)
     summary = landscape.get_by_test_id("summary")
     soon(lambda: "a mean of all 4 patterns" in summary.inner_text(), True)
-    assert valley.evaluate("canvas => canvas.toDataURL()") != before
+    assert pixels(valley) != before
     landscape.get_by_test_id("live").filter(has_text="mean of all 4").wait_for(state="attached")
 
 
@@ -95,9 +77,7 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     widget = notebook.output(0).get_by_test_id("energy-landscape")
     widget.get_by_test_id("pattern-1").focus()
     widget.page.keyboard.press("Shift+ArrowUp")
-    widget.get_by_test_id("steps").evaluate(
-        "input => { input.value = 3; input.dispatchEvent(new Event('input')); }"
-    )
+    slide(widget, "steps", 3)
     soon(lambda: len(column(widget, 1)), 4)
     said = json.loads(notebook.run(1))
     assert said["said"] == widget.get_by_test_id("summary").inner_text()

@@ -9,6 +9,7 @@ import torch
 from attnlab_widgets.graph_view import GraphView
 
 from attnlab.structures.graph import Graph
+from tests.browser.widget_pages import in_a_notebook, in_both, middle, pixels, said, slide
 from tests.widgets.test_graph_view import modules
 
 pytestmark = pytest.mark.browser
@@ -32,6 +33,19 @@ import json
 print(json.dumps({"said": graph.description(), "node": graph.node, "hops": graph.hops(),
                   "place": graph.positions[16], "order": graph.shown_order}))
 """
+
+
+def begin(graph: Any) -> None:
+    slide(graph, "depth", 0)
+    graph.get_by_test_id("layer").select_option("0")
+    graph.get_by_test_id("order").select_option("community")
+    graph.get_by_test_id("node-0").focus()
+    graph.page.keyboard.press("Escape")
+    graph.get_by_test_id("summary").filter(has_text="34 nodes and 156 edges").wait_for()
+
+
+notebook = in_a_notebook("graph_view", MAKE, ASK)
+graph = in_both("graph-view", "graph.html", begin)
 BOXES = """all => all.map(node => {
   const {left, top, right, bottom} = node.getBoundingClientRect();
   return [left, top, right, bottom, node.textContent];
@@ -42,62 +56,17 @@ PIXEL = """(canvas, place) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("graph_view.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
-
-
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def graph(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("graph-view")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "graph.html").as_uri())
-        found = page.get_by_test_id("graph-view")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    slide(found, "depth", 0)
-    found.get_by_test_id("layer").select_option("0")
-    found.get_by_test_id("order").select_option("community")
-    found.get_by_test_id("node-0").focus()
-    found.page.keyboard.press("Escape")
-    soon(lambda: "34 nodes and 156 edges" in said(found), True)
-    return found
-
-
-def said(graph: Any) -> str:
-    return graph.get_by_test_id("summary").inner_text()
-
-
-def slide(graph: Any, testid: str, value: int) -> None:
-    graph.get_by_test_id(testid).evaluate(
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value
-    )
-
-
-def picture(graph: Any, testid: str = "map") -> str:
-    return graph.get_by_test_id(testid).evaluate("canvas => canvas.toDataURL()")
-
-
-def edges(graph: Any) -> str:
-    return graph.locator("canvas.gv-edges").evaluate("canvas => canvas.toDataURL()")
-
-
-def middle(graph: Any, node: int) -> tuple[float, float]:
-    box = graph.get_by_test_id(f"node-{node}").locator(".gv-dot").bounding_box()
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+def node_at(graph: Any, node: int) -> tuple[float, float]:
+    return middle(graph.get_by_test_id(f"node-{node}").locator(".gv-dot"))
 
 
 def test_pointing_shows_and_clicking_chooses(graph: Any, soon: Any, still: Any) -> None:
     still(graph)
-    before = edges(graph)
+    before = pixels(graph.locator("canvas.gv-edges"))
     graph.get_by_test_id("node-9").hover()
     readout = graph.get_by_test_id("readout")
     soon(readout.inner_text, lambda text: "“member 9” attends to “member" in text)
-    soon(lambda: edges(graph) == before, False)
+    soon(lambda: pixels(graph.locator("canvas.gv-edges")) == before, False)
     assert "34 nodes" in said(graph)
     graph.get_by_test_id("node-9").click()
     soon(lambda: said(graph), lambda text: "(mean of 3 heads) “member 9” attends to" in text)
@@ -116,7 +85,7 @@ def test_keys_go_from_node_to_node(graph: Any, soon: Any) -> None:
     keys = graph.page.keyboard
     keys.press("Enter")
     soon(lambda: "“member 33” attends" in said(graph), True)
-    x, _ = middle(graph, 33)
+    x, _ = node_at(graph, 33)
     keys.press("ArrowRight")
     soon(lambda: "“member 33”" in said(graph).split("attends")[0], False)
     selected = graph.locator('[aria-selected="true"]')
@@ -151,20 +120,20 @@ def test_the_receptive_field_grows(graph: Any, soon: Any) -> None:
 
 def test_a_node_is_dragged_and_moved_by_keys(graph: Any, soon: Any, still: Any) -> None:
     still(graph)
-    x, y = middle(graph, 16)
+    x, y = node_at(graph, 16)
     mouse = graph.page.mouse
     mouse.move(x, y)
     mouse.down()
     mouse.move(x - 20, y + 20)
     mouse.move(x - 60, y + 30, steps=3)
     mouse.up()
-    soon(lambda: [round(b - a) for a, b in zip((x, y), middle(graph, 16), strict=True)], [-60, 30])
+    soon(lambda: [round(b - a) for a, b in zip((x, y), node_at(graph, 16), strict=True)], [-60, 30])
     assert "34 nodes" in said(graph), "a dragged node is not chosen"
     graph.get_by_test_id("node-16").focus()
     graph.page.keyboard.press("Shift+ArrowRight")
     step = 0.03 * (graph.get_by_test_id("stage").bounding_box()["width"] - 40)
-    soon(lambda: abs(middle(graph, 16)[0] - (x - 60 + step)) < 1.5, True)
-    mouse.move(*middle(graph, 16))
+    soon(lambda: abs(node_at(graph, 16)[0] - (x - 60 + step)) < 1.5, True)
+    mouse.move(*node_at(graph, 16))
     mouse.down()
     mouse.move(x - 10, y + 10)
     mouse.move(x, y, steps=3)
@@ -180,9 +149,9 @@ def test_the_map_is_read_ordered_and_clicked(graph: Any, soon: Any, still: Any) 
     def at(row: int, column: int) -> dict[str, float]:
         return {"x": 11 + (column + 0.5) * cell, "y": 11 + (row + 0.5) * cell}
 
-    by_community = picture(graph)
+    by_community = pixels(graph.get_by_test_id("map"))
     graph.get_by_test_id("order").select_option("number")
-    soon(lambda: picture(graph) != by_community, True)
+    soon(lambda: pixels(graph.get_by_test_id("map")) != by_community, True)
     ground = canvas.evaluate(PIXEL, list(at(9, 10).values()))
     row = [canvas.evaluate(PIXEL, list(at(9, column).values())) for column in range(34)]
     assert [column for column in range(34) if row[column] != ground] == [2, 33]
@@ -231,7 +200,7 @@ def test_python_has_the_same_words_and_places(notebook: Any, soon: Any) -> None:
     hops = [int(widget.get_by_test_id(f"node-{i}").get_attribute("data-hop")) for i in range(34)]
     assert told["hops"] == hops
     board = widget.get_by_test_id("stage").bounding_box()
-    x, y = middle(widget, 16)
+    x, y = node_at(widget, 16)
     place = [
         (x - board["x"] - 20) / (board["width"] - 40),
         (y - board["y"] - 20) / (board["height"] - 40),
@@ -244,10 +213,7 @@ def test_long_names_of_many_nodes_do_not_meet(
     tmp_path: Any, page: Any, soon: Any, wide: int
 ) -> None:
     path = modules().save_html(tmp_path / "modules.html")
-    page.set_viewport_size({"width": wide + 32, "height": 760})
-    page.goto(path.as_uri())
-    widget = page.get_by_test_id("graph-view")
-    widget.and_(page.locator("[data-drawn]")).wait_for()
+    widget = saved(page, path, "graph-view", wide=wide + 32)
     stage = widget.get_by_test_id("stage").bounding_box()
     names = widget.locator(".gv-name")
     for node in (None, 5, 40, 77):
@@ -268,13 +234,9 @@ def test_long_names_of_many_nodes_do_not_meet(
             assert not (a < g - 1 and e < c - 1 and b < h - 2 and f < d - 2)
 
 
-def test_the_dark_theme_and_three_hundred_nodes(tmp_path: Any, tabs: Any, soon: Any) -> None:
+def test_pointing_does_not_draw_all_nodes_again(tmp_path: Any, page: Any, soon: Any) -> None:
     path = modules(300).save_html(tmp_path / "many.html")
-    page = tabs.open(dark=True, offline=True)
-    page.goto(path.as_uri())
-    widget = page.get_by_test_id("graph-view")
-    widget.and_(page.locator("[data-drawn]")).wait_for()
-    assert widget.get_attribute("data-theme") == "dark"
+    widget = saved(page, path, "graph-view")
     drawn = int(widget.get_attribute("data-drawn"))
     for node in (5, 250):
         widget.get_by_test_id(f"node-{node}").hover(force=True)
@@ -283,20 +245,17 @@ def test_the_dark_theme_and_three_hundred_nodes(tmp_path: Any, tabs: Any, soon: 
             lambda text, node=node: f"module_{node:03d}" in text.split("attends")[0],
         )
     assert int(widget.get_attribute("data-drawn")) == drawn, "pointing does not draw all again"
-    page.context.close()
 
 
 def test_a_path_is_played_hop_by_hop(tmp_path: Any, page: Any, soon: Any) -> None:
     graph = Graph(4, [(0, 1), (1, 2), (2, 3), (0, 2), (3, 2)])
     names = ["named", "<next>", "c", "last"]
     view = GraphView(graph, path_of_three(), labels=names, path=[0, 1, 2, 3], step=0)
-    page.goto(view.save_html(tmp_path / "path.html").as_uri())
-    widget = page.get_by_test_id("graph-view")
-    widget.and_(page.locator("[data-drawn]")).wait_for()
+    widget = saved(page, view.save_html(tmp_path / "path.html"), "graph-view")
     numbers, step = widget.get_by_test_id("hop"), widget.get_by_test_id("step")
     assert said(widget).startswith("A path of 3 hops leads from “named” to “last”. 4 nodes")
     assert numbers.count() == 0
-    drawn = edges(widget)
+    drawn = pixels(widget.locator("canvas.gv-edges"))
     step.focus()
     page.keyboard.press("ArrowRight")
     soon(lambda: said(widget), "Hop 1 of 3: “<next>” attends to “named” with 1.00 in layer 0.")
@@ -305,8 +264,8 @@ def test_a_path_is_played_hop_by_hop(tmp_path: Any, page: Any, soon: Any) -> Non
     assert numbers.all_text_contents() == ["1", "2"]
     assert widget.locator(".gv-hop-now").all_text_contents() == ["2"]
     assert widget.get_by_test_id("layer").input_value() == "1"
-    soon(lambda: edges(widget) == drawn, False)
-    x, y = (sum(middle(widget, node)[side] for node in (1, 2)) / 2 for side in (0, 1))
+    soon(lambda: pixels(widget.locator("canvas.gv-edges")) == drawn, False)
+    x, y = (sum(node_at(widget, node)[side] for node in (1, 2)) / 2 for side in (0, 1))
     box = numbers.nth(1).bounding_box()
     assert abs(box["x"] + box["width"] / 2 - x) < 10
     assert abs(box["y"] + box["height"] / 2 - y) < 10

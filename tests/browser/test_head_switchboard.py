@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, in_both, pixels
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -13,10 +15,6 @@ from attnlab_widgets import HeadSwitchboard
 copier, _ = attnlab.pretrained.load("induction")
 board = HeadSwitchboard(copier, "uncopyrightables" * 2)
 board.save_html("board.html", title="<Board>")
-writer, task = attnlab.pretrained.load("documentation")
-heads = [(layer, head) for layer in (0, 2) for head in range(4)]
-HeadSwitchboard(writer, "if the object is a class, the name of the class", task=task,
-                heads=heads).save_html("board-eight.html")
 board
 """
 ASK = """
@@ -26,26 +24,13 @@ print(json.dumps({"silent": board.silent, "right": board.right().tolist(),
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("head_switchboard.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(board: Any) -> None:
+    board.get_by_test_id("all-on").click()
+    board.get_by_test_id("summary").filter(has_text="With all 4 heads").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def board(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("head-switchboard")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "board.html").as_uri())
-        found = page.get_by_test_id("head-switchboard")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    found.get_by_test_id("all-on").click()
-    found.get_by_test_id("summary").filter(has_text="With all 4 heads").wait_for()
-    return found
+notebook = in_a_notebook("head_switchboard", MAKE, ASK)
+board = in_both("head-switchboard", "board.html", begin)
 
 
 def kinds(board: Any) -> list[str]:
@@ -54,10 +39,7 @@ def kinds(board: Any) -> list[str]:
 
 
 def map_of(board: Any, head: str) -> str:
-    """The pixels of the map of a head."""
-    canvas = board.get_by_test_id(f"head-{head}").locator("canvas")
-    found: str = canvas.evaluate("canvas => canvas.toDataURL()")
-    return found
+    return pixels(board.get_by_test_id(f"head-{head}").locator("canvas"))
 
 
 def test_a_needed_head_darkens_letters(board: Any, expect: Any) -> None:
@@ -123,27 +105,3 @@ def test_python_hears_of_it(notebook: Any) -> None:
     assert said["silent"] == [[0, 1], [1, 0], [1, 1]]
     assert said["said"] == board.get_by_test_id("summary").inner_text()
     assert [kind in ("right", "gained") for kind in kinds(board)] == said["right"]
-
-
-SIZES = [("board.html", True), ("board.html", False), ("board-eight.html", False)]
-
-
-@pytest.mark.parametrize(("name", "settings"), SIZES)
-@pytest.mark.parametrize(("wide", "high"), [(993, 760), (1408, 760), (700, 900), (480, 1500)])
-def test_it_fits(
-    page: Any, lab: Any, notebook: Any, wide: int, high: int, name: str, settings: bool
-) -> None:
-    page.set_viewport_size({"width": wide + 32, "height": 760})
-    page.goto((lab.folder / name).as_uri())
-    root = page.get_by_test_id("head-switchboard")
-    root.and_(page.locator("[data-drawn]")).wait_for()
-    if settings:
-        root.get_by_test_id("settings").click()
-        root.get_by_test_id("chart").locator(".hs-setting").first.wait_for()
-    assert root.bounding_box()["width"] == wide
-    assert root.bounding_box()["height"] <= high
-    right = root.bounding_box()["x"] + wide
-    for box in (*root.locator(".hs-card").all(), *root.locator(".hs-lamp").all()):
-        place = box.bounding_box()
-        assert place["x"] + place["width"] <= right - 15
-    assert page.evaluate("document.documentElement.scrollWidth") <= wide + 32

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, in_both, said, slide
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -30,29 +32,8 @@ print(json.dumps({"said": far.description(), "model": far.model, "token": far.to
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("long_range_use.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
-
-
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def widget(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        return notebook.output(0).get_by_test_id("long-range-use")
-    page = request.getfixturevalue("page")
-    page.goto((lab.folder / "far.html").as_uri())
-    found = page.get_by_test_id("long-range-use")
-    found.and_(page.locator("[data-drawn]")).wait_for()
-    return found
-
-
-def slide(widget: Any, name: str, value: int) -> None:
-    widget.get_by_test_id(name).evaluate(
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value
-    )
+notebook = in_a_notebook("long_range_use", MAKE, ASK)
+widget = in_both("long-range-use", "far.html")
 
 
 def column(widget: Any) -> list[str]:
@@ -68,11 +49,9 @@ def test_the_distance_moves_the_far_part_and_the_numbers(widget: Any, soon: Any)
     slide(widget, "distance", 3)
     soon(far.count, 96 - 24 - 32)
     soon(lambda: column(widget) != near, True)
-    assert (
-        "farther than 32 tokens away is left out" in widget.get_by_test_id("summary").inner_text()
-    )
+    assert "farther than 32 tokens away is left out" in said(widget)
     widget.get_by_test_id("perturbation").select_option("replace")
-    soon(lambda: "another text" in widget.get_by_test_id("summary").inner_text(), True)
+    soon(lambda: "another text" in said(widget), True)
 
 
 def test_a_window_has_no_change_beyond_it(widget: Any, soon: Any) -> None:
@@ -123,9 +102,9 @@ def test_python_has_the_same_state(notebook: Any, soon: Any) -> None:
     slide(widget, "distance", 0)
     widget.get_by_test_id("token").nth(7).click()
     soon(
-        lambda: "than 4 tokens away is shuffled" in widget.get_by_test_id("summary").inner_text(),
+        lambda: "than 4 tokens away is shuffled" in said(widget),
         True,
     )
     told = json.loads(notebook.run(1))
-    assert told["said"] == widget.get_by_test_id("summary").inner_text()
+    assert told["said"] == said(widget)
     assert (told["token"], told["distance"], told["lines"]) == (7, 4, "classes")

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, in_both, said, slide
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -27,27 +29,14 @@ print(json.dumps({"said": film.description(), "query": film.query, "layer": film
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("memory_film.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(film: Any) -> None:
+    film.get_by_test_id("layer").select_option("0")
+    film.get_by_test_id("token").nth(13).click()
+    film.get_by_test_id("summary").filter(has_text="Token 13").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def film(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("memory-film")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "film.html").as_uri())
-        found = page.get_by_test_id("memory-film")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    found.get_by_test_id("layer").select_option("0")
-    found.get_by_test_id("token").nth(13).click()
-    found.get_by_test_id("summary").filter(has_text="Token 13").wait_for()
-    return found
+notebook = in_a_notebook("memory_film", MAKE, ASK)
+film = in_both("memory-film", "film.html", begin)
 
 
 def classes(film: Any) -> list[str]:
@@ -61,28 +50,25 @@ def test_the_text_shows_what_is_kept_and_lost(film: Any, soon: Any) -> None:
         *["mf-lost"] * 2, *["mf-far"] * 6, *["mf-near"] * 4, *["mf-segment"] * 2,
     ]  # fmt: skip
     assert classes(film)[14] == "mf-ahead"
-    text = film.get_by_test_id("summary").inner_text()
+    text = said(film)
     assert "3 compressed vectors stand for 6 tokens. 2 of the 13 tokens before it" in text
     film.get_by_test_id("token").first.click()
-    soon(lambda: "It is the first token." in film.get_by_test_id("summary").inner_text(), True)
+    soon(lambda: "It is the first token." in said(film), True)
     assert film.get_by_test_id("token").first.inner_text().startswith("<img")
     assert film.locator("img").count() == 0
 
 
 def test_the_film_plays_segment_by_segment_and_keys_go_on(film: Any, soon: Any) -> None:
-    summary = film.get_by_test_id("summary")
     play = film.get_by_test_id("play")
     play.click()
     assert play.inner_text() == "Pause"
-    soon(lambda: summary.inner_text().startswith("Token 29"), True)  # by way of 17, 21 and 25
+    soon(lambda: said(film).startswith("Token 29"), True)  # by way of 17, 21 and 25
     soon(play.inner_text, "Play")
     film.get_by_test_id("token").nth(22).click()
     film.page.keyboard.press("ArrowLeft")
-    soon(lambda: summary.inner_text().startswith("Token 21"), True)
-    film.get_by_test_id("moment").evaluate(
-        "input => { input.value = 0; input.dispatchEvent(new Event('input')); }"
-    )
-    soon(lambda: summary.inner_text().startswith("Token 1 "), True)
+    soon(lambda: said(film).startswith("Token 21"), True)
+    slide(film, "moment", 0)
+    soon(lambda: said(film).startswith("Token 1 "), True)
 
 
 def test_a_column_is_read_and_clicked(film: Any, soon: Any, still: Any) -> None:
@@ -101,20 +87,19 @@ def test_a_column_is_read_and_clicked(film: Any, soon: Any, still: Any) -> None:
     canvas.hover(position=over(20))
     soon(lambda: "is not read yet" in readout.inner_text(), True)
     canvas.click(position=over(9))
-    soon(lambda: film.get_by_test_id("summary").inner_text().startswith("Token 9"), True)
+    soon(lambda: said(film).startswith("Token 9"), True)
 
 
 def test_a_state_is_an_image_with_keys_and_a_table(film: Any, soon: Any) -> None:
     film.get_by_test_id("layer").select_option("1")
-    summary = film.get_by_test_id("summary")
-    soon(lambda: "half-life" in summary.inner_text(), True)
+    soon(lambda: "half-life" in said(film), True)
     image, readout = film.get_by_test_id("state"), film.get_by_test_id("state-readout")
     assert not film.get_by_test_id("columns").is_visible()
     image.focus()
     film.page.keyboard.press("ArrowDown")
     soon(lambda: readout.inner_text().startswith("Channel 1 after token 13"), True)
     film.page.keyboard.press("ArrowRight")
-    soon(lambda: summary.inner_text().startswith("After token 14"), True)
+    soon(lambda: said(film).startswith("After token 14"), True)
     film.get_by_test_id("order").select_option("holds")
     film.get_by_test_id("as-tables").locator("summary").click()
     column = film.get_by_test_id("channels-table").locator("tbody tr td:nth-child(3)")
@@ -141,11 +126,8 @@ def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
     widget.get_by_test_id("layer").select_option("0")
     widget.get_by_test_id("token").nth(26).click()
     widget.get_by_test_id("head").select_option("1")
-    summary = widget.get_by_test_id("summary")
     soon(
-        lambda: summary.inner_text().startswith(
-            "Token 26 “w25” in segment 7 of 8 attends, in head 1"
-        ),
+        lambda: said(widget).startswith("Token 26 “w25” in segment 7 of 8 attends, in head 1"),
         True,
     )
-    assert json.loads(notebook.run(1))["said"] == summary.inner_text()
+    assert json.loads(notebook.run(1))["said"] == said(widget)

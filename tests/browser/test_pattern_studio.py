@@ -8,6 +8,7 @@ import pytest
 from attnlab_widgets.pattern_studio import presets
 
 from attnlab.core.patterns import read
+from tests.browser.widget_pages import FRAME, in_a_notebook, slide
 
 pytestmark = pytest.mark.browser
 
@@ -33,14 +34,7 @@ print(json.dumps({
 """
 WEIGHTS = "print(json.dumps(given.weights.tolist()))"
 
-
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("pattern_studio.ipynb", [MAKE, GIVEN, ASK, WEIGHTS])
-    notebook.run_all()
-    for number in range(2):
-        notebook.output(number).locator("[data-drawn]").wait_for()
-    return notebook
+notebook = in_a_notebook("pattern_studio", MAKE, GIVEN, ASK, WEIGHTS, shown=2)
 
 
 @pytest.fixture
@@ -50,28 +44,16 @@ def studio(notebook: Any) -> Any:
     studio.evaluate(FRAME)
     if studio.get_by_test_id("wipe").is_enabled():
         studio.get_by_test_id("wipe").click()
-    set_slider(studio.get_by_test_id("n"), 17)
+    slide(studio, "n", 17)
     studio.get_by_test_id("expression").fill("local(2) | global_([0])")
     if not studio.get_by_test_id("block").is_visible():
         studio.get_by_test_id("more").click()
     studio.get_by_test_id("block").select_option("8")
     studio.get_by_test_id("block").press("Escape")
-    set_slider(studio.get_by_test_id("row"), 8)
+    slide(studio, "row", 8)
     studio.page.mouse.move(0, 0)
     says(studio, "pairs", count("local(2) | global_([0])", 17))
     return studio
-
-
-# What was done to a studio is drawn with the next frame.
-FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
-
-def set_slider(slider: Any, value: float) -> None:
-    slider.evaluate(
-        "(slider, value) => { slider.value = value;"
-        "slider.dispatchEvent(new Event('input', {bubbles: true})) }",
-        str(value),
-    )
 
 
 def says(studio: Any, testid: str, words: str) -> None:
@@ -153,7 +135,7 @@ def test_the_page_says_what_python_holds(studio, asked, tells):
 
 
 def test_a_slider_and_another_primitive_change_the_numbers(studio, asked, tells, expect):
-    set_slider(studio.get_by_test_id("n"), 29)
+    slide(studio, "n", 29)
     says(studio, "pairs", count("local(2) | global_([0])", 29))
     studio.get_by_test_id("kind-0").select_option("strided")
     says(studio, "pairs", count("strided(4) | global_([0])", 29))
@@ -204,14 +186,14 @@ def test_an_expression_is_typed_and_errors_are_sentences(studio, asked, expect):
     says(studio, "error", "Local: radius should be at least 0, got -1.")
     field.fill("axial((3, 5), 0)")
     says(studio, "error", "A grid of 3 × 5 has 15 positions, but the sequence has 17.")
-    set_slider(studio.get_by_test_id("n"), 15)
+    slide(studio, "n", 15)
     studio.get_by_test_id("error").wait_for(state="hidden")
     says(studio, "pairs", count("axial((3, 5), 0)", 15))
     field.fill("strided(40)")
     says(studio, "remarks", "A stride of 40 is longer than the sequence of 15")
     field.fill("causal() & ~local(1)")
     says(studio, "remarks", "Rows 0–1 attend to nothing: their outputs are zero.")
-    set_slider(studio.get_by_test_id("row"), 1)
+    slide(studio, "row", 1)
     says(studio, "row-said", "Row 1 attends to nothing: its output is zero.")
 
 
@@ -234,7 +216,7 @@ def test_the_receptive_field_moves_with_its_slider(studio):
     says(studio, "layers", "everything is connected after 8 layers")
     pattern = read("local(2)").receptive_field(17, 8)
     for layer in (1, 3, 8):
-        set_slider(studio.get_by_test_id("layer"), layer)
+        slide(studio, "layer", layer)
         says(studio, "receptive-field-text", f"{int(pattern.after[layer - 1].sum())} of 289 pairs")
     says(studio, "receptive-field-text", "Output 8 knows 0–16.")
     studio.get_by_test_id("expression").fill("~local(0) & local(1)")
@@ -253,7 +235,7 @@ def test_the_softmax_row_is_pythons(notebook, studio, asked, expect):
         says(studio, "row-said", "Row 8 attends to 6 of 17 keys: 0, 6–10.")
         says(studio, "row-said", f"{row[best]:.3f}, on key {best}.")
     other = notebook.output(1).get_by_test_id("pattern-studio")
-    set_slider(other.get_by_test_id("row"), 10)
+    slide(other, "row", 10)
     row = np.array(json.loads(notebook.run(3)))[10]
     says(other, "row-said", f"{row.max():.3g}")
     expect(other.get_by_test_id("scores")).to_have_value("given")
@@ -296,7 +278,7 @@ def test_painting_with_the_mouse(studio, asked, tells, cell, expect):
 
 def test_painting_with_the_keyboard(notebook, studio, asked, tells):
     keys = studio.page.keyboard
-    set_slider(studio.get_by_test_id("row"), 8)
+    slide(studio, "row", 8)
     studio.get_by_test_id("expression").focus()
     notebook.tab_into(studio.get_by_test_id("mask"), most=24)
     assert focus_can_be_seen(studio.page)
@@ -431,7 +413,7 @@ def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, tell
     studio = page.get_by_test_id("pattern-studio")
     studio.locator("xpath=self::*[@data-drawn]").wait_for()
     assert studio.get_attribute("data-theme") == ("dark" if dark else "light")
-    set_slider(studio.get_by_test_id("n"), 31)
+    slide(studio, "n", 31)
     studio.get_by_test_id("kind-1").select_option("random")
     studio.get_by_test_id("keys-1").fill("5")
     expression = "local(2) | random(5, seed=0)"
@@ -466,7 +448,7 @@ def test_it_fits_a_cell(notebook: Any, lab: Any, page: Any, wide: int) -> None:
     page.goto((lab.folder / "studio.html").as_uri())
     studio = page.get_by_test_id("pattern-studio")
     studio.locator("xpath=self::*[@data-drawn]").wait_for()
-    set_slider(studio.get_by_test_id("n"), 32)
+    slide(studio, "n", 32)
     says(studio, "pairs", count("local(2) | global_([0])", 32))
     assert studio.bounding_box()["width"] == wide
     assert studio.bounding_box()["height"] <= (760 if wide >= 993 else 900)
@@ -482,7 +464,7 @@ def test_a_narrow_page_has_room(notebook, lab, page):
     page.goto((lab.folder / "studio.html").as_uri())
     studio = page.get_by_test_id("pattern-studio")
     studio.locator("xpath=self::*[@data-drawn]").wait_for()
-    set_slider(studio.get_by_test_id("n"), 128)
+    slide(studio, "n", 128)
     says(studio, "pairs", count("local(2) | global_([0])", 128))
     assert page.evaluate("document.documentElement.scrollWidth <= 400")
     page.screenshot(path=notebook.shots / "pattern-studio-narrow.png", full_page=True)
@@ -493,7 +475,7 @@ def test_pointing_and_painting_stay_where_they_are_after_python_draws(studio, as
     mouse = studio.page.mouse
     mouse.move(*cell(studio, 4, 10))
     mouse.down()
-    set_slider(studio.get_by_test_id("layer"), 1)
+    slide(studio, "layer", 1)
     mouse.move(*cell(studio, 4, 13), steps=3)
     mouse.up()
     wanted = read("local(2) | global_([0])").dense(17).int().numpy()

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, in_both, slide
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -21,36 +23,15 @@ print(json.dumps({name: getattr(explorer, name) for name in
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("position_explorer.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(explorer: Any) -> None:
+    slide(explorer, "query", 12)
+    slide(explorer, "key", 8)
+    explorer.get_by_test_id("reset").click()
+    explorer.get_by_test_id("score").filter(has_text="Distance 4").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("position-explorer")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "positions.html").as_uri())
-        found = page.get_by_test_id("position-explorer")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    set_slider(found.get_by_test_id("query"), 12)
-    set_slider(found.get_by_test_id("key"), 8)
-    found.get_by_test_id("reset").click()
-    found.get_by_test_id("score").filter(has_text="Distance 4").wait_for()
-    return found
-
-
-def set_slider(slider: Any, value: int) -> None:
-    slider.evaluate(
-        "(slider, value) => { slider.value = value;"
-        "slider.dispatchEvent(new Event('input', {bubbles: true})) }",
-        str(value),
-    )
+notebook = in_a_notebook("position_explorer", MAKE, ASK)
+explorer = in_both("position-explorer", "positions.html", begin)
 
 
 def angle(explorer: Any, name: str) -> float:
@@ -64,13 +45,13 @@ def test_moving_both_turns_the_arrows_and_keeps_the_score(explorer: Any, soon: A
     score = explorer.get_by_test_id("score").inner_text()
     pair = explorer.get_by_test_id("pair-0").inner_text()
     before = angle(explorer, "query-0"), angle(explorer, "key-0")
-    set_slider(explorer.get_by_test_id("both"), 31)
+    slide(explorer, "both", 31)
     soon(lambda: explorer.get_by_test_id("query").input_value(), "35")
     soon(lambda: angle(explorer, "query-0") == before[0], False)
     assert angle(explorer, "key-0") != before[1]
     assert explorer.get_by_test_id("score").inner_text() == score
     assert explorer.get_by_test_id("pair-0").inner_text() == pair
-    set_slider(explorer.get_by_test_id("key"), 20)
+    slide(explorer, "key", 20)
     explorer.get_by_test_id("score").filter(has_text="Distance 15").wait_for()
     assert explorer.get_by_test_id("pair-0").inner_text() != pair
 
@@ -108,32 +89,11 @@ def test_schemes_are_shown_and_chosen(explorer: Any, soon: Any) -> None:
 
 def test_python_is_told(notebook: Any, soon: Any) -> None:
     explorer = notebook.output(0).get_by_test_id("position-explorer")
-    set_slider(explorer.get_by_test_id("query"), 7)
-    set_slider(explorer.get_by_test_id("head"), 3)
+    slide(explorer, "query", 7)
+    slide(explorer, "head", 3)
 
     def state() -> tuple[Any, ...]:
         found = json.loads(notebook.run(1))
         return found["query"], found["head"], found["scheme"]
 
     soon(state, (7, 3, "rope"))
-
-
-@pytest.mark.parametrize("wide", [700, 993, 1408])
-def test_it_fits_a_cell(page: Any, notebook: Any, lab: Any, wide: int) -> None:
-    page.set_viewport_size({"width": wide, "height": 760})
-    page.goto((lab.folder / "positions.html").as_uri())
-    found = page.get_by_test_id("position-explorer")
-    found.and_(page.locator("[data-drawn]")).wait_for()
-    box = found.bounding_box()
-    assert box["width"] <= wide
-    assert box["height"] <= (760 if wide >= 993 else 900)
-    assert page.evaluate("document.documentElement.scrollWidth") <= wide
-
-
-def test_light_and_dark(notebook: Any) -> None:
-    explorer = notebook.output(0).get_by_test_id("position-explorer")
-    notebook.screenshot("position-explorer-light")
-    with notebook.dark():
-        explorer.and_(notebook.page.locator('[data-theme="dark"]')).wait_for()
-        notebook.screenshot("position-explorer-dark")
-    explorer.and_(notebook.page.locator('[data-theme="light"]')).wait_for()

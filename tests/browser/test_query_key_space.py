@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -60,12 +62,7 @@ PAINTED = """() => {
 LEAVE = "() => document.querySelector('main').style.marginTop = '9000px'"
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("query_key_space.ipynb", [MAKE, ASK, BEGIN])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+notebook = in_a_notebook("query_key_space", MAKE, ASK, BEGIN)
 
 
 @pytest.fixture(params=["JupyterLab", "a saved file"])
@@ -319,17 +316,6 @@ def test_tables_and_pictures_say_the_same(saved: Any, expect: Any, tmp_path: Any
         download.value.save_as(tmp_path / kind)
         assert (tmp_path / kind).read_bytes().startswith(start)
     assert "62 % are among" in (tmp_path / "svg").read_text("utf-8")
-
-
-def test_light_and_dark(notebook: Any, expect: Any) -> None:
-    notebook.run(2)
-    space = notebook.output(0).get_by_test_id("query-key-space")
-    space.get_by_test_id("head-0-0").click()
-    notebook.screenshot("query-key-space-light")
-    with notebook.dark():
-        expect(space).to_have_attribute("data-theme", "dark")
-        notebook.screenshot("query-key-space-dark")
-    expect(space).to_have_attribute("data-theme", "light")
 
 
 @pytest.mark.parametrize("wide", [700, 993, 1408])

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, in_both
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 plane = QueryOnAPlane()
 plane.save_html("plane.html", title="<Plane>")
-keys, names = [[1, 2], [-1, 0.5], [2, -2], [0, 1]] * 2, "the cat sat on a mat and left".split()
-QueryOnAPlane(keys, names=names, masked=[1]).save_html("plane-eight.html")
 plane
 """
 ASK = """
@@ -23,27 +23,14 @@ print(json.dumps({"weights": plane.weights().tolist(), "query": plane.query, "ma
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("query_on_a_plane.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(plane: Any) -> None:
+    plane.get_by_test_id("preset").select_option("two equal keys")
+    plane.get_by_test_id("preset").select_option("four keys")
+    plane.get_by_test_id("summary").filter(has_text="key a 0.62").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def plane(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("query-on-a-plane")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "plane.html").as_uri())
-        found = page.get_by_test_id("query-on-a-plane")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    found.get_by_test_id("preset").select_option("two equal keys")
-    found.get_by_test_id("preset").select_option("four keys")
-    found.get_by_test_id("summary").filter(has_text="key a 0.62").wait_for()
-    return found
+notebook = in_a_notebook("query_on_a_plane", MAKE, ASK)
+plane = in_both("query-on-a-plane", "plane.html", begin)
 
 
 def weights(plane: Any, count: int = 4) -> list[str]:
@@ -151,33 +138,3 @@ def test_python_hears_of_it(notebook: Any, soon: Any) -> None:
     assert said["masked"] == [2]
     assert said["said"] == plane.get_by_test_id("summary").inner_text()
     assert [f"{weight:.2f}" for weight in said["weights"]] == weights(plane, 3)
-
-
-def overlap(one: dict[str, float], other: dict[str, float]) -> bool:
-    return all(
-        one[start] < other[start] + other[size] and other[start] < one[start] + one[size]
-        for start, size in (("x", "width"), ("y", "height"))
-    )
-
-
-@pytest.mark.parametrize("name", ["plane.html", "plane-eight.html"])
-@pytest.mark.parametrize(("wide", "high"), [(993, 760), (1408, 760), (700, 960), (480, 2000)])
-def test_it_fits(page: Any, lab: Any, notebook: Any, wide: int, high: int, name: str) -> None:
-    page.set_viewport_size({"width": wide + 32, "height": 760})
-    page.goto((lab.folder / name).as_uri())
-    root = page.get_by_test_id("query-on-a-plane")
-    root.and_(page.locator("[data-drawn]")).wait_for()
-    assert root.bounding_box()["width"] == wide
-    assert root.bounding_box()["height"] <= high
-    parts = [
-        root.locator(f".qp-{part}").bounding_box()
-        for part in ("arrows", "weights", "values", "sum")
-    ]
-    right = root.bounding_box()["x"] + wide
-    spilt = "all => all.filter(x => x.scrollWidth > x.clientWidth + 1).map(x => x.textContent)"
-    assert root.locator(".av-panel, .av-panel h3").evaluate_all(spilt) == []
-    for part in parts:
-        assert part["x"] + part["width"] <= right - 15
-    for at, one in enumerate(parts):
-        assert not [other for other in parts[:at] if overlap(one, other)]
-    assert page.evaluate("document.documentElement.scrollWidth") <= wide + 32

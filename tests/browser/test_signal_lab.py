@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, pixels, said
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -21,27 +23,14 @@ print(json.dumps({"said": lab.description(), "poles": lab.poles, "taps": lab.tap
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("signal_lab.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(lab: Any) -> None:
+    choose(lab, "step", "S4D-Lin")
+    choose(lab, "step", "one pole")
+    lab.get_by_test_id("summary").filter(has_text="One pole, steps of 0.2").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def lab_on_page(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("signal-lab")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "signal.html").as_uri())
-        found = page.get_by_test_id("signal-lab")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    choose(found, "step", "S4D-Lin")
-    choose(found, "step", "one pole")
-    found.get_by_test_id("summary").filter(has_text="One pole, steps of 0.2").wait_for()
-    return found
+notebook = in_a_notebook("signal_lab", MAKE, ASK)
+lab_on_page = in_both("signal-lab", "signal.html", begin)
 
 
 def choose(lab: Any, signal: str, kernel: str) -> None:
@@ -55,33 +44,15 @@ def bars(lab: Any, testid: str) -> list[float]:
     return found.evaluate_all("bars => bars.map(bar => Number(bar.getAttribute('height')))")
 
 
-def picture(lab: Any, testid: str) -> str:
-    return lab.get_by_test_id(testid).evaluate("canvas => canvas.toDataURL()")
-
-
-def drag(lab: Any, begin: tuple[float, float], end: tuple[float, float]) -> None:
-    mouse = lab.page.mouse
-    mouse.move(*begin)
-    mouse.down()
-    mouse.move(*end, steps=6)
-    mouse.up()
-
-
-def middle(node: Any) -> tuple[float, float]:
-    box = node.bounding_box()
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
 def test_a_dragged_pole_changes_kernel_and_map(lab_on_page: Any, soon: Any, still: Any) -> None:
     lab = lab_on_page
     still(lab)
-    kernel, seen = bars(lab, "kernel"), picture(lab, "map")
+    kernel, seen = bars(lab, "kernel"), pixels(lab.get_by_test_id("map"))
     x, y = middle(lab.get_by_test_id("pole-0").locator(".qp-reach"))
-    drag(lab, (x, y), (x - 20, y - 30))
-    summary = lab.get_by_test_id("summary")
-    soon(lambda: "fades to half in 6.9" in summary.inner_text(), False)
+    drag(lab.page, (x, y), (x - 20, y - 30))
+    soon(lambda: "fades to half in 6.9" in said(lab), False)
     soon(lambda: bars(lab, "kernel") != kernel, True)
-    assert picture(lab, "map") != seen
+    assert pixels(lab.get_by_test_id("map")) != seen
     assert lab.get_by_test_id("kernel-preset").input_value() == ""
 
 
@@ -90,14 +61,14 @@ def test_an_unstable_pole_stays_on_the_axis(lab_on_page: Any, soon: Any, still: 
     still(lab)
     pole = lab.get_by_test_id("pole-0")
     x, y = middle(pole.locator(".qp-reach"))
-    drag(lab, (x, y), (x + 90, y))
-    said = lab.get_by_test_id("try")
-    soon(lambda: "it stays on the axis" in said.inner_text(), True)
+    drag(lab.page, (x, y), (x + 90, y))
+    tried = lab.get_by_test_id("try")
+    soon(lambda: "it stays on the axis" in tried.inner_text(), True)
     soon(lambda: (pole.get_attribute("aria-valuetext") or "").startswith("0.00 + 2.0"), True)
-    assert "does not fade" in lab.get_by_test_id("summary").inner_text()
+    assert "does not fade" in said(lab)
     pole.focus()
     lab.page.keyboard.press("Shift+ArrowLeft")
-    soon(lambda: said.inner_text().startswith("Try:"), True)
+    soon(lambda: tried.inner_text().startswith("Try:"), True)
 
 
 def test_the_signal_is_drawn_by_hand_and_by_keys(lab_on_page: Any, soon: Any, still: Any) -> None:
@@ -106,7 +77,7 @@ def test_the_signal_is_drawn_by_hand_and_by_keys(lab_on_page: Any, soon: Any, st
     chart = lab.get_by_test_id("signal")
     box, before = chart.bounding_box(), bars(lab, "output")
     right = box["x"] + box["width"]
-    drag(lab, (right - 80, box["y"] + 20), (right - 20, box["y"] + box["height"] - 20))
+    drag(lab.page, (right - 80, box["y"] + 20), (right - 20, box["y"] + box["height"] - 20))
     soon(lambda: lab.get_by_test_id("signal-preset").input_value(), "")
     soon(lambda: bars(lab, "output") != before, True)
     readout = lab.get_by_test_id("signal-readout")
@@ -129,7 +100,7 @@ def test_typed_numbers_and_their_errors(lab_on_page: Any, soon: Any) -> None:
     soon(lambda: "“what” is not a number" in lab.get_by_test_id("try").inner_text(), True)
     lab.get_by_test_id("taps-text").fill("1, −1")
     lab.page.keyboard.press("Enter")
-    soon(lambda: "2 taps:" in lab.get_by_test_id("summary").inner_text(), True)
+    soon(lambda: "2 taps:" in said(lab), True)
     assert len(bars(lab, "taps")) == 2
     assert lab.get_by_test_id("step").is_disabled()
     lab.get_by_test_id("add-pole").click()
@@ -161,9 +132,9 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     lab.get_by_test_id("rule").select_option("bilinear")
     lab.get_by_test_id("output").focus()
     lab.page.keyboard.press("ArrowRight")
-    soon(lambda: "bilinear" in lab.get_by_test_id("summary").inner_text(), True)
-    shown = lab.get_by_test_id("summary").inner_text()
-    said = soon(lambda: json.loads(notebook.run(1)), lambda found: found["said"] == shown)
-    token = said["token"]
+    soon(lambda: "bilinear" in said(lab), True)
+    shown = said(lab)
+    told = soon(lambda: json.loads(notebook.run(1)), lambda found: found["said"] == shown)
+    token = told["token"]
     shown = lab.get_by_test_id("output-readout").inner_text()
-    assert shown == f"Token {token}: {said['output'][token]}".replace("-", "−")
+    assert shown == f"Token {token}: {told['output'][token]}".replace("-", "−")

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from tests.widgets.stills import EXAMPLES
+from tests.widgets.examples import EXAMPLES
 
 pytestmark = pytest.mark.browser
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, in_both
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
-from tests.widgets.stills import table
+from tests.widgets.examples import table
 view = table()
 view.save_html("table.html", title="<Table>")
 view
@@ -19,27 +21,14 @@ print(json.dumps({"said": view.description(), "question": view.question, "cell":
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("table_view.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+def begin(view: Any) -> None:
+    view.get_by_test_id("question").select_option("1")
+    view.get_by_test_id("question").select_option("0")
+    view.get_by_test_id("summary").filter(has_text="“North Sea” in row 1").wait_for()
 
 
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def view(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        found = notebook.output(0).get_by_test_id("table-view")
-    else:
-        page = request.getfixturevalue("page")
-        page.goto((lab.folder / "table.html").as_uri())
-        found = page.get_by_test_id("table-view")
-        found.and_(page.locator("[data-drawn]")).wait_for()
-    found.get_by_test_id("question").select_option("1")
-    found.get_by_test_id("question").select_option("0")
-    found.get_by_test_id("summary").filter(has_text="“North Sea” in row 1").wait_for()
-    return found
+notebook = in_a_notebook("table_view", MAKE, ASK)
+view = in_both("table-view", "table.html", begin)
 
 
 def heat(view: Any, testid: str) -> float:

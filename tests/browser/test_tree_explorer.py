@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import in_a_notebook, saved
+
 pytestmark = pytest.mark.browser
 
 TEXT = "(S (NP the dog) (VP barks))"
@@ -36,12 +38,7 @@ with explorer.hold_sync():
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("tree_explorer.ipynb", [MAKE, ASK, BACK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+notebook = in_a_notebook("tree_explorer", MAKE, ASK, BACK)
 
 
 @pytest.fixture(params=["JupyterLab", "a saved file"])
@@ -51,10 +48,7 @@ def explorer(request: pytest.FixtureRequest, notebook: Any, lab: Any, soon: Any)
         begin_anew(notebook, found, soon)
     else:
         page = request.getfixturevalue("page")
-        page.set_viewport_size({"width": 993, "height": 760})
-        page.goto((lab.folder / "tree.html").as_uri())
-        found = page.get_by_test_id("tree-explorer")
-        found.and_(page.locator("[data-drawn]")).wait_for()
+        found = saved(page, lab.folder / "tree.html", "tree-explorer", wide=993)
     found.get_by_test_id("node-3").click()
     return found
 
@@ -242,25 +236,10 @@ def test_python_is_told(notebook: Any, soon: Any) -> None:
 
 
 @pytest.mark.parametrize("wide", [700, 993, 1408])
-@pytest.mark.parametrize("step", ["interpolation", "average", "aggregation", "mask", "attention"])
-def test_it_fits_a_cell(page: Any, notebook: Any, lab: Any, wide: int, step: str) -> None:
-    page.set_viewport_size({"width": wide, "height": 760})
-    page.goto((lab.folder / "tree.html").as_uri())
-    found = page.get_by_test_id("tree-explorer")
-    found.and_(page.locator("[data-drawn]")).wait_for()
-    found.get_by_test_id(f"step-{step}").click()
-    found.get_by_test_id(f"step-{step}").and_(page.locator('[aria-pressed="true"]')).wait_for()
-    box = found.bounding_box()
-    assert box["width"] <= wide
-    assert box["height"] <= (760 if wide >= 993 else 1000)
-    assert page.evaluate("document.documentElement.scrollWidth") <= wide
-
-
-def test_light_and_dark(notebook: Any, soon: Any) -> None:
-    explorer = notebook.output(0).get_by_test_id("tree-explorer")
-    begin_anew(notebook, explorer, soon)
-    notebook.screenshot("tree-explorer-light")
-    with notebook.dark():
-        explorer.and_(notebook.page.locator('[data-theme="dark"]')).wait_for()
-        notebook.screenshot("tree-explorer-dark")
-    explorer.and_(notebook.page.locator('[data-theme="light"]')).wait_for()
+def test_every_step_fits_a_cell(page: Any, notebook: Any, lab: Any, wide: int) -> None:
+    found = saved(page, lab.folder / "tree.html", "tree-explorer", wide=wide)
+    for step in ("average", "aggregation", "mask", "attention"):
+        found.get_by_test_id(f"step-{step}").click()
+        found.get_by_test_id(f"step-{step}").and_(page.locator('[aria-pressed="true"]')).wait_for()
+        assert found.bounding_box()["height"] <= (760 if wide >= 993 else 1000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= wide

@@ -9,6 +9,7 @@ import pytest
 import attnlab
 from attnlab.core.heads import Heads
 from attnlab.lens.side_by_side import layers
+from tests.browser.widget_pages import FRAME, in_a_notebook, saved
 
 pytestmark = pytest.mark.browser
 
@@ -27,15 +28,8 @@ print(json.dumps({name: getattr(wall, name) for name in (
 """
 LAYERS = list(layers(128, 4, source=Heads(128, 4)))
 MIXING = {card.name: card for card in attnlab.cards() if card.mixes}
-FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
-
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("wall.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
+notebook = in_a_notebook("wall", MAKE, ASK)
 
 
 @pytest.fixture
@@ -49,10 +43,9 @@ def wall(notebook: Any) -> Any:
 
 def file(notebook: Any, lab: Any, page: Any, *, wide: int = 993, high: int = 900) -> Any:
     page.set_viewport_size({"width": wide + 32, "height": high})
-    page.goto((lab.folder / "wall.html").as_uri())
-    page.locator("[data-drawn]").wait_for()
+    found = saved(page, lab.folder / "wall.html", "wall")
     page.evaluate(FRAME)
-    return page.get_by_test_id("wall")
+    return found
 
 
 def names(wall: Any) -> list[str]:
@@ -291,10 +284,3 @@ def test_it_fits(notebook: Any, lab: Any, page: Any, wide: int) -> None:
             one["y"], other["y"]
         )
         assert across <= 0 or down <= 0, "tiles overlap"
-
-
-def test_the_theme_is_that_of_the_page(notebook: Any, wall: Any, soon: Any) -> None:
-    paper = "wall => getComputedStyle(wall).backgroundColor"
-    assert wall.evaluate(paper) == "rgb(254, 254, 253)"
-    with notebook.dark():
-        soon(lambda: wall.evaluate(paper), "rgb(22, 24, 29)")

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, slide
+
 pytestmark = pytest.mark.browser
 
 MAKE = """
@@ -21,34 +23,13 @@ print(json.dumps({way: [f"{100 * chosen.recall(way):.0f} %", f"{chosen.choice(wa
 """
 
 
-@pytest.fixture(scope="module")
-def notebook(opened: Any) -> Any:
-    notebook = opened("who_is_chosen.ipynb", [MAKE, ASK])
-    notebook.run_all()
-    notebook.output(0).locator("[data-drawn]").wait_for()
-    return notebook
-
-
-@pytest.fixture(params=["JupyterLab", "a saved file"])
-def widget(request: pytest.FixtureRequest, notebook: Any, lab: Any) -> Any:
-    if request.param == "JupyterLab":
-        return notebook.output(0).get_by_test_id("who-is-chosen")
-    page = request.getfixturevalue("page")
-    page.goto((lab.folder / "chosen.html").as_uri())
-    found = page.get_by_test_id("who-is-chosen")
-    found.and_(page.locator("[data-drawn]")).wait_for()
-    return found
+notebook = in_a_notebook("who_is_chosen", MAKE, ASK)
+widget = in_both("who-is-chosen", "chosen.html")
 
 
 def table(widget: Any) -> list[list[str]]:
     rows = widget.get_by_test_id("table").locator("tbody tr")
     return [row.locator("td").all_inner_texts() for row in rows.all()]
-
-
-def slide(widget: Any, name: str, value: int) -> None:
-    widget.get_by_test_id(name).evaluate(
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value
-    )
 
 
 def test_rounds_turn_and_buckets_change_hashing_alone(widget: Any, soon: Any) -> None:
@@ -78,15 +59,10 @@ def test_a_dragged_query_changes_its_bucket(widget: Any, soon: Any, still: Any) 
     soon(lambda: summary.inner_text().startswith("Query 5 “5”"), True)
     bucket = summary.inner_text().split(" of ")[0]
     box = widget.get_by_test_id("plane").bounding_box()
-    dot = widget.get_by_test_id("handle").locator(".qp-reach").bounding_box()
-    x, y = dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2
-    mouse = widget.page.mouse
-    mouse.move(x, y)
-    mouse.down()
-    mouse.move(x + 9, y + 9)
+    x, y = middle(widget.get_by_test_id("handle").locator(".qp-reach"))
     # To the other side of the origin: x and −x never share a bucket.
-    mouse.move(2 * box["x"] + box["width"] - x, 2 * box["y"] + box["height"] - y, steps=4)
-    mouse.up()
+    opposite = 2 * box["x"] + box["width"] - x, 2 * box["y"] + box["height"] - y
+    drag(widget.page, (x, y), (x + 9, y + 9), opposite)
     soon(lambda: summary.inner_text().split(" of ")[0] != bucket, True)
     widget.get_by_test_id("more").click()
     widget.get_by_test_id("undo").click()

@@ -15,17 +15,18 @@ pytest.importorskip("anywidget")
 from attnlab_widgets import (
     attention_explorer,
     background,
+    explorer_models,
     explorer_side,
-    live_training,
-    recorded_model,
 )
 from attnlab_widgets.attention_explorer import TRAINING, AttentionExplorer
-from attnlab_widgets.loss_curve import loss_curve
 from ipywidgets import HTML
 
 import attnlab
 from attnlab.catalog import Catalog, cards
+from attnlab.figures.loss_curve import loss_curve
+from attnlab.lens import recorded_model
 from attnlab.tasks.documentation import Documentation
+from attnlab.train import in_turn
 
 TINY = {"dim": 6, "layers": 1, "heads": 2, "hidden": 5}
 WAIT = 300
@@ -69,7 +70,7 @@ def shelf(monkeypatch):
             for name, changes in mechanisms.items()
         ]
         catalog = Catalog([*cards(), *new])
-        for module in (attnlab.catalog, recorded_model, attention_explorer):
+        for module in (attnlab.catalog, explorer_models, attention_explorer):
             monkeypatch.setattr(module, "cards", lambda: catalog)
 
     return put
@@ -94,7 +95,7 @@ def until(condition):
 @pytest.fixture
 def held(monkeypatch):
     """Lets the first model make three steps and the second two, and no more until it is set."""
-    gate, take, rounds = threading.Event(), live_training.Turns.take, []
+    gate, take, rounds = threading.Event(), in_turn.Turns.take, []
 
     def waiting(turns, who):
         if who == 1:
@@ -103,7 +104,7 @@ def held(monkeypatch):
                 gate.wait(WAIT)
         return take(turns, who)
 
-    monkeypatch.setattr(live_training.Turns, "take", waiting)
+    monkeypatch.setattr(in_turn.Turns, "take", waiting)
     yield gate
     gate.set()
 
@@ -386,14 +387,14 @@ def test_training_changes_the_maps_step_by_step(make):
 
 def test_both_learn_from_the_same_batches_in_turn(make, monkeypatch):
     order = []
-    take = live_training.Turns.take
+    take = in_turn.Turns.take
 
     def noted(turns, who):
         goes_on = take(turns, who)
         order.append(who)
         return goes_on
 
-    monkeypatch.setattr(live_training.Turns, "take", noted)
+    monkeypatch.setattr(in_turn.Turns, "take", noted)
     explorer = make(mechanisms=["full", "full"])
     explorer.train()
     assert explorer.wait(WAIT)
@@ -500,14 +501,14 @@ def test_nothing_to_train_pause_or_stop_is_said(make):
 
 
 def test_an_error_of_training_is_reported_in_the_widget(make, monkeypatch):
-    fit = live_training.train.fit
+    fit = in_turn.train.fit
 
     def failing(model, *args, **options):
         if model.config["attention"] == "multi_query":
             raise RuntimeError("out of <memory>")
         return fit(model, *args, **options)
 
-    monkeypatch.setattr(live_training.train, "fit", failing)
+    monkeypatch.setattr(in_turn.train, "fit", failing)
     explorer = make()
     explorer.train()
     assert explorer.wait(WAIT)
@@ -518,7 +519,7 @@ def test_an_error_of_training_is_reported_in_the_widget(make, monkeypatch):
     assert "Traceback" in alert
     assert explorer.first.recorded.newest == 4, "the other one goes on"
     assert explorer.second.recorded.newest == 0
-    monkeypatch.setattr(live_training.train, "fit", fit)
+    monkeypatch.setattr(in_turn.train, "fit", fit)
     explorer.train()
     assert explorer.wait(WAIT)
     assert explorer.second._alert.value == ""

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets import attention_view, layers, quantization
+from attnlab_widgets import attention_view, quantization
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.tokens import Tokens
 from torch import nn
 
 import attnlab
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
+from attnlab.lens.sources import layers
+from attnlab.lens.sources.tokens import Tokens
 
 LAYERS, HEADS, N, M = 2, 3, 7, 11
 

@@ -13,12 +13,12 @@ from attnlab_widgets.bertviz import to_bertviz
 from attnlab_widgets.graph_view import GraphView
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
-from attnlab_widgets.kernel_maps import Choice
 from attnlab_widgets.predict import ask
 from attnlab_widgets.query_on_a_plane import QueryOnAPlane
 from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.tree_explorer import TreeExplorer
 
+from attnlab.lens.kernel_maps import Choice
 from attnlab.models.tiny import TinyTransformer
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch

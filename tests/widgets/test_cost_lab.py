@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import sympy
 import traitlets
-from attnlab_widgets import cost_counts, cost_formulas
+from attnlab_widgets import cost_formulas
 from attnlab_widgets.cost_formulas import told, tree, value
 from attnlab_widgets.cost_lab import BASE, CostLab
 
 import attnlab
 from attnlab.core.card import LIKE_N, letters
+from attnlab.measure import by_name
 from attnlab.measure.costs import counted
 from attnlab.measure.measured import Measurement
 from attnlab.measure.subject import subject
@@ -126,7 +127,7 @@ asked: list[Any] = []
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> CostLab:
     asked.clear()
-    monkeypatch.setattr(cost_counts, "times", timed)
+    monkeypatch.setattr(by_name, "times", timed)
     claims = {"longformer": "n"}
     return CostLab(n=2048, dim=32, heads=2, options={"window": 64}, claims=claims)
 
@@ -168,7 +169,7 @@ def test_a_stop_keeps_what_was_timed(lab: CostLab, monkeypatch: pytest.MonkeyPat
         lab._told(lab, {"kind": "stop"}, [])
         return timed(*given, **more)
 
-    monkeypatch.setattr(cost_counts, "times", once)
+    monkeypatch.setattr(by_name, "times", once)
     lab.measure()
     assert lab.wait(60)
     assert lab.measured is not None
@@ -179,7 +180,7 @@ def test_an_error_in_the_background_is_shown(lab: CostLab, monkeypatch: pytest.M
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("no memory")
 
-    monkeypatch.setattr(cost_counts, "times", fails)
+    monkeypatch.setattr(by_name, "times", fails)
     lab.measure()
     assert lab.wait(60)
     assert lab._progress["error"] == "This cannot be timed: no memory"

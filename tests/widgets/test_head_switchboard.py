@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.head_states import MASKED, MOST_BYTES, run
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 
 import attnlab
 from attnlab.core.heads import Heads
+from attnlab.lens.head_states import MASKED, MOST_BYTES, run
 from attnlab.models.tiny import TinyTransformer
 from attnlab.pretrained import load
 from tests.widgets.stored import stored, write

@@ -11,12 +11,12 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets import film_words
-from attnlab_widgets.film_layers import AHEAD, FAR, LOST, NEAR, SEGMENT, Attended, Carried
 from attnlab_widgets.film_picture import channels, runs
 from attnlab_widgets.memory_film import MemoryFilm, _described, _holds
 
 import attnlab
 from attnlab.catalog import card
+from attnlab.lens.memories import LOST, Attended, Carried
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.models.tiny import TinyTransformer
 from tests.widgets.stored import assert_fresh, stored, write
@@ -42,125 +42,6 @@ def film(name: str, n: int = N, **options: Any) -> MemoryFilm:
     return MemoryFilm(layer(name, **options), vectors(n))
 
 
-def zones(one: MemoryFilm) -> list[str]:
-    signs = {AHEAD: ".", SEGMENT: "s", NEAR: "m", FAR: "c", LOST: "x"}
-    return ["".join(signs[zone] for zone in row.tolist()) for row in one.recorded.zones]
-
-
-# What a layer attends to
-
-
-def test_zones_of_transformer_xl() -> None:
-    one = film("transformer_xl", 11, **XL)
-    assert zones(one) == ["sss........", "mmmsss.....", "xxmmmmsss..", "xxxxxmmmmss"]
-
-
-def test_zones_of_the_compressive_transformer() -> None:
-    one = film("compressive_transformer", 18, **COMPRESSIVE)
-    assert zones(one) == [
-        "ssss..............",
-        "mmmmssss..........",
-        "ccccmmmmssss......",
-        "xxccccccmmmmssss..",
-        "xxxxxxccccccmmmmss",
-    ]
-    odd = film("compressive_transformer", 12, **(COMPRESSIVE | {"rate": 3}))
-    assert zones(odd)[2] == "cccxmmmmssss", "what is left over of a segment is lost"
-
-
-def test_zones_of_the_memorizing_transformer() -> None:
-    given = {"segment": 3, "cache": 2, "memory": 4, "neighbours": 2}
-    one = film("memorizing_transformer", 12, **given)
-    assert zones(one) == ["sss.........", "cmmsss......", "xxccmmsss...", "xxxxxccmmsss"]
-    leaving = film("memorizing_transformer", 12, stored="leaving", gated=False, **given)
-    assert zones(leaving)[3] == "xxxccccmmsss"
-
-
-def test_weights_are_those_by_which_values_are_mixed() -> None:
-    """`mixing_matrix` finds them from the outputs alone, in another form of the layer."""
-    for options in (XL, XL | {"same_length": True}, {"segment": 5, "memory": 0}):
-        found = film("transformer_xl", **options).recorded.weights
-        wanted = mixing_matrix(layer("transformer_xl", **options), vectors())
-        assert wanted.exact
-        torch.testing.assert_close(found, wanted.matrix[0], rtol=0, atol=1e-8)
-
-
-def test_the_memories_are_those_of_the_state_while_reading_on() -> None:
-    for name, options in (("transformer_xl", XL), ("compressive_transformer", COMPRESSIVE)):
-        one, module, state = film(name, **options), layer(name, **options), None
-        for i, token in enumerate(vectors().split(1, dim=1)):
-            before = one.recorded.zones[i // options["segment"], :i]
-            kept = 0 if state is None else state.memory.shape[1]
-            short = (
-                0
-                if state is None or not hasattr(state, "compressed")
-                else (options["rate"] * state.compressed.shape[1])
-            )
-            assert [int((before == zone).sum()) for zone in (NEAR, FAR)] == [kept, short], i
-            _, state = module.step(token, state)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("transformer_xl", XL),
-        *(
-            ("compressive_transformer", COMPRESSIVE | {"compression": kind})
-            for kind in ("mean", "max", "convolution", "most_used")
-        ),
-        ("memorizing_transformer", {"segment": 3, "cache": 2, "memory": 4, "neighbours": 2}),
-    ],
-)  # fmt: skip
-def test_what_is_lost_has_no_weight_and_the_rest_has_all(name: str, options: Any) -> None:
-    one = film(name, **options)
-    found = one.recorded
-    of_query = found.zones[torch.arange(N) // options["segment"]]
-    gone = (of_query == LOST) | (of_query == AHEAD)
-    assert bool(gone.any())
-    assert float(found.weights.masked_fill(~gone, 0).abs().max()) == 0
-    sums = one.shares().sum(-1)
-    torch.testing.assert_close(sums, found.weights.sum(-1).mean(0))
-    if name != "memorizing_transformer":
-        torch.testing.assert_close(sums, torch.ones(N).double())
-    one.head = 1
-    torch.testing.assert_close(one.weights(), found.weights[1, one.query])
-    assert found.covers == (
-        2 if options.get("compression") in ("mean", "max", "convolution") else 1
-    )
-
-
-def test_the_most_used_inputs_are_those_that_are_still_seen() -> None:
-    one = film("compressive_transformer", **(COMPRESSIVE | {"compression": "most_used"}))
-    rows = zones(one)
-    assert [row[:4].count("c") for row in rows[2:4]] == [2, 1], "two of four inputs, of three kept"
-    places = [at for at, sign in enumerate(rows[2]) if sign == "c"]
-    assert float(one.recorded.weights[:, 8:12, places].min()) > 0
-
-
-# States
-
-
-def test_states_of_cells_are_their_outputs() -> None:
-    for name in ("gru", "brc", "nbrc"):
-        found = film(name).recorded
-        out = layer(name)(vectors())
-        torch.testing.assert_close(found.states, out.detach())
-        assert found.half_life is None
-
-
-@pytest.mark.parametrize("name", ["lstm", "rwkv", "block_recurrent"])
-def test_states_are_those_after_reading_all_at_once(name: str) -> None:
-    options = {"block": 4, "states": 3} if name == "block_recurrent" else {}
-    found, module = film(name, **options).recorded, layer(name, **options)
-    for n in (1, 8, N):
-        _, state = module.step(vectors()[:, :n])
-        if name == "rwkv":
-            wanted = state.values / state.weights
-        else:
-            wanted = state.memory if name == "lstm" else state.states[0]
-        torch.testing.assert_close(found.states[:, n - 1], wanted.detach().view(-1, DIM))
-
-
 def test_layers_in_half_precision_are_shown_too(tmp_path: Path) -> None:
     for name, options in (("transformer_xl", XL), ("gru", {})):
         one = MemoryFilm(layer(name, **options).bfloat16(), vectors())
@@ -171,41 +52,6 @@ def test_layers_in_half_precision_are_shown_too(tmp_path: Path) -> None:
             for x in (one, exact)
         )
         torch.testing.assert_close(found.double(), wanted, rtol=0, atol=0.05)
-
-
-def test_half_of_what_rwkv_read_is_left_after_its_half_life() -> None:
-    module = layer("rwkv")
-    with torch.no_grad():
-        module.decay.copy_(torch.tensor(2.0).log().log().expand(DIM))  # w = ln 2: one token
-        module.decay[3] = torch.tensor(np.log(2) / 5).log()
-    half_life = MemoryFilm(module, vectors()).recorded.half_life
-    assert half_life.tolist() == pytest.approx([1, 1, 1, 5, *[1] * 6])
-    one = MemoryFilm(module, vectors(), query=5)
-    assert "channel 3 holds longest, with a half-life of 5.00 tokens" in one.description()
-    assert "1 of 10 channels still hold half or more of what was read first." in one.description()
-
-
-@pytest.mark.parametrize("update", ["skip", "dual"])
-def test_half_of_a_state_is_left_after_the_half_life_of_its_gates(update: str) -> None:
-    module = layer("block_recurrent", block=2, states=3, update=update)
-    keep = 2 ** (-1 / 3) if update == "skip" else 2 ** (-1 / 6)  # of each of two gates
-    with torch.no_grad():
-        for name, weight in module.update.named_parameters():
-            weight.fill_(np.log(keep / (1 - keep)) if name.endswith("bias") else 0)
-    found = MemoryFilm(module, vectors()).recorded
-    assert found.half_life.tolist() == pytest.approx([6.0] * DIM), "three blocks of two"
-    torch.testing.assert_close(found.states[:, 5], found.states[:, 0] / 2)
-    assert "all channels have a half-life of 6.00 tokens. 0 of 10" in film_words.of_state(
-        {"half_lives": True}, found.half_life.tolist(), {"query": 16, "token": "x"}
-    )
-    lstm = film("block_recurrent", block=2, states=3, gate="lstm").recorded
-    assert lstm.half_life is None
-
-
-def test_change_is_counted_between_states_that_differ() -> None:
-    states = torch.tensor([[[0.0, 5.0], [0.0, 5.0], [2.0, 5.0], [2.0, 5.0], [4.0, 5.0]]])
-    found = Carried(card("gru"), "", states, every=2).change()
-    assert found.tolist() == [[pytest.approx(2 / np.std([0, 2, 4])), 0]]
 
 
 # Sentences
@@ -233,6 +79,20 @@ def test_the_sentences_have_the_numbers() -> None:
     assert f"channel {low} changes least from one state to the next" in state.description()
     assert f"channel {high} most" in state.description()
     assert repr(state) == f"MemoryFilm: {state.description()}"
+
+
+def test_half_lives_and_the_head_are_those_that_are_said_and_shown() -> None:
+    module = layer("rwkv")
+    with torch.no_grad():
+        module.decay.copy_(torch.tensor(2.0).log().log().expand(DIM))  # w = ln 2: one token
+        module.decay[3] = torch.tensor(np.log(2) / 5).log()
+    said = MemoryFilm(module, vectors(), query=5).description()
+    assert "channel 3 holds longest, with a half-life of 5.00 tokens" in said
+    assert "1 of 10 channels still hold half or more of what was read first." in said
+    one = film("transformer_xl", **XL)
+    torch.testing.assert_close(one.shares().sum(-1), one.recorded.weights.sum(-1).mean(0))
+    one.head = 1
+    torch.testing.assert_close(one.weights(), one.recorded.weights[1, one.query])
 
 
 def test_rows_of_channels_and_runs_of_zones() -> None:

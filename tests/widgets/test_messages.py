@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.widgets.stills import EXAMPLES
+from tests.widgets.examples import EXAMPLES
 
 WRONG: list[Any] = [None, True, -1, 2**70, math.nan, "", "no", [None], [-1, 99999], {}, {"a": None}]
 PLACES = [{"vectors": one} for one in (*WRONG, [0, None, 0, 0], [0, 0, 0, 2**70], [1.5, 0, 0, 0])]

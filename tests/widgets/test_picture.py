@@ -11,11 +11,11 @@ import pytest
 import torch
 from attnlab_widgets import attention_view, quantization
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.picture import Maps, _pooled, _strongest
 from attnlab_widgets.picture_image import SHADE
 
 import attnlab
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, rgb
 
 SCALES = Path(__file__).parents[2] / "widgets/src/lib/colours.js"

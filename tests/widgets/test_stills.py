@@ -10,11 +10,11 @@ import attnlab_widgets
 import numpy as np
 import pytest
 from attnlab_widgets.base import LIVE, MOST_BYTES, BaseWidget, Pictured
-from attnlab_widgets.drawing import Drawing, _dashed, _stripes
 from PIL import Image
 
+from attnlab.figures.drawing import Drawing, _dashed, _stripes
 from attnlab.figures.theme import DARK, HATCHING, LIGHT, rgb
-from tests.widgets.stills import EXAMPLES, view
+from tests.widgets.examples import EXAMPLES, view
 
 
 def below(kind: type) -> set[type]:
@@ -26,7 +26,7 @@ def test_every_widget_has_an_example_here() -> None:
         importlib.import_module(f"attnlab_widgets.{module.name}")
     ours = {kind.__name__ for kind in below(Pictured) if kind.__module__.startswith("attnlab_")}
     here = {kind.__name__ for kind in (*EXAMPLES, Pictured, BaseWidget)}
-    assert ours == here, "add yours to tests/widgets/stills.py"
+    assert ours == here, "add yours to tests/widgets/examples.py"
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 import traitlets
-from attnlab_widgets import cost_counts
 from attnlab_widgets import survey as module
 from attnlab_widgets.survey import STORED, Survey, checked, row_of, survey
 
 import attnlab
+from attnlab.measure import by_name
 from attnlab.measure.fit import fit
 from tests.widgets.stored import stored, write
 
@@ -70,7 +70,7 @@ def test_what_is_stored_is_of_the_catalogue_and_comes_out_again() -> None:
     assert set(KNOWN["rows"]) <= {card.name for card in attnlab.cards()}
     for name in ("linear", "full", "fnet"):
         assert module._counted(attnlab.card(name)) == KNOWN["rows"][name]["counted"]
-        assert list(cost_counts.decodes(name)) == [
+        assert list(by_name.decodes(name)) == [
             KNOWN["rows"][name]["decodes"], KNOWN["rows"][name]["because"],
         ]  # fmt: skip
 
@@ -146,7 +146,7 @@ def test_a_mechanism_of_the_readers_has_a_row_like_all_others(
         timed.append(layers[0].label)
         return [SimpleNamespace(median=1e-6 * n**1.5)]
 
-    monkeypatch.setattr(cost_counts, "timed", times)
+    monkeypatch.setattr(by_name, "timed", times)
     table.time("block means")
     assert table.wait(60)
     assert table.rows[-1]["measured"] == 1.5
@@ -183,7 +183,7 @@ def test_a_row_that_cannot_be_added_is_refused(
 
 
 def test_a_leak_from_the_future_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = cost_counts.Subject.layer
+    honest = by_name.Subject.layer
 
     class Leaks(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -191,17 +191,17 @@ def test_a_leak_from_the_future_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
         def step(self) -> None: ...
 
-    assert cost_counts.decodes("full")[0]
-    monkeypatch.setattr(cost_counts.Subject, "layer", lambda *_, **__: Leaks())
-    assert cost_counts.decodes("full") == (False, "no: what follows a token changes its output")
-    monkeypatch.setattr(cost_counts.Subject, "layer", honest)
-    monkeypatch.setattr(cost_counts, "steps", lambda _: False)
-    assert "no step" in cost_counts.decodes("full")[1]
+    assert by_name.decodes("full")[0]
+    monkeypatch.setattr(by_name.Subject, "layer", lambda *_, **__: Leaks())
+    assert by_name.decodes("full") == (False, "no: what follows a token changes its output")
+    monkeypatch.setattr(by_name.Subject, "layer", honest)
+    monkeypatch.setattr(by_name, "steps", lambda _: False)
+    assert "no step" in by_name.decodes("full")[1]
 
 
 def test_a_row_is_checked_and_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        cost_counts, "timed", lambda _layers, n, **__: [SimpleNamespace(median=1e-6 * n**1.5)]
+        by_name, "timed", lambda _layers, n, **__: [SimpleNamespace(median=1e-6 * n**1.5)]
     )
     table = Survey()
     table.check("linear")

@@ -55,7 +55,7 @@ def test_before_anyone_touches_it_the_maps_of_both_are_there(make):
         assert student.tokens == problem.example(0).tokens
         assert student.column.children[-1] is student.view
     assert lab.state == "idle"
-    assert "depends on the place alone" in lab._hint.value
+    assert "depends on the place alone" in lab._note.value
 
 
 def test_training_moves_the_maps_of_random_and_leaves_those_of_fixed_random(make):

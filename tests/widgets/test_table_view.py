@@ -12,7 +12,7 @@ from attnlab_widgets.table_view import TableView
 
 from attnlab.mechanisms.structure.rci import cell_scores
 from attnlab.structures.table import Table, TableQuestion
-from tests.widgets.stills import table
+from tests.widgets.examples import table
 from tests.widgets.stored import assert_fresh, write
 
 SMALL = Table(["name", "year"], [["a", "1"], ["b", "2"], ["c", "3"]])
@@ -34,13 +34,12 @@ def widgets() -> list[TableView]:
 
 
 def case(one: TableView) -> dict[str, Any]:
-    said, best, scores = [], [], []
+    best, scores = [], []
     for at in range(len(one._questions)):
         one.question = at
-        said.append(one.description())
         best.append([*one.best()])
         scores.append(one.scores().tolist())
-    return {"questions": one._questions, "said": said, "best": best, "scores": scores}
+    return {"questions": one._questions, "best": best, "scores": scores}
 
 
 def cases() -> list[Any]:

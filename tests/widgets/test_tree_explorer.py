@@ -11,8 +11,8 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.tree_explorer import TreeExplorer
-from attnlab_widgets.tree_tables import MOST, Numbered, read
 
+from attnlab.lens.tree_tables import MOST, Numbered, read
 from attnlab.structures.tree import Tree
 from tests.widgets.stored import assert_fresh, write
 

@@ -11,6 +11,7 @@ from attnlab_widgets.attention_view import AttentionView
 from torch import Tensor, nn
 
 import attnlab
+from attnlab.lens.sources import layers
 
 LAYERS, HEADS, N, DIM = 2, 3, 7, 24
 
@@ -106,7 +107,7 @@ def test_the_kernel_answers_for_one_head() -> None:
 def test_weights_alone_and_forgotten_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     content, _ = asked(AttentionView(torch.full((1, 2, 5, 5), 0.2)), 0, 0, 0, 1)
     assert "weights only" in content["said"]
-    monkeypatch.setattr(vectors, "_HELD", 0)
+    monkeypatch.setattr(layers, "_HELD", 0)
     view = AttentionView(recorded())
     gc.collect()
     assert "Keep it in a variable" in asked(view, 0, 0, 0, 1)[0]["said"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.readers import Reader
 from torch import nn
 
 import attnlab
+from attnlab.lens.sources.readers import Reader
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 tokenizers = pytest.importorskip("tokenizers", reason="needs tokenizers")

@@ -29,7 +29,7 @@ class Question:
 
 
 def questions(bank: Path, lesson: str) -> Iterator[Question]:
-    """Those of a lesson, such as "05", with their answers."""
+    """The questions of a lesson, such as "05", with their answers."""
     told = dict(_items(bank / "answers" / f"{lesson}.md"))
     for number, asked in _items(bank / "questions" / f"{lesson}.md"):
         level, text = asked.split(maxsplit=1)

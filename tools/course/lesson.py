@@ -126,7 +126,7 @@ def designs(notebook: Notebook) -> Iterator[Design]:
 
 
 def _parted(attempt: str, solution: str) -> tuple[str, str]:
-    """The lines that the solution replaces, which bind a name that it binds, and the check."""
+    """Split an attempt into the stub, which defines what the solution defines, and the check."""
     bound = _bound(ast.parse(solution).body)
     body = ast.parse(attempt).body
     replaced = [one for one in body if _bound([one]) & bound]

@@ -22,25 +22,20 @@ import torch
 from torch import Tensor
 
 from attnlab.catalog import cards
-from attnlab.core.markup import printable
-from attnlab.core.suggest import choose
-from attnlab.figures.arguments import (
+from attnlab.core.arguments import (
     check_list,
     check_mapping,
     check_names,
     check_size,
     check_texts,
 )
+from attnlab.core.markup import printable
+from attnlab.core.suggest import choose
+from attnlab.figures.drawing import Drawing
 from attnlab.tasks import Task
+from attnlab.train.in_turn import Learner, Training
 from attnlab_widgets.background import Latest
-from attnlab_widgets.base import Pictured
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.explorer_side import Side
-from attnlab_widgets.live_training import Learner, Training
-from attnlab_widgets.loss_curve import loss_curve
-from attnlab_widgets.messages import Line, alert, aside, news
-from attnlab_widgets.picture import beside
-from attnlab_widgets.recorded_model import (
+from attnlab_widgets.explorer_models import (
     COPYING,
     LANGUAGE,
     causal_cards,
@@ -48,44 +43,23 @@ from attnlab_widgets.recorded_model import (
     reference_model,
     shipped,
 )
+from attnlab_widgets.explorer_side import Side
+from attnlab_widgets.messages import alert, aside
+from attnlab_widgets.picture import beside
 from attnlab_widgets.slim_row import row_layout, slim
-from attnlab_widgets.two_sides import HELP, Steps, two_columns
+from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
+from attnlab_widgets.two_sides import HELP, two_columns
 
 TEXTS = {
     COPYING: "a for loop",
     LANGUAGE: "The for statement is used to iterate over the elements of a sequence.",
 }
-MOST_STEPS = 5000
-EVERY = 0.3  # seconds between two updates of the page
 LONGEST = 20_000  # characters that are read at all; far more than the tokens that are shown
 TRAINING = {
     COPYING: {"batch_size": 32, "learning_rate": 5e-3},
     LANGUAGE: {"batch_size": 8, "learning_rate": 2e-3},
 }
 _TASKS = [("copy letters", COPYING), ("Python documentation", LANGUAGE)]
-_TIGHT = {"description_width": "initial"}
-_OFFERS = {
-    "idle": ("Train", "play", "Train the ticked models in the background"),
-    "training": ("Pause", "pause", "Wait after the present step; nothing is lost"),
-    "paused": ("Resume", "play", "Go on with the training"),
-}
-# Colours follow the page: JupyterLab's own where it is there, plain inheritance elsewhere.
-_STYLE = """<style>
-.attnlab-explorer { gap: 6px; }
-.attnlab-explorer h3 { margin: 0; font-size: 1.05em; line-height: 1.35; }
-.attnlab-explorer h3 small { font-weight: normal; opacity: 0.75; font-size: 0.85em; }
-.attnlab-explorer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
-.attnlab-explorer .attnlab-alert {
-  border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
-}
-.attnlab-explorer .attnlab-alert pre { white-space: pre-wrap; font-size: 0.85em; }
-.attnlab-explorer .attnlab-numbers {
-  display: flex; flex-wrap: wrap; gap: 2px 14px; align-items: center;
-}
-.attnlab-explorer .attnlab-curve { display: block; }
-.attnlab-explorer .av-heads-hint { display: none; }
-.attnlab-explorer textarea { line-height: 1.4; }
-</style>"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +71,7 @@ class Reading:
     remark: str
 
 
-class AttentionExplorer(Pictured, widgets.VBox):
+class AttentionExplorer(TrainingLab):
     """Two small models on one text, side by side, and their training.
 
     ``text``        what is typed to begin with
@@ -117,10 +91,8 @@ class AttentionExplorer(Pictured, widgets.VBox):
     the ``.view`` of each model, ``typed`` is the text field.
     """
 
-    # Set on the class, because ipywidgets closes objects whose arguments were refused, too.
     sides: tuple[Side, ...] = ()
-    _training: Training | None = None
-    _looker: Latest | None = None
+    _following = "Training. The maps follow; you can type another text meanwhile."
 
     def __init__(
         self,
@@ -160,31 +132,17 @@ class AttentionExplorer(Pictured, widgets.VBox):
         self.add_class("attnlab-explorer")
         _replace_older(self)
 
-    @property
-    def state(self) -> str:
-        """ "idle", "training" or "paused"."""
-        if self._training is None or self._training.over:
-            return "idle"
-        return "paused" if self._training.paused else "training"
-
     # What can be done
 
-    def train(self) -> None:
-        """Train the ticked models in the background, for as many steps as the field says.
-
-        A second training goes on where the first has ended, on other batches.
-        """
-        if self.state != "idle":
-            self.resume()
-            return
+    def _new_training(self) -> Training | None:
         self._learning = [side for side in self.sides if side.recorded and side.learns.value]
         if not self._learning:
             self._tell("Nothing to train: tick “train” beside a model.")
-            return
+            return None
         for side in self._learning:
             side.begin()
         self._trainings += 1
-        self._training = Training(
+        return Training(
             [side.recorded for side in self._learning if side.recorded is not None],
             _problem(self.task.value),
             self.steps.value,
@@ -192,32 +150,6 @@ class AttentionExplorer(Pictured, widgets.VBox):
             seed=self._trainings,
             **TRAINING[self.task.value],
         )
-        self._training.begin()
-        self._tell("Training. The maps follow; you can type another text meanwhile.")
-
-    def pause(self) -> None:
-        """Wait after the present step; nothing is lost."""
-        if self._training is None or self.state == "idle":
-            self._tell("Nothing is training.")
-            return
-        self._training.pause()
-        self._tell("Paused; nothing is lost. The slider goes back in time.")
-
-    def resume(self) -> None:
-        """Go on where `pause` has interrupted."""
-        if self._training is None or self.state == "idle":
-            self._tell("Nothing is training.")
-            return
-        self._training.resume()
-        self._tell("Training. The maps follow; you can type another text meanwhile.")
-
-    def stop(self) -> None:
-        """End the training after the present step; what was learned is kept."""
-        if self._training is None or self.state == "idle":
-            self._tell("Nothing is training.")
-            return
-        self._training.stop()
-        self._tell("Stopping after this step.")
 
     def start_over(self) -> None:
         """Both models as they were before any training."""
@@ -230,18 +162,6 @@ class AttentionExplorer(Pictured, widgets.VBox):
                 side.start_over()
         self._chosen()
         self._tell("Both models are as they were before training.")
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until training and drawing are done; False if they are not (or it is paused)."""
-        if self.state == "paused":
-            return False
-        ended = self._training is None or self._training.join(timeout)
-        drawn = self._looker is None or self._looker.settle(timeout)
-        return ended and drawn
-
-    def close(self) -> None:
-        self._leave()
-        super().close()
 
     def _leave(self) -> None:
         """Stop what runs and free the recorded steps."""
@@ -256,7 +176,11 @@ class AttentionExplorer(Pictured, widgets.VBox):
 
     def _controls(self, text: str, steps: int, task: str) -> None:
         self.task = widgets.Dropdown(
-            options=_TASKS, value=task, description="Task", layout=_width("200px"), style=_TIGHT
+            options=_TASKS,
+            value=task,
+            description="Task",
+            layout=widgets.Layout(width="200px", flex="0 0 auto"),
+            style=TIGHT,
         )
         self.typed = widgets.Textarea(
             value=printable(text),
@@ -264,32 +188,12 @@ class AttentionExplorer(Pictured, widgets.VBox):
             placeholder="Type a text, in any language",
             rows=2,
             layout=widgets.Layout(width="auto", height="auto"),
-            style=_TIGHT,
+            style=TIGHT,
         )
-        self.steps = widgets.BoundedIntText(
-            value=steps,
-            min=1,
-            max=MOST_STEPS,
-            description="Steps",
-            layout=_width("130px"),
-            style=_TIGHT,
-        )
-        self.button = widgets.Button(icon="play", button_style="primary", layout=_width("96px"))
-        self.stopper = widgets.Button(description="Stop", icon="stop", layout=_width("90px"))
-        self.restorer = widgets.Button(
-            description="Start over", icon="undo", layout=_width("120px")
-        )
-        self.progress = widgets.IntProgress(
-            value=0, max=steps, description="Progress", layout=_width("190px"), style=_TIGHT
-        )
-        self.step = Steps(self._to_step)
-        self._note, self._status, self._alert, self._numbers = (Line() for _ in range(4))
+        self._training_controls(steps)
         self._tell("")
         self.typed.observe(self._retyped, "value")
         self.task.observe(self._turned, "value")
-        self.button.on_click(self._pressed)
-        self.stopper.on_click(lambda _button: self.stop())
-        self.restorer.on_click(lambda _button: self.start_over())
 
     def _parts(self) -> list[widgets.Widget]:
         self.typed.layout.flex, self.typed.layout.margin = "1 1 180px", "0"
@@ -298,7 +202,7 @@ class AttentionExplorer(Pictured, widgets.VBox):
         columns.children = [side.column for side in self.sides]
         told = [self.step, self.progress, self._numbers, self._note, self._status]
         return [
-            widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
+            style_of("attnlab-explorer"),
             *slim(
                 [self.task, self.typed, self.button, self.stopper],
                 [self.steps, self.restorer],
@@ -315,18 +219,10 @@ class AttentionExplorer(Pictured, widgets.VBox):
         for side in self.sides:
             side.go_to(step)
 
-    def _pressed(self, _button: Any) -> None:
-        # One button, never disabled: the keyboard's focus stays where it is.
-        {"idle": self.train, "training": self.pause, "paused": self.resume}[self.state]()
-
-    def _tell(self, text: str) -> None:
-        """Show a status message and enable the buttons that apply now."""
-        self._status.value = news(text)
-        label, icon, hint = _OFFERS[self.state]
-        self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
-        self.task.disabled = self.state != "idle"
+    def _lock(self, locked: bool) -> None:
+        self.task.disabled = locked
         for side in self.sides:
-            side.lock(self.state != "idle")
+            side.lock(locked)
 
     def _turned(self, change: Any) -> None:
         """Another task: new models, and its own text where that of the other stands unchanged."""
@@ -359,15 +255,11 @@ class AttentionExplorer(Pictured, widgets.VBox):
 
     # Drawing, in the background
 
-    def _ask(self) -> None:
-        if self._looker is not None:
-            self._looker.ask()
-
     def _draw(self) -> None:
         try:
             with self._drawing:
                 self._finish()
-                self._count()
+                self._count(self._training)
                 if self._reading is not None and not self._drawn(self._reading):
                     self._ask()
             self._alert.value = ""
@@ -387,22 +279,17 @@ class AttentionExplorer(Pictured, widgets.VBox):
         training, self._training = self._training, None
         for side, learner in zip(self._learning, training.learners, strict=True):
             side.learned(learner)
-        self._show_progress(training)
+        self._count(training)
         self._tell(_ending(training))
 
-    def _count(self) -> None:
-        if self._training is not None:
-            self._show_progress(self._training)
-
-    def _show_progress(self, training: Training) -> None:
-        self.progress.max, self.progress.value = training.steps, training.done
-        named = [
-            (side.name.lower(), self.sides.index(side), learner)
-            for side, learner in zip(self._learning, training.learners, strict=True)
-        ]
-        curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
-        progress = _counted(training, [(name, learner) for name, _, learner in named])
-        self._numbers.value = f'<div class="attnlab-numbers">{aside(progress)}{curve}</div>'
+    def _count(self, training: Training | None) -> None:
+        if training is not None:
+            named = [
+                (side.name.lower(), self.sides.index(side), learner)
+                for side, learner in zip(self._learning, training.learners, strict=True)
+            ]
+            told = _counted(training, [(name, learner) for name, _, learner in named])
+            self._show_progress(training, named, told)
 
     def still(self) -> Drawing | None:
         """The heads of both models, and of each the chosen one."""
@@ -505,10 +392,6 @@ def _ending(training: Training) -> str:
     if training.stopped:
         return f"Stopped after step {training.done}; what was learned is kept."
     return f"Trained for {training.steps} steps. The slider goes through them."
-
-
-def _width(width: str) -> widgets.Layout:
-    return widgets.Layout(width=width, flex="0 0 auto")
 
 
 # One explorer per run of a cell: the same cell, run again, ends the training of its former run.

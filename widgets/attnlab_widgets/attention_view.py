@@ -15,12 +15,10 @@ import torch
 import traitlets
 from torch import Tensor
 
-from attnlab.figures.arguments import check_names
+from attnlab.core.arguments import check_names
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab_widgets import vectors
-from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.layers import (
+from attnlab.lens.sources.layers import (
     STATISTICS,
     cells,
     has_attentions,
@@ -29,10 +27,12 @@ from attnlab_widgets.layers import (
     outline,
     shapes,
 )
-from attnlab_widgets.patches import Patch, Patches
+from attnlab.lens.sources.patches import Patch, Patches
+from attnlab.lens.sources.tokens import Found, Tokens
+from attnlab_widgets import vectors
+from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import MOST_TILES, block
-from attnlab_widgets.tokens import Found, Tokens
 
 WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""

@@ -21,7 +21,7 @@ import traitlets
 from attnlab.core.files import checked_place, write_file
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import escape, printable
-from attnlab_widgets.drawing import Drawing
+from attnlab.figures.drawing import Drawing
 
 STATIC = Path(__file__).parent / "static"
 LIVE = "Run the notebook to make this picture live."

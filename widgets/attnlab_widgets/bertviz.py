@@ -12,9 +12,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from attnlab.figures.arguments import check_list
+from attnlab.core.arguments import check_list
 from attnlab.lens.record import Attention
-from attnlab_widgets.layers import layers_of
+from attnlab.lens.sources.layers import layers_of
 
 View = Literal["head", "model", "neuron"]
 

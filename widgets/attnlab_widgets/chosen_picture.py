@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 
 _WIDE, _MARGIN, _GAP, _TOP, _LEVELS = 952, 20, 16, 62, 100
 _SIDE = (_WIDE - 2 * _MARGIN - 3 * _GAP) // 4

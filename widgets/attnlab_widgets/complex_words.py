@@ -14,12 +14,12 @@ from typing import Any
 import torch
 import traitlets
 
-from attnlab.figures.arguments import check_size
+from attnlab.core.arguments import check_size
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import SERIES, THEMES
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab_widgets.base import STATIC, BaseWidget
-from attnlab_widgets.drawing import Drawing
 
 MOST_WORDS, MOST_POSITIONS = 64, 24
 _WIDE, _LEFT = 920, 64

@@ -18,14 +18,15 @@ from attnlab.catalog import cards
 from attnlab.core.growths import GROWTHS
 from attnlab.core.options import check_value
 from attnlab.core.suggest import choose
+from attnlab.figures.drawing import Drawing
+from attnlab.measure import by_name
 from attnlab.measure.costs import Cost
 from attnlab.measure.fit import crossover, fit
 from attnlab.measure.measured import Measurement
-from attnlab_widgets import cost_counts, cost_formulas
+from attnlab_widgets import cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.cost_picture import picture
-from attnlab_widgets.drawing import Drawing
 
 LENGTHS = tuple(2**power for power in range(6, 21))
 DIMS = tuple(2**power for power in range(5, 12))
@@ -154,7 +155,7 @@ class CostLab(BaseWidget):
         for n in self.lengths():
             try:
                 given = self.mechanism, n, self.dim, self.heads, self.options
-                found[n] = cost_counts.flops(*given).mixing_flops
+                found[n] = by_name.flops(*given).mixing_flops
             except ValueError:
                 continue
         return found
@@ -262,8 +263,8 @@ class CostLab(BaseWidget):
             for at, n in enumerate(lengths):
                 self._progress = {"key": key, "done": at, "of": len(lengths), "n": n}
                 rounds = 5 if n < LONG else 3
-                own, base = cost_counts.times(names, n, rounds=rounds, **given)
-                counted = cost_counts.flops(self.mechanism, n, *widths, self.options)
+                own, base = by_name.times(names, n, rounds=rounds, **given)
+                counted = by_name.flops(self.mechanism, n, *widths, self.options)
                 timed.append((n, own, base, counted))
                 self._times = {**self._times, key: _result(timed)}
                 spent += sum(own.seconds) + sum(base.seconds)

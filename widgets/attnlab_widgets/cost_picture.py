@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attnlab.core.growths import GROWTHS
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, THEMES
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_picture import short
 
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 860, 430, 72, 120, 52, 44

@@ -16,12 +16,12 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attnlab.core.arguments import check_number
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
-from attnlab.figures.arguments import check_number
+from attnlab.figures.drawing import Drawing
 from attnlab.mechanisms.memory import hopfield
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.landscape_picture import picture
 from attnlab_widgets.landscape_words import said_aloud
 from attnlab_widgets.plane_points import LETTERS, different_names, point, points

@@ -8,17 +8,11 @@ import ipywidgets as widgets
 import traitlets
 from torch import Tensor
 
+from attnlab.lens.recorded_model import Maps, RecordedModel
+from attnlab.train.in_turn import Learner
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.live_training import Learner
+from attnlab_widgets.explorer_models import LANGUAGE, causal_cards, recorded_model, shipped
 from attnlab_widgets.messages import Line, alert, aside
-from attnlab_widgets.recorded_model import (
-    LANGUAGE,
-    Maps,
-    RecordedModel,
-    causal_cards,
-    recorded_model,
-    shipped,
-)
 from attnlab_widgets.two_sides import PANELS
 
 NOTHING = "nothing"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from attnlab.figures.curves import spaced
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 
 _WIDE, _MARGIN, _LEFT, _RIGHT = 952, 20, 64, 96
 _CHART, _HIGH, _LINE, _LETTER = 420, 260, 19, 6.7

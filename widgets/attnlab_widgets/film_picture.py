@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.film_layers import FAR, LOST, NEAR, SEGMENT, Carried
+from attnlab.lens.memories import FAR, LOST, NEAR, SEGMENT, Carried
 from attnlab_widgets.film_words import percent, short
 
 _WIDE, _MARGIN, _LEVELS = 952, 24, 100

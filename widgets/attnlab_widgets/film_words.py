@@ -4,7 +4,7 @@ same on the page."""
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab_widgets.film_layers import FAR, LOST
+from attnlab.lens.memories import FAR, LOST
 from attnlab_widgets.plane_words import fixed, listed
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from attnlab.lens.graph_weights import Attended
 from attnlab_widgets.base import check_range
-from attnlab_widgets.graph_weights import Attended
 from attnlab_widgets.graph_words import named
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, GROUPS, SERIES, THEMES, Theme, blend
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.graph_path import marks
 
 _WIDE, _HIGH, _MARGIN, _TOP = 960, 500, 24, 62

@@ -18,16 +18,10 @@ import traitlets
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlab.figures.arrays import numbers, plain, tokens_for
+from attnlab.core.arrays import numbers, plain, tokens_for
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab.structures.graph import Graph
-from attnlab.structures.graph_batch import GraphBatch
-from attnlab_widgets import graph_words
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.graph_path import checked_path, hops_along
-from attnlab_widgets.graph_picture import picture
-from attnlab_widgets.graph_structure import (
+from attnlab.lens.graph_structure import (
     adjacency,
     communities,
     degrees,
@@ -36,7 +30,13 @@ from attnlab_widgets.graph_structure import (
     numbered,
     order_by,
 )
-from attnlab_widgets.graph_weights import MOST_NODES, Attended, attended, recorded
+from attnlab.lens.graph_weights import MOST_NODES, Attended, attended, recorded
+from attnlab.structures.graph import Graph
+from attnlab.structures.graph_batch import GraphBatch
+from attnlab_widgets import graph_words
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
+from attnlab_widgets.graph_path import checked_path, hops_along
+from attnlab_widgets.graph_picture import picture
 
 LONGEST = 30
 """Characters of a label that are shown."""

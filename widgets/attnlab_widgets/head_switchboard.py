@@ -19,14 +19,12 @@ import traitlets
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attnlab.core.arguments import check_list, check_texts
+from attnlab.core.arrays import plain, tokens_for
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_texts
-from attnlab.figures.arrays import plain, tokens_for
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab.models.tiny import TinyTransformer
-from attnlab_widgets.base import STATIC, BaseWidget, Checked
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.head_states import (
+from attnlab.lens.head_states import (
     MOST_BYTES,
     MOST_HEADS,
     MOST_TOKENS,
@@ -35,6 +33,8 @@ from attnlab_widgets.head_states import (
     layers_of,
     run,
 )
+from attnlab.models.tiny import TinyTransformer
+from attnlab_widgets.base import STATIC, BaseWidget, Checked
 from attnlab_widgets.switchboard_picture import picture
 
 

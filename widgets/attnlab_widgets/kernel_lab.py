@@ -16,14 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.core.arguments import check_flag, check_size
 from attnlab.core.markup import escape
-from attnlab.figures.arguments import check_flag, check_size
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, auto_css, blend
-from attnlab_widgets.background import Latest
-from attnlab_widgets.base import Pictured
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.kernel_maps import (
+from attnlab.lens.kernel_maps import (
     HEADS,
     KINDS,
     Approximation,
@@ -32,6 +30,8 @@ from attnlab_widgets.kernel_maps import (
     approximate,
     speed,
 )
+from attnlab_widgets.background import Latest
+from attnlab_widgets.base import Pictured
 from attnlab_widgets.messages import Line, alert, news
 from attnlab_widgets.slim_row import slim
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, THEMES, Theme, blend
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_picture import DIAMOND, Square
 from attnlab_widgets.plane_words import two
 

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 import traitlets
 
-from attnlab.figures.arguments import check_mapping
+from attnlab.core.arguments import check_mapping
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.far_context import CLASSES, PERTURBATIONS, FarContext
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.far_picture import picture
 
 MOST_MODELS, MOST_TEXTS, MOST_TOKENS = 6, 16, 1024

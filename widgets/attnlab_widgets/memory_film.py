@@ -18,15 +18,15 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
+from attnlab.core.arrays import numbers, tokens_for
 from attnlab.core.modes import mode
-from attnlab.figures.arrays import numbers, tokens_for
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
+from attnlab.lens.memories import FILMED, Attended, Carried, recorded
+from attnlab.lens.sources.inputs import inputs_of
 from attnlab_widgets import film_words
 from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.film_layers import FILMED, Attended, Carried, recorded
 from attnlab_widgets.film_picture import picture
-from attnlab_widgets.inputs import inputs_of
 from attnlab_widgets.quantization import block
 
 MOST_TOKENS, MOST_CHANNELS, MOST_BYTES = 512, 256, 500_000
@@ -221,7 +221,7 @@ def _inside(model: nn.Module, inputs: Any, tokenizer: Any) -> Given:
     """The layers of a model, on what they read in it."""
     layers = {name: each for name, each in model.named_modules() if type(each) in FILMED}
     if not layers:
-        known = ", ".join(page.CARD.title for page, _ in FILMED.values())
+        known = ", ".join(card.title for card, _ in FILMED.values())
         raise ValueError(
             f"{type(model).__name__} has no layer whose memory can be shown; those are {known}"
         )

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, THEMES
-from attnlab_widgets.drawing import Drawing
 
 _WIDE, _HIGH, _TOP, _LEFT = 860, 512, 112, 52
 _MASK, _FIELD, _BARS = 380, 240, 100

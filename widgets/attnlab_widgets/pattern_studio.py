@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlab.catalog import cards
+from attnlab.core.arrays import numbers
 from attnlab.core.patterns import Pattern, read
 from attnlab.core.patterns.by_table import Listed
 from attnlab.core.patterns.primitives import for_page
 from attnlab.core.patterns.reading import names
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
-from attnlab.figures.arrays import numbers
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.patterns import runs
 from attnlab_widgets.base import STATIC, BaseWidget
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.pattern_picture import draw
 
 MOST = 128

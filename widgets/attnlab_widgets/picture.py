@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch.nn.functional import max_pool2d
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.layer_names import short_name
+from attnlab.lens.sources.layer_names import short_name
 from attnlab_widgets.picture_image import indexed, patch, shaded
 from attnlab_widgets.quantization import allowed, decode, unkept
 

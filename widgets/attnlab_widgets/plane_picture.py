@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing, hatching
 from attnlab.figures.theme import SERIES, THEMES
-from attnlab_widgets.drawing import Drawing, hatching
 from attnlab_widgets.plane_words import two
 
 Point = Sequence[float]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from attnlab.figures.arguments import check_names
-from attnlab.figures.arrays import numbers
+from attnlab.core.arguments import check_names
+from attnlab.core.arrays import numbers
 from attnlab.figures.labels import visible
 
 FARTHEST = 100.0

@@ -18,13 +18,13 @@ import traitlets
 from numpy.typing import NDArray
 
 from attnlab.core.suggest import check_choice
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.rope import Angles
 from attnlab.mechanisms.positions.sinusoidal import table
 from attnlab_widgets import position_picture
 from attnlab_widgets.base import STATIC, BaseWidget
-from attnlab_widgets.drawing import Drawing
 
 MOST, LEAST = 128, 2
 MOST_NUMBERS = 2**18  # of all maps together: a megabyte

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import KEY, QUERY, SERIES, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 560, 300, 56, 96, 40, 44
 _SIDE, _DIAL, _LEVELS = 216, 50, 255

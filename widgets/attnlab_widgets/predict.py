@@ -13,8 +13,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from attnlab.core.arguments import check_list
 from attnlab.core.markup import escape
-from attnlab.figures.arguments import check_list
 from attnlab.predictions import Prediction as Asked
 from attnlab.predictions import prediction
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import traitlets
 
+from attnlab.figures.drawing import Drawing
 from attnlab.lens.find_heads.kinds import Heads
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.space_maps import TRAINING, checked, packed_space, placed_in
 from attnlab_widgets.space_picture import draw
 

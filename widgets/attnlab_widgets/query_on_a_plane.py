@@ -16,12 +16,12 @@ from typing import Any
 import torch
 import traitlets
 
+from attnlab.core.arguments import check_list, check_number
 from attnlab.core.integers import check_integer
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import check_choice, choose
-from attnlab.figures.arguments import check_list, check_number
+from attnlab.figures.drawing import Drawing
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, asked
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_picture import picture
 from attnlab_widgets.plane_points import LETTERS, different_names, point, points
 from attnlab_widgets.plane_words import said_aloud

@@ -18,14 +18,14 @@ import traitlets
 from torch import Tensor, nn
 
 from attnlab.core import state_space
+from attnlab.core.arguments import check_list, check_number
+from attnlab.core.arrays import numbers
 from attnlab.core.convolution import fourier_convolution, toeplitz
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
-from attnlab.figures.arguments import check_list, check_number
-from attnlab.figures.arrays import numbers
+from attnlab.figures.drawing import Drawing
 from attnlab_widgets import signal_presets, signal_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, asked
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.signal_picture import picture
 
 LEAST_TOKENS, MOST_TOKENS, MOST_POLES, MOST_KERNELS = 4, 128, 32, 16

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_words import two
 
 _WIDE, _MARGIN, _TOP, _SIDE, _LOW, _LEVELS = 920, 24, 78, 256, 122, 41

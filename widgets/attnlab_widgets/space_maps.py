@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.figures.arguments import check_list
+from attnlab.core.arguments import check_list
 from attnlab.lens.find_heads.kinds import Heads
 from attnlab.lens.query_key.maps import HeadMap, Maps
 from attnlab.lens.query_key.points import LayerPoints, Points, Tokens

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import DARK, SERIES, THEMES
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.space_bytes import STEPS
 from attnlab_widgets.space_colours import Colouring, colouring
 

@@ -32,15 +32,16 @@ from attnlab.core.card import Card
 from attnlab.core.files import write_file
 from attnlab.core.growths import GROWTHS
 from attnlab.core.suggest import choose
+from attnlab.figures.drawing import Drawing
+from attnlab.measure import by_name
 from attnlab.measure.costs import Layer, counted
 from attnlab.measure.fit import fit
 from attnlab.measure.subject import OwnLayer, subject
 from attnlab.models.mixers import built
-from attnlab_widgets import cost_counts, cost_formulas
+from attnlab_widgets import cost_formulas
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.card_maps import links
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.survey_picture import picture
 from attnlab_widgets.wall_cards import growth
 
@@ -268,9 +269,9 @@ def _of_own(one: Own) -> dict[str, Any]:
 def stored_of(one: Card | Own, *, timed: bool) -> dict[str, Any]:
     """What is stored of a mechanism: exponents, and whether it decodes."""
     if isinstance(one, Own):
-        able, because = cost_counts.tried(OwnLayer(one.name, one.build, dim=32, heads=2))
+        able, because = by_name.tried(OwnLayer(one.name, one.build, dim=32, heads=2))
     else:
-        able, because = cost_counts.decodes(one.name)
+        able, because = by_name.decodes(one.name)
     found: dict[str, Any] = {"counted": _counted(one), "measured": None, "interval": None}
     if timed:
         slope, *interval = _measured(one)
@@ -325,7 +326,7 @@ def _formula(one: Card | Own) -> float:
 def _measured(one: Card | Own) -> list[float]:
     """The exponent of the layer's time, and the interval that holds it at 95 %."""
     layer = _layer(one)
-    medians = [cost_counts.timed([layer], n, rounds=ROUNDS)[0].median for n in TIMED]
+    medians = [by_name.timed([layer], n, rounds=ROUNDS)[0].median for n in TIMED]
     line = fit(TIMED, medians)
     return [round(each, 3) for each in (line.slope, line.low, line.high)]
 

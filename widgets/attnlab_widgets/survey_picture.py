@@ -3,8 +3,8 @@
 import textwrap
 from typing import Any
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import THEMES
-from attnlab_widgets.drawing import Drawing
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _MOST = 30  # rows of a picture that is sharp within the bytes of a still

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, THEMES, blend
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.head_states import MASKED
+from attnlab.lens.head_states import MASKED
 
 _WIDE, _MARGIN, _GAP = 920, 24, 16
 _LAMP, _PITCH = 50, 58

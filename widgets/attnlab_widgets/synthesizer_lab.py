@@ -12,38 +12,35 @@ with a ``torch.Generator`` of your own meanwhile.
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import ipywidgets as widgets
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab import tasks as problems
+from attnlab.core.arguments import check_list, check_size
 from attnlab.core.integers import check_integer
 from attnlab.core.markup import escape
 from attnlab.core.suggest import choose
 from attnlab.experiments.synthesizer import NAMES, TASKS, TRAINING, build
-from attnlab.figures.arguments import check_list, check_size
+from attnlab.figures.drawing import Drawing
 from attnlab.lens.record import Seen
+from attnlab.lens.recorded_model import Snapshots
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
 from attnlab.train import evaluate
+from attnlab.train.in_turn import Learner, Training
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.background import Latest
-from attnlab_widgets.base import Pictured
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.live_training import Learner, Training
-from attnlab_widgets.loss_curve import loss_curve
-from attnlab_widgets.messages import Line, alert, aside, news
+from attnlab_widgets.messages import Line, alert, aside
 from attnlab_widgets.picture import beside
-from attnlab_widgets.recorded_model import MOST_SNAPSHOTS
 from attnlab_widgets.slim_row import row_layout, slim
-from attnlab_widgets.two_sides import HELP, PANELS, Steps, link, two_columns
+from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
+from attnlab_widgets.two_sides import HELP, PANELS, link, two_columns
 
-MOST_STEPS = 5000
-EVERY = 0.3  # seconds between two updates of the page
 NOTHING = "nothing"
 TRY = {
     "copying": "Try random: where to look depends on the place alone.",
@@ -53,34 +50,15 @@ TRY = {
     "induction": "Try random beside vanilla: what followed the last time this symbol was there?",
     "documentation": "Try random beside vanilla: real text, byte by byte.",
 }
-_OFFERS = {
-    "idle": ("Train", "play", "Train the chosen variants in the background"),
-    "training": ("Pause", "pause", "Wait after the present step; nothing is lost"),
-    "paused": ("Resume", "play", "Go on with the training"),
-}
-_TIGHT = {"description_width": "initial"}
-_STYLE = """<style>
-.attnlab-synthesizer { gap: 8px; }
-.attnlab-synthesizer h3 { margin: 0; font-size: 1.05em; line-height: 1.35; }
-.attnlab-synthesizer h3 small { font-weight: normal; opacity: 0.8; }
-.attnlab-synthesizer .attnlab-aside { opacity: 0.8; line-height: 1.45; overflow-wrap: anywhere; }
-.attnlab-synthesizer .attnlab-alert {
-  border-left: 4px solid #d55e00; padding: 4px 10px; line-height: 1.45; overflow-wrap: anywhere;
-}
-.attnlab-synthesizer .attnlab-numbers { display: flex; gap: 2px 14px; align-items: center; }
-.attnlab-synthesizer .av-heads-hint { display: none; }
-.attnlab-synthesizer .attnlab-curve { display: block; }
-</style>"""
 
 
-class Student:
+class Student(Snapshots):
     """One model: its weights at every recorded step, and its view; `Training` trains it."""
 
     def __init__(self, variant: str, task: Task, seed: int) -> None:
         self.variant, self._task = variant, task
         self.model = build(task, variant, seed).eval()
-        self.snapshots: dict[int, dict[str, Tensor]] = {}
-        self.keep(0, self.model)
+        super().__init__(self.model)
         row = task.batch("validation", 1, seed=0)
         self._shown, self.tokens = row.inputs, task.example(0).tokens
         self.maps: dict[int, Tensor] = {}
@@ -89,21 +67,6 @@ class Student:
         self.title, self.alert, self.found = Line(), Line(), ""
         self.view: AttentionView | None = None
         self.column = widgets.VBox([], layout=widgets.Layout(min_width="0", width="100%"))
-
-    @property
-    def newest(self) -> int:
-        return max(tuple(self.snapshots))
-
-    def keep(self, step: int, model: nn.Module) -> None:
-        """Record the weights of `step`; beyond the limit, every second snapshot is dropped."""
-        weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
-        snapshots = {**self.snapshots, step: weights}
-        if len(snapshots) > MOST_SNAPSHOTS:
-            first, *between, last = sorted(snapshots)
-            snapshots = {at: snapshots[at] for at in (first, *between[1::2], last)}
-        self.snapshots = (
-            snapshots  # one assignment, so that other threads see either the old or the new
-        )
 
     def learner(self) -> TinyTransformer:
         """A model of its own with the newest weights, to be trained elsewhere."""
@@ -135,7 +98,7 @@ class Student:
         self.title.value = self._headline()
 
     @torch.no_grad()
-    def _looked(self, weights: dict[str, Tensor]) -> Seen:
+    def _looked(self, weights: Mapping[str, Tensor]) -> Seen:
         """The attention of one validation row."""
         self.model.load_state_dict(weights)
         with watch(self.model) as seen:
@@ -164,7 +127,7 @@ class Student:
         return f"{found.accuracy:.0%} right, loss {found.loss:.2f} on new sequences"
 
 
-class SynthesizerLab(Pictured, widgets.VBox):
+class SynthesizerLab(TrainingLab):
     """One or two variants on one task, their maps while they learn, and the loss.
 
     ``variants``  one or two of "vanilla" and the variants of the Synthesizer
@@ -177,8 +140,6 @@ class SynthesizerLab(Pictured, widgets.VBox):
     """
 
     students: tuple[Student, ...] = ()
-    _training: Training | None = None
-    _looker: Latest | None = None
 
     def __init__(
         self,
@@ -201,73 +162,24 @@ class SynthesizerLab(Pictured, widgets.VBox):
         super().__init__(self._parts())
         self.add_class("attnlab-synthesizer")
 
-    @property
-    def state(self) -> str:
-        """ "idle", "training" or "paused"."""
-        if self._training is None or self._training.over:
-            return "idle"
-        return "paused" if self._training.paused else "training"
-
     # What can be done
 
-    def train(self) -> None:
-        """Train in the background, for as many steps as the field says.
-
-        A second training goes on where the first has ended, on other batches.
-        """
-        if self.state != "idle":
-            self.resume()
-            return
+    def _new_training(self) -> Training | None:
         if not self.students:
             self._tell("Nothing to train: choose a variant.")
-            return
+            return None
         self._rounds += 1
         options = {**TRAINING, "seed": self._seed + self._rounds - 1, "device": "cpu"}
-        models: list[Any] = list(self.students)
-        self._training = Training(models, self._task, self.steps.value, self._ask, **options)
         for student in self.students:
             student.alert.value = ""
             student.tell("")
-        self._training.begin()
-        self._tell("Training. The maps follow.")
-
-    def pause(self) -> None:
-        """Wait after the present step; nothing is lost."""
-        self._order(Training.pause, "Paused; nothing is lost. The slider goes back in time.")
-
-    def resume(self) -> None:
-        """Go on where `pause` has interrupted."""
-        self._order(Training.resume, "Training. The maps follow.")
-
-    def stop(self) -> None:
-        """End the training after the present step; what was learned is kept."""
-        self._order(Training.stop, "Stopping after this step.")
-
-    def _order(self, what: Callable[[Training], None], message: str) -> None:
-        if self._training is None or self.state == "idle":
-            self._tell("Nothing is training.")
-            return
-        what(self._training)
-        self._tell(message)
+        return Training(self.students, self._task, self.steps.value, self._ask, **options)
 
     def start_over(self) -> None:
         """The models as they were before any training."""
         self._leave()
         self._begin()
         self._tell("The models are as they were before training.")
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until training and drawing are done; False if they are not (or it is paused)."""
-        if self.state == "paused":
-            return False
-        ended = self._training is None or self._training.join(timeout)
-        return ended and (self._looker is None or self._looker.settle(timeout))
-
-    def close(self) -> None:
-        if self._looker is not None:
-            self._looker.close()
-        self._leave()
-        super().close()
 
     def _leave(self) -> None:
         if self._training is not None:
@@ -277,7 +189,7 @@ class SynthesizerLab(Pictured, widgets.VBox):
     # The page
 
     def _controls(self, chosen: tuple[str, ...], task: str, steps: int) -> None:
-        named = {"layout": widgets.Layout(flex="1 1 150px", width="auto"), "style": _TIGHT}
+        named = {"layout": widgets.Layout(flex="1 1 150px", width="auto"), "style": TIGHT}
         self.task = widgets.Dropdown(options=list(TASKS), value=task, description="Task", **named)
         self.first = widgets.Dropdown(
             options=list(NAMES), value=chosen[0], description="First", **named
@@ -285,44 +197,16 @@ class SynthesizerLab(Pictured, widgets.VBox):
         self.second = widgets.Dropdown(
             options=[NOTHING, *NAMES], value=chosen[1], description="Second", **named
         )
-        self.steps = widgets.BoundedIntText(
-            value=steps,
-            min=1,
-            max=MOST_STEPS,
-            description="Steps",
-            layout=widgets.Layout(width="130px"),
-            style=_TIGHT,
-        )
-        self.button = widgets.Button(
-            icon="play", button_style="primary", layout=widgets.Layout(width="96px")
-        )
-        self.stopper = widgets.Button(
-            description="Stop", icon="stop", layout=widgets.Layout(width="90px")
-        )
-        self.restorer = widgets.Button(
-            description="Start over", icon="undo", layout=widgets.Layout(width="120px")
-        )
-        self.progress = widgets.IntProgress(
-            value=0,
-            max=steps,
-            description="Progress",
-            layout=widgets.Layout(width="210px"),
-            style=_TIGHT,
-        )
-        self.step = Steps(self._to_step)
-        self._hint, self._status, self._numbers, self._alert = (Line() for _ in range(4))
+        self._training_controls(steps)
         for menu in (self.task, self.first, self.second):
             menu.observe(self._chosen, "value")
-        self.button.on_click(self._pressed)
-        self.stopper.on_click(lambda _button: self.stop())
-        self.restorer.on_click(lambda _button: self.start_over())
 
     def _parts(self) -> list[widgets.Widget]:
         frequent = [self.task, self.first, self.second, self.button, self.stopper]
-        more = [self.steps, self.restorer, self._hint]
+        more = [self.steps, self.restorer, self._note]
         told = [self.step, self.progress, self._numbers, self._status]
         return [
-            widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
+            style_of("attnlab-synthesizer"),
             *slim(frequent, more, HELP),
             widgets.HBox(told, layout=row_layout()),
             self._alert,
@@ -334,10 +218,6 @@ class SynthesizerLab(Pictured, widgets.VBox):
         for student in self.students:
             if student.view is not None:
                 student.view.step = sum(known <= step for known in student.maps) - 1
-
-    def _pressed(self, _button: Any) -> None:
-        # One button, never disabled: the keyboard's focus stays where it is.
-        {"idle": self.train, "training": self.pause, "paused": self.resume}[self.state]()
 
     def _chosen(self, _change: Any) -> None:
         self._leave()
@@ -354,25 +234,17 @@ class SynthesizerLab(Pictured, widgets.VBox):
                 Student(name, self._task, self._seed) for name in variants if name != NOTHING
             )
             self.progress.value, self._numbers.value = 0, ""
-            self._hint.value = aside(TRY[self.task.value])
+            self._note.value = aside(TRY[self.task.value])
             self._tell("")
             self._draw()
             self._columns.children = tuple(student.column for student in self.students)
             link([one.view for one in self.students if one.view is not None])
 
-    def _tell(self, text: str) -> None:
-        """Show a status message and enable the buttons that apply now."""
-        self._status.value = news(text)
-        label, icon, hint = _OFFERS[self.state]
-        self.button.description, self.button.icon, self.button.tooltip = label, icon, hint
+    def _lock(self, locked: bool) -> None:
         for control in (self.task, self.first, self.second, self.steps):
-            control.disabled = self.state != "idle"
+            control.disabled = locked
 
     # Drawing, in the background
-
-    def _ask(self) -> None:
-        if self._looker is not None:
-            self._looker.ask()
 
     def _draw(self) -> None:
         try:
@@ -402,16 +274,9 @@ class SynthesizerLab(Pictured, widgets.VBox):
         self._tell(f"{done} after {training.done} steps; what was learned is kept.")
 
     def _count(self, training: Training) -> None:
-        self.progress.max, self.progress.value = training.steps, training.done
-        named = [
-            (student.variant, place, learner)
-            for place, (student, learner) in enumerate(
-                zip(self.students, training.learners, strict=True)
-            )
-        ]
-        curve = loss_curve([(name, at, of.losses) for name, at, of in named], training.steps)
-        said = aside(_progress_text(named))
-        self._numbers.value = f'<div class="attnlab-numbers">{said}{curve}</div>'
+        learning = zip(self.students, training.learners, strict=True)
+        named = [(student.variant, at, of) for at, (student, of) in enumerate(learning)]
+        self._show_progress(training, named, _progress_text(named))
 
     def still(self) -> Drawing | None:
         """The heads of both models, and of each the chosen one."""

@@ -4,10 +4,10 @@ in its cells."""
 import textwrap
 from collections.abc import Sequence
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import DARK, SERIES, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.plane_words import two
-from attnlab_widgets.table_words import Asked, best, said_aloud
+from attnlab_widgets.table_words import Asked, best
 
 _WIDE, _MARGIN, _SIDE, _ROW, _HEAD = 920, 24, 88, 36, 44
 _MOST_ROWS, _MOST_COLUMNS = 12, 6
@@ -20,7 +20,7 @@ def picture(question: Asked, theme: str) -> Drawing:
     """One question to a table; of a large one the rows and columns with the highest scores."""
     rows = _shown(question, "rows", _MOST_ROWS)
     columns = _shown(question, "columns", _MOST_COLUMNS)
-    said = textwrap.wrap(said_aloud(question), 116)
+    said = textwrap.wrap(question["said"], 116)
     asked = textwrap.wrap(question["text"], 96)
     top = 20 + 20 * len(asked) + 18 * len(said) + 10
     left_out = _left_out(question, rows, columns)

@@ -16,14 +16,14 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attnlab.core.arguments import check_list
+from attnlab.core.arrays import numbers
 from attnlab.core.integers import check_integer
-from attnlab.core.markup import printable
-from attnlab.figures.arguments import check_list
-from attnlab.figures.arrays import numbers
+from attnlab.core.markup import legible
+from attnlab.figures.drawing import Drawing
 from attnlab.structures.table import Table, TableQuestion
 from attnlab_widgets import table_words
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.table_picture import picture
 
 MOST_ROWS, MOST_COLUMNS, MOST_QUESTIONS, LONGEST = 60, 16, 100, 300
@@ -98,7 +98,7 @@ class TableView(BaseWidget):
 
     def description(self) -> str:
         """The best cell, its score, and whether it is the answer."""
-        return table_words.said_aloud(self._asked)
+        return str(self._asked["said"])
 
     def still(self) -> Drawing:
         """The table with its scores."""
@@ -136,14 +136,14 @@ def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:
             f"the table of `questions[{at}]` should have at most {MOST_ROWS} rows and "
             f"{MOST_COLUMNS} columns, got {size[0]} and {size[1]}"
         )
-    text = printable(text)
-    header, *cells = ([*map(printable, row)] for row in (table.header, *table.rows))
+    text = legible(text)
+    header, *cells = ([*map(legible, row)] for row in (table.header, *table.rows))
     texts = [text, *header, *(cell for row in cells for cell in row)]
     if (longest := max(map(len, texts))) > LONGEST:
         raise ValueError(
             f"`questions[{at}]` has a text of {longest} characters; give at most {LONGEST}"
         )
-    return {
+    found = {
         "text": text,
         "header": header,
         "cells": cells,
@@ -151,6 +151,7 @@ def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:
         "columns": _scores(f"columns[{at}]", columns, size[1]),
         "answer": answer,
     }
+    return {**found, "said": table_words.said_aloud(found)}
 
 
 def _parts(name: str, given: Any) -> tuple[Table, str, list[int] | None]:

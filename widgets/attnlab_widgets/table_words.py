@@ -1,5 +1,5 @@
-"""Which cell of its table a question leads to, in a sentence or two; ``src/lib/scored.js`` says the
-same on the page."""
+"""Which cell of its table a question leads to, in a sentence or two. It depends on the question
+alone, so it is sent with it, and the page shows it."""
 
 from collections.abc import Mapping
 from typing import Any

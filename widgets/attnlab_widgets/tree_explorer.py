@@ -16,16 +16,16 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
+from attnlab.core.arguments import check_list, check_number
+from attnlab.core.arrays import plain
 from attnlab.core.suggest import check_choice
-from attnlab.figures.arguments import check_list, check_number
-from attnlab.figures.arrays import plain
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import THEMES
+from attnlab.lens.tree_tables import Numbered, drawable, read, writable
 from attnlab.structures.tree import Tree
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.tree_picture import still_map, still_tables
-from attnlab_widgets.tree_tables import Numbered, drawable, read, writable
 
 STEPS = ("interpolation", "average", "aggregation", "mask", "attention")
 MOST_WEIGHTS = 2**18  # of all attention maps together: a megabyte

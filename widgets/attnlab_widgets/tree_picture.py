@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, Theme, blend, contrast
-from attnlab_widgets.drawing import Drawing
-from attnlab_widgets.tree_tables import Numbered
+from attnlab.lens.tree_tables import Numbered
 
 _WIDE, _LEFT, _RIGHT, _TOP = 760, 116, 84, 44
 _LEVEL, _BOX = 46, 30

@@ -5,8 +5,6 @@ of one head. What was added to the scores (a bias) comes with them; what else ha
 as a soft cap, is named in a sentence.
 """
 
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +12,11 @@ import torch
 from torch import Tensor
 
 from attnlab.lens.record import Attention
+from attnlab.lens.sources.layers import Held
 from attnlab_widgets.quantization import Block
 
 PAGE = 1_500_000
 """Bytes of all heads together that a saved page holds at most."""
-_HELD = 4_000_000
-"""Numbers of a recording that a view keeps in memory; a larger one it only knows."""
 _LARGEST = 60_000.0  # of float16, with some room
 _WEIGHTS_ONLY = (
     "This source holds weights only. A recording of attnlab.watch also holds the queries, keys and "
@@ -30,18 +27,8 @@ _FORGOTTEN = (
     "as seen:`, and make the view from it again."
 )
 
-Held = Callable[[], Attention | None]
-"""A way to a record; None once nobody keeps it."""
 Records = list[list[list[tuple[Held | None, int]]]]
 """For each training step, recording and layer: the way to its record, and the row of the batch."""
-
-
-def held(record: Attention) -> Held:
-    """A way to the record; a large one is not kept alive, for a notebook forgets no widget."""
-    b, h, n, m = record.shape
-    if b * h * (n + 2 * m) * record.queries.shape[-1] <= _HELD:
-        return lambda: record
-    return weakref.ref(record)
 
 
 def of_head(record: Attention, row: int, head: int) -> Block:

@@ -14,11 +14,11 @@ from torch import nn
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
+from attnlab.lens.sources.inputs import inputs_of
+from attnlab.lens.sources.joined import Windowed
+from attnlab.lens.sources.windows import watch_windows
 from attnlab.lens.watch import watch
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.inputs import inputs_of
-from attnlab_widgets.joined import Windowed
-from attnlab_widgets.windows import watch_windows
 
 
 def view(

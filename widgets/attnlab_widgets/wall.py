@@ -23,9 +23,9 @@ from attnlab import pretrained
 from attnlab.core.heads import Heads
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
+from attnlab.figures.drawing import Drawing
 from attnlab.lens.side_by_side import Layer, layers, map_of
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_bytes import encode
 from attnlab_widgets.wall_cards import described
 from attnlab_widgets.wall_picture import draw, one_map

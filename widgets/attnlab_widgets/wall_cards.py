@@ -1,6 +1,5 @@
 """What the wall says of each mechanism: its card, costs at many lengths, equation and code."""
 
-import importlib
 import inspect
 import json
 import re
@@ -15,8 +14,8 @@ from attnlab import catalog
 from attnlab.catalog import module_of, pages
 from attnlab.core.card import LIKE_N, Card, in_plain_text, letters
 from attnlab.core.options import annotations_of
+from attnlab.figures.mathml import tree
 from attnlab.lens.side_by_side import Layer
-from attnlab_widgets.mathml import tree
 
 MOST = 3  # lessons of one mechanism, those that name it most
 FEW = (
@@ -100,8 +99,7 @@ def growth(card: Card, what: str, options: Mapping[str, Any]) -> str:
 def equation(card: Card) -> list[Any] | str:
     """The first displayed equation of the mechanism's page, as MathML; as LaTeX where it has a
     command that ``mathml`` does not know, and "" where there is none."""
-    story = importlib.import_module(module_of(card)).__doc__ or ""
-    found = re.search(r"\$\$(.+?)\$\$", story, re.DOTALL)
+    found = re.search(r"\$\$(.+?)\$\$", card.story or "", re.DOTALL)
     latex = " ".join(found[1].split()) if found else ""
     return tree(latex) or latex
 

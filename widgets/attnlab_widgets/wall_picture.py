@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, HATCHING, SIGNED, THEMES, blend
-from attnlab_widgets.drawing import Drawing
 from attnlab_widgets.wall_bytes import decode
 
 _TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 6, 12, 8  # more columns before more rows

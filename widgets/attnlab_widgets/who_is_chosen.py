@@ -19,9 +19,10 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attnlab.core.arguments import check_list, check_number
+from attnlab.core.arrays import numbers
 from attnlab.core.integers import check_integer
-from attnlab.figures.arguments import check_list, check_number
-from attnlab.figures.arrays import numbers
+from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens import choices
 from attnlab.lens.choices import Choice
@@ -29,7 +30,6 @@ from attnlab.mechanisms.learned.reformer import unit
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
 from attnlab_widgets.base import Choice as OneOf
 from attnlab_widgets.chosen_picture import picture
-from attnlab_widgets.drawing import Drawing
 
 MOST_TOKENS, MOST_WIDTH, MOST_ROUNDS, MOST_BUCKETS, MOST_CLUSTERS = 64, 256, 8, 16, 16
 WAYS = {

@@ -3,7 +3,7 @@ import base from "./parts/base.css";
 import barStyle from "./parts/bar.css";
 import style from "./table_view.css";
 import { two } from "./lib/plane.js";
-import { best, ranked, readOut, saidAloud, sum } from "./lib/scored.js";
+import { best, ranked, readOut, sum } from "./lib/scored.js";
 import { bar } from "./parts/bar.js";
 import { choice, el } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";
@@ -61,7 +61,7 @@ function render({ model, el: host }) {
       return [at + 1, row, now.header[column], now.cells[row][column], ...[now.rows[row], now.columns[column], sum(now, cell)].map((x) => two(x, 3))];
     });
     const more = now.rows.length * now.columns.length > MOST ? `The first ${MOST}.` : "";
-    const lines = questions.map((one, at) => [at, one.text, saidAloud(one)]);
+    const lines = questions.map((one, at) => [at, one.text, one.said]);
     tables.replaceChildren(
       headed("Cells, the highest score first", ["number", "row", "column", "cell", "score of the row", "score of the column", "sum"], cells, "cells-table", more),
       headed("Questions", ["number", "question", "what is found"], lines, "questions-table"),
@@ -74,7 +74,7 @@ function render({ model, el: host }) {
     question.select.value = at;
     question.node.hidden = questions.length === 1;
     asked.textContent = now.text;
-    summary.textContent = saidAloud(now);
+    summary.textContent = now.said;
     readout.textContent = readOut(now, model.get("cell"));
     readAloud(`${now.text} ${summary.textContent}`);
     heat.draw(now);

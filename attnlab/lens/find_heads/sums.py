@@ -15,7 +15,7 @@ Sums = dict[str, Sum]
 
 @dataclass(frozen=True, eq=False)
 class LayerSums:
-    """Of one layer: sums of its weights' statistics, of those of uniform attention, and by place.
+    """Sums over one layer: its weights' statistics, those of uniform attention, and by place.
 
     ``by_place`` is (4, h, PLACES, PLACES): number of pairs, sum of weights, of their squares, and
     of the squares of their differences from uniform attention.

@@ -337,5 +337,5 @@ def _kind(record: Attention, own: int, source: int | None) -> str:
 
 
 def _length(what: str, tokens: Texts | None) -> int | None:
-    """Of the first sequence; the others are compared with it later."""
+    """The length of the first sequence; the others are compared with it later."""
     return None if tokens is None else len(checked_tokens(what, tokens)[0])

@@ -121,7 +121,7 @@ def _over(weights: Weights, summed: set[Axis]) -> Weights | None:
 
 
 def _with_values(roles: Roles, inside: list[Axis], out: Layout) -> Roles:
-    """Of the axes that only the values have, the last is their width; others are batch."""
+    """Add the axes that only the values have: the last is their width, the others are batch."""
     known = {*leaves(roles.batch), *leaves(roles.heads), *leaves(roles.keys)}
     result = leaves(axis for axes in out for axis in axes)
     free = [axis for axis in inside if axis not in known]

@@ -1,5 +1,4 @@
-// A table whose rows and columns have scores; the score of a cell is their sum. The sentence is the
-// one that attnlab_widgets/table_words.py says.
+// A table whose rows and columns have scores; the score of a cell is their sum.
 import { two } from "./plane.js";
 
 const firstLargest = (scores) => scores.indexOf(Math.max(...scores));
@@ -26,26 +25,6 @@ export function rank(question, cell) {
 /** Where a score lies between the lowest, 0, and the highest, 1. */
 export function share(score, low, high) {
   return high > low ? (score - low) / (high - low) : 1;
-}
-
-export function saidAloud(question) {
-  const cell = best(question);
-  const { rows, columns, answer } = question;
-  const found = `The best cell is ${place(question, cell)}: ${two(rows[cell[0]])} for its row and ${two(columns[cell[1]])} for its column give ${two(sum(question, cell))}.`;
-  if (!answer) return found;
-  if (same(answer, cell)) return `${found} It is the answer.`;
-  return `${found} The answer is ${place(question, answer)}: ${wrong(cell[0] === answer[0], cell[1] === answer[1])}.`;
-}
-
-/** Which of the two scores points elsewhere. */
-function wrong(row, column) {
-  if (row) return "the row is right, the column is not";
-  if (column) return "the column is right, the row is not";
-  return "neither the row nor the column is right";
-}
-
-function place({ header, cells }, [row, column]) {
-  return `“${cells[row][column]}” in row ${row}, column “${header[column]}”`;
 }
 
 /** What is said of one cell. */

@@ -1,4 +1,4 @@
-// An equation that attnlab_widgets/mathml.py has read, as MathML.
+// An equation that attnlab/figures/mathml.py has read, as MathML.
 const SPACE = "http://www.w3.org/1998/Math/MathML";
 
 export function equation([name, ...rest]) {

@@ -1,4 +1,5 @@
 // The panels as they stand, as SVG or PNG: their canvases as images, their words as text.
+import { printable } from "../lib/printable.js";
 import { button, el } from "./dom.js";
 
 const PANELS = ".av-panel-heads, .av-panel-lines, .av-panel-matrix, .av-summary, .av-status, .av-reading";
@@ -90,7 +91,7 @@ function asSvg(root, paper, look = LOOK) {
       add("rect", { ...box, width: part.wide, height: part.high, fill: "none", stroke: part.frame, "stroke-width": 3 });
     } else {
       const look = { "font-size": part.size, "font-weight": part.weight, fill: part.color, "dominant-baseline": "central" };
-      add("text", { ...box, y: (part.y + part.high / 2).toFixed(1), ...look }).textContent = part.text;
+      add("text", { ...box, y: (part.y + part.high / 2).toFixed(1), ...look }).textContent = printable(part.text);
     }
   }
   return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
