@@ -33,10 +33,10 @@ from torch.nn import functional as F
 
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained
 from attnlab.models.tiny import TinyTransformer
+from attnlab.objectives.batches import UNSCORED
 from attnlab.tasks.refrain import Refrain
 from attnlab.train.documents import Documents
 from attnlab.train.segments import next_logits
-from attnlab.train.task import UNSCORED
 
 SEGMENT, ROWS, STEPS, LONGER, BATCHES = 16, 32, 300, 1000, 36
 SHORT = {"memory": 16, "compressed": 8, "rate": 4}
