@@ -48,6 +48,7 @@ from attnlab.tasks.induction import Induction
 from attnlab.tasks.repeats import Repeats
 
 LENGTH, TOKENS, UNSEEN = 64, 512, 128
+Text = Repeats
 MODEL: Mapping[str, Any] = {"dim": 64, "layers": 2, "heads": 2}
 EARLY, LATE = slice(8, 16), slice(48, 64)
 

@@ -23,7 +23,7 @@ has written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -44,6 +44,7 @@ from attnlab.tasks.documentation import Documentation, topics_by_split
 LENGTH, LAST, PIECES = 256, 32, 512
 DISTANCES = (16, 32, 64, 128)
 TEXTS, REACH = 64, 32
+Text = partial(repeats.Repeats, "beginnings")
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "full": {"attention": "full", "positions": "rope"},
     "window": {
@@ -116,10 +117,7 @@ def _counted(token_class: str, distance: int) -> Callable[[bool], tuple[float, s
 
 
 GRID = Grid(
-    arms={
-        arm: Arm(repeats.Repeats("beginnings", LENGTH, PIECES), options)
-        for arm, options in ARMS.items()
-    },
+    arms={arm: Arm(Text(LENGTH, PIECES), options) for arm, options in ARMS.items()},
     score=_scores,
     baselines={
         f"tokens, {token_class}, {distance}": _counted(token_class, distance)
