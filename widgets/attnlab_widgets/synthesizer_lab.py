@@ -97,7 +97,7 @@ class Student(Snapshots):
         self.title.value = self._headline()
 
     @torch.no_grad()
-    def _looked(self, weights: dict[str, Tensor]) -> Seen:
+    def _looked(self, weights: Mapping[str, Tensor]) -> Seen:
         """The attention of one validation row."""
         self.model.load_state_dict(weights)
         with watch(self.model) as seen:
